@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.experiments.tpugraphs.featurizing import featurize_file
-from costbench.hlo.files import program_in, proto_in
+from costbench.hlo.reader import read_module, read_proto
 
 PROGRAMS = ("dlrm_b2048_infer_f32", "resnet50_b64_train_f32", "nasnetmobile_b64_train_bf16")
 CORPUS = Path("data/programs")
@@ -61,8 +61,8 @@ def measure(path: Path, rounds: int) -> Measured:
         destination = Path(folder) / "graph.npz"
         works: tuple[Callable[[], object], ...] = (
             lambda: featurize_file(path, destination),
-            lambda: proto_in(path),
-            lambda: program_in(path),
+            lambda: read_proto(path),
+            lambda: read_module(path),
         )
         times: list[list[float]] = [[] for _ in works]
         for _ in range(rounds + 1):

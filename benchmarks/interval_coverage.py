@@ -36,7 +36,7 @@ from costbench.metrics.small_samples import (
     small_sample_interval,
     student,
 )
-from costbench.reports.claims.data import Claim, Side, load_claims
+from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.frame import frame_of
 from costbench.reports.scores import MIN_PROGRAMS, Scores, matched, score_index, scores_of
 from costbench.rng import stream

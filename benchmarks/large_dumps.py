@@ -24,8 +24,8 @@ from typing import TypeVar
 
 from benchmarks.synthetic_dumps import LLAMA_LAYERS, llama_dump
 from costbench.compiler.program import PreparedProgram
-from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.reader import read_module
 
 PROGRAMS = ("densenet201_b32_infer_bf16", "efficientnetb0_b128_train_bf16", "resnet50_b64_train_f32")
 Result = TypeVar("Result")
@@ -54,7 +54,7 @@ class Measured:
 
 def measure(path: Path) -> Measured:
     """Returns the measurements of a file; the peak of memory is that of the calling process so far."""
-    module, read_s = _timed(lambda: program_in(path))
+    module, read_s = _timed(lambda: read_module(path))
 
     def compiled() -> int:
         return len(PreparedProgram(inline_fusions(module), path.name).unique_kernels)

@@ -17,7 +17,7 @@ from costbench.experiments.parameter_file import Params, load_params, load_secti
 from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweeps.space import resolve
 from costbench.params import load_yaml
-from costbench.reports.claims.data import Claim, Side, load_claims
+from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.results import FOLDS, PRIMARY_CHIP
 from costbench.tasks import LEARNED
 from costbench.training.spec import TrainSpec

@@ -19,7 +19,7 @@ from benchmarks.interval_coverage import (
     simulated,
 )
 from costbench.metrics.rows import write_rows
-from costbench.reports.claims.data import Side
+from costbench.reports.claims.claim import Side
 from tests.reports.claims.toy_claims import rows_of_side
 
 

@@ -11,7 +11,7 @@ from benchmarks.large_dumps import PROGRAMS, main, measure
 from benchmarks.synthetic_dumps import llama_dump
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.text.reader import module_from_text
+from costbench.hlo.text.parser import module_from_text
 
 
 def test_a_dump_has_layers_with_collectives_and_no_two_fusions_alike() -> None:

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.kernel_export import kernel_module
+from costbench.compiler.kernel import Kernel, kernel_from_module, kernel_module
 from costbench.compiler.program import compile_program, unique_kernels
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes, read_module
-from costbench.hlo.writer import module_to_bytes
 from tests.hlo.builder import ModuleBuilder
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "data" / "programs"

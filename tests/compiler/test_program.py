@@ -11,9 +11,10 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import CompiledProgram, compile_program, unique_kernels, verify_order
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import HloError
+from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.reader import module_from_proto, read_module
+from costbench.hlo.reader import read_module
 from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "data" / "programs"

@@ -19,8 +19,7 @@ from costbench.compiler.tiled_memory import (
 )
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.text.notation import parse_shape
+from costbench.hlo.shape import ElementType, Shape, parse_shape
 
 
 @pytest.mark.parametrize(

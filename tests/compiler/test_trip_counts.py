@@ -8,7 +8,7 @@ from costbench.compiler.trip_counts import assumed_trip_counts, execution_counts
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.text.notation import parse_shape
+from costbench.hlo.shape import parse_shape
 from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 STATE = "(s32[], s32[])"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from costbench.datasets.tpugraphs.proto import tuning_pb2
+from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.writer import module_to_proto
 
 
 def copy_module(name: str = "copy.1") -> HloModule:

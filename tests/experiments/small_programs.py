@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
-from costbench.hlo.writer import module_to_bytes
 from tests.hlo.builder import ModuleBuilder
 
 

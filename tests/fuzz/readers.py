@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from costbench.arrays import AnyArray
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.datasets.storage import verify_shard, write_shard
 from costbench.datasets.tile.generation import TileParams
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, read_tile_npz
@@ -26,11 +26,11 @@ from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
 from costbench.errors import CostbenchError
 from costbench.hardware.simulator import simulate
+from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import read_module
-from costbench.hlo.text.reader import module_from_text
-from costbench.hlo.writer import module_to_proto
+from costbench.hlo.text.parser import module_from_text
 from costbench.params import load_section
 from costbench.rng import stream
 from costbench.target import load_target

@@ -30,8 +30,7 @@ from costbench.hlo.instruction import (
 )
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.text.notation import parse_shape
+from costbench.hlo.shape import ElementType, Shape, parse_shape
 
 
 class ComputationBuilder:

@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 
 from costbench.compiler.program import compile_program
-from costbench.hlo.cost_analysis.counts import Cost, module_cost
-from costbench.hlo.files import program_in
+from costbench.hlo.conversion import module_to_bytes
+from costbench.hlo.cost_analysis import Cost, module_cost
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.writer import module_to_bytes
+from costbench.hlo.reader import module_from_bytes, read_module
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.hlo"))
 NAMES = [file.stem for file in CORPUS]
@@ -65,7 +64,7 @@ def in_post_order(module: HloModule) -> list[list[Instruction]]:
 
 @pytest.mark.parametrize("file", CORPUS, ids=NAMES)
 def test_a_module_is_the_same_from_text_and_from_its_message(file: Path) -> None:
-    module = program_in(file)
+    module = read_module(file)
     again = module_from_bytes(module_to_bytes(module), where=file.name)
     assert again == module
     assert module_cost(again) == module_cost(module)
@@ -73,7 +72,7 @@ def test_a_module_is_the_same_from_text_and_from_its_message(file: Path) -> None
 
 @pytest.mark.parametrize("file", CORPUS, ids=NAMES)
 def test_a_module_compiles_without_fusions_and_asynchronous_pairs(file: Path) -> None:
-    flat = inline_fusions(program_in(file))
+    flat = inline_fusions(read_module(file))
     running = {
         kernel.instruction(position).opcode
         for kernel in compile_program(flat, file.stem).kernels
@@ -107,13 +106,13 @@ BY_HAND = {
 
 @pytest.mark.parametrize("name", sorted(BY_HAND))
 def test_work_by_hand(name: str) -> None:
-    cost = module_cost(program_in(CORPUS[NAMES.index(name)]))
+    cost = module_cost(read_module(CORPUS[NAMES.index(name)]))
     assert (cost.flops, cost.transcendentals) == (BY_HAND[name].flops, BY_HAND[name].transcendentals)
 
 
 def test_bytes_of_fusions_by_hand() -> None:
     def read_and_written(name: str) -> tuple[float, float]:
-        cost = module_cost(program_in(CORPUS[NAMES.index(name)]))
+        cost = module_cost(read_module(CORPUS[NAMES.index(name)]))
         return cost.bytes_read, cost.bytes_written
 
     slice_bytes, whole, index = 4 * 8 * 128, 4 * 64 * 128, 4
@@ -137,7 +136,7 @@ def test_xla_reads_the_same_module(file: Path) -> None:
     if file.stem == "async_all_reduce_wrapped":
         pytest.skip(NOT_AS_XLA[file.stem])
     message = xla_module(file).as_serialized_hlo_module_proto()
-    assert in_post_order(program_in(file)) == in_post_order(module_from_bytes(message, where=file.name))
+    assert in_post_order(read_module(file)) == in_post_order(module_from_bytes(message, where=file.name))
 
 
 @needs_xla
@@ -150,7 +149,7 @@ def test_xla_counts_the_same(file: Path) -> None:
         pytest.skip(NOT_AS_XLA[file.stem])
     client = jax.local_devices(backend="cpu")[0].client
     theirs = dict(_jax.hlo_module_cost_analysis(client, xla_module(file)))
-    cost = module_cost(program_in(file))
+    cost = module_cost(read_module(file))
     assert cost == Cost(
         flops=theirs.get("flops", 0.0),
         bytes_read=theirs["bytes accessed"] - theirs["bytes accessedout{}"],

@@ -10,9 +10,9 @@ import pytest
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import HloError
 from costbench.experiments.tuning.outside import outside_instruction
-from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
-from costbench.hlo.text.reader import module_from_text
+from costbench.hlo.reader import read_module
+from costbench.hlo.text.parser import module_from_text
 from tests.hlo.test_corpus import NAMES, NOT_AS_XLA
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -76,7 +76,7 @@ def test_what_a_row_says_is_so(start: str, rows: dict[str, list[str]]) -> None:
     _, read, counted, _, priced = rows[start]
     assert read.startswith(("yes", "refused"))
     for name in MODULES[start]:
-        module = program_in(CORPUS / f"{name}.hlo")
+        module = read_module(CORPUS / f"{name}.hlo")
         if name in NOT_AS_XLA:
             assert "XLA" in counted, name
         program = PreparedProgram(inline_fusions(module), name)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from hypothesis import given
 
-from costbench.compiler.identity.fingerprints import module_fingerprint
-from costbench.hlo.files import program_in
+from costbench.compiler.fingerprints import module_fingerprint
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.text.reader import module_from_text
+from costbench.hlo.reader import read_module
+from costbench.hlo.text.parser import module_from_text
 from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 from tests.hlo.random_modules import modules
 
@@ -66,7 +66,7 @@ def test_no_fusion_is_left_and_other_computations_do_not_move(module: HloModule)
 
 
 def test_computations_that_run_are_taken_apart_and_bodies_stay(repository: Path) -> None:
-    module = program_in(repository / "tests/hlo/corpus/fusion_in_loop.hlo")
+    module = read_module(repository / "tests/hlo/corpus/fusion_in_loop.hlo")
     flat = inline_fusions(module)
     names = [computation.name for computation in module.computations]
     assert [computation.name for computation in flat.computations] == names
@@ -77,9 +77,11 @@ def test_computations_that_run_are_taken_apart_and_bodies_stay(repository: Path)
 
 
 def test_a_pair_becomes_what_it_runs_where_it_is_done(repository: Path) -> None:
-    flat = inline_fusions(program_in(repository / "tests/hlo/corpus/async_slice.hlo")).entry_computation
+    flat = inline_fusions(read_module(repository / "tests/hlo/corpus/async_slice.hlo")).entry_computation
     assert [inst.opcode.xla_name for inst in flat.instructions] == ["parameter", "slice", "negate"]
-    flat = inline_fusions(program_in(repository / "tests/hlo/corpus/collective_starts.hlo")).entry_computation
+    flat = inline_fusions(
+        read_module(repository / "tests/hlo/corpus/collective_starts.hlo")
+    ).entry_computation
     wanted = ["parameter", "all-reduce", "all-gather", "collective-permute", "negate"]
     assert [inst.opcode.xla_name for inst in flat.instructions] == wanted
     assert [inst.name for inst in flat.instructions] == ["p", "b", "d", "f", "out"]

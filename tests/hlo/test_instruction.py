@@ -26,11 +26,11 @@ def test_window_positions(window: WindowDimension, extent: int, output: int) -> 
     assert window.output_extent(extent) == output
 
 
-def test_an_instruction_is_placed_elsewhere_and_otherwise_kept() -> None:
+def test_rewiring_changes_shape_operands_and_control_predecessors_alone() -> None:
     inst = Instruction(
         "a", Opcode.REDUCE, Shape(ElementType.F32), (1, 2), (3,), dimensions=(0,), control_predecessors=(4,)
     )
     shape = Shape(ElementType.F32, (2, 3), (0, 1))
-    placed = inst.placed(shape, (5,), (6, 7))
-    assert placed == replace(inst, shape=shape, operands=(5,), control_predecessors=(6, 7))
-    assert inst.placed(inst.shape, inst.operands, inst.control_predecessors) == inst
+    rewired = inst.rewire(shape, (5,), (6, 7))
+    assert rewired == replace(inst, shape=shape, operands=(5,), control_predecessors=(6, 7))
+    assert inst.rewire(inst.shape, inst.operands, inst.control_predecessors) == inst

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from costbench.compiler.program import compile_program
-from costbench.hlo.cost_analysis.counts import module_cost
-from costbench.hlo.files import program_in
+from costbench.hlo.cost_analysis import module_cost
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.reader import read_module
 
 REPOSITORY = Path(__file__).parents[2]
 pytestmark = [
@@ -38,9 +38,9 @@ def test_every_function_is_read_from_both_forms_and_counted_as_xla_counts_it(dum
     assert len(counted) >= 90
     differing = {}
     for stem, theirs in counted.items():
-        module = program_in(dumps / f"{stem}.hlo.pb")
+        module = read_module(dumps / f"{stem}.hlo.pb")
         cost = module_cost(module)
-        assert module_cost(program_in(dumps / f"{stem}.hlo.txt")) == cost, stem
+        assert module_cost(read_module(dumps / f"{stem}.hlo.txt")) == cost, stem
         # XLA counts -1 for each call of a custom call, we count nothing.
         called = [inst.opcode for one in module.computations for inst in one.instructions]
         calls = called.count(Opcode.CUSTOM_CALL)
@@ -51,7 +51,7 @@ def test_every_function_is_read_from_both_forms_and_counted_as_xla_counts_it(dum
 
 def test_every_function_compiles_once_fusions_are_taken_apart(dumps: Path) -> None:
     for file in sorted(dumps.glob("*.hlo.pb")):
-        program = compile_program(inline_fusions(program_in(file)), file.name)
+        program = compile_program(inline_fusions(read_module(file)), file.name)
         running = {
             kernel.instruction(place).opcode for kernel in program.kernels for place in kernel.instructions
         }

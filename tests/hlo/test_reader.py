@@ -1,3 +1,5 @@
+"""Every truncated, damaged or foreign file is one clear error; what is read is whole."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,15 +11,16 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.compiler.identity.fingerprints import module_fingerprint
+from costbench.compiler.fingerprints import module_fingerprint
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import HloError
 from costbench.hlo import reader
-from costbench.hlo.cost_analysis.counts import module_cost
+from costbench.hlo.conversion import module_to_bytes, module_to_proto
+from costbench.hlo.cost_analysis import module_cost
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
-from costbench.hlo.writer import module_to_bytes, module_to_proto
+from costbench.hlo.reader import read_proto
 from tests.hlo.builder import ModuleBuilder
 from tests.hlo.random_modules import modules
 
@@ -211,3 +214,28 @@ def test_the_real_tile_modules(shared_data: Path) -> None:
     found = [reader.module_from_proto(m.module, where="tile") for m in message.modules]
     assert len(found) == 7
     assert all(m.entry_computation.instructions for m in found)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"module @jit_step attributes {mhlo.num_replicas = 1 : i32} {\n  func.func public @main() {\n",
+        b"#loc = loc(unknown)\nmodule @jit_step {\n",
+        b"// a comment\n\nbuiltin.module {\n",
+        b"ML\xefR\x0bStableHLO_v1.0.0",
+    ],
+)
+def test_mlir_is_told_from_hlo(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "step.mlir"
+    path.write_bytes(content)
+    with pytest.raises(
+        HloError, match=r"step\.mlir: is MLIR, not HLO .expected HLO, from JAX: jax\.jit"
+    ) as caught:
+        read_proto(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_hlo_text_is_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "step.txt"
+    path.write_text("HloModule module\n\nENTRY module {\n  ROOT x = f32[2] parameter(0)\n}\n")
+    assert read_proto(path).name == "module"

@@ -13,8 +13,8 @@ import pytest
 from costbench.artifacts import digest_files
 from costbench.errors import DataError
 from costbench.metrics.rows import RowOrigin, write_rows
-from costbench.reports.claims.data import Claim, Side
-from costbench.reports.claims.rule import Finding
+from costbench.reports.claims.claim import Claim, Side
+from costbench.reports.claims.evaluation import Finding
 from costbench.reports.extension import RenderedPart, ReportPart
 from costbench.reports.page import Section
 from costbench.reports.report import ReportFiles, ReportInputs, write_report

@@ -20,7 +20,7 @@ import pytest
 
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.tracking.queries import CellFilter
-from costbench.hlo.writer import module_to_bytes
+from costbench.hlo.conversion import module_to_bytes
 from costbench.serving.service import load_service
 from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import tracking_store, tracking_template

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import CostbenchError, DataError
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
-from costbench.hlo.writer import module_to_bytes
 from costbench.serving.requests import read_kernel, read_tiles
 from costbench.target import load_target
 from tests.experiments.kernels import tanh_kernel

@@ -65,6 +65,6 @@ def _without(instructions: list[Instruction], computation: HloComputation, gone:
         kept.append(
             inst
             if (moved, controls) == (inst.operands, inst.control_predecessors)
-            else inst.placed(inst.shape, moved, controls)
+            else inst.rewire(inst.shape, moved, controls)
         )
     return HloComputation(computation.name, tuple(kept), place[computation.root])

@@ -23,10 +23,10 @@ from costbench.compiler.trip_counts import KNOWN_TRIP_COUNT, assumed_trip_counts
 from costbench.datasets.shard_summary import Shards, ShardSummary
 from costbench.errors import CostbenchError
 from costbench.execution.workers import Backend, run_work_items
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.writer import module_to_bytes
 from costbench.params import digest
 from costbench.store import Entry
 from costbench.target import Target

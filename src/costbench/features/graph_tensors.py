@@ -27,7 +27,7 @@ from costbench.features.node import (
     module_opcodes,
 )
 from costbench.features.schema import NODE_FEATURES, absent_row
-from costbench.hlo.cost_analysis.counts import CostAnalysis
+from costbench.hlo.cost_analysis import CostAnalysis
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 

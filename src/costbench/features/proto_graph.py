@@ -16,6 +16,7 @@ from costbench.arrays import F32, I64
 from costbench.datasets.tpugraphs.tuning import splits_after
 from costbench.errors import HloError
 from costbench.features.node import NodeTable
+from costbench.hlo.conversion import callees_first, convolution_from_proto
 from costbench.hlo.instruction import (
     ConvolutionDimensions,
     PaddingDimension,
@@ -24,7 +25,6 @@ from costbench.hlo.instruction import (
 )
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
-from costbench.hlo.reader import callees_first, convolution_from_proto
 from costbench.hlo.shape import ElementType, Shape
 
 _CODES = {opcode.xla_name: opcode.tpugraphs_code for opcode in Opcode}

@@ -1,4 +1,4 @@
-"""Takes compiled programs apart: fusions, asynchronous pairs and transfers become plain instructions.
+"""Inlines what a compiler fused or made asynchronous: programs become plain instructions again.
 
 A dump of a compiled program holds decisions of the compiler that made it: which instructions are fused, and
 what runs at the same time as something else. Programs are compiled here again, from plain instructions:
@@ -37,7 +37,7 @@ _COMPILED = frozenset({_O.FUSION, *_PAIRS})
 
 
 def inline_fusions(module: HloModule) -> HloModule:
-    """Returns the module taken apart: without fusions and asynchronous pairs in any computation that runs.
+    """Returns the module without fusions and asynchronous pairs in any computation that runs.
 
     Computations stay where they are (bodies of fusions, now unused, too): positions of callees do not move.
     A get-tuple-element of an inlined tuple becomes the member itself. A start whose value is read by anything
@@ -63,8 +63,8 @@ def _inline(module: HloModule, computation: HloComputation) -> HloComputation:
     if not any(inst.opcode in _COMPILED for inst in computation.instructions):
         return computation
     flat: list[Instruction] = []
-    place = _emit(module, computation, None, flat)
-    return HloComputation(name=computation.name, instructions=tuple(flat), root=place[computation.root])
+    positions = _emit(module, computation, None, flat)
+    return HloComputation(computation.name, tuple(flat), root=positions[computation.root])
 
 
 def _emit(
@@ -74,56 +74,49 @@ def _emit(
 
     The position of an asynchronous start is that of its first operand: no instruction that stays reads it.
     """
-    place: list[int] = []
+    positions: list[int] = []
     starts = dict(_starts(computation))
     for position, inst in enumerate(computation.instructions):
-        operands = tuple(place[o] for o in inst.operands)
+        operands = tuple(positions[o] for o in inst.operands)
         if arguments is not None and inst.opcode is _O.PARAMETER:
-            place.append(arguments[inst.parameter_number])
+            positions.append(arguments[inst.parameter_number])
         elif inst.opcode is _O.FUSION:
-            place.append(_called(module, inst, operands, flat))
+            positions.append(_emit_call(module, inst, operands, flat))
         elif starts.get(position) == position:
-            place.append(operands[0] if operands else -1)
+            positions.append(operands[0] if operands else -1)
         elif position in starts and inst.opcode is _O.ASYNC_UPDATE:
-            place.append(operands[0])
+            positions.append(operands[0])
         elif position in starts:
             start = computation.instructions[starts[position]]
-            read = tuple(place[o] for o in start.operands)
+            operands = tuple(positions[o] for o in start.operands)
             if start.opcode is _O.ASYNC_START:
-                place.append(_called(module, start, read, flat))
+                positions.append(_emit_call(module, start, operands, flat))
             else:
-                opcode, controls = _PLAIN[start.opcode], _controls(start, place)
-                flat.append(
-                    replace(
-                        start,
-                        name=inst.name,
-                        opcode=opcode,
-                        shape=inst.shape,
-                        operands=read,
-                        control_predecessors=controls,
-                    )
-                )
-                place.append(len(flat) - 1)
+                plain = start.rewire(inst.shape, operands, _controls(start, positions))
+                flat.append(replace(plain, name=inst.name, opcode=_PLAIN[start.opcode]))
+                positions.append(len(flat) - 1)
         elif inst.opcode is _O.GET_TUPLE_ELEMENT and flat[operands[0]].opcode is _O.TUPLE:
-            place.append(flat[operands[0]].operands[inst.tuple_index])
+            positions.append(flat[operands[0]].operands[inst.tuple_index])
         else:
-            flat.append(replace(inst, operands=operands, control_predecessors=_controls(inst, place)))
-            place.append(len(flat) - 1)
-    return place
+            flat.append(inst.rewire(inst.shape, operands, _controls(inst, positions)))
+            positions.append(len(flat) - 1)
+    return positions
 
 
-def _called(module: HloModule, inst: Instruction, operands: tuple[int, ...], flat: list[Instruction]) -> int:
+def _emit_call(
+    module: HloModule, inst: Instruction, operands: tuple[int, ...], flat: list[Instruction]
+) -> int:
     """Appends the computation that an instruction calls; returns the position of what it returns."""
     body = module.computations[inst.called[0]]
     return _emit(module, body, operands, flat)[body.root]
 
 
-def _controls(inst: Instruction, place: Sequence[int]) -> tuple[int, ...]:
-    return tuple(place[c] for c in inst.control_predecessors if place[c] >= 0)
+def _controls(inst: Instruction, positions: Sequence[int]) -> tuple[int, ...]:
+    return tuple(positions[c] for c in inst.control_predecessors if positions[c] >= 0)
 
 
 def _starts(computation: HloComputation) -> Iterator[tuple[int, int]]:
-    """Yields the members of asynchronous pairs that can be taken apart, each with its start."""
+    """Yields the members of asynchronous pairs that can be inlined, each with its start."""
     for position, inst in enumerate(computation.instructions):
         if inst.opcode in _PAIRS and (members := _members(computation, position)) is not None:
             yield from ((member, position) for member in members)
@@ -131,16 +124,16 @@ def _starts(computation: HloComputation) -> Iterator[tuple[int, int]]:
 
 def _members(computation: HloComputation, start: int) -> list[int] | None:
     """Returns a start, its updates and its done; None if anything else reads it."""
-    instructions, members, waiting = computation.instructions, [start], [start]
+    instructions, members, pending = computation.instructions, [start], [start]
     done = _PAIRS[instructions[start].opcode]
-    while waiting:
-        member = waiting.pop()
+    while pending:
+        member = pending.pop()
         users = computation.users[member]
         if member == computation.root or not users:
             return None
         for user in users:
             if instructions[user].opcode is _O.ASYNC_UPDATE:
-                waiting.append(user)
+                pending.append(user)
             elif instructions[user].opcode is not done:
                 return None
             members.append(user)

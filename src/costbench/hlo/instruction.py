@@ -108,10 +108,9 @@ class ScatterDimensions:
 class Instruction:
     """A node of a computation.
 
-    `operands` and the instruction's own place are positions in the list of its computation, where every
-    operand comes before its user. `called` holds positions of computations in the module. Attributes that
-    an opcode does not have keep their neutral value (empty, 0, None). `dimensions` of a ragged-dot are the
-    group dimensions of its right side.
+    `operands` are positions in the list of its computation, where operands come before their users; `called`
+    holds positions of computations in the module. Attributes that an opcode does not have keep their neutral
+    value (empty, 0, None). `dimensions` of a ragged-dot are the group dimensions of its right side.
     """
 
     name: str
@@ -142,7 +141,7 @@ class Instruction:
     control_predecessors: tuple[int, ...] = ()
     literal: bytes = b""
 
-    def placed(
+    def rewire(
         self, shape: Shape, operands: tuple[int, ...], control_predecessors: tuple[int, ...]
     ) -> Instruction:
         """Returns a copy with these fields replaced, in half the time of `dataclasses.replace`."""

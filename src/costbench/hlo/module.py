@@ -8,7 +8,7 @@ from functools import cached_property
 from costbench.errors import HloError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.verify.instructions import instruction_problem
+from costbench.hlo.verify.instructions import find_problem
 from costbench.hlo.verify.problems import Context, Problem, Signature
 
 
@@ -28,8 +28,8 @@ class HloComputation:
     @cached_property
     def parameters(self) -> tuple[int, ...]:
         """Positions of the parameters, by parameter number."""
-        found = [i for i, inst in enumerate(self.instructions) if inst.opcode is Opcode.PARAMETER]
-        return tuple(sorted(found, key=lambda i: self.instructions[i].parameter_number))
+        positions = [i for i, inst in enumerate(self.instructions) if inst.opcode is Opcode.PARAMETER]
+        return tuple(sorted(positions, key=lambda i: self.instructions[i].parameter_number))
 
     @cached_property
     def opcodes(self) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ def _verify_computation(computation: HloComputation, signatures: list[Signature]
         problem = _order_problem(index, inst, len(signatures))
         if problem is None:
             operands = [instructions[o].shape for o in inst.operands]
-            problem = instruction_problem(inst, Context(operands, [signatures[c] for c in inst.called]))
+            problem = find_problem(inst, Context(operands, [signatures[c] for c in inst.called]))
         if problem is not None:
             raise HloError(
                 problem.found, where=where, field=f"{computation.name}/{inst.name}", expected=problem.expected

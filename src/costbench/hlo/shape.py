@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from enum import IntEnum
+
+from costbench.errors import HloError
 
 
 class ElementType(IntEnum):
@@ -90,6 +93,9 @@ _FLOATING = frozenset(
 )
 
 
+_ARRAY = re.compile(r"^(?P<type>[a-z0-9]+)\[(?P<sizes>[\d,\s]*)\](?:\{(?P<order>[\d,\s]*)\})?$")
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """An array `f32[32,64]{1,0}`, or a tuple of shapes.
@@ -153,3 +159,40 @@ class Shape:
             return "(" + ", ".join(map(str, self.tuple_shapes)) + ")"
         order = "{" + ",".join(map(str, self.minor_to_major)) + "}" if self.minor_to_major else ""
         return f"{self.element_type.name.lower()}[{','.join(map(str, self.dimensions))}]{order}"
+
+
+def parse_shape(text: str | Shape) -> Shape:
+    """Parses a shape in XLA's notation: `f32[]`, `bf16[32,12]{0,1}`, `(f32[2], s32[])`; default row-major.
+
+    Raises:
+        HloError: if it is not written like that.
+    """
+    if isinstance(text, Shape):
+        return text
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")"):
+        return Shape(ElementType.TUPLE, tuple_shapes=tuple(map(parse_shape, split_list(text[1:-1]))))
+    match = _ARRAY.match(text)
+    if match is None or match["type"].upper() not in ElementType.__members__:
+        raise HloError(f"no shape: {text!r}", expected="e.g. f32[32,128]{1,0}")
+    sizes = tuple(int(size) for size in match["sizes"].split(",") if size.strip())
+    shape = Shape(ElementType[match["type"].upper()], sizes)
+    order = tuple(int(axis) for axis in (match["order"] or "").split(",") if axis.strip())
+    return shape.with_layout(order or shape.layout)
+
+
+def split_list(text: str) -> list[str]:
+    """Returns the parts between commas outside of brackets; none for an empty text.
+
+    >>> split_list("f32[2,3]{1,0} %a, %b")
+    ['f32[2,3]{1,0} %a', '%b']
+    """
+    depth, start, parts = 0, 0, []
+    for position, letter in enumerate(text):
+        depth += letter in "([{"
+        depth -= letter in ")]}"
+        if letter == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    parts.append(text[start:].strip())
+    return [] if parts == [""] else parts

@@ -14,8 +14,7 @@ from typing import Any
 
 from costbench.errors import DataError, HloError
 from costbench.execution.dotted import errors_of, load_dotted
-from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.text.notation import parse_shape
+from costbench.hlo.shape import ElementType, Shape, parse_shape
 
 _INSTALL = "pip install 'costbench[corpus]'"
 _KINDS = {"S": "int", "U": "uint", "F": "float", "BF": "bfloat", "C": "complex"}

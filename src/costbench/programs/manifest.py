@@ -14,7 +14,7 @@ from pathlib import Path
 from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
 from costbench.errors import DataError, HloError
 from costbench.hlo.reader import decompress
-from costbench.hlo.text.reader import looks_like_text, proto_from_text
+from costbench.hlo.text.parser import looks_like_text, proto_from_text
 
 MANIFEST_NAME = "manifest.json"
 USER_FOLDER = "user"

@@ -9,8 +9,8 @@ from pathlib import Path
 from costbench.experiments.identity import StageIdentity
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MetricRow
-from costbench.reports.claims.data import Claim, Side
-from costbench.reports.claims.rule import Finding
+from costbench.reports.claims.claim import Claim, Side
+from costbench.reports.claims.evaluation import Finding
 from costbench.reports.page import Section
 
 

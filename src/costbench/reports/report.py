@@ -11,16 +11,20 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.artifacts import write_json
-from costbench.reports.claims.data import load_claims
-from costbench.reports.claims.derived import derived_rows
-from costbench.reports.claims.restated import on_folds, restated
-from costbench.reports.claims.rule import Finding, evaluate_claims
-from costbench.reports.claims.section import claims_section, write_claims
-from costbench.reports.data.budgets import Budget, read_budgets, write_budgets
-from costbench.reports.data.dataset_card import Card, flat_counts, read_cards
-from costbench.reports.data.evidence import Audit, SplitCounts, flat_leaks, read_audits, read_counts
-from costbench.reports.data.section import data_section
-from costbench.reports.data.selected import read_selected
+from costbench.reports.baseline_comparison import Standings
+from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.evaluation import Finding, derived_rows, evaluate_claims
+from costbench.reports.claims.restatement import on_folds, restated
+from costbench.reports.dataset_files import (
+    Audit,
+    Card,
+    SplitCounts,
+    flat_counts,
+    flat_leaks,
+    read_audits,
+    read_cards,
+    read_counts,
+)
 from costbench.reports.declared import declared_tables
 from costbench.reports.extension import RenderedPart, ReportPart
 from costbench.reports.figures.canvas import keep_smaller
@@ -30,25 +34,34 @@ from costbench.reports.rendering import write_tables
 from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.search.sections import search_sections
-from costbench.reports.search.summary import flat_searches
-from costbench.reports.sections.ablation import ablation_section, differences_section, missing_section
-from costbench.reports.sections.first_figures import overview_figures
-from costbench.reports.sections.learning import learning_section
-from costbench.reports.sections.overview import Overview, overview_section, page_lead, page_title
-from costbench.reports.sections.provenance import provenance_section, scatter_section
+from costbench.reports.search.section import flat_searches, search_sections
+from costbench.reports.sections.claims import claims_section, write_claims
+from costbench.reports.sections.data import data_section
+from costbench.reports.sections.models import (
+    ablation_section,
+    differences_section,
+    learning_section,
+    scatter_section,
+    training_section,
+)
+from costbench.reports.sections.overview import (
+    Overview,
+    missing_section,
+    overview_figures,
+    overview_section,
+    page_lead,
+    page_title,
+    provenance_section,
+)
 from costbench.reports.sections.results import Evidence, all_standings, analytical_section, cell_section
-from costbench.reports.sections.training import training_section
-from costbench.reports.standings import Standings
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.table import Table
-from costbench.reports.tables.learning import is_curve
-from costbench.reports.tables.rates import is_rate
-from costbench.reports.tables.settings import Settings
+from costbench.reports.tables.training import Settings, is_curve, is_rate
 from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
 from costbench.reports.tpugraphs.section import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
 from costbench.reports.tpugraphs.variants import flat_collections
-from costbench.reports.undertrained import equal_steps, undertrained
+from costbench.reports.training_guard import equal_steps, undertrained
+from costbench.reports.training_runs import Budget, read_budgets, read_selected, write_budgets
 from costbench.tasks import LEARNED
 
 

@@ -14,7 +14,7 @@ from costbench.arrays import F64
 from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.metrics.intervals import CrossedDraws, Drawn
 from costbench.metrics.small_samples import Redrawn
-from costbench.reports.claims.data import ANY, Side
+from costbench.reports.claims.claim import ANY, Side
 
 MIN_PROGRAMS = 6
 """With fewer, chance alone is too likely to favour one side on every program: 2 / 2^5 = 6%."""

@@ -16,15 +16,15 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.extensions import REPORT_SECTIONS, load_extensions
 from costbench.metrics.overhead import read_overheads
 from costbench.params import load_yaml, merged
-from costbench.reports.data.budgets import write_wall_times
 from costbench.reports.extension import ReportExtension
 from costbench.reports.frame import write_frame
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import PRIMARY_CHIP
-from costbench.reports.tables.settings import Settings
+from costbench.reports.tables.training import Settings
 from costbench.reports.tpugraphs.overhead import overhead_metrics, write_machine_overheads
 from costbench.reports.tpugraphs.section import TpuGraphsInputs
 from costbench.reports.tpugraphs.variants import is_of_paper
+from costbench.reports.training_runs import write_wall_times
 from costbench.tasks import LEARNED
 
 _log = logging.getLogger(__name__)

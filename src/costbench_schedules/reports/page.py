@@ -7,8 +7,8 @@ from pathlib import Path
 
 from costbench.experiments.identity import read_identity
 from costbench.experiments.workspace import Workspace
-from costbench.reports.claims.data import Claim, read_claims
-from costbench.reports.claims.rule import Finding
+from costbench.reports.claims.claim import Claim, read_claims
+from costbench.reports.claims.evaluation import Finding
 from costbench.reports.extension import RenderedPart, ReportExtension, ReportPart
 from costbench_schedules.reports.autotvm2018.models import flat_models
 from costbench_schedules.reports.autotvm2018.results import load_schedules

@@ -7,10 +7,10 @@ import pytest
 from costbench.compiler.layout.assign import assign_layouts, is_bitcast
 from costbench.compiler.layout.rules import reduced_layout
 from costbench.datasets.tpugraphs.proto import tuning_pb2
+from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.instruction import GatherDimensions, Instruction, WindowDimension
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.reader import module_from_proto
 from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 SAME = (WindowDimension(3, padding_low=1, padding_high=1),) * 2

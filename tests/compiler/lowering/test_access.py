@@ -17,7 +17,7 @@ from costbench.compiler.lowering.access import (
     wider,
 )
 from costbench.hlo.instruction import GatherDimensions, SliceDimension, WindowDimension
-from costbench.hlo.text.notation import parse_shape
+from costbench.hlo.shape import parse_shape
 from tests.compiler.laid_out import elements_in_tile
 from tests.hlo.builder import ModuleBuilder
 

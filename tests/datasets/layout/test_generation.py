@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.layout_compiler import LayoutCompiler, compile_with_layouts, peak_bytes
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.layout.space import layout_space
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.space import nest_tile_space
+from costbench.compiler.tile_space import nest_tile_space
 from costbench.datasets.generation import summaries_of
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.layout.pricing import ProgramPricer
@@ -18,9 +18,9 @@ from costbench.datasets.layout.programs import config_features, open_layout_shar
 from costbench.datasets.storage import verify_shard
 from costbench.features.tpugraphs_graphs import layout_graph_of
 from costbench.hardware.device import Device
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.writer import module_to_bytes
 from costbench.target import load_target
 from tests.compiler.small_layouts import layout_features, space_of, two_convolutions
 from tests.hlo.builder import ModuleBuilder

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from costbench.arrays import I64
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import (
     read_layout_tuning,
@@ -25,11 +25,11 @@ from costbench.datasets.tpugraphs.raw import (
 )
 from costbench.datasets.tpugraphs.tuning import TuningKernel, TuningProgram, node_splits
 from costbench.errors import CostbenchError, DataError
+from costbench.hlo.conversion import module_to_bytes, module_to_proto
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.writer import module_to_bytes, module_to_proto
 from tests.datasets.tuning_files import copy_module, layout_file, tile_file
 
 Reader = Callable[[Path], object]

@@ -15,9 +15,9 @@ from costbench.experiments.tpugraphs.featurizing import featurize_file
 from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes
 from costbench.features.proto_graph import proto_graph
 from costbench.features.tpugraphs_graphs import layout_graph_of
-from costbench.hlo.files import program_in, proto_in
 from costbench.hlo.proto import hlo_pb2
-from costbench.hlo.text.reader import proto_from_text
+from costbench.hlo.reader import read_module, read_proto
+from costbench.hlo.text.parser import proto_from_text
 
 TEXT = """HloModule step
 
@@ -47,7 +47,7 @@ def test_text(tmp_path: Path) -> None:
 def test_the_same_features_as_those_of_a_verified_module(repository: Path) -> None:
     for name in ("alexnet_b128_train_f32", "wavernn_3_b1_infer_bf16", "ssd_512_b8_train_f32"):
         path = repository / "data" / "programs" / f"{name}.hlo.pb.zst"
-        graph, module = proto_graph(proto_in(path), where=name), program_in(path)
+        graph, module = proto_graph(read_proto(path), where=name), read_module(path)
         assert np.array_equal(graph.node_features, module_node_features(module))
         assert np.array_equal(graph.opcodes, tpugraphs_opcodes(module))
         assert np.array_equal(graph.edges, module_edges(module))

@@ -10,10 +10,9 @@ from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, HloError
 from costbench.experiments.tuning.model import tuned
 from costbench.experiments.tuning.program import Session, TuneOptions
-from costbench.hlo.files import program_in
+from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
-from costbench.hlo.writer import module_to_proto
 from costbench.target import load_target
 from costbench.tasks import TaskName
 from tests.experiments.finished_cells import finish_cell
@@ -55,7 +54,7 @@ def test_text_is_a_program_too(tmp_path: Path) -> None:
         "  x = f32[512,1024]{1,0} parameter(0)\n"
         "  ROOT y = f32[512,1024]{1,0} tanh(x)\n}\n"
     )
-    opcodes = [inst.opcode.xla_name for inst in program_in(path).entry_computation.instructions]
+    opcodes = [inst.opcode.xla_name for inst in read_module(path).entry_computation.instructions]
     assert opcodes == ["parameter", "tanh"]
     found = tuned(session(tmp_path, TuneOptions(path, "tile")), "step")
     assert found.num_measured == 10

@@ -11,8 +11,8 @@ from costbench.errors import ParamsError, UnsupportedKernelError
 from costbench.experiments.tuning.model import tuned
 from costbench.experiments.tuning.outside import LeftOut, OutsidePrices, Price, read_prices
 from costbench.experiments.tuning.program import Session, Tuned, TuneOptions
-from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from costbench.tasks import TaskName
 from tests.experiments.tuning.test_program import nothing
@@ -33,7 +33,7 @@ def test_a_price_is_a_time_and_a_bandwidth() -> None:
 
 
 def test_what_is_outside_is_listed_by_kind() -> None:
-    program = PreparedProgram(inline_fusions(program_in(CORPUS / "collective_starts.hlo")), "program")
+    program = PreparedProgram(inline_fusions(read_module(CORPUS / "collective_starts.hlo")), "program")
     left_out = OutsidePrices({"all-gather": Price(10.0, 2.0)}).left_out(program.unique_kernels)
     # The result of the all-gather, 256 x 128 floats, is larger than its operand.
     no_routine = "the machine has no routine for"
@@ -111,7 +111,7 @@ def test_a_program_that_takes_no_time_is_refused(tmp_path: Path, task: TaskName,
 def test_links_price_the_collectives_that_have_no_price_of_their_own(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text("collectives: {chips: 4, gb_per_s: 2, ns: 10}\nall-gather: {ns: 7}\n")
-    program = PreparedProgram(inline_fusions(program_in(CORPUS / "collective_starts.hlo")), "program")
+    program = PreparedProgram(inline_fusions(read_module(CORPUS / "collective_starts.hlo")), "program")
     total = {one.what: one.total_ns for one in read_prices(file).left_out(program.unique_kernels)}
     small, whole = 4 * 64 * 128, 4 * 256 * 128
     assert total == {

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.experiments.tuning.program import Session, TuneOptions
 from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hardware.device import Device
-from costbench.hlo.files import program_in
 from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file, small_step
 from tests.experiments.tuning.test_program import ctrl_c, nothing
@@ -81,7 +81,7 @@ def test_tiles_are_named_as_compilers_name_them(tmp_path: Path) -> None:
 def test_where_the_machine_refuses_a_tile_the_default_is_the_next_smaller_one(tmp_path: Path) -> None:
     """Some seeds give a machine that refuses tiles near the limit of the scratchpad."""
     file = Path(__file__).parents[1] / "mixer_step.hlo.txt"
-    mixer = PreparedProgram(inline_fusions(program_in(file)), "mixer_step")
+    mixer = PreparedProgram(inline_fusions(read_module(file)), "mixer_step")
     found = []
     for seed in (0, 1, 7, 10):
         options = TuneOptions(file, "tile", minutes=1e-9, seed=seed)

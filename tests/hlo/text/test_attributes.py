@@ -9,7 +9,8 @@ from google.protobuf.json_format import MessageToDict
 
 from costbench.errors import HloError
 from costbench.hlo.proto import hlo_pb2
-from costbench.hlo.text.attributes import set_attribute, split_list
+from costbench.hlo.shape import split_list
+from costbench.hlo.text.attributes import set_attribute
 
 
 def fields(opcode: str, **attributes: str) -> dict[str, Any]:

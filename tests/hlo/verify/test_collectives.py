@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costbench.errors import HloError
-from costbench.hlo.text.reader import module_from_text
+from costbench.hlo.text.parser import module_from_text
 
 PREFIX = """HloModule m
 w { a = f32[8,4] parameter(0) ROOT s = f32[2,4] slice(a), slice={[0:2], [0:4]} }

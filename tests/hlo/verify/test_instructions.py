@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from costbench.errors import HloError
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.instruction import (
     GatherDimensions,
     Instruction,
@@ -16,8 +17,7 @@ from costbench.hlo.instruction import (
 )
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.text.notation import parse_shape
-from costbench.hlo.writer import module_to_bytes
+from costbench.hlo.shape import parse_shape
 from tests.hlo.builder import ModuleBuilder, window
 
 X = "f32[8,8]"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from costbench.metrics.rows import MetricRow
-from costbench.reports.claims.data import Claim, Side
-from costbench.reports.claims.rule import Finding, evaluate_claims
+from costbench.reports.claims.claim import Claim, Side
+from costbench.reports.claims.evaluation import Finding, evaluate_claims
 from costbench.reports.frame import frame_of
 from tests.reports.conftest import make_row
 

@@ -6,17 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from costbench.metrics.rows import write_rows
-from costbench.reports.claims.data import load_claims
-from costbench.reports.claims.rule import HOLDS, NOT_EVALUATED, Finding
-from costbench.reports.data.budgets import Budget
-from costbench.reports.data.dataset_card import Card, read_cards
-from costbench.reports.results import Cell
+import pytest
+
+from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.baseline_comparison import Estimate, Standing, Standings
+from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.dataset_files import Card, read_cards
+from costbench.reports.page import Pointer
+from costbench.reports.results import Cell, load_results
 from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.sections.overview import Overview, overview_section
-from costbench.reports.standings import Estimate, Standing, Standings
+from costbench.reports.sections.overview import (
+    Overview,
+    conclusions,
+    overview_figures,
+    overview_section,
+    primary_cell,
+)
+from costbench.reports.sections.results import all_standings
+from costbench.reports.training_runs import Budget
+from tests.reports.conftest import fusion_rows, rows_of
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
+from tests.reports.test_standings import model_rows
 
 CLAIM = load_claims()[0]
 FINDINGS = (Finding(CLAIM, HOLDS, 1.0, 0.5, 1.5, 8, 1), Finding(CLAIM, NOT_EVALUATED, missing=("x",)))
@@ -89,3 +101,86 @@ def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(make_cell:
     assert "as in lpm2021" not in differs
     # The results are those of one task, and so is the only conclusion.
     assert [pointer.anchor for pointer in section.pointers] == ["baselines_tile_random_tpu_v2"]
+
+
+def _conclusions(folder: Path, rows: list[MetricRow]) -> tuple[Pointer, ...]:
+    write_rows(folder / "r.jsonl", rows)
+    results = load_results(folder / "r.jsonl")
+    return conclusions(results.cells, all_standings(results, 0))
+
+
+@pytest.mark.parametrize(
+    ("errors", "headline", "numbers"),
+    [
+        (
+            [10.0] * 6,
+            "Fusion: The learned model is better than the strongest baseline (boosted trees)",
+            "MAPE 10.0% against 20.0%, 10.0 points less (95% interval 10.0 to 10.0), "
+            "ahead on 100% of 6 programs",
+        ),
+        (
+            [30.0] * 6,
+            "Fusion: The learned model is worse than the strongest baseline (boosted trees)",
+            "MAPE 30.0% against 20.0%, 10.0 points more (95% interval 10.0 to 10.0), "
+            "ahead on 0% of 6 programs",
+        ),
+        (
+            [20.0] * 6,
+            "Fusion: Whether the learned model is better than the strongest baseline (boosted trees) cannot "
+            "be told",
+            "MAPE 20.0% against 20.0%, a difference of +0.0 points (95% interval +0.0 to +0.0), "
+            "ahead on 50% of 6 programs",
+        ),
+    ],
+)
+def test_words_follow_from_intervals(
+    tmp_path: Path, errors: list[float], headline: str, numbers: str
+) -> None:
+    (said,) = _conclusions(tmp_path, [*model_rows("trees", [20.0] * 6), *model_rows("learned", errors)])
+    assert said.question == headline
+    assert said.answer == f"{numbers}; random split, tpu_v3, kernels from 5 µs."
+    assert said.anchor == "baselines_fusion_random_tpu_v3"
+
+
+def test_folds_come_before_the_random_split_and_the_measured_chip_before_the_other(tmp_path: Path) -> None:
+    rows = [
+        *model_rows("learned", [1.0] * 6, chip="tpu_v2"),
+        *model_rows("learned", [1.0] * 6, chip="tpu_v3"),
+        *model_rows("learned", [1.0] * 6, chip="tpu_v2", split="manual"),
+    ]
+    write_rows(tmp_path / "r.jsonl", rows)
+    cells = load_results(tmp_path / "r.jsonl").cells
+    chosen = primary_cell(cells, "fusion", "learned")
+    assert chosen is not None
+    assert chosen.name == "fusion_random_tpu_v3"
+    write_rows(tmp_path / "r.jsonl", [*rows, *model_rows("learned", [1.0] * 6, chip="tpu_v2", split="folds")])
+    chosen = primary_cell(load_results(tmp_path / "r.jsonl").cells, "fusion", "learned")
+    assert chosen is not None
+    assert chosen.name == "fusion_folds_tpu_v2"
+    assert primary_cell(cells, "fusion", "hybrid") is None
+
+
+def test_without_baselines_there_is_no_conclusion(tmp_path: Path) -> None:
+    assert _conclusions(tmp_path, model_rows("learned", [1.0] * 6)) == ()
+
+
+def test_hybrid_and_tuning(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", [*rows_of(), *fusion_rows(), *fusion_rows(chip="tpu_v3")])
+    results = load_results(tmp_path / "r.jsonl")
+    write_rows(tmp_path / "s.jsonl", [*tile_rows(), *fusion_search_rows()])
+    found = all_standings(results, 0)
+    searches = load_searches(tmp_path / "s.jsonl")
+    hybrid, tune = overview_figures(results.cells, found, searches, tmp_path)
+    # The tile task has no hybrid here; of two chips the measured one is shown.
+    assert hybrid.path.name == "hybrid_random_tpu_v3.svg"
+    assert "random split, tpu_v3" in hybrid.caption
+    assert "strongest baseline: analytical" in hybrid.path.read_text()
+    text = tune.path.read_text()
+    for label in ("learned 10", "exhaustive", "model, then hardware 1 min", "best known"):
+        assert label in text
+
+
+def test_nothing_is_drawn_without_results(tmp_path: Path) -> None:
+    write_rows(tmp_path / "r.jsonl", rows_of())
+    results = load_results(tmp_path / "r.jsonl")
+    assert overview_figures(results.cells, all_standings(results, 0), Searches(), tmp_path) == ()

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.data.budgets import Budget
-from costbench.reports.data.selected import Selected
 from costbench.reports.results import load_results
-from costbench.reports.tables.learning import (
+from costbench.reports.tables.training import (
     Curves,
     Point,
     curves_table,
@@ -19,6 +17,7 @@ from costbench.reports.tables.learning import (
     order_at,
     settled_after,
 )
+from costbench.reports.training_runs import Budget, Selected
 from tests.reports.conftest import rows_of, variant_rows
 
 COLUMNS = {"tile": "validation/tau", "fusion": "validation/mape"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.overhead import Overhead
-from costbench.reports.claims.data import TPUGRAPHS, load_claims
-from costbench.reports.claims.rule import HOLDS, evaluate_claims
+from costbench.reports.claims.claim import TPUGRAPHS, load_claims
+from costbench.reports.claims.evaluation import HOLDS, evaluate_claims
 from costbench.reports.frame import frame_of
 from costbench.reports.tpugraphs.overhead import (
     overhead_metrics,

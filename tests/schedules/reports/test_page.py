@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.reports.claims.rule import evaluate_claims
+from costbench.reports.claims.evaluation import evaluate_claims
 from costbench.reports.frame import frame_of
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench_schedules.experiments.section import load_schedules_section

@@ -161,4 +161,4 @@ def _moved(
 ) -> Instruction:
     if (inst.operands, inst.control_predecessors, inst.shape) == (operands, controls, shape):
         return inst
-    return inst.placed(shape, operands, controls)
+    return inst.rewire(shape, operands, controls)

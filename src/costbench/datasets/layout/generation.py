@@ -31,9 +31,9 @@ from costbench.datasets.layout.search import (
 )
 from costbench.datasets.storage import write_shard
 from costbench.hardware.device import NUM_RUNS, Device
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.writer import module_to_bytes
 from costbench.rng import stream
 from costbench.store import Entry, key_of
 from costbench.target import Target

@@ -18,14 +18,14 @@ from google.protobuf.message import DecodeError, Message
 from costbench import artifacts
 from costbench.arrays import I64
 from costbench.compiler.kernel import kernel_from_module
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.tuning import MAX_RANK, NO_AXIS, NUM_TENSORS, TuningKernel, TuningProgram
 from costbench.errors import CostbenchError, DataError
+from costbench.hlo.conversion import module_from_proto, module_to_proto
 from costbench.hlo.module import HloModule
 from costbench.hlo.proto import hlo_pb2
-from costbench.hlo.reader import decompress, module_from_proto
-from costbench.hlo.writer import module_to_proto
+from costbench.hlo.reader import decompress
 
 _TOO_FAST_NS = 1
 _TILE_KIND = "a TuningData message (tile sizes)"

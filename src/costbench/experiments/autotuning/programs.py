@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, MeasuredKernels, TiledKernels
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import choose
@@ -43,7 +43,7 @@ from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.scoring import BEST
 from costbench.experiments.grid.spec import LEARNED, MAIN
 from costbench.hardware.device import Device
-from costbench.hlo.files import program_in
+from costbench.hlo.reader import read_module
 from costbench.models.cost_model import CostModel
 
 ModelKey = tuple[str, str, int]
@@ -157,7 +157,7 @@ def _of_kind(params: SearchParams, kind: type[_P]) -> _P:
 
 
 def _program(task: AutotuneTask) -> PreparedProgram:
-    return PreparedProgram(program_in(task.file), task.program)
+    return PreparedProgram(read_module(task.file), task.program)
 
 
 def tile_metrics(points: Iterable[TilePoint]) -> Metrics:

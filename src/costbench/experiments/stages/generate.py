@@ -19,10 +19,10 @@ from costbench.experiments.identity import closure, identify, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.writer import module_to_bytes
 from costbench.programs.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 from costbench.store import remove_outdated
 from costbench.target import Target, load_target

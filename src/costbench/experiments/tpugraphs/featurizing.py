@@ -6,20 +6,20 @@ from pathlib import Path
 
 from costbench.datasets.tpugraphs.npz import write_graph_npz
 from costbench.features.proto_graph import proto_graph
-from costbench.hlo.files import proto_in
+from costbench.hlo.reader import read_proto
 
 
 def featurize_file(path: Path, destination: Path) -> tuple[int, int]:
     """Writes the graph of the program in a file; returns its numbers of nodes and edges.
 
     Args:
-        path: an HLO file of any form, see `costbench.hlo.files.proto_in`.
+        path: an HLO file of any form, see `costbench.hlo.reader.read_proto`.
         destination: the `.npz` file.
 
     Raises:
         HloError: if there is no program in the file.
         DataError: if `destination` cannot be written.
     """
-    graph = proto_graph(proto_in(path), where=str(path))
+    graph = proto_graph(read_proto(path), where=str(path))
     write_graph_npz(destination, graph.node_features, graph.opcodes, graph.edges, graph.node_splits)
     return len(graph.opcodes), len(graph.edges)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costbench.autotuning.kernel_costs import EstimatedKernels, GivenKernels, KernelCosts, TiledKernels
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import assumed_trip_counts
 from costbench.errors import DataError, choose
@@ -21,10 +21,10 @@ from costbench.experiments.tuning.fusion import tune_fusion
 from costbench.experiments.tuning.outside import read_prices
 from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
 from costbench.experiments.tuning.tiles import tune_tiles
-from costbench.hlo.files import proto_in
+from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto
-from costbench.hlo.reader import module_from_proto
+from costbench.hlo.reader import read_proto
 from costbench.models.cost_model import CostModel
 from costbench.models.given_model import load_given_model
 from costbench.tasks import TaskName
@@ -45,7 +45,7 @@ def tuned(session: Session, name: str) -> Tuned:
         DataError: for a model that cannot be read or is of the other task.
     """
     options = session.options
-    proto = proto_in(options.file)
+    proto = read_proto(options.file)
     session.origins |= op_names(proto)
     module = inline_fusions(module_from_proto(proto, where=str(options.file)))
     program = PreparedProgram(module, name, unknown_trip_count=options.trip_count)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 from costbench.errors import HloError
 from costbench.hlo.proto import hlo_pb2
+from costbench.hlo.shape import split_list
 
 Proto = hlo_pb2.HloInstructionProto
-_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _LABELS = re.compile(r"([bf\d?]+)_([io\d?]+)->([bf\d?]+)")
 _SLICE = re.compile(r"\[(\d+):(\d+)(?::(-?\d+))?\]")
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
@@ -28,23 +28,6 @@ def set_attribute(proto: Proto, name: str, value: str) -> None:
         setter(proto, value)
 
 
-def split_list(text: str) -> list[str]:
-    """Returns the parts between commas outside of brackets; none for an empty text.
-
-    >>> split_list("f32[2,3]{1,0} %a, %b")
-    ['f32[2,3]{1,0} %a', '%b']
-    """
-    depth, start, parts = 0, 0, []
-    for place, letter in enumerate(text):
-        depth += letter in _OPENING
-        depth -= letter in _CLOSING
-        if letter == "," and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + 1
-    parts.append(text[start:].strip())
-    return [] if parts == [""] else parts
-
-
 def _integers(value: str) -> list[int]:
     """Returns the integers of a list, or of a list of lists, end to end."""
     if "{{" not in value:
@@ -61,16 +44,16 @@ def _set_window(proto: Proto, value: str) -> None:
         if len(column) != rank:
             raise HloError(f"{len(column)} of {name} for {rank} of size", expected="one for each axis")
     for axis, size in enumerate(sizes.split("x") if sizes else ()):
-        own = {name: column[axis] for name, column in columns.items()}
-        low, high = own.get("pad", "0_0").split("_")
+        values = {name: column[axis] for name, column in columns.items()}
+        low, high = values.get("pad", "0_0").split("_")
         proto.window.dimensions.add(
             size=int(size),
-            stride=int(own.get("stride", 1)),
+            stride=int(values.get("stride", 1)),
             padding_low=int(low),
             padding_high=int(high),
-            window_dilation=int(own.get("rhs_dilate", 1)),
-            base_dilation=int(own.get("lhs_dilate", 1)),
-            window_reversal=own.get("rhs_reversal", "0") == "1",
+            window_dilation=int(values.get("rhs_dilate", 1)),
+            base_dilation=int(values.get("lhs_dilate", 1)),
+            window_reversal=values.get("rhs_reversal", "0") == "1",
         )
 
 
@@ -182,10 +165,6 @@ def _flag(field: str) -> Callable[[Proto, str], None]:
     return put
 
 
-def _set_iota(proto: Proto, value: str) -> None:
-    proto.dimensions.append(int(value))
-
-
 _RAGGED = "ragged_dot_dimension_numbers"
 _GATHER, _SCATTER = "gather_dimension_numbers", "scatter_dimension_numbers"
 _SETTERS: Mapping[str, Callable[[Proto, str], None]] = {
@@ -205,7 +184,7 @@ _SETTERS: Mapping[str, Callable[[Proto, str], None]] = {
     "index_vector_dim": _set_index_vector,
     "input_batching_dims": _list("input_batching_dims", _SCATTER),
     "inserted_window_dims": _list("inserted_window_dims", _SCATTER),
-    "iota_dimension": _set_iota,
+    "iota_dimension": _list("dimensions"),
     "is_stable": _flag("is_stable"),
     "kind": _set_kind,
     "lhs_batch_dims": _dot_list("lhs_batch_dimensions"),

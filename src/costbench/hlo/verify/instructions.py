@@ -10,25 +10,17 @@ from __future__ import annotations
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
-from costbench.hlo.verify import calls, collectives, contraction, elementwise, indexing, movement, windows
+from costbench.hlo.verify import calls, elements, windows
 from costbench.hlo.verify.problems import Check, Context, Problem, check_count
 
 _O = Opcode
 _MAX_BITS = 1 << 63
 _OPAQUE = frozenset({ElementType.TOKEN, ElementType.OPAQUE})
-_CHECKS: dict[Opcode, Check] = {
-    **elementwise.CHECKS,
-    **movement.CHECKS,
-    **indexing.CHECKS,
-    **windows.CHECKS,
-    **contraction.CHECKS,
-    **calls.CHECKS,
-    **collectives.CHECKS,
-}
+_CHECKS: dict[Opcode, Check] = {**elements.CHECKS, **windows.CHECKS, **calls.CHECKS}
 _NUM_OPERANDS: dict[Opcode, int] = {
     **dict.fromkeys((_O.PARAMETER, _O.CONSTANT, _O.IOTA, _O.PARTITION_ID, _O.REPLICA_ID), 0),
-    **dict.fromkeys(elementwise.UNARY, 1),
-    **dict.fromkeys(elementwise.BINARY, 2),
+    **dict.fromkeys(elements.UNARY, 1),
+    **dict.fromkeys(elements.BINARY, 2),
     **dict.fromkeys((_O.CONVERT, _O.BITCAST_CONVERT, _O.IS_FINITE, _O.BITCAST, _O.COPY, _O.RESHAPE), 1),
     **dict.fromkeys((_O.BROADCAST, _O.TRANSPOSE, _O.SLICE, _O.REVERSE, _O.GET_TUPLE_ELEMENT), 1),
     **dict.fromkeys((_O.WHILE, _O.OPT_BARRIER, _O.DOMAIN, _O.FFT, _O.CHOLESKY, _O.GET_DIMENSION_SIZE), 1),
@@ -51,16 +43,23 @@ _NUM_CALLED: dict[Opcode, int] = {
     **dict.fromkeys((_O.ASYNC_START, _O.SCAN), 1),
     **dict.fromkeys((_O.WHILE, _O.SELECT_AND_SCATTER), 2),
 }
-_ARRAYS_ONLY = (
-    frozenset(elementwise.CHECKS)
-    | movement.ARRAYS_ONLY
-    | frozenset(contraction.CHECKS)
-    | {_O.GATHER, _O.REDUCE_PRECISION, _O.RNG, _O.SELECT_AND_SCATTER}
+_TAKES_TUPLES = frozenset(
+    {
+        _O.BITCAST,
+        _O.COPY,
+        _O.OPT_BARRIER,
+        _O.DOMAIN,
+        _O.ADD_DEPENDENCY,
+        _O.SCATTER,
+        _O.REDUCE,
+        _O.REDUCE_WINDOW,
+    }
 )
+_ARRAYS_ONLY = {*elements.CHECKS, *windows.CHECKS, _O.RNG} - _TAKES_TUPLES
 
 
-def instruction_problem(inst: Instruction, context: Context) -> Problem | None:
-    """Returns what is wrong with an instruction in its place, or None."""
+def find_problem(inst: Instruction, context: Context) -> Problem | None:
+    """Returns what is wrong with an instruction in its computation, or None."""
     problem = _shape_problem(inst.shape) or _count_problem(inst, context)
     if problem is not None:
         return problem
@@ -73,15 +72,13 @@ def instruction_problem(inst: Instruction, context: Context) -> Problem | None:
 
 
 def _count_problem(inst: Instruction, context: Context) -> Problem | None:
-    name, found = inst.opcode.xla_name, len(context.operands)
-    wanted = _NUM_OPERANDS.get(inst.opcode, found)
-    least = _MIN_OPERANDS.get(inst.opcode, 0)
-    if found < least:
-        return Problem(f"operands of {name}: {found}", f"{least} or more")
-    called = _NUM_CALLED.get(inst.opcode, len(context.called))
-    return check_count(f"operands of {name}", found, wanted) or check_count(
-        f"computations that {name} calls", len(context.called), called
-    )
+    name, operands, called = inst.opcode.xla_name, len(context.operands), len(context.called)
+    min_operands = _MIN_OPERANDS.get(inst.opcode, 0)
+    if operands < min_operands:
+        return Problem(f"operands of {name}: {operands}", f"{min_operands} or more")
+    return check_count(
+        f"operands of {name}", operands, _NUM_OPERANDS.get(inst.opcode, operands)
+    ) or check_count(f"computations that {name} calls", called, _NUM_CALLED.get(inst.opcode, called))
 
 
 def _shape_problem(shape: Shape) -> Problem | None:

@@ -17,7 +17,7 @@ import numpy as np
 from costbench.artifacts import write_json, write_text
 from costbench.metrics.overhead import BATCH, Overhead
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
-from costbench.reports.claims.rule import Finding
+from costbench.reports.claims.evaluation import Finding
 from costbench.reports.described_table import described_table
 from costbench.reports.papers.tpugraphs2023 import printed_table
 from costbench.reports.rendering import to_markdown

@@ -9,15 +9,14 @@ from pathlib import Path
 
 from costbench.datasets.layout.sizes import CollectionSize
 from costbench.metrics.overhead import Overhead
-from costbench.reports.claims.data import TPUGRAPHS
-from costbench.reports.claims.rule import Finding
-from costbench.reports.claims.section import papers_own
-from costbench.reports.data.dataset_card import Card
+from costbench.reports.claims.claim import TPUGRAPHS
+from costbench.reports.claims.evaluation import Finding
+from costbench.reports.dataset_files import Card
 from costbench.reports.declared import declared_tables
-from costbench.reports.page import PageFigure, Pointer, Section
+from costbench.reports.page import PageFigure, Pointer, Section, paragraphs, sentence
 from costbench.reports.papers.tpugraphs2023 import printed_table
-from costbench.reports.prose import paragraphs, sentence
 from costbench.reports.results import PRIMARY_CHIP, Results
+from costbench.reports.sections.claims import papers_own
 from costbench.reports.tpugraphs import layouts
 from costbench.reports.tpugraphs.figures import write_layout_figure, write_tile_figure
 from costbench.reports.tpugraphs.overhead import overhead_table

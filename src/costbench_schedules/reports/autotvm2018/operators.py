@@ -16,7 +16,7 @@ from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.averages import geometric_mean
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
-from costbench.reports.data.evidence import parsed
+from costbench.reports.dataset_files import parsed
 from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Column, Table

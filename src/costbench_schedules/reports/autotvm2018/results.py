@@ -19,7 +19,7 @@ import numpy as np
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.reports.data.evidence import parsed
+from costbench.reports.dataset_files import parsed
 from costbench_schedules.metrics.model_times import ModelTime
 
 SCHEDULE, SPLIT = "schedule", "recorded"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.metrics.averages import geometric_mean
-from costbench.reports.claims.rule import Finding
+from costbench.reports.claims.evaluation import Finding
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Column, Table, Value
 from costbench_schedules.reports.autotvm2018.curves import FIGURES, LEAST, panels, write_curves

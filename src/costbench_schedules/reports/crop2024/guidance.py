@@ -15,7 +15,7 @@ from costbench.errors import DataError
 from costbench.metrics.averages import geometric_mean
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.reports.data.evidence import parsed
+from costbench.reports.dataset_files import parsed
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Column, Table, Value

@@ -18,7 +18,7 @@ import numpy as np
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
-from costbench.reports.claims.data import Side
+from costbench.reports.claims.claim import Side
 from costbench_schedules.reports.autotvm2018.results import SCHEDULE
 from costbench_schedules.reports.crop2024.guidance import GuidedSearches, load_guided
 

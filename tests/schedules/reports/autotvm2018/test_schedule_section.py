@@ -8,7 +8,7 @@ import pytest
 
 from costbench.artifacts import write_json
 from costbench.errors import DataError
-from costbench.reports.claims.rule import NOT_EVALUATED, evaluate_claims
+from costbench.reports.claims.evaluation import NOT_EVALUATED, evaluate_claims
 from costbench.reports.frame import frame_of
 from costbench_schedules.reports.autotvm2018 import end_to_end, operators
 from costbench_schedules.reports.autotvm2018.curves import FIGURES, panels

@@ -9,8 +9,8 @@ import pytest
 from costbench.artifacts import write_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.claims.data import Side
-from costbench.reports.claims.rule import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, evaluate_claims
+from costbench.reports.claims.claim import Side
+from costbench.reports.claims.evaluation import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, evaluate_claims
 from costbench.reports.frame import frame_of
 from costbench_schedules.reports.crop2024.figures import tile_curves
 from costbench_schedules.reports.crop2024.results import load_networks, not_trained_enough

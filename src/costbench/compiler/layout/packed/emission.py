@@ -242,7 +242,7 @@ class Emission:
         carried = inst.opcode is Opcode.GET_TUPLE_ELEMENT
         carried = carried and kind_of(self._body[inst.operands[0]]) is not Kind.CONTROL
         read = operands[0] if operands else None
-        return Placed(inst.placed(shape, inst.operands, ()), read, carried, needs, natural, assigned)
+        return Placed(inst.rewire(shape, inst.operands, ()), read, carried, needs, natural, assigned)
 
     def _chosen(self, position: int, options: I64) -> NodeLayouts | None:
         number = self._numbers.get((self.computation, position))
@@ -257,7 +257,7 @@ class Emission:
         if self.body.remade[origin]:
             first = self._body[inst.operands[0]].shape if inst.operands else None
             needs = [NONE] * len(inst.operands)
-            return Placed(inst.placed(shape, inst.operands, ()), first, False, needs, order, order)
+            return Placed(inst.rewire(shape, inst.operands, ()), first, False, needs, order, order)
         source = inst.shape.with_layout(names[int(found.source_order[place])])
         copy = Instruction(name="copy", opcode=Opcode.COPY, shape=shape, operands=(0,))
         return Placed(copy, source, False, [order], order, order)

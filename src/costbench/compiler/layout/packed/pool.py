@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from costbench.compiler.identity.subgraph_digests import labelled_body, subgraph_digests
+from costbench.compiler.fingerprints import labelled_body, subgraph_digests
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.layout.packed.compile import NewPart
 from costbench.compiler.layout.packed.facts import FactTable
@@ -54,7 +54,7 @@ class KernelPool:
             else:
                 start, stop = body.operands_offsets[position : position + 2].tolist()
                 operands = tuple([place[operand] for operand in body.operands[start:stop].tolist()])
-                inst = inst.placed(inst.shape, operands, ())
+                inst = inst.rewire(inst.shape, operands, ())
             self._instructions.append(inst)
             self._rows.append(row)
         self._kernels.append(
@@ -72,7 +72,7 @@ class KernelPool:
             start, stop = min(inside + inputs), max(inside) + 1
             pool = KernelPool(self._module, self._facts)
             pool._instructions = [
-                inst.placed(inst.shape, tuple(operand - start for operand in inst.operands), ())
+                inst.rewire(inst.shape, tuple(operand - start for operand in inst.operands), ())
                 for inst in self._instructions[start:stop]
             ]
             pool._rows = self._rows[start:stop]

@@ -1,0 +1,360 @@
+"""Converts between `HloModule` and XLA's protocol buffer, `HloModuleProto`, in both directions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from costbench.errors import HloError
+from costbench.hlo import instruction as ins
+from costbench.hlo.instruction import Instruction
+from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.proto import hlo_pb2
+from costbench.hlo.shape import ElementType, Shape
+
+
+def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule:
+    """Converts a message into the immutable types and verifies them.
+
+    Computations are put callees-first where they are not so already.
+
+    Raises:
+        HloError: on unknown ids, opcodes, element types or broken invariants.
+    """
+    order = callees_first(proto, where)
+    positions = {proto.computations[index].id: new for new, index in enumerate(order)}
+    computations = tuple(_computation(proto.computations[index], positions, where) for index in order)
+    entry = positions.get(proto.entry_computation_id)
+    if entry is None:
+        raise HloError(f"entry computation id {proto.entry_computation_id} does not exist", where=where)
+    module = HloModule(name=proto.name or Path(where).name, computations=computations, entry=entry)
+    return module.verify(where=where)
+
+
+def callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
+    """Returns the positions of the computations, each after those that it calls; stored order if it is one.
+
+    Raises:
+        HloError: if two computations share an id, one that is called does not exist, or one calls itself.
+    """
+    index_of = {computation.id: index for index, computation in enumerate(proto.computations)}
+    if len(index_of) != len(proto.computations):
+        raise HloError("two computations share an id", where=where)
+    callees = [
+        [c for inst in computation.instructions for c in inst.called_computation_ids]
+        for computation in proto.computations
+    ]
+    order: list[int] = []
+    state = [0] * len(callees)  # 0 new, 1 open, 2 done
+    for start in range(len(callees)):
+        stack = [start]
+        while stack:
+            index = stack[-1]
+            if state[index] == 2:
+                stack.pop()
+                continue
+            if state[index] == 1:
+                state[index] = 2
+                order.append(stack.pop())
+                continue
+            state[index] = 1
+            for callee in reversed(callees[index]):
+                target = index_of.get(callee)
+                if target is None:
+                    raise HloError(f"called computation id {callee} does not exist", where=where)
+                if state[target] == 1:
+                    raise HloError(f"computation id {callee} calls itself", where=where)
+                if state[target] == 0:
+                    stack.append(target)
+    return order
+
+
+def _computation(
+    proto: hlo_pb2.HloComputationProto, computations: dict[int, int], where: str
+) -> HloComputation:
+    index_of = {inst.id: index for index, inst in enumerate(proto.instructions)}
+    if len(index_of) != len(proto.instructions):
+        raise HloError("two instructions share an id", where=where, field=proto.name)
+    if proto.root_id not in index_of:
+        raise HloError(f"root id {proto.root_id} does not exist", where=where, field=proto.name)
+    instructions = []
+    for inst in proto.instructions:
+        try:
+            instructions.append(_instruction(inst, index_of, computations))
+        except KeyError as error:
+            raise HloError(
+                f"operand id {error.args[0]} does not exist", where=where, field=f"{proto.name}/{inst.name}"
+            ) from None
+        except (HloError, ValueError) as error:
+            problem = error.problem if isinstance(error, HloError) else str(error)
+            raise HloError(problem, where=where, field=f"{proto.name}/{inst.name}") from None
+    return HloComputation(name=proto.name, instructions=tuple(instructions), root=index_of[proto.root_id])
+
+
+def shape_from_proto(proto: hlo_pb2.ShapeProto) -> Shape:
+    """Returns an array or tuple shape; raises ValueError on an unknown element type."""
+    return Shape(
+        element_type=ElementType(proto.element_type),
+        dimensions=tuple(proto.dimensions),
+        minor_to_major=tuple(proto.layout.minor_to_major),
+        tuple_shapes=tuple(shape_from_proto(member) for member in proto.tuple_shapes),
+    )
+
+
+def _instruction(
+    p: hlo_pb2.HloInstructionProto, index_of: dict[int, int], computations: dict[int, int]
+) -> ins.Instruction:
+    opcode = Opcode.from_name(p.opcode)
+    dot, dimensions = None, p.dimensions
+    if opcode is Opcode.DOT:
+        dot = _dot(p.dot_dimension_numbers)
+    elif opcode is Opcode.RAGGED_DOT:
+        dot = _dot(p.ragged_dot_dimension_numbers.dot_dimension_numbers)
+        dimensions = p.ragged_dot_dimension_numbers.rhs_group_dimensions
+    return ins.Instruction(
+        name=p.name,
+        opcode=opcode,
+        shape=shape_from_proto(p.shape),
+        operands=tuple(index_of[i] for i in p.operand_ids),
+        called=tuple(computations[i] for i in p.called_computation_ids),
+        parameter_number=p.parameter_number,
+        tuple_index=p.tuple_index,
+        dimensions=tuple(dimensions),
+        window=window_from_proto(p.window.dimensions),
+        convolution=convolution_from_proto(p.convolution_dimension_numbers)
+        if opcode is Opcode.CONVOLUTION
+        else None,
+        dot=dot,
+        feature_group_count=p.feature_group_count,
+        batch_group_count=p.batch_group_count,
+        slices=tuple(ins.SliceDimension(d.start, d.limit, d.stride) for d in p.slice_dimensions),
+        dynamic_slice_sizes=tuple(p.dynamic_slice_sizes),
+        padding=tuple(
+            ins.PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding)
+            for d in p.padding_config.dimensions
+        ),
+        gather=_gather(p.gather_dimension_numbers, p.gather_slice_sizes) if opcode is Opcode.GATHER else None,
+        scatter=_scatter(p.scatter_dimension_numbers) if opcode is Opcode.SCATTER else None,
+        is_stable=p.is_stable,
+        comparison_direction=p.comparison_direction,
+        fft_length=tuple(p.fft_length),
+        fft_type=p.fft_type,
+        fusion_kind=p.fusion_kind,
+        custom_call_target=p.custom_call_target,
+        trip_count=_trip_count(p.backend_config) if opcode is Opcode.WHILE else None,
+        control_predecessors=tuple(index_of[i] for i in p.control_predecessor_ids if i in index_of),
+        literal=p.literal.SerializeToString(deterministic=True) if p.HasField("literal") else b"",
+    )
+
+
+def window_from_proto(dimensions: Iterable[hlo_pb2.WindowDimension]) -> tuple[ins.WindowDimension, ...]:
+    """Returns the dimensions of a window; a stride or dilation of 0 is one of 1 left unset, as XLA does."""
+    return tuple(
+        ins.WindowDimension(
+            size=d.size,
+            stride=d.stride or 1,
+            padding_low=d.padding_low,
+            padding_high=d.padding_high,
+            window_dilation=d.window_dilation or 1,
+            base_dilation=d.base_dilation or 1,
+            reversal=d.window_reversal,
+        )
+        for d in dimensions
+    )
+
+
+def convolution_from_proto(p: hlo_pb2.ConvolutionDimensionNumbers) -> ins.ConvolutionDimensions:
+    """Returns the dimension numbers of a convolution."""
+    return ins.ConvolutionDimensions(
+        input_batch=p.input_batch_dimension,
+        input_feature=p.input_feature_dimension,
+        input_spatial=tuple(p.input_spatial_dimensions),
+        kernel_input_feature=p.kernel_input_feature_dimension,
+        kernel_output_feature=p.kernel_output_feature_dimension,
+        kernel_spatial=tuple(p.kernel_spatial_dimensions),
+        output_batch=p.output_batch_dimension,
+        output_feature=p.output_feature_dimension,
+        output_spatial=tuple(p.output_spatial_dimensions),
+    )
+
+
+def _dot(p: hlo_pb2.DotDimensionNumbers) -> ins.DotDimensions:
+    return ins.DotDimensions(
+        lhs_contracting=tuple(p.lhs_contracting_dimensions),
+        rhs_contracting=tuple(p.rhs_contracting_dimensions),
+        lhs_batch=tuple(p.lhs_batch_dimensions),
+        rhs_batch=tuple(p.rhs_batch_dimensions),
+    )
+
+
+def _gather(p: hlo_pb2.GatherDimensionNumbers, slice_sizes: Iterable[int]) -> ins.GatherDimensions:
+    return ins.GatherDimensions(
+        offset_dims=tuple(p.offset_dims),
+        collapsed_slice_dims=tuple(p.collapsed_slice_dims),
+        start_index_map=tuple(p.start_index_map),
+        index_vector_dim=p.index_vector_dim,
+        slice_sizes=tuple(slice_sizes),
+        operand_batching_dims=tuple(p.operand_batching_dims),
+        start_indices_batching_dims=tuple(p.start_indices_batching_dims),
+    )
+
+
+def _scatter(p: hlo_pb2.ScatterDimensionNumbers) -> ins.ScatterDimensions:
+    return ins.ScatterDimensions(
+        update_window_dims=tuple(p.update_window_dims),
+        inserted_window_dims=tuple(p.inserted_window_dims),
+        scatter_dims_to_operand_dims=tuple(p.scatter_dims_to_operand_dims),
+        index_vector_dim=p.index_vector_dim,
+        input_batching_dims=tuple(p.input_batching_dims),
+        scatter_indices_batching_dims=tuple(p.scatter_indices_batching_dims),
+    )
+
+
+def _trip_count(backend_config: bytes) -> int | None:
+    """Returns `known_trip_count` of a while loop; None where XLA could not prove one."""
+    try:
+        config = json.loads(backend_config or b"{}")
+        count = config.get("known_trip_count", {}).get("n") if isinstance(config, dict) else None
+        return None if count is None else int(count)
+    except (ValueError, AttributeError, TypeError):
+        return None
+
+
+def module_to_proto(module: HloModule) -> hlo_pb2.HloModuleProto:
+    """Returns the message of a module; reading it again gives an equal module.
+
+    Ids are dense: computation k has id k + 1, instructions are numbered from 1 over the whole module.
+    """
+    proto = hlo_pb2.HloModuleProto(name=module.name, entry_computation_id=module.entry + 1)
+    proto.entry_computation_name = module.entry_computation.name
+    for index, computation in enumerate(module.computations):
+        _write_computation(proto.computations.add(), computation, index + 1, module.offsets[index] + 1)
+    entry = module.entry_computation
+    program = proto.host_program_shape
+    for position in entry.parameters:
+        program.parameters.append(shape_to_proto(entry.instructions[position].shape))
+        program.parameter_names.append(entry.instructions[position].name)
+    program.result.CopyFrom(shape_to_proto(entry.root_instruction.shape))
+    return proto
+
+
+def module_to_bytes(module: HloModule) -> bytes:
+    """Returns the deterministic serialisation of `module_to_proto`."""
+    return module_to_proto(module).SerializeToString(deterministic=True)
+
+
+def shape_to_proto(shape: Shape) -> hlo_pb2.ShapeProto:
+    """Returns the message of a shape."""
+    proto = hlo_pb2.ShapeProto(element_type=int(shape.element_type), dimensions=shape.dimensions)
+    proto.tuple_shapes.extend(shape_to_proto(member) for member in shape.tuple_shapes)
+    if not shape.is_tuple:
+        proto.is_dynamic_dimension.extend([False] * shape.rank)
+        proto.layout.minor_to_major.extend(shape.minor_to_major)
+    return proto
+
+
+def _write_computation(
+    proto: hlo_pb2.HloComputationProto, computation: HloComputation, identifier: int, first_id: int
+) -> None:
+    proto.name = computation.name
+    proto.id = identifier
+    proto.root_id = first_id + computation.root
+    for position, instruction in enumerate(computation.instructions):
+        _write_instruction(proto.instructions.add(), instruction, first_id, position)
+    for position in computation.parameters:
+        parameter = computation.instructions[position]
+        proto.program_shape.parameters.append(shape_to_proto(parameter.shape))
+        proto.program_shape.parameter_names.append(parameter.name)
+    proto.program_shape.result.CopyFrom(shape_to_proto(computation.root_instruction.shape))
+
+
+def _write_instruction(
+    proto: hlo_pb2.HloInstructionProto, inst: Instruction, first_id: int, position: int
+) -> None:
+    proto.name = inst.name
+    proto.opcode = inst.opcode.xla_name
+    proto.shape.CopyFrom(shape_to_proto(inst.shape))
+    proto.id = first_id + position
+    proto.operand_ids.extend(first_id + operand for operand in inst.operands)
+    proto.control_predecessor_ids.extend(first_id + other for other in inst.control_predecessors)
+    proto.called_computation_ids.extend(callee + 1 for callee in inst.called)
+    proto.parameter_number = inst.parameter_number
+    proto.tuple_index = inst.tuple_index
+    if inst.opcode is not Opcode.RAGGED_DOT:
+        proto.dimensions.extend(inst.dimensions)
+    proto.feature_group_count = inst.feature_group_count
+    proto.batch_group_count = inst.batch_group_count
+    proto.dynamic_slice_sizes.extend(inst.dynamic_slice_sizes)
+    proto.is_stable = inst.is_stable
+    proto.comparison_direction = inst.comparison_direction
+    proto.fft_length.extend(inst.fft_length)
+    proto.fft_type = inst.fft_type
+    proto.fusion_kind = inst.fusion_kind
+    proto.custom_call_target = inst.custom_call_target
+    if inst.literal:
+        proto.literal.ParseFromString(inst.literal)
+    if inst.opcode is Opcode.WHILE and inst.trip_count is not None:
+        proto.backend_config = b'{"known_trip_count":{"n":"%d"}}' % inst.trip_count
+    _write_dimension_lists(proto, inst)
+    _write_dimension_numbers(proto, inst)
+
+
+def _write_dimension_lists(proto: hlo_pb2.HloInstructionProto, inst: Instruction) -> None:
+    for d in inst.window:
+        proto.window.dimensions.add(
+            size=d.size,
+            stride=d.stride,
+            padding_low=d.padding_low,
+            padding_high=d.padding_high,
+            window_dilation=d.window_dilation,
+            base_dilation=d.base_dilation,
+            window_reversal=d.reversal,
+        )
+    for s in inst.slices:
+        proto.slice_dimensions.add(start=s.start, limit=s.limit, stride=s.stride)
+    for p in inst.padding:
+        proto.padding_config.dimensions.add(
+            edge_padding_low=p.low, edge_padding_high=p.high, interior_padding=p.interior
+        )
+
+
+def _write_dimension_numbers(proto: hlo_pb2.HloInstructionProto, inst: Instruction) -> None:
+    if inst.convolution is not None:
+        c, target = inst.convolution, proto.convolution_dimension_numbers
+        target.input_batch_dimension = c.input_batch
+        target.input_feature_dimension = c.input_feature
+        target.input_spatial_dimensions.extend(c.input_spatial)
+        target.kernel_input_feature_dimension = c.kernel_input_feature
+        target.kernel_output_feature_dimension = c.kernel_output_feature
+        target.kernel_spatial_dimensions.extend(c.kernel_spatial)
+        target.output_batch_dimension = c.output_batch
+        target.output_feature_dimension = c.output_feature
+        target.output_spatial_dimensions.extend(c.output_spatial)
+    if inst.dot is not None:
+        numbers = proto.dot_dimension_numbers
+        if inst.opcode is Opcode.RAGGED_DOT:
+            numbers = proto.ragged_dot_dimension_numbers.dot_dimension_numbers
+            proto.ragged_dot_dimension_numbers.rhs_group_dimensions.extend(inst.dimensions)
+        numbers.lhs_contracting_dimensions.extend(inst.dot.lhs_contracting)
+        numbers.rhs_contracting_dimensions.extend(inst.dot.rhs_contracting)
+        numbers.lhs_batch_dimensions.extend(inst.dot.lhs_batch)
+        numbers.rhs_batch_dimensions.extend(inst.dot.rhs_batch)
+    if inst.gather is not None:
+        g, gather = inst.gather, proto.gather_dimension_numbers
+        gather.offset_dims.extend(g.offset_dims)
+        gather.collapsed_slice_dims.extend(g.collapsed_slice_dims)
+        gather.start_index_map.extend(g.start_index_map)
+        gather.index_vector_dim = g.index_vector_dim
+        gather.operand_batching_dims.extend(g.operand_batching_dims)
+        gather.start_indices_batching_dims.extend(g.start_indices_batching_dims)
+        proto.gather_slice_sizes.extend(g.slice_sizes)
+    if inst.scatter is not None:
+        s, scatter = inst.scatter, proto.scatter_dimension_numbers
+        scatter.update_window_dims.extend(s.update_window_dims)
+        scatter.inserted_window_dims.extend(s.inserted_window_dims)
+        scatter.scatter_dims_to_operand_dims.extend(s.scatter_dims_to_operand_dims)
+        scatter.index_vector_dim = s.index_vector_dim
+        scatter.input_batching_dims.extend(s.input_batching_dims)
+        scatter.scatter_indices_batching_dims.extend(s.scatter_indices_batching_dims)

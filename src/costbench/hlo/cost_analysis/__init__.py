@@ -1,1 +1,0 @@
-"""Machine-independent cost of instructions: FLOPs, bytes read and written, transcendental operations."""

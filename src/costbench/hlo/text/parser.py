@@ -1,0 +1,539 @@
+"""Reads HLO text, as XLA prints it (`*.txt` dumps), into modules.
+
+    HloModule name, ...
+    %computation (parameter: f32[]) -> f32[] { ... }
+    ENTRY %main { %x = f32[8]{0} parameter(0)  ROOT %y = f32[8]{0} negate(%x), metadata={...} }
+
+All variants that XLA prints are accepted: with or without `%`, shapes of operands, layouts, comments and
+metadata; and what XLA's parser takes from people: results without a shape where it follows from the operands,
+operands that are instructions themselves, and modules without `ENTRY`, whose last computation is the entry.
+
+XLA's short form of asynchronous instructions is written out:
+
+    %start = ((f32[64]), f32[8], s32[]) slice-start(%p), slice={[0:8]}
+    %done = f32[8] slice-done(%start)
+
+stands for an `async-start` that calls a computation with one slice of its parameter, and its `async-done`. An
+asynchronous start returns a tuple: a tuple of its operands, the result, and what else the machine needs. The
+older `all-reduce-start`, `all-gather-start` and `collective-permute-start`, which are opcodes of their own,
+return something else, and by that the two are told apart.
+
+The text is converted to the message that a binary dump holds and passes the same checks. Contents of
+constants are dropped except for integer scalars, which are needed to find how often loops run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from costbench.errors import HloError
+from costbench.hlo.conversion import module_from_proto, shape_to_proto
+from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.proto import hlo_pb2
+from costbench.hlo.shape import ElementType, Shape, parse_shape
+from costbench.hlo.text.attributes import set_attribute
+from costbench.hlo.text.shape_inference import infer_shape
+
+_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
+_OPERAND = re.compile(r"\s*%?([\w.\-]+)\s*(?=[,)])")
+_NAMES = re.compile(r"%?[\w.\-]+")
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+# What newer dumps say about source files, between the module's line and its first computation.
+_TABLES = re.compile(r"\s*(?:FileNames|FunctionNames|FileLocations|StackFrames)\s*\n(?:[ \t]*\d[^\n]*\n)*")
+_MAX_NESTED = 64
+"""Levels of instructions that are operands of instructions."""
+# In the order in which a message lists them.
+_CALLED = (
+    "body", "condition", "select", "scatter", "to_apply", "calls", "true_computation", "false_computation",
+    "branch_computations", "called_computations",
+)  # fmt: skip
+_LITERAL_FIELDS = {ElementType.S32: 4, ElementType.S64: 5, ElementType.U32: 6, ElementType.U64: 7}
+"""Fields of XLA's LiteralProto that hold integers."""
+_SPACE = re.compile(r"\s*")
+_NAME = re.compile(r"%?([\w.\-]+)")
+_ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:\{([^}]*)\})?")
+_ARRAY_BEGINS = re.compile(r"\w+\[")
+_BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[()\[\]{}]', re.DOTALL)
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"', re.DOTALL)
+_BARE = re.compile(r"[^,\s{}()\[\]\"]+")
+_CONTINUED = re.compile(r"\s*(?=\{)")
+_LITERAL = re.compile(r"[ \t]+-?[\w.]+(?=[ \t]*[,\n}])")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_MAX_DEPTH = 64
+"""Tuples within tuples; protocol buffers end at 100 levels of messages."""
+_MAX_DIGITS = 9
+"""Most digits of a parameter number, which is an int32."""
+_ASYNC_START, _ASYNC_UPDATE = Opcode.ASYNC_START.xla_name, Opcode.ASYNC_UPDATE.xla_name
+_SUFFIXES = {"-start": _ASYNC_START, "-update": _ASYNC_UPDATE, "-done": Opcode.ASYNC_DONE.xla_name}
+_OPCODES = frozenset(opcode.xla_name for opcode in Opcode)
+_AMBIGUOUS = frozenset({"all-reduce-start", "all-gather-start", "collective-permute-start"})
+_AMBIGUOUS_DONE = frozenset({"all-reduce-done", "all-gather-done", "collective-permute-done"})
+Proto = hlo_pb2.HloInstructionProto
+
+
+def looks_like_text(text: str) -> bool:
+    """Returns whether a text begins as HLO text does."""
+    return _COMMENT.sub(_blank_comment, text[:4096]).lstrip().startswith("HloModule")
+
+
+def module_from_text(text: str, *, where: str) -> HloModule:
+    """Returns the verified module that a text describes.
+
+    Raises:
+        HloError: naming the line, if the text is truncated or not HLO; or broken invariants, as
+            `module_from_proto` does.
+    """
+    return module_from_proto(proto_from_text(text, where=where), where=where)
+
+
+def proto_from_text(text: str, *, where: str) -> hlo_pb2.HloModuleProto:
+    """Returns the message of the module that a text describes, with ids in order of the text.
+
+    Raises:
+        HloError: naming the line, if the text is truncated or not HLO.
+    """
+    return _Parser(_COMMENT.sub(_blank_comment, text), where).module()
+
+
+def _blank_comment(match: re.Match[str]) -> str:
+    """Keeps a string, and replaces a comment by its line breaks so that errors name the right line."""
+    text = match[0]
+    return text if text.startswith('"') else " " + "\n" * text.count("\n")
+
+
+class _Cursor:
+    """A position in a text, with a method for each part of the grammar that reads it and moves on.
+
+    Args:
+        text: HLO without comments.
+        where: file that the text is from, for errors.
+    """
+
+    def __init__(self, text: str, where: str) -> None:
+        self._text = text
+        self._where = where
+        self._position = 0
+
+    def _attributes(self) -> Iterator[tuple[str, str]]:
+        """Yields attributes while `, name=value` follows."""
+        while self._word(","):
+            name = self._name("the name of an attribute")
+            self._expect("=")
+            value = self._value()
+            # A literal is a shape and a value: the value of a scalar stands behind a space.
+            if name == "literal" and (scalar := _LITERAL.match(self._text, self._position)):
+                self._position = scalar.end()
+            yield name, value
+
+    def _value(self) -> str:
+        """Reads a value and returns its text.
+
+        A value is a row of strings, brackets with their contents and plain letters without a space between
+        them, such as `[2,4]<=[8]` or `f32[2]{0}`; only an opening brace may follow a space, as it does in
+        `mesh['x'=8] {'x'}`, for nothing else begins with one.
+        """
+        self._skip_space()
+        start = self._position
+        while True:
+            if self._text.startswith(("{", "(", "["), self._position):
+                self._balanced()
+            elif match := _STRING.match(self._text, self._position) or _BARE.match(
+                self._text, self._position
+            ):
+                self._position = match.end()
+            elif self._position > start and (brace := _CONTINUED.match(self._text, self._position)):
+                self._position = brace.end()
+            else:
+                break
+        if self._position == start:
+            raise self._error("nothing behind '='", "a value")
+        return self._text[start : self._position]
+
+    def _shape_or_none(self) -> Shape | None:
+        """Reads a shape if one comes next."""
+        if self._peek("(") or _ARRAY_BEGINS.match(self._text, self._position) is not None:
+            return self._shape()
+        return None
+
+    def _shape(self, depth: int = 0) -> Shape:
+        self._skip_space()
+        if depth > _MAX_DEPTH:
+            raise self._error("tuples within tuples", f"at most {_MAX_DEPTH} levels")
+        if self._word("("):
+            members: list[Shape] = []
+            while not self._word(")"):
+                if members:
+                    self._expect(",")
+                members.append(self._shape(depth + 1))
+            return Shape(ElementType.TUPLE, tuple_shapes=tuple(members))
+        match = _ARRAY.match(self._text, self._position)
+        if match is None:
+            raise self._error("no shape", "e.g. f32[32,128]{1,0}")
+        if "?" in match[2]:
+            raise self._error(f"an extent without a bound in {match[0][:60]}", "a bound, e.g. f32[<=32,128]")
+        self._position = match.end()
+        # Bounds of dynamic sizes count as sizes; of a layout, tiles and memory spaces are left out.
+        sizes, order = match[2].replace("<=", ""), (match[3] or "").split(":")[0]
+        try:
+            return parse_shape(f"{match[1]}[{sizes}]" + (f"{{{order}}}" if order.strip() else ""))
+        except HloError as error:
+            raise self._error(error.problem, error.expected or "") from None
+        except ValueError:
+            raise self._error(f"shape {match[0][:60]}", "extents below 2^63") from None
+
+    def _balanced(self) -> str:
+        """Reads brackets that open here and returns their contents."""
+        self._skip_space()
+        start, closing = self._position, []
+        for match in _BRACKET.finditer(self._text, self._position):
+            bracket = match[0]
+            if bracket in _CLOSING:
+                closing.append(_CLOSING[bracket])
+            elif bracket in ")]}":
+                if bracket != closing.pop():
+                    break
+                if not closing:
+                    self._position = match.end()
+                    return self._text[start + 1 : match.start()]
+        raise self._error("a bracket that is not closed", "the whole text")
+
+    def _name(self, what: str) -> str:
+        self._skip_space()
+        match = _NAME.match(self._text, self._position)
+        if match is None:
+            raise self._error(f"{self._text[self._position : self._position + 20]!r}", what)
+        self._position = match.end()
+        return match[1]
+
+    def _natural_number(self, text: str) -> int:
+        digits = text.strip()
+        if not digits.isdecimal() or len(digits) > _MAX_DIGITS:
+            raise self._error(f"{text[:60]!r}", f"a number of at most {_MAX_DIGITS} digits")
+        return int(digits)
+
+    def _skip_space(self) -> None:
+        match = _SPACE.match(self._text, self._position)
+        self._position = match.end() if match else self._position
+
+    def _is_at_end(self) -> bool:
+        self._skip_space()
+        return self._position == len(self._text)
+
+    def _peek(self, word: str) -> bool:
+        self._skip_space()
+        return self._text.startswith(word, self._position)
+
+    def _word(self, word: str) -> bool:
+        """Consumes a word if it comes next; returns whether it did."""
+        if not self._peek(word):
+            return False
+        end = self._position + len(word)
+        if word[-1].isalpha() and _NAME.match(self._text, end):
+            return False
+        self._position = end
+        return True
+
+    def _expect(self, word: str) -> None:
+        if not self._word(word):
+            raise self._error(f"{self._text[self._position : self._position + 20]!r}", repr(word))
+
+    def _error(self, problem: str, expected: str) -> HloError:
+        line = self._text.count("\n", 0, self._position) + 1
+        return HloError(problem, where=self._where, field=f"line {line}", expected=expected)
+
+
+class _Value(NamedTuple):
+    """A value that other instructions may read."""
+
+    id: int
+    shape: Shape
+    is_async: bool
+
+
+class _Computation(NamedTuple):
+    """A computation that is being read: its message so far, and its values by name."""
+
+    proto: hlo_pb2.HloComputationProto
+    values: dict[str, _Value]
+
+
+class _Parser(_Cursor):
+    """A recursive-descent parser with a method for each construct of a module."""
+
+    def __init__(self, text: str, where: str) -> None:
+        super().__init__(text, where)
+        self._module = hlo_pb2.HloModuleProto()
+        self._computations: dict[str, int] = {}
+        self._results: dict[str, Shape] = {}
+        # Instructions with the names of the computations that they call, and their positions in the text.
+        self._calls: list[tuple[Proto, Sequence[str], int]] = []
+        self._ids = count(1)
+
+    def module(self) -> hlo_pb2.HloModuleProto:
+        """Reads the whole text."""
+        self._expect("HloModule")
+        proto = self._module
+        proto.name = self._name("the module's name")
+        list(self._attributes())
+        while (tables := _TABLES.match(self._text, self._position)) is not None:
+            self._position = tables.end()
+        has_entry = False
+        while not self._is_at_end():
+            is_entry = self._word("ENTRY")
+            has_entry = has_entry or is_entry
+            computation = self._computation()
+            if is_entry or not has_entry:
+                proto.entry_computation_id = computation.id
+                proto.entry_computation_name = computation.name
+        if not proto.entry_computation_id:
+            raise self._error("no entry computation", "one that begins with ENTRY")
+        for inst, names, position in self._calls:
+            for name in names:
+                if name not in self._computations:
+                    self._position = position
+                    raise self._error(f"no computation {name!r}", "the name of one")
+                inst.called_computation_ids.append(self._computations[name])
+        return proto
+
+    def _computation(self) -> hlo_pb2.HloComputationProto:
+        name = self._name("the name of a computation")
+        if name in self._computations:
+            raise self._error(f"a second computation {name!r}", "another name")
+        proto = self._module.computations.add(name=name, id=len(self._module.computations) + 1)
+        self._computations[name] = proto.id
+        if self._peek("("):
+            self._balanced()
+            self._expect("->")
+            self._shape()
+        self._expect("{")
+        computation = _Computation(proto, {})
+        root = last = None
+        while not self._word("}"):
+            is_root = self._word("ROOT")
+            last = self._instruction(computation)
+            root = last if is_root else root
+        returned = root or last
+        if returned is not None:
+            proto.root_id = returned.id
+            self._results[name] = returned.shape
+        list(self._attributes())
+        return proto
+
+    def _instruction(self, computation: _Computation) -> _Value:
+        name = self._name("the name of an instruction")
+        if name in computation.values:
+            raise self._error(f"a second {name!r}", "another name")
+        self._expect("=")
+        value = self._definition(computation, name, self._shape_or_none())
+        computation.values[name] = value
+        return value
+
+    def _definition(
+        self, computation: _Computation, name: str, shape: Shape | None, depth: int = 0
+    ) -> _Value:
+        """Reads what defines a value, from its opcode on; of an operand (`depth` above 0) no attributes."""
+        start = self._position
+        opcode = self._name("an opcode")
+        if not self._peek("("):
+            raise self._error(f"no operands behind {opcode!r}", "'('")
+        is_leaf = opcode in ("parameter", "constant")
+        inside = self._balanced() if is_leaf else ""
+        operands = [] if is_leaf else self._operands(computation, depth)
+        shapes = [operand.shape for operand in operands]
+        reads_async = any(operand.is_async for operand in operands)
+        outer, inner = _async_opcode(opcode, shape, shapes, reads_async=reads_async)
+        proto = computation.proto.instructions.add(name=name, opcode=outer, id=next(self._ids))
+        proto.operand_ids.extend(operand.id for operand in operands)
+        inst = proto
+        if outer == _ASYNC_START and inner:
+            inst = self._wrapped(proto, inner, shape, shapes)
+        if inst.opcode in ("convolution", "custom-call"):
+            inst.feature_group_count = inst.batch_group_count = 1
+        called = () if depth else self._set_attributes(inst, proto, computation)
+        self._calls.append((inst, called, start))
+        if shape is None:
+            shape = self._infer_shape(inst, shapes, called)
+        self._set_shape(proto, shape)
+        if opcode == "parameter":
+            proto.parameter_number = self._natural_number(inside)
+        elif opcode == "constant":
+            _set_literal(proto, shape, inside)
+        return _Value(proto.id, shape, outer in (_ASYNC_START, _ASYNC_UPDATE))
+
+    def _set_attributes(self, inst: Proto, outer: Proto, computation: _Computation) -> Sequence[str]:
+        """Reads attributes and returns the names of called computations.
+
+        Args:
+            inst: instruction that they describe: the wrapped one, where `outer` is asynchronous.
+            outer: instruction as it is printed.
+            computation: computation that `outer` belongs to.
+        """
+        called: dict[str, Sequence[str]] = {}
+        for name, value in self._attributes():
+            if name == "control-predecessors":
+                predecessors = [self._value_named(other, computation) for other in _names(value)]
+                outer.control_predecessor_ids.extend(value.id for value in predecessors)
+            elif name in _CALLED:
+                called[name] = _names(value)
+            else:
+                try:
+                    set_attribute(inst, name, value)
+                except (HloError, ValueError, IndexError) as error:
+                    problem = error.problem if isinstance(error, HloError) else str(error)
+                    raise self._error(f"{name}={value[:60]}: {problem}", "as XLA prints it") from None
+        return [callee for name in _CALLED for callee in called.get(name, ())]
+
+    def _wrapped(self, start: Proto, opcode: str, shape: Shape | None, operands: Sequence[Shape]) -> Proto:
+        """Adds the computation that an asynchronous start calls; returns its root, without attributes."""
+        result = None if shape is None else _async_result(shape)
+        if result is None:
+            expected = f"({', '.join(map(str, operands))}), the shape of the {opcode}, ..."
+            raise self._error(f"{shape or 'no shape'} of a {opcode}-start", f"({expected})")
+        computations = self._module.computations
+        name = _unused_name("async_wrapped", self._computations)
+        wrapped = computations.add(name=name, id=len(computations) + 1)
+        self._computations[name] = wrapped.id
+        start.called_computation_ids.append(wrapped.id)
+        return _add_wrapped(wrapped, opcode, operands, result, self._ids)
+
+    def _operands(self, computation: _Computation, depth: int) -> list[_Value]:
+        """Reads operands: names, with or without shapes in front of them, or instructions."""
+        operands: list[_Value] = []
+        self._expect("(")
+        while not self._word(")"):
+            if operands:
+                self._expect(",")
+            operands.append(self._operand(computation, depth))
+        return operands
+
+    def _operand(self, computation: _Computation, depth: int) -> _Value:
+        match, shape = _OPERAND.match(self._text, self._position), None
+        if match is None:
+            shape = self._shape_or_none()
+            match = _OPERAND.match(self._text, self._position)
+        if match is not None:
+            self._position = match.end()
+            return self._value_named(match[1], computation)
+        if depth >= _MAX_NESTED:
+            raise self._error("operands within operands", f"at most {_MAX_NESTED} levels")
+        value = self._definition(computation, "", shape, depth + 1)
+        inst = computation.proto.instructions[-1]
+        inst.name = f"{inst.opcode}.anon.{inst.id}"
+        return value
+
+    def _value_named(self, name: str, computation: _Computation) -> _Value:
+        value = computation.values.get(name)
+        if value is None:
+            raise self._error(f"no value {name!r}", "the name of an instruction above")
+        return value
+
+    def _infer_shape(self, inst: Proto, operands: Sequence[Shape], called: Sequence[str]) -> Shape:
+        results = [self._results[name] for name in called if name in self._results]
+        try:
+            return infer_shape(inst, operands, results)
+        except HloError as error:
+            raise self._error(error.problem, error.expected or "") from None
+
+    def _set_shape(self, proto: Proto, shape: Shape) -> None:
+        try:
+            proto.shape.CopyFrom(shape_to_proto(shape))
+        except ValueError as error:
+            raise self._error(f"{str(shape)[:60]}: {error}", "extents below 2^63") from None
+
+
+def _names(value: str) -> list[str]:
+    return [name.lstrip("%") for name in _NAMES.findall(value)]
+
+
+def _set_literal(proto: Proto, shape: Shape, inside: str) -> None:
+    field = _LITERAL_FIELDS.get(shape.element_type)
+    if field is None or shape.rank or not _INTEGER.fullmatch(inside.strip()):
+        return
+    value = int(inside) % (1 << 64)
+    digits = bytearray()
+    while value >= 0x80:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
+    proto.literal.shape.CopyFrom(proto.shape)
+    proto.literal.MergeFromString(bytes([field << 3 | 2, len(digits)]) + bytes(digits))
+
+
+def _async_opcode(
+    name: str, shape: Shape | None, operands: Sequence[Shape], *, reads_async: bool
+) -> tuple[str, str]:
+    """Returns the opcode that a printed one stands for, and the opcode that it wraps, "" for none.
+
+    Args:
+        name: opcode as it is printed.
+        shape: shape of the result; None if it is left out.
+        operands: shapes of the operands.
+        reads_async: whether an operand is an asynchronous start or update.
+    """
+    is_wrapped = name in _AMBIGUOUS and shape is not None and _returns_operands(shape, operands)
+    if name in _OPCODES and not is_wrapped and not (name in _AMBIGUOUS_DONE and reads_async):
+        return name, ""
+    for suffix, opcode in _SUFFIXES.items():
+        inner = name.removesuffix(suffix)
+        if inner != name and inner in _OPCODES:
+            return opcode, inner
+    return name, ""
+
+
+def _returns_operands(shape: Shape, operands: Sequence[Shape]) -> bool:
+    """Returns whether a shape begins with a tuple of the operands, as that of an asynchronous start.
+
+    A start of several all-gathers looks the same in both forms and is left as it is: the parts of its cost do
+    not depend on the form.
+    """
+    if len(operands) != 1 or len(shape.tuple_shapes) < 2:
+        return False
+    first = shape.tuple_shapes[0]
+    return first.is_tuple and [s.dimensions for s in first.tuple_shapes] == [operands[0].dimensions]
+
+
+def _async_result(shape: Shape) -> Shape | None:
+    """Returns the result's part of the shape of an asynchronous start; None if it has none."""
+    return shape.tuple_shapes[1] if len(shape.tuple_shapes) > 1 else None
+
+
+def _unused_name(name: str, used: Container[str]) -> str:
+    """Returns `name`, or the first of `name.1`, `name.2`, ... that is not used."""
+    if name not in used:
+        return name
+    return next(other for number in count(1) if (other := f"{name}.{number}") not in used)
+
+
+def _add_wrapped(
+    proto: hlo_pb2.HloComputationProto,
+    opcode: str,
+    operands: Sequence[Shape],
+    result: Shape,
+    ids: Iterator[int],
+) -> hlo_pb2.HloInstructionProto:
+    """Fills the computation that an asynchronous start calls, and returns its root.
+
+    Args:
+        proto: empty computation; it gets a parameter for each operand and one instruction that reads them.
+        opcode: opcode of that instruction.
+        operands: shapes of the parameters.
+        result: shape that the instruction returns.
+        ids: ids of instructions not used so far.
+    """
+    for number, shape in enumerate(operands):
+        parameter = proto.instructions.add(
+            name=f"async_param.{number}" if number else "async_param",
+            opcode=Opcode.PARAMETER.xla_name,
+            id=next(ids),
+            parameter_number=number,
+        )
+        parameter.shape.CopyFrom(shape_to_proto(shape))
+    read = [parameter.id for parameter in proto.instructions]
+    root = proto.instructions.add(name=opcode, opcode=opcode, id=next(ids), operand_ids=read)
+    root.shape.CopyFrom(shape_to_proto(result))
+    proto.root_id = root.id
+    return root

@@ -1,0 +1,309 @@
+"""The papers' claims, decided on result rows by one rule. No verdict is written by hand.
+
+**Effect.** A statistic over test programs (seeds averaged first; an error below 0.05% counts as 0.05% in
+geometric means) is taken of both sides; the effect is the lead of the side that the paper sees ahead,
+positive if our results agree (`no_difference`: the left side's lead). tpugraphs2023 averages errors over the
+kernels of all programs, so there a program weighs as many kernels as it has. Where a claim is about several
+pairs, all of which must agree, the effect is the least lead (of `no_difference`, the largest). The share of
+programs won counts from one half. Speed-ups are compared by their ratio in each program: 100 (statistic of
+ratios - 1) percent. Where a claim is about how much settings matter, the effect is the right side's range
+over its settings less the left one's.
+
+**Interval.** 95%, over test programs and training seeds (`metrics.small_samples`), from 10,000 resamples
+with the same draws on both sides. Programs of different splits (or of the xla and nlp collections of layouts)
+are drawn independently. Each pair of several has an interval of its own (`claims.effects`); the least lead is
+above the least of the lower ends, and below the least of the upper ends, each at its share of the error. A
+largest gain or worst error is that of the programs tested, and only its runs are drawn.
+
+**Verdict.** For a claim that one side leads:
+
+- `holds` if the whole interval lies above zero, `does not hold` if below, else `cannot tell`.
+- A claim of no difference `holds` if the interval lies between -margin and margin, and `does not hold` if it
+  lies outside (`claims.data.Margin`): differences of errors that the papers call none are relative to the
+  errors that they print, and so are ours to ours.
+- A claim that names how large something is (every model badly off on some program; the largest gain of a
+  search) `holds` if the interval lies above the least of what the paper prints, and `does not hold` if below.
+- Where doing nothing has a value (`Claim.nothing`), a claim that doing nothing passes too cannot hold.
+- With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
+  much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%). A largest gain needs two runs instead.
+- Where a network of either side was not trained enough (`reports.undertrained`; of crop2024's rivals
+  `reports.networks.results.not_trained_enough`, whose main error is the analytical model's), the verdict is
+  `cannot tell`: what another network or other inputs do and what a short training does cannot be told apart.
+
+**Many claims.** Each verdict that an interval can give has a p-value, the least error at which the interval
+still decides, and a q-value over all claims of the papers, or over all restated ones (Benjamini and Hochberg,
+1995). A verdict whose q-value is above 5% does not count after control: of this number of claims, chance
+may have made it.
+
+**Strongest baseline.** A claim about the analytical model is decided a second and a third time, against the
+strongest baseline instead (`claims.restated`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import pandas as pd
+
+from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.small_samples import false_discovery_rates, smallest_tail
+from costbench.reports.baseline_comparison import STRONGEST, strongest_baseline
+from costbench.reports.claims.claim import Claim, Margin, Side, margins
+from costbench.reports.claims.leads import (
+    LARGEST,
+    Needed,
+    agrees,
+    effect_of,
+    idle_scores,
+    intervals,
+    level,
+    needed,
+    summary,
+    weights_of,
+)
+from costbench.reports.frame import select
+from costbench.reports.results import ALL, BEST
+from costbench.reports.scores import (
+    MIN_PROGRAMS,
+    ScoreIndex,
+    Scores,
+    matched,
+    num_runs,
+    score_index,
+    scores_of,
+)
+from costbench.rng import stream
+
+HOLDS, DOES_NOT_HOLD, CANNOT_TELL = "holds", "does not hold", "cannot tell"
+NOT_EVALUATED = "not evaluated"
+BY_CONSTRUCTION = "by construction"
+NOT_TRAINED_ENOUGH = "not trained enough"
+FALSE_DISCOVERIES = 0.05
+"""Share of the decided claims that may be decided by chance."""
+_VERDICTS = {True: HOLDS, False: DOES_NOT_HOLD, None: CANNOT_TELL}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Verdict on a claim by the result rows.
+
+    Attributes:
+        claim: the claim.
+        verdict: `holds`, `does not hold`, `cannot tell`, `by construction` or `not evaluated`.
+        effect: as the module's description defines it; None if not evaluated.
+        low: lower end of its interval.
+        high: upper end.
+        n: test programs compared (of the smaller split where two are).
+        seeds: most training seeds of a side.
+        missing: what stands in the way, if not evaluated.
+        reason: why the verdict is what it is whatever the interval; empty where the interval decides.
+        p: least error at which the interval still decides; None where no interval may.
+        q: least rate of false discoveries at which it counts among all claims; None without a p-value.
+        needed: what would decide it, where the interval does not.
+    """
+
+    claim: Claim
+    verdict: str
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    seeds: int = 0
+    missing: tuple[str, ...] = ()
+    reason: str = ""
+    p: float | None = None
+    q: float | None = None
+    needed: Needed | None = None
+
+
+Undertrained = Mapping[tuple[str, Side], float]
+"""(task, side) of a network that was not trained enough -> its error over that of the main network."""
+Steps = Mapping[tuple[str, Side], int]
+"""(task, side) of a network -> steps in which it would see as many samples as the main network."""
+
+
+def evaluate_claims(
+    claims: tuple[Claim, ...],
+    frame: pd.DataFrame,
+    seed: int,
+    resamples: int = 10_000,
+    undertrained: Undertrained = MappingProxyType({}),
+    steps: Steps = MappingProxyType({}),
+) -> tuple[Finding, ...]:
+    """Decide each claim on the rows over all kernels.
+
+    Args:
+        claims: also the source of the margins.
+        frame: results (see `costbench.reports.frame`).
+        seed: of the bootstrap; each claim has a random stream of its own.
+        resamples: how often programs and seeds are drawn.
+        undertrained: networks that decide nothing.
+        steps: of training, in which a network would see as many samples as the main one.
+    """
+    index = score_index(frame)
+    allowed = margins(claims)
+    found = []
+    for claim in claims:
+        placed = _resolved(_placed(claim, index), index)
+        found.append(_judged(_evaluate(placed, index, allowed, (seed, resamples)), undertrained, steps))
+    return controlled(found)
+
+
+def _resolved(claim: Claim, index: ScoreIndex) -> Claim:
+    """Returns the claim with the strongest baseline by name, where there is one."""
+
+    def named(sides: tuple[Side, ...]) -> tuple[Side, ...]:
+        return tuple(
+            replace(side, model=strongest_baseline(index, claim.task, claim.metric, side) or STRONGEST)
+            if side.model == STRONGEST
+            else side
+            for side in sides
+        )
+
+    return replace(claim, left=named(claim.left), right=named(claim.right))
+
+
+def _judged(finding: Finding, undertrained: Undertrained, steps: Steps) -> Finding:
+    """Returns the finding without a verdict where a side's network was not trained enough."""
+    task = finding.claim.task
+    trained = {side: (side.task or task, replace(side.rows, kernels=ALL)) for side in finding.claim.sides}
+    short = {_named_network(side): ratio for side, key in trained.items() if (ratio := undertrained.get(key))}
+    if finding.verdict == NOT_EVALUATED or not short:
+        return finding
+    named = ", ".join(f"{variant} ({ratio:.1f} times the main error)" for variant, ratio in short.items())
+    reason = f"{NOT_TRAINED_ENOUGH}: {named}"
+    asked = [steps[key] for key in trained.values() if key in undertrained and key in steps]
+    more = Needed(steps=max(asked)) if asked else None
+    return replace(finding, verdict=CANNOT_TELL, reason=reason, p=None, needed=more)
+
+
+def _named_network(side: Side) -> str:
+    return side.variant if side.model == Side().model else f"{side.model} {side.variant}"
+
+
+def _placed(claim: Claim, index: ScoreIndex) -> Claim:
+    """Returns the claim with `any` replaced by the first chip with results of the most sides, if any has."""
+
+    def there(one: Claim) -> int:
+        return sum((one.task, one.metric, side) in index for side in one.sides)
+
+    # The claim itself comes first: of equals, `max` takes the first.
+    return max((claim, *(claim.on(chip) for chip in index.chips)), key=there)
+
+
+def _evaluate(
+    claim: Claim, index: ScoreIndex, allowed: Mapping[tuple[str, str], Margin], drawing: tuple[int, int]
+) -> Finding:
+    if claim.construction:
+        return Finding(claim, BY_CONSTRUCTION, reason=claim.construction)
+    if claim.needs:
+        return Finding(claim, NOT_EVALUATED, missing=(claim.needs,))
+    allowance = Margin(claim.margin) if claim.margin else allowed.get((claim.task, claim.unit))
+    if claim.direction == "no_difference" and allowance is None:
+        return Finding(claim, NOT_EVALUATED, missing=("a difference that the papers call none",))
+    weights = {weights_of(side) for side in claim.sides} if claim.statistic == "kernel_mean" else set()
+    sides = (*claim.sides, *sorted(weights, key=lambda side: (side.split, side.chip, side.kernels)))
+    found = {side: scores_of(index, claim.task, claim.metric, side) for side in sides}
+    missing = tuple(_named(claim, side) for side in sides if not found[side].programs)
+    if claim.statistic == "seed_deviation":
+        missing = (*missing, *(_named(claim, one) + ", two or more seeds" for one in _alone(found)))
+    if missing:
+        return Finding(claim, NOT_EVALUATED, missing=missing)
+    scores = matched(found)
+    n = min(len(own.programs) for own in scores.values())
+    if n < (2 if claim.statistic == "standard_deviation" else 1):
+        return Finding(claim, NOT_EVALUATED, missing=("programs that all sides were tested on",))
+    seed, resamples = drawing
+    draws = CrossedDraws(stream(seed, "claims", claim.id), resamples)
+    margin = allowance.at(lambda: level(claim, scores)) if allowance is not None else 0.0
+    return _found(claim, scores, draws, margin)
+
+
+def _found(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, margin: float) -> Finding:
+    """Returns the finding by the intervals of all pairs."""
+    leads = intervals(claim, scores, draws)
+    n, runs = min(len(own.programs) for own in scores.values()), num_runs(scores.values())
+    seeds = max(len(own.seeds) for own in scores.values())
+    low, high = summary(claim, leads)
+    finding = Finding(claim, CANNOT_TELL, effect_of(claim, leads), low, high, n, seeds)
+    if claim.statistic in LARGEST and runs == 1:
+        reason = "one run of each cannot tell one program's luck from its gain"
+        return replace(finding, low=None, high=None, reason=reason, needed=Needed(runs=2))
+    if claim.statistic not in LARGEST and n < MIN_PROGRAMS:
+        return replace(finding, needed=Needed(programs=MIN_PROGRAMS))
+    verdict = _VERDICTS[agrees(claim, leads, margin)]
+    if verdict == HOLDS and claim.nothing is not None:
+        idle = intervals(claim, idle_scores(claim, scores), draws)
+        if agrees(claim, idle, margin) is not False:
+            shown = ", ".join(f"{end:.2f}" for end in summary(claim, idle))
+            return replace(finding, reason=f"doing nothing cannot be told from it: {shown} {claim.unit}")
+    finding = replace(finding, verdict=verdict)
+    if claim.wall_time:
+        return finding
+    p = smallest_tail(lambda tail: agrees(claim, leads, margin, tail) is not None)
+    more = needed(claim, leads, margin, (n, runs)) if verdict == CANNOT_TELL else None
+    return replace(finding, p=p, needed=more)
+
+
+def controlled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Returns the findings with their q-values, over all of the papers' claims that have a p-value.
+
+    Restated claims are a family of their own: they test some claims a second time, and with many programs,
+    and tests that are sure to be decided would make room for others among the papers' claims.
+
+    Claims share programs and networks, so that their tests depend on each other. Benjamini and Hochberg's
+    procedure holds for positive dependence, and is known to hold its rate for two-sided tests of correlated
+    normal effects (Reiner-Benaim, 2007).
+    """
+    found = list(findings)
+    for restated in (False, True):
+        tested = {
+            place: one.p
+            for place, one in enumerate(findings)
+            if one.p is not None and bool(one.claim.restates) == restated
+        }
+        for place, rate in zip(tested, false_discovery_rates(list(tested.values())), strict=True):
+            found[place] = replace(found[place], q=rate)
+    return tuple(found)
+
+
+def verdict_after_control(finding: Finding, rate: float = FALSE_DISCOVERIES) -> str:
+    """Returns the verdict if it counts among all claims, else that it cannot be told.
+
+    Verdicts without a p-value (wall times) stay as they are.
+    """
+    decided = finding.verdict in (HOLDS, DOES_NOT_HOLD)
+    return CANNOT_TELL if decided and finding.q is not None and finding.q > rate else finding.verdict
+
+
+def _alone(found: Mapping[Side, Scores]) -> list[Side]:
+    """Returns the sides that have results, but those of one training run only."""
+    return [side for side, own in found.items() if len(own.seeds) == 1]
+
+
+def _named(claim: Claim, side: Side) -> str:
+    collection = () if side.kernels == ALL else (side.kernels,)
+    parts = (side.split, side.chip, side.model, side.variant, *collection)
+    return "/".join((side.task or claim.task, *parts, side.metric or claim.metric))
+
+
+SHORT_SHARE = "short_share"
+"""Share of a program's kernels that run less than 5 us."""
+
+
+def derived_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns `short_share` of each program whose fusion kernels were counted by evaluation.
+
+    Args:
+        frame: of evaluation; `kernels` and `kernels_lt5us` of the model `best` count.
+    """
+    counts = select(frame, model=BEST, metric=("kernels_lt5us", "kernels"))
+    keys = [column for column in frame.columns if column not in ("metric", "value", "experiment")]
+    short, counted = (counts[counts["metric"] == name] for name in ("kernels_lt5us", "kernels"))
+    both = short.merge(
+        counted[[*keys, "value"]].drop_duplicates(keys, keep="last"), on=keys, suffixes=("", "_all")
+    )
+    both = both[both["value_all"] > 0.0].drop_duplicates(keys, keep="last")
+    return both.assign(metric=SHORT_SHARE, value=both["value"] / both["value_all"])[list(frame.columns)]

@@ -1,1 +1,0 @@
-"""The report on the data: sizes, distributions, splits, leaks and training budgets."""

@@ -1,0 +1,167 @@
+"""Draws the data set's card: samples by application, and histograms on logarithmic axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from costbench.reports.dataset_files import Card
+from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.tasks import TASKS
+
+FAST_NS = 5_000
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One histogram: its quantity, the axis labels, and what is counted."""
+
+    quantity: str
+    label: str
+    of: str
+    times: bool = False
+
+
+_PANELS: Mapping[str, tuple[_Panel, ...]] = {
+    "tile": (
+        _Panel("configs_per_kernel", "tile sizes measured per kernel", "kernels"),
+        _Panel("tile_space_size", "tile sizes in the kernel's space", "kernels"),
+        _Panel("nodes_per_kernel", "nodes per kernel", "kernels"),
+        _Panel("default_runtime_ns", "runtime with the compiler's tile size", "kernels", True),
+        _Panel("runtime_ns", "runtime of all measured tile sizes", "samples", True),
+        _Panel("runtime_spread", "slowest / fastest tile size of a kernel", "kernels"),
+    ),
+    "fusion": (
+        _Panel("runtime_ns", "runtime", "kernels", True),
+        _Panel("nodes_per_kernel", "nodes per kernel", "kernels"),
+        _Panel("tile_space_size", "tile sizes in the kernel's space", "kernels"),
+        _Panel("runs_per_program", "executions in a run of the program", "kernels"),
+    ),
+    "layout": (
+        _Panel("configs_per_program", "layout configurations per program", "programs"),
+        _Panel("runtime_ns", "runtime of the program", "samples", True),
+        _Panel("runtime_spread", "slowest / fastest layouts of a program", "programs"),
+    ),
+}
+
+
+def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tuple[Path, ...]:
+    """Histograms of a task's quantities, one line a chip; writes `dataset_<task>.svg` and `.png`.
+
+    Args:
+        task: with panels of its own.
+        cards: of that task, one a chip.
+        folder: where to.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    panels = _PANELS[task]
+    columns = min(3, len(panels)) if len(panels) != 4 else 2
+    rows = -(-len(panels) // columns)
+    with styled():
+        figure = Figure(figsize=(3.5 * columns, 2.7 * rows + 0.3), layout="constrained")
+        grid = np.atleast_1d(figure.subplots(rows, columns)).reshape(-1)
+        for panel, axes in zip(panels, grid, strict=True):
+            for index, card in enumerate(cards):
+                _steps(axes, card, panel, index)
+            _marks(axes, task, panel)
+            _log_axis(axes, panel.times)
+            axes.set_xlabel(panel.label)
+            axes.set_ylabel(f"% of {panel.of}")
+            axes.set_ylim(bottom=0.0)
+        named = [axes.get_legend_handles_labels() for axes in grid]
+        handles, labels = max(named, key=lambda pair: len(pair[1]))
+        if labels:
+            figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+        return save(figure, folder / f"dataset_{task}")
+
+
+def _steps(axes: Axes, card: Card, panel: _Panel, index: int) -> None:
+    shape = card.distributions.get(panel.quantity)
+    if shape is None or not shape.counts:
+        return
+    share = 100.0 * np.array(shape.counts) / sum(shape.counts)
+    colour, style = PALETTE[index % len(PALETTE)], ("-", "--", ":")[index % 3]
+    if index == 0:
+        axes.stairs(share, shape.edges(), fill=True, color=colour, alpha=0.18)
+    axes.stairs(share, shape.edges(), color=colour, linestyle=style, linewidth=1.4, label=card.chip)
+
+
+def _marks(axes: Axes, task: str, panel: _Panel) -> None:
+    """Marks the values that the papers give for their data."""
+    marks = {
+        ("fusion", "runtime_ns"): (FAST_NS, "5 µs: half of the\npapers' kernels lie below"),
+        ("fusion", "nodes_per_kernel"): (41, "41: the\npapers' mean"),
+        ("tile", "tile_space_size"): (500_000, "500,000:\nthe papers'\nlargest"),
+    }
+    if (task, panel.quantity) in marks:
+        place, text = marks[task, panel.quantity]
+        axes.axvline(place, color="#444444", linewidth=0.9, linestyle=":")
+        axes.annotate(
+            text,
+            (place, 0.98),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="top",
+            fontsize=7.5,
+            color="#444444",
+        )
+
+
+def _log_axis(axes: Axes, times: bool) -> None:
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = np.log10(high / low)
+    axes.xaxis.set_major_locator(LogLocator(10.0, (1.0,) if decades > 2.2 else (1.0, 2.0, 5.0), numticks=12))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    show: Callable[[float, int], str] = (lambda v, _: _time(v)) if times else (lambda v, _: f"{v:,.0f}")
+    axes.xaxis.set_major_formatter(FuncFormatter(show))
+    axes.tick_params(axis="x", labelsize=8, labelrotation=35 if decades > 6 else 0)
+
+
+def _time(nanoseconds: float) -> str:
+    for unit, name in _UNITS:
+        if nanoseconds >= unit:
+            return f"{nanoseconds / unit:g} {name}"
+    return f"{nanoseconds:g} ns"
+
+
+def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path, ...]:
+    """Programs, kernels and samples of each application as bars; `applications_<task>.svg` and `.png`.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    names = sorted(card.applications, key=lambda name: (card.applications[name].configs, name))
+    panels = [("programs", "programs"), ("kernels", "kernels"), ("configs", "samples")]
+    if TASKS[task].samples == "program":
+        panels.remove(("kernels", "kernels"))
+    with styled():
+        figure = Figure(figsize=(9.5, 1.0 + 0.19 * len(names)), layout="constrained")
+        grid = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+        for (key, label), axes, colour in zip(panels, grid, PALETTE, strict=False):
+            counts = [getattr(card.applications[name], key) for name in names]
+            axes.barh(names, counts, color=colour, height=0.75)
+            axes.grid(axis="y", visible=False)
+            axes.grid(axis="x", visible=True)
+            axes.set_xlabel(label + ("" if key == "programs" else " (logarithmic)"))
+            axes.margins(y=0.01)
+            axes.tick_params(axis="y", length=0)
+            if key == "programs":
+                axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+            else:
+                axes.set_xscale("log")
+                axes.set_xlim(left=0.7)
+                axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+                axes.xaxis.set_minor_formatter(NullFormatter())
+        return save(figure, folder / f"applications_{task}")

@@ -1,0 +1,161 @@
+"""Findings as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from costbench.reports.claims.claim import Side, load_claims
+from costbench.reports.claims.evaluation import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.claims.leads import Needed
+from costbench.reports.claims.restatement import restated
+from costbench.reports.sections.claims import claims_section, write_claims
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+FINDINGS = (
+    Finding(CLAIMS["lpm2021.rank_vs_mse_tile"], HOLDS, 3.25, 1.5, 5.0, 8, 2),
+    Finding(CLAIMS["lpm2021.lstm_equals_transformer_tile"], CANNOT_TELL, 0.5, -1.0, 2.0, 8, 1),
+    Finding(CLAIMS["lpm2021.sage_beats_gat_fusion"], NOT_EVALUATED, missing=("fusion/random/tpu_v2/x",)),
+)
+
+
+def test_verdicts_are_counted_and_the_rule_is_told() -> None:
+    section = claims_section(FINDINGS)
+    assert section.paragraphs[0] == (
+        "Of 3 claims of lpm2021 and lpm2020 about accuracy and searches, 1 hold, 0 do not hold, 1 cannot be "
+        "told either way, 0 are true of our results by construction, and 1 were not evaluated."
+    )
+    # The only claim of no difference here: 0.9 points of errors of 3.7 and 4.6.
+    assert "22% of the mean error (tile, points)" in section.paragraphs[2]
+    evaluated, missing = section.tables
+    assert [row[0] for row in evaluated.rows] == [finding.claim.id for finding in FINDINGS[:2]]
+    assert evaluated.rows[0][2:8] == ("holds", "better", "10.9", 3.25, 1.5, 5.0)
+    assert missing.rows[0][3] == "fusion/random/tpu_v2/x"
+
+
+def test_empty_tables_are_left_out() -> None:
+    assert [table.name for table in claims_section(FINDINGS[:1]).tables] == ["claims"]
+    assert [table.name for table in claims_section(FINDINGS[2:]).tables] == ["claims_not_evaluated"]
+
+
+def test_files_are_the_same_for_the_same_findings(tmp_path: Path) -> None:
+    markdown, plain = write_claims(FINDINGS, tmp_path / "one")
+    again = write_claims(FINDINGS, tmp_path / "two")
+    assert [markdown.read_bytes(), plain.read_bytes()] == [path.read_bytes() for path in again]
+    assert markdown.name == "claims.md"
+    assert "| lpm2021.rank_vs_mse_tile |" in markdown.read_text()
+    first, _, last = json.loads(plain.read_text())
+    assert first == {
+        "id": "lpm2021.rank_vs_mse_tile",
+        "effect": 3.25,
+        "ci_low": 1.5,
+        "ci_high": 5.0,
+        "paper_effect": 10.9,
+        "unit": "points",
+        "verdict": "holds",
+        "after_control": "holds",
+        "p": None,
+        "q": None,
+        "needed": None,
+        "n": 8,
+        "missing": [],
+        "reason": "",
+        "against": [],
+    }
+    assert (last["verdict"], last["effect"], last["paper_effect"]) == ("not evaluated", None, [2.4, 10.1])
+    assert last["missing"] == ["fusion/random/tpu_v2/x"]
+
+
+def test_claims_against_the_strongest_baseline_come_first() -> None:
+    claim = CLAIMS["lpm2021.fusion_random_vs_analytical"]
+    folds, strongest = (
+        next(one for one in restated([claim]) if one.id.endswith(basis)) for basis in ("@folds", "@strongest")
+    )
+    trees = (Side("trees", split="folds", chip="tpu_v3"),)
+    findings = (
+        *FINDINGS,
+        Finding(replace(folds, right=trees), DOES_NOT_HOLD, -1.0, -2.0, -0.5, 40, 1),
+        Finding(strongest, NOT_EVALUATED, missing=("x",)),
+    )
+    section = claims_section(findings)
+    assert section.paragraphs[0].startswith(
+        "The claims that compare a network with the analytical model, held against the strongest baseline: "
+        "on folds over applications 0 hold, 1 do not hold and 0 cannot be told either way. "
+    )
+    # The paper's claims are counted without them.
+    assert section.paragraphs[1].startswith("Of 3 claims")
+    first, evaluated, missing = section.tables
+    assert first.rows[0][0] == "lpm2021.fusion_random_vs_analytical"
+    assert first.rows[0][2:6] == ("folds over applications, tpu_v3", "boosted trees", "does not hold", -1.0)
+    assert len(evaluated.rows) == 2
+    assert [row[0] for row in missing.rows] == [FINDINGS[2].claim.id, strongest.id]
+    assert section.folded == ("claims", "claims_not_evaluated")
+
+
+def test_both_counts_of_decided_claims_are_printed() -> None:
+    first, second = FINDINGS[:2]
+    found = (
+        replace(first, p=0.001, q=0.003),
+        replace(second, verdict=DOES_NOT_HOLD, p=0.04, q=0.06),
+        replace(second, claim=CLAIMS["lpm2021.edge_direction_tile"], p=0.5, q=0.5, needed=Needed(31)),
+    )
+    section = claims_section(found)
+    assert section.paragraphs[1] == (
+        "Of 3 verdicts of the papers' claims that an interval could give, 2 are decided by their 95% "
+        "interval alone, and 1 with false discoveries among all of them held at 5% (Benjamini and Hochberg). "
+        "Not among these are lpm2021.lstm_equals_transformer_tile."
+    )
+    assert section.tables[0].rows[2][-4:-1] == (0.5, 0.5, "about 31 programs")
+
+
+def test_why_nothing_can_be_told_is_said() -> None:
+    table = claims_section(
+        [replace(FINDINGS[0], verdict=CANNOT_TELL, reason="not trained enough: mse")]
+    ).tables[0]
+    assert table.rows[0][2] == "cannot tell (not trained enough: mse)"
+
+
+def test_a_verdict_is_shown_as_found() -> None:
+    table = claims_section([replace(FINDINGS[0], verdict=CANNOT_TELL)]).tables[0]
+    assert table.rows[0][2] == "cannot tell"
+
+
+def test_claims_of_tpugraphs_are_counted_by_themselves_and_on_folds_have_a_table() -> None:
+    claim = CLAIMS["tpugraphs2023.sage_vs_gcn"]
+    folds = replace(claim, id=f"{claim.id}@folds", restates=claim.id)
+    findings = (
+        *FINDINGS,
+        Finding(claim, HOLDS, 0.5, -0.5, 0.9, 8, 1),
+        Finding(folds, CANNOT_TELL, 1.0, -2.0, 3.0, 9, 1),
+    )
+    section = claims_section(findings)
+    assert section.paragraphs[0].startswith("Of 3 claims of lpm2021 and lpm2020")
+    assert section.paragraphs[1] == (
+        "Of 1 claims of tpugraphs2023, 1 hold, 0 do not hold, 0 cannot be told either way, 0 are true "
+        "of our results by construction, and 0 were not evaluated."
+    )
+    tables = {table.name: table for table in section.tables}
+    assert [row[0] for row in tables["claims_folds"].rows] == ["tpugraphs2023.sage_vs_gcn"]
+    assert len(tables["claims"].rows) == 3
+    assert "claims_strongest" not in tables
+
+
+def test_a_wall_time_has_a_verdict_and_no_number() -> None:
+    claim = CLAIMS["tpugraphs2023.batching_cheaper"]
+    (row,) = claims_section([Finding(claim, HOLDS, n=7, seeds=1)]).tables[0].rows
+    assert (row[2], row[4], *row[5:8]) == ("holds", "1.1 to 20", None, None, None)
+
+
+def test_claims_about_networks_on_folds_have_a_table_and_a_sentence_of_their_own() -> None:
+    claim = CLAIMS["lpm2021.rank_vs_mse_tile"]
+    moved = replace(claim, id=f"{claim.id}@folds", restates=claim.id)
+    section = claims_section([*FINDINGS, Finding(moved, DOES_NOT_HOLD, -1.0, -2.0, -0.5, 138, 1)])
+    assert section.paragraphs[0] == (
+        "Claims of lpm2021 and lpm2020 that compare networks, repeated on folds over applications, where all "
+        "programs are tested: of 1, 0 hold, 1 do not hold and 0 cannot be told either way."
+    )
+    (folds,) = (table for table in section.tables if table.name == "claims_folds")
+    assert folds.title == "Claims of lpm2021, decided on folds over applications"
+    assert [row[:3] for row in folds.rows] == [(claim.id, claim.statement, "does not hold")]
+    assert "claims_strongest" not in [table.name for table in section.tables]

@@ -1,0 +1,98 @@
+"""With and without the kernels that training has seen, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.metrics.rows import write_rows
+from costbench.reports.results import Cell, load_results
+from costbench.reports.summary import summarise
+from costbench.reports.tables.seen_kernels import (
+    NEW_STRUCTURE,
+    share_of_structures,
+    structure_sentence,
+    structure_table,
+    unseen_sentence,
+    unseen_table,
+)
+from tests.reports.conftest import PROGRAMS, make_row, rows_of
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> tuple[Cell, Cell]:
+    # Two of the three programs have unseen kernels: the learned model's APE doubles there, its tau halves.
+    rnn = {"application": "RNN", "program": "rnn_gru_b128_train_f32"}
+    draw = {"application": "ConvDRAW", "program": "convdraw_b64_train_f32"}
+    unseen = [
+        make_row(**program, kernels="unseen", metric=metric, value=value)
+        for program, ape, tau in ((rnn, 8.0, 0.45), (draw, 2.0, 0.35))
+        for metric, value in (("tile_size_ape", ape), ("kendall_tau", tau))
+    ]
+    counts = [
+        make_row(**program, model="best", kernels=group, metric="kernels", value=value)
+        for program, group, value in ((rnn, "all", 9.0), (rnn, "unseen", 7.0), (draw, "all", 5.0))
+    ]
+    write_rows(tmp_path / "rows.jsonl", [*rows_of(), *unseen, *counts])
+    results = load_results(tmp_path / "rows.jsonl")
+    (cell,) = results.cells
+    part = results.part(cell, "unseen")
+    assert part is not None
+    return cell, part
+
+
+def test_rows_and_averages(cells: tuple[Cell, Cell]) -> None:
+    table = unseen_table(*cells)
+    keys = [column.key for column in table.columns]
+    rows = {str(row[0]): dict(zip(keys, row, strict=True)) for row in table.rows}
+    assert (rows["RNN"]["kernels"], rows["RNN"]["unseen_kernels"]) == (9.0, 7.0)
+    assert (rows["RNN"]["ape_learned"], rows["RNN"]["unseen_ape_learned"]) == (4.0, 8.0)
+    assert rows["Own"]["unseen_ape_learned"] is None
+    # Over the two programs that have both: 4 and 1 against 8 and 2.
+    assert rows["Geometric mean"]["ape_learned"] == pytest.approx(2.0)
+    assert rows["Geometric mean"]["unseen_ape_learned"] == pytest.approx(4.0)
+    assert rows["Arithmetic mean"]["tau_learned"] == pytest.approx(0.8)
+    assert rows["Median"]["unseen_tau_learned"] == pytest.approx(0.4)
+    assert rows["Median"]["unseen_ape_analytical"] is None
+
+
+def test_the_difference_in_words(cells: tuple[Cell, Cell]) -> None:
+    cell, unseen = cells
+    assert unseen_sentence(cell, unseen) == (
+        "Without them, learned: APE 4.0% instead of 2.0%, τ 0.40 instead of 0.80."
+    )
+    assert unseen_sentence(cell, None) == ""
+
+
+def test_shares_and_errors(tmp_path: Path) -> None:
+    counts = [
+        make_row(model="best", application=a, program=p, metric="kernels", kernels=group, value=float(count))
+        for group, numbers in (("all", (10, 20, 10)), (NEW_STRUCTURE, (5, 5)))
+        for (a, p), count in zip(PROGRAMS, numbers, strict=False)
+    ]
+    new = [row for row in rows_of(kernels=NEW_STRUCTURE) if row.application != "Own"]
+    write_rows(tmp_path / "r.jsonl", [*rows_of(), *counts, *new])
+    results = load_results(tmp_path / "r.jsonl")
+    cell = results.cells[0]
+    part = results.part(cell, NEW_STRUCTURE)
+    table = structure_table(cell, part, "random")
+    keys = [column.key for column in table.columns]
+    assert keys[2:] == [
+        "kernels",
+        "known",
+        *(f"{m}_{p}" for m in ("learned", "analytical", "random") for p in ("all", "new")),
+    ]
+    rows = {row[0]: row for row in table.rows}
+    assert rows["ConvDRAW"][2:6] == (20.0, 75.0, 1.0, 1.0)
+    # A program without kernels of new structure.
+    assert rows["Own"][2:6] == (10.0, 100.0, 0.0, None)
+    # Of 40 kernels 10 are new; 4 and 1 in the geometric mean, without the third program.
+    assert rows["All, geometric mean"][2:6] == (40.0, 75.0, pytest.approx(2.0), pytest.approx(2.0))
+    assert structure_sentence(cell, part).startswith("Extents aside, the operator graphs of 75.0%")
+    assert share_of_structures(cell, part) == pytest.approx(0.75)
+    summary = summarise(results, {})
+    assert summary["leakage/tile/random/tpu_v2/share_of_structures"] == pytest.approx(0.75)
+    assert summary["tile/random/tpu_v2/learned/new_structure_ape_mean"] == pytest.approx(2.0)
+    assert structure_table(cell, None, None).rows == ()
+    assert structure_sentence(cell, None) == ""
