@@ -47,6 +47,7 @@ ALLOWED = {
     "params": "import costbench.errors",
     "artifacts": "import costbench.errors",
     "rng": "",
+    "arrays": "import numpy",
     "extensions": "import costbench.errors",
     "store": "import costbench.artifacts, costbench.params, costbench.execution.workers",
     "execution.compiled": "import numba",

@@ -1,16 +1,16 @@
 """All hops of a graph attention network (GAT) in one call: a fused forward kernel, and one for its gradients.
 
 Forward: groups of nodes that no edge leaves, then hops, so that a hop's output is still in a cache when the
-next hop reads it. Per hop and group: one matrix product gives the values V x of all edge types, dot products of
-these give the scores, then the softmax over each node's senders, then the weighted sums, which stay in
+next hop reads it. Per hop and group: one matrix product gives the values V x of all edge types, dot products
+of these give the scores, then the softmax over each node's senders, then the weighted sums, which stay in
 registers.
 
-Backward: groups, then hops from last to first. Per hop and group: a pass over receivers gives the gradients of
-the softmax weights and of the scores of pairs and receivers; a pass over senders adds these up per sender and
-gives the gradients of the values V x; matrix products give those of V and of the hop's input.
+Backward: groups, then hops from last to first. Per hop and group: a pass over receivers gives the gradients
+of the softmax weights and of the scores of pairs and receivers; a pass over senders adds these up per sender
+and gives the gradients of the values V x; matrix products give those of V and of the hop's input.
 
-States [N, C, H] are read as a matrix [N C, H]. A pair is a receiver i and a sender j that it attends to. An edge
-type is one attention of a hop: directed networks have two, over producers and over consumers, undirected
+States [N, C, H] are read as a matrix [N C, H]. A pair is a receiver i and a sender j that it attends to. An
+edge type is one attention of a hop: directed networks have two, over producers and over consumers, undirected
 ones have one.
 """
 
@@ -129,7 +129,7 @@ def count_nodes_and_edge_types(pairs: Pairs) -> tuple[int, int]:
 
 
 class GatStates(NamedTuple):
-    """The results of L hops, or of one. Without gradients only `updated` has all hops; others are overwritten.
+    """The results of L hops, or of one. Without gradients `updated` alone has all hops.
 
     Attributes:
         projected: [L, N C, edge_types H], values V x of each edge type.
@@ -259,7 +259,7 @@ def _softmax(hop: GatStates, pairs: Pairs, first: int, last: int, scratch: F32) 
 
 @compiled
 def row_offsets(nodes: I64, starts: I64, edge_types: int, node_step: int, type_step: int) -> I64:
-    """Returns, for each entry of `nodes`, sorted by slot, the offset of the values of that node and edge type.
+    """Returns, for each entry of `nodes`, sorted by slot, the offset of its node's values of an edge type.
 
     Values of nodes are `node_step` elements apart and those of edge types `type_step`.
     """

@@ -2,8 +2,8 @@
 
 Statistics: the loops over nodes are compiled; what is left is of size [K, C, H] and done by torch.
 
-Attention runs without padding or masks. Rows are sorted by kernel, then decision, then node. Linear layers run
-over the rows of the whole batch; attention is one call per kernel over its decisions and heads, which are
+Attention runs without padding or masks. Rows are sorted by kernel, then decision, then node. Linear layers
+run over the rows of the whole batch; attention is one call per kernel over its decisions and heads, which are
 views of its rows. Torch computes attention in blocks, so memory grows with the number of nodes and not with
 its square.
 """

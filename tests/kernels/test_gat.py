@@ -140,7 +140,7 @@ def test_offsets_of_values() -> None:
 def plain_hop(
     states: torch.Tensor, matrix: torch.Tensor, vectors: torch.Tensor, pairs: Pairs
 ) -> torch.Tensor:
-    """The formula, node by node: states [N, C, H], matrix [edge_types H, H], vectors [2 edge_types, heads, H / heads]."""
+    """The formula, node by node. Shape: states [N, C, H], matrix [edge_types H, H], vectors [., heads, d]."""
     edge_types, width = len(vectors) // 2, states.shape[-1]
     attended = []
     for node in range(len(states)):

@@ -33,7 +33,7 @@ def last_states(
 def test_last_states_and_gradients_are_torchs(
     counts: list[int], configs: int, sizes: tuple[int, int]
 ) -> None:
-    inputs, width = count_nodes_and_edge_types
+    inputs, width = sizes
     generator = torch.Generator().manual_seed(sum(counts))
     shapes = (
         (sum(counts), configs, inputs),

@@ -17,6 +17,7 @@ from costbench_kernels.register_tiles import (
     RELU,
     ROWS,
     WIDTH,
+    TileOffsets,
     fused,
     join_halves,
     join_pairs,
@@ -34,26 +35,33 @@ from costbench_kernels.register_tiles import (
 )
 
 _tile = tile_product(ROWS, NARROW)
-_columns_seen = nonzero_columns(NARROW)
+_nonzero_columns = nonzero_columns(NARROW)
 _RELU_OF_SUM = ADDS + RELU
-_ALL = np.empty(0, np.int64)
+_NO_INDICES = np.empty(0, np.int64)
 
 
 @compiled
 def _plain(a: np.ndarray, b: np.ndarray, c: np.ndarray, depth: int) -> None:
-    _tile(a, b, c, (c, _ALL), (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth, 0), 0)
+    _tile(a, b, c, (c, _NO_INDICES), TileOffsets(0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth, 0), 0)
 
 
 @compiled
-def _rectified_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray, depth: int) -> None:
-    _tile(a, b, c, (c, _ALL), (0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth, 0), _RELU_OF_SUM)
+def _relu_of_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray, depth: int) -> None:
+    _tile(
+        a,
+        b,
+        c,
+        (c, _NO_INDICES),
+        TileOffsets(0, a.shape[1], 1, 0, NARROW, 0, NARROW, 0, depth, 0),
+        _RELU_OF_SUM,
+    )
 
 
 @compiled
 def _masked_transpose(a: np.ndarray, b: np.ndarray, c: np.ndarray, mask: np.ndarray) -> None:
     """c = a^T b, masked; the tile of c begins at its second row."""
     offsets = TileOffsets(0, 1, a.shape[1], 0, NARROW, NARROW, NARROW, 0, len(a), 0)
-    _tile(a, b, c, (mask, _ALL), offsets, MASK)
+    _tile(a, b, c, (mask, _NO_INDICES), offsets, MASK)
 
 
 @compiled
@@ -72,7 +80,7 @@ def _of_some_rows(a: np.ndarray, b: np.ndarray, c: np.ndarray, gathered: np.ndar
 
 @compiled
 def _seen(x: np.ndarray, row: int, rows: int) -> int:
-    return int(_columns_seen(x, row * x.shape[1] + NARROW, x.shape[1], rows))
+    return int(_nonzero_columns(x, row * x.shape[1] + NARROW, x.shape[1], rows))
 
 
 @compiled
@@ -106,7 +114,7 @@ def test_product_of_a_tile(depth: int) -> None:
 def test_a_tile_can_be_added_to_and_rectified(depth: int) -> None:
     a, b, c = example(depth)
     expected = np.maximum(c[:ROWS] + a[:, :depth] @ b[:depth], 0.0)
-    _rectified_sum(a, b, c, depth)
+    _relu_of_sum(a, b, c, depth)
     np.testing.assert_array_equal(c[:ROWS], expected)
 
 
@@ -156,7 +164,7 @@ def test_a_fused_sum_of_numbers() -> None:
 def test_a_nan_stays_one() -> None:
     a, b, c = example(1)
     a[0, 0] = np.nan
-    _rectified_sum(a, b, c, 1)
+    _relu_of_sum(a, b, c, 1)
     assert np.isnan(c[0]).all()
     assert not np.isnan(c[1:]).any()
 
