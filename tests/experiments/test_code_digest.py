@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import costbench
-from costbench.datasets.fusion.generation import FusionTask
+from costbench.datasets.fusion_generation import FusionTask
 from costbench.datasets.generation import generate
-from costbench.datasets.layout.generation import LayoutTask
-from costbench.datasets.tile.generation import TileTask
+from costbench.datasets.layout_generation import LayoutTask
+from costbench.datasets.tile_generation import TileTask
 from costbench.execution.closure import Sources, find_closure, read_sources
 from costbench.experiments import identity
 from costbench.experiments.autotuning.programs import autotune
