@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.tuning import Plan, tune
+from costbench.autotuning.search import Plan, tune
 from costbench.search.annealing import Annealing, accepts, distances_of, scale
 from costbench.search.space import Numbered, Vectors
 from tests.autotuning.small_spaces import Dials, Line, Table, line_problem

@@ -1,39 +1,54 @@
-"""Trains and evaluates models on a data set that is given on the command line, outside the pipeline."""
+"""Trains and evaluates one network on an imported data set that a command names, outside the pipeline."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from costbench.arrays import I64
 from costbench.artifacts import digest_bytes, read_json, write_json
-from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz
 from costbench.errors import DataError
-from costbench.experiments.given_tiles import score_tiles, train_tiles
-from costbench.metrics.tpugraphs import LAYOUT_TOP_K, graph_metrics
+from costbench.features.feature_shards import FeatureShard
+from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.tpugraphs import (
+    LAYOUT_TOP_K,
+    TILE_TOP_K,
+    graph_metrics,
+    ordered_pairs,
+    pooled_accuracy,
+)
+from costbench.models.checkpoint import load_checkpoint
 from costbench.models.execution_spec import Execution
 from costbench.models.layout.checkpoint import load_layout_model
+from costbench.models.learned import LearnedCostModel
 from costbench.params import load_yaml, parse
+from costbench.training.fit import fit
+from costbench.training.kernel_source import KernelSource
 from costbench.training.layout.configs import held_out
 from costbench.training.layout.fit import fit_layout
 from costbench.training.layout.spec import HoldOutSpec, LayoutTrainSpec
+from costbench.training.lightning_run import FitResult
+from costbench.training.spec import TrainSpec
+from costbench.training.specs import AnySpec
 
 TRAINING_FILE = "training.json"
 _FOLDER = "tpugraphs:"
 
 
 @dataclass(frozen=True)
-class GivenData:
+class ImportedData:
     """A data set as the command line names it.
 
     Attributes:
         name: `tpugraphs:DIR`, or a file: a layout `.npz` of TpuGraphs or a layout graph.
-        collection: of a folder; None if it has one layout collection only.
+        collection: name of a collection of a folder; None if it has one layout collection only.
         cache: folder of converted graphs.
     """
 
@@ -93,69 +108,63 @@ def _converted(path: Path, cache: Path) -> Path:
         return path
     if not path.is_file():
         raise DataError("no such file", where=path, expected="a layout .npz or layout graph")
-    place = digest_bytes(str(path.resolve()).encode())[:16]
-    made = cache / "files" / place / f"{path.stem}.arrow"
+    digest = digest_bytes(str(path.resolve()).encode())[:16]
+    made = cache / "files" / digest / f"{path.stem}.arrow"
     convert_once(
         made, [path], lambda: convert_layout_npz(path, made, name=path.stem, collection="layout:given")
     )
     return made
 
 
-@dataclass(frozen=True)
-class GivenFit:
-    """A model trained on a given data set; see `training.lightning_run.FitResult`.
-
-    Attributes:
-        checkpoint: folder of the model.
-        monitor: name of the validation metric.
-        best_metric: its best value.
-        best_epoch: the epoch with that value, from 0.
-        steps: training steps.
-        seconds: wall time.
-    """
-
-    checkpoint: Path
-    monitor: str
-    best_metric: float
-    best_epoch: int
-    steps: int
-    seconds: float
-
-
-def train_on(data: GivenData, settings: Path | None, out: Path, seed: int, threads: int | None) -> GivenFit:
-    """Trains a network: on a folder's `train` graphs, or on most configs of one layout graph.
+def train_on(
+    data: ImportedData, settings: Path | None, out: Path, seed: int, threads: int | None
+) -> tuple[str, FitResult]:
+    """Trains a network: on a folder's `train` samples, or on most configs of one layout graph.
 
     Args:
-        data: what to train on; a folder's split `valid` chooses the epoch.
+        data: data set to train on; a folder's split `valid` chooses the epoch.
         settings: YAML file of a `LayoutTrainSpec`, of a `TrainSpec` for tiles; the defaults if None.
-        out: folder of the model, which also records what it was trained on (`training.json`).
-        seed: of the training.
-        threads: None for as many as there are cores.
+        out: folder of the model; that of a layout network also records what it was trained on
+            (`training.json`).
+        seed: seed of the training.
+        threads: number of threads; None for as many as there are cores.
+
+    Returns:
+        Name of the validation metric, and the result.
 
     Raises:
         DataError, ParamsError: naming file and field, for data or settings that cannot be used.
     """
     tiles = data.tiles()
     if tiles is not None:
-        used, made = train_tiles(tiles, settings, out, seed, threads or _cores())
-        return GivenFit(
-            made.checkpoint, used.monitor, made.best_metric, made.best_epoch, made.steps, made.seconds
-        )
-    spec = LayoutTrainSpec()
-    if settings is not None:
-        spec = parse(LayoutTrainSpec, load_yaml(settings), where=settings)
-    spec = replace(spec, seed=seed, execution=replace(spec.execution, threads=threads or _cores()))
-    train = data.graphs("train")
-    validation = data.graphs("valid") if data.is_folder else []
-    fit = fit_layout(spec, train, validation, out)
-    division = None if validation else {**asdict(spec.hold_out), "seed": seed}
-    names = sorted(open_layout_graph(path).name for path in train)
+        tile_spec = _settings(TrainSpec(), settings, seed, threads)
+        train, validation = (KernelSource(_shards(tiles, split)) for split in ("train", "valid"))
+        return tile_spec.monitor, fit(tile_spec, train, validation, out)
+    spec = _settings(LayoutTrainSpec(), settings, seed, threads)
+    graphs = data.graphs("train")
+    held_out_graphs = data.graphs("valid") if data.is_folder else []
+    result = fit_layout(spec, graphs, held_out_graphs, out)
+    division = None if held_out_graphs else {**asdict(spec.hold_out), "seed": seed}
+    names = sorted(open_layout_graph(path).name for path in graphs)
     write_json(out / TRAINING_FILE, {"graphs": names, "held_out": division, "monitor": spec.monitor})
-    return GivenFit(fit.checkpoint, spec.monitor, fit.best_metric, fit.best_epoch, fit.steps, fit.seconds)
+    return spec.monitor, result
+
+
+def _settings(spec: AnySpec, settings: Path | None, seed: int, threads: int | None) -> AnySpec:
+    if settings is not None:
+        spec = parse(type(spec), load_yaml(settings), where=settings)
+    return replace(spec, seed=seed, execution=replace(spec.execution, threads=threads or _cores()))
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _shards(folder: TpuGraphsFolder, split: str) -> list[Path]:
+    shards = list(folder.tile_shards(split))
+    if not shards:
+        raise DataError(f"holds no kernel of split {split}", where=folder.root, expected=TILE_COLLECTION)
+    return shards
 
 
 @dataclass(frozen=True)
@@ -163,8 +172,8 @@ class ScoredGraph:
     """How well a model ranks one graph.
 
     Attributes:
-        graph: its name, for tiles that of the program.
-        num_configs: configs that count.
+        graph: name of the graph, for tiles that of the program.
+        num_configs: number of configs that count.
         which: `held-out`, or `all`.
         metrics: `opa`, `kendall_tau` and `top_K`, fractions; None where not defined.
     """
@@ -176,12 +185,8 @@ class ScoredGraph:
 
     def to_dict(self) -> dict[str, object]:
         """Returns plain values for JSON."""
-        return {
-            "graph": self.graph,
-            "num_configs": self.num_configs,
-            "configs": self.which,
-            **self.metrics,
-        }
+        numbers = {"graph": self.graph, "num_configs": self.num_configs, "configs": self.which}
+        return {**numbers, **self.metrics}
 
     def line(self) -> str:
         """Returns the metrics as text."""
@@ -189,7 +194,7 @@ class ScoredGraph:
         return ", ".join(parts)
 
 
-def evaluate_on(data: GivenData, split: str, model: Path, threads: int | None) -> list[ScoredGraph]:
+def evaluate_on(data: ImportedData, split: str, model: Path, threads: int | None) -> list[ScoredGraph]:
     """Scores a model, layouts graph by graph and tiles program by program.
 
     Of a layout graph that the model was trained on, only held-out configs count.
@@ -199,29 +204,43 @@ def evaluate_on(data: GivenData, split: str, model: Path, threads: int | None) -
     """
     tiles = data.tiles()
     if tiles is not None:
-        scored = score_tiles(tiles, split, model, threads or _cores())
-        return [ScoredGraph(name, count, "all", metrics) for name, (count, metrics) in scored.items()]
+        tile_model = load_checkpoint(model, Execution(threads=threads or _cores()))
+        return [_score_tiles(tile_model, shard) for shard in map(FeatureShard, _shards(tiles, split))]
     loaded = load_layout_model(model, Execution(threads=threads or _cores()))
-    trained = _training(model)
-    found = []
+    trained, division = _training(model)
+    scored = []
     for path in data.graphs(split):
         graph = open_layout_graph(path)
         if not graph.is_labelled:
             raise DataError("has no runtimes", where=path, expected="a labelled graph; see export")
-        rows, which = _counting(graph, *trained)
-        scores = loaded.predict(graph, rows)
-        metrics = graph_metrics(graph.runtime_ns[rows], scores, LAYOUT_TOP_K)
-        found.append(ScoredGraph(graph.name, len(rows), which, metrics))
-    return found
+        rows: I64 = np.arange(graph.num_configs)
+        which = "all"
+        if graph.name in trained and division is not None:
+            spec = HoldOutSpec(division["validation"], division["unseen"])
+            rows, which = held_out(graph, spec, int(division["seed"])).unseen, "held-out"
+        metrics = graph_metrics(graph.runtime_ns[rows], loaded.predict(graph, rows), LAYOUT_TOP_K)
+        scored.append(ScoredGraph(graph.name, len(rows), which, metrics))
+    return scored
 
 
-def _counting(
-    graph: LayoutGraph, trained: Sequence[str], division: Mapping[str, float] | None
-) -> tuple[np.ndarray, str]:
-    if graph.name not in trained or division is None:
-        return np.arange(graph.num_configs), "all"
-    spec = HoldOutSpec(division["validation"], division["unseen"])
-    return held_out(graph, spec, int(division["seed"])).unseen, "held-out"
+def _score_tiles(model: LearnedCostModel, shard: FeatureShard) -> ScoredGraph:
+    """Returns the metrics of a tile network on a program.
+
+    `opa` is pooled over the program's kernels; `kendall_tau` and `top_1`, `top_5`, `top_10` are means over
+    those of two or more configs.
+    """
+    pairs, of_kernels = [], []
+    for kernel in range(len(shard)):
+        runtime = shard.runtime_ns(kernel).astype(np.float64)
+        scores = model.predict_graph(shard.graph(kernel), shard.config_features(kernel))
+        pairs.append(ordered_pairs(runtime, scores))
+        of_kernels.append(graph_metrics(runtime, scores, TILE_TOP_K))
+    values = {"opa": pooled_accuracy(pairs)}
+    for name in ("kendall_tau", *(f"top_{k}" for k in TILE_TOP_K)):
+        defined = [np.nan if value is None else value for value in (one[name] for one in of_kernels)]
+        values[name] = mean_without_nan(defined)
+    metrics = {name: None if np.isnan(value) else value for name, value in values.items()}
+    return ScoredGraph(shard.program, int(shard.num_configs().sum()), "all", metrics)
 
 
 def _training(model: Path) -> tuple[list[str], dict[str, float] | None]:

@@ -18,7 +18,7 @@ from costbench.experiments.grid.cells import cell_from_name
 from costbench.experiments.tracking.registry import is_registered, registered_model
 from costbench.experiments.tracking.runs import tracking_uri
 from costbench.experiments.tuning.fusion import tune_fusion
-from costbench.experiments.tuning.outside import read_prices
+from costbench.experiments.tuning.prices import read_prices
 from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
 from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hlo.conversion import module_from_proto
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def tuned(session: Session, name: str) -> Tuned:
+def tune_program(session: Session, name: str) -> Tuned:
     """Tunes the program of a session and returns the result under the program name `name`.
 
     Raises:
@@ -115,7 +115,7 @@ def _checkpoint(name: str, task: TaskName, chip: str, analytical: AnalyticalMode
     """Loads a trained model, which must be of the task, as far as its place tells; warns of another chip."""
     from costbench.models.checkpoint import load_checkpoint
 
-    folder, trained_for, trained_on = _place(name)
+    folder, trained_for, trained_on = _locate(name)
     if not folder.is_dir():
         expected = (
             "the folder of a trained model, models:/NAME@champion, module:Class of your own, "
@@ -129,11 +129,11 @@ def _checkpoint(name: str, task: TaskName, chip: str, analytical: AnalyticalMode
     return load_checkpoint(folder, analytical=analytical)
 
 
-def _place(name: str) -> tuple[Path, str | None, str | None]:
+def _locate(name: str) -> tuple[Path, str | None, str | None]:
     """Returns the folder of a model, and the task and chip that it was trained for; None where not known."""
     if is_registered(name):
-        found = registered_model(tracking_uri(), name)
-        return found.folder, found.task, found.chip
+        registered = registered_model(tracking_uri(), name)
+        return registered.folder, registered.task, registered.chip
     folder = Path(name)
     with suppress(DataError):
         cell = cell_from_name(folder.resolve().name)

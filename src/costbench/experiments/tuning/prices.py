@@ -1,9 +1,9 @@
-"""Kernels that the simulated chip does not run: collectives, custom calls, transfers to and from the host.
+"""Runtimes of kernels that the simulated chip does not run: collectives, custom calls, transfers to the host.
 
 They have no decision to tune, and their runtime is not known. They count nothing in a program's runtime and
 are listed as left out, unless a file of prices says what they take:
 
-    collectives: {chips: 8, gb_per_s: 35, ns: 1000}   # links between chips, as `links` models them
+    collectives: {chips: 8, gb_per_s: 35, ns: 1000}   # links between chips, as `Links` models them
     infeed: {ns: 2000, gb_per_s: 10}                  # an opcode; that of a collective goes before the links
     my_kernel: {ns: 125000}                           # a custom call, by its target
 """
@@ -11,7 +11,7 @@ are listed as left out, unless a file of prices says what they take:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,11 +22,74 @@ from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.errors import UnsupportedKernelError
-from costbench.experiments.tuning.links import Links
 from costbench.hardware.vector_unit import VECTOR_COSTS
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.params import load_yaml, parse
+
+
+@dataclass(frozen=True)
+class Links:
+    """Chips that run a program together, and the links between them.
+
+    Attributes:
+        chips: of every group of a collective; the groups that a program states are not read.
+        gb_per_s: bandwidth of a link in one direction, 1e9 bytes per second.
+        ns: latency of a step, nanoseconds.
+
+    Raises:
+        ValueError: for no chip, a negative latency, or a bandwidth that is not above 0.
+    """
+
+    chips: int
+    gb_per_s: float
+    ns: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.chips < 1:
+            raise ValueError(f"chips is {self.chips}, expected 1 or more")
+        if not 0 < self.gb_per_s < math.inf:
+            raise ValueError(f"gb_per_s is {self.gb_per_s}, expected above 0")
+        if not 0 <= self.ns < math.inf:
+            raise ValueError(f"ns is {self.ns}, expected 0 or more")
+
+    def price_ns(self, opcode: Opcode, num_bytes: int) -> float | None:
+        """Returns the nanoseconds of a collective; None for another opcode.
+
+        Args:
+            opcode: of the instruction.
+            num_bytes: n, of its operands on one chip or of its result, whichever are more.
+        """
+        runtime = _RUNTIMES.get(opcode)
+        return None if runtime is None else runtime(self, num_bytes / self.gb_per_s)
+
+
+def _around(links: Links, transfer_ns: float) -> float:
+    steps = links.chips - 1
+    return steps * links.ns + steps / links.chips * transfer_ns
+
+
+def _around_twice(links: Links, transfer_ns: float) -> float:
+    return 2.0 * _around(links, transfer_ns)
+
+
+def _to_a_neighbour(links: Links, transfer_ns: float) -> float:
+    return links.ns + transfer_ns
+
+
+def _to_all(links: Links, transfer_ns: float) -> float:
+    return (links.chips - 1) * links.ns + (transfer_ns if links.chips > 1 else 0.0)
+
+
+_RUNTIMES: Mapping[Opcode, Callable[[Links, float], float]] = {
+    Opcode.ALL_GATHER: _around,
+    Opcode.REDUCE_SCATTER: _around,
+    Opcode.ALL_REDUCE: _around_twice,
+    Opcode.ALL_TO_ALL: _around,
+    Opcode.RAGGED_ALL_TO_ALL: _around,
+    Opcode.COLLECTIVE_PERMUTE: _to_a_neighbour,
+    Opcode.COLLECTIVE_BROADCAST: _to_all,
+}
 
 
 @dataclass(frozen=True)
