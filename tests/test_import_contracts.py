@@ -37,7 +37,7 @@ ALLOWED = {
     "search.a": "import costbench.compiler.a",
     "compiler.a": "import costbench.hlo.a, costbench.target",
     "programs.canonical": "import jaxlib, costbench.hlo.a",
-    "programs.jax_function": "import jax, costbench.hlo.a",
+    "programs.canonical": "import jax, costbench.hlo.a",
     "hlo.a": "import costbench.artifacts, costbench.execution.compiled",
     "hashing.a": "import costbench.execution.compiled",
     "metrics.a": "import costbench.errors",

@@ -26,7 +26,7 @@ from costbench.hardware.machine import FAILURE_FLOOR, SCRATCHPAD_BYTES, machine_
 from costbench.hardware.matrix_unit import MATRIX_UNIT, pack_contraction
 from costbench.hardware.simulator import NUM_PARTS, PreparedKernel, price
 from costbench.hardware.vector_work import VECTOR_WORK
-from costbench.hashing.splitmix64 import mix
+from costbench.hashing import mix
 from costbench.rng import stream_words
 
 _BITS = np.uint64(64)

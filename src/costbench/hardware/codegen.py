@@ -18,7 +18,7 @@ from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.normal import normal_quantile
-from costbench.hashing.splitmix64 import GOLDEN_GAMMA, mix
+from costbench.hashing import GOLDEN_GAMMA, mix
 from costbench.target import Target
 
 _11, _32 = np.uint64(11), np.uint64(32)

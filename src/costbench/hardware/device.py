@@ -28,7 +28,7 @@ from costbench.hardware.machine import (
 )
 from costbench.hardware.normal import normal_quantile
 from costbench.hardware.simulator import NUM_PARTS, prepare, price
-from costbench.hashing.splitmix64 import mix
+from costbench.hashing import mix
 from costbench.rng import stream_key
 from costbench.target import Target
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.intervals import CONFIDENCE, CrossedDraws, small_sample_interval
 from costbench.metrics.rows import MAIN
-from costbench.metrics.small_samples import CONFIDENCE, small_sample_interval
 from costbench.reports.claims.claim import Side
 from costbench.reports.results import Cell, Results
 from costbench.reports.scores import (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.search.annealing import accepts, distances_of, scale
+from costbench.search.annealing import accept_moves, score_distances, temperature_scale
 from costbench.search.space import Rows, SearchSpace, Seen, keys
 
 Energy = Callable[[Rows], F64]
@@ -101,9 +101,9 @@ class Chains:
             if met.learn(moves):
                 improved = step
             new = met.costs(moves)
-            distances = np.concatenate([distances, distances_of(old, new)])[-_REMEMBERED:]
+            distances = np.concatenate([distances, score_distances(old, new)])[-_REMEMBERED:]
             heat = 1.0 - step / spec.steps
-            accepted = accepts(old, new, heat * scale(distances), rng.random(len(states)))
+            accepted = accept_moves(old, new, heat * temperature_scale(distances), rng.random(len(states)))
             states = np.where(accepted[:, None], moves, states)
             old = np.where(accepted, new, old)
             step += 1

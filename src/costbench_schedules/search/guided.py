@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.search.sampling import Proposals
-from costbench.search.space import Rows, SearchSpace, Seen
+from costbench.search.space import Proposals, Rows, SearchSpace, Seen
 from costbench_schedules.models.learner import Learner, ScheduleModel, samples_of
 from costbench_schedules.models.transfer import Corrected
 from costbench_schedules.search.chains import Chains, ChainSpec, Energy

@@ -19,7 +19,7 @@ import numpy as np
 from costbench.arrays import I64, U64, Bool
 from costbench.compiler.kernel_arrays import KernelArrays, lists_to_arrays
 from costbench.execution.compiled import compiled
-from costbench.hashing.blake2 import DIGEST_WORDS, WORD_BYTES, digest_16, put_word, words_of
+from costbench.hashing import DIGEST_WORDS, WORD_BYTES, digest_16, put_word, words_of
 
 _DIGEST_BYTES = DIGEST_WORDS * WORD_BYTES
 _PLACE_BYTES = 4

@@ -17,7 +17,7 @@ from costbench.arrays import F64, I16, I64, AnyArray
 from costbench.compiler.spaces import VectorSpace
 from costbench.datasets.layout.columns import DEFAULT, GENETIC, RANDOM
 from costbench.search.genetic import Genetic, Population
-from costbench.search.space import Rows, Seen, Vectors, keys
+from costbench.search.space import Rows, Seen, VectorSearchSpace, keys
 
 Measure = Callable[[I16, I64], F64]
 """Returns the runtime in ns of configs [n, m], measured so often before [n], as float64 [n]; infinite where
@@ -153,7 +153,7 @@ def search_genetically(
 
     The default counts as slower than any config that runs, so it is a parent of the first generation only.
     """
-    breeding, vectors, runs = params.breeding(), Vectors(space), trials.runs()
+    breeding, vectors, runs = params.breeding(), VectorSearchSpace(space), trials.runs()
     population = Population(space.default[None], np.full(1, np.inf))
     for _ in range(params.generations):
         wanted = min(params.population, limit - len(trials))

@@ -11,7 +11,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.hardware.codegen import uniform
-from costbench.hashing.splitmix64 import mix
+from costbench.hashing import mix
 from costbench.rng import stream_key
 
 

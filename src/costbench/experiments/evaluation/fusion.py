@@ -33,7 +33,7 @@ from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.grid.spec import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
-from costbench.metrics.regression import mape
+from costbench.metrics.selection import mape
 
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""

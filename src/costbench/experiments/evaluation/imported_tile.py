@@ -20,7 +20,7 @@ from costbench.experiments.evaluation.program import ModelKey, ProgramResult, Pr
 from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
 from costbench.experiments.grid.spec import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
-from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, tau_of
 from costbench.metrics.tpugraphs import (
     TILE_TOP_K,

@@ -16,7 +16,7 @@ from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.tiling.sizes import TileSizes
 from costbench.errors import DataError
-from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, ordered_pair_accuracy_of, tau_of
 from costbench.metrics.selection import tile_size_ape, top_k_score
 from costbench.metrics.tpugraphs import TILE_TOP_K, OrderedPairs, mean_slowdown, pooled_accuracy

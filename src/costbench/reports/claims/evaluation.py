@@ -47,8 +47,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from costbench.metrics.intervals import CrossedDraws
-from costbench.metrics.small_samples import false_discovery_rates, smallest_tail
+from costbench.metrics.intervals import CrossedDraws, false_discovery_rates, smallest_tail
 from costbench.reports.claims.claim import Claim, Margin, Side, margins
 from costbench.reports.claims.leads import (
     LARGEST,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from costbench.metrics.averages import APE_FLOOR_PERCENT
-from costbench.metrics.measures import AVERAGES, Measure
+from costbench.metrics.measures import APE_FLOOR_PERCENT, AVERAGES, Measure
 from costbench.reports.frame import select
 from costbench.reports.papers.numbers import PaperTable
 from costbench.reports.results import BEST, SPLIT_NAMES, TITLES, TRAINED, Cell, is_given, title_of
