@@ -31,9 +31,9 @@ from unittest.mock import patch
 
 from costbench.artifacts import digest_bytes, write_bytes
 from costbench.compiler import program
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import Lowering
-from costbench.compiler.tiling.space import TileSpace
+from costbench.compiler.tile_space import TileSpace
 from costbench.datasets import generation
 from costbench.datasets.fusion.generation import FusionParams, FusionTask
 from costbench.datasets.generation import Backend, Task, generate

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
 from costbench.arrays import I16
 from costbench.artifacts import write_json
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout.space import LayoutSpace, layout_space
 from costbench.compiler.lowering.loop_nest import Lowering

@@ -4,7 +4,7 @@ import numpy as np
 
 from costbench.datasets.kernel_columns import array_columns, digests_of, kernel_columns, offsets_of
 from tests.compiler import small_kernels as small
-from tests.compiler.kernel_lists import as_arrays
+from tests.compiler.small_kernels import as_arrays
 
 ONE, TWO = "00" * 15 + "01", "ff" * 16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.datasets.splits import Split, write_split
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path

@@ -8,7 +8,7 @@ import pytest
 from costbench.arrays import I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.features.config import (
     decision_features,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.datasets.layout.graphs import open_layout_graph
 from costbench.datasets.tpugraphs.npz import (
     convert_layout_npz,

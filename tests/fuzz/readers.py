@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from costbench.arrays import AnyArray
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.datasets.storage import verify_shard, write_shard
 from costbench.datasets.tile.generation import TileParams
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, read_tile_npz

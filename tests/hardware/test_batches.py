@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.hardware.batches import measure_batch, structure_keys
 from costbench.hardware.codegen import structure_key
 from costbench.hardware.device import Device
 from costbench.target import Target, load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.small_kernels import KERNELS
-from tests.compiler.tiling.test_kernel_batch import lowered
+from tests.compiler.test_tile_space import lowered
 from tests.hardware.machines import changed, machine
 
 V3 = load_target("tpu_v3")

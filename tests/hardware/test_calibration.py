@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.hardware.calibration import (
     PRIORS,
     SCALED_BANDWIDTH_SD,

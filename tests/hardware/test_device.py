@@ -6,9 +6,9 @@ from hypothesis import given
 from scipy.special import erfc
 
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiling.footprint import scratchpad_bytes
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_footprint import scratchpad_bytes
+from costbench.compiler.tile_space import tile_space
 from costbench.hardware.device import NUM_RUNS, Device
 from costbench.hardware.simulator import simulate
 from costbench.target import load_target

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import tile_space
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costbench.compiler.kernel import kernel_from_module
-from costbench.compiler.tiling.space import TileSpace, tile_space
+from costbench.compiler.tile_space import TileSpace, tile_space
 from costbench.search.space import NumberedSearchSpace, Seen, VectorSearchSpace, keys
 from costbench.target import load_target
 from tests.autotuning.small_spaces import Dials, Line

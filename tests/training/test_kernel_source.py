@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from costbench.arrays import I64
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.datasets.tile.generation import TileParams, TileTask
 from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError

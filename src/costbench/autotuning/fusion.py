@@ -18,9 +18,9 @@ from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
+from costbench.compiler.fingerprints import module_fingerprint
 from costbench.compiler.fusion.cuts import NO_KERNEL, CutConfig, FusionCuts
 from costbench.compiler.fusion.space import FusionSpace
-from costbench.compiler.identity.fingerprints import module_fingerprint
 from costbench.compiler.kernel import Kernel
 from costbench.search.space import VectorSearchSpace
 

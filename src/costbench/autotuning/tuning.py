@@ -17,8 +17,8 @@ from costbench.autotuning.evaluators import Evaluator
 from costbench.autotuning.search import Search, TuningProblem, Watch, listed, unwatched
 from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError, choose
 from costbench.rng import stream
 from costbench.search.space import NumberedSearchSpace, Proposals, Rows

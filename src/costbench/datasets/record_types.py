@@ -62,7 +62,7 @@ _KERNEL = (
         dtype="|u1",
         shape=("k", "16"),
         unit="",
-        meaning="fingerprint of the kernel (costbench.compiler.identity.fingerprints), 16 bytes",
+        meaning="fingerprint of the kernel (costbench.compiler.fingerprints), 16 bytes",
     ),
 )
 _SPACE_SIZE = Column(
@@ -109,7 +109,7 @@ TILE = RecordType(
             dtype="<i8",
             shape=("c",),
             unit="",
-            meaning="number of the tile size in the kernel's tile space (costbench.compiler.tiling.space)",
+            meaning="number of the tile size in the kernel's tile space (costbench.compiler.tile_space)",
             minimum=0,
         ),
         Column(

@@ -12,7 +12,7 @@ import numpy as np
 from costbench.arrays import F32, I32, I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.features.gathers import runs, write_bounds
 from costbench.features.schema import NUM_LAYOUT_FEATURES, TILE_FEATURES, absent_row, column

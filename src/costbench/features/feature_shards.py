@@ -16,8 +16,8 @@ import numpy as np
 from costbench.arrays import F32, F64, I16, I64, U8, AnyArray
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import TileSpace
 from costbench.datasets.feature_columns import FEATURES
 from costbench.datasets.kernel_columns import digests_of, offsets_of
 from costbench.datasets.storage import Shard, write_shard

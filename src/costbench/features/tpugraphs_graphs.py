@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from costbench.arrays import I64
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.datasets.layout.graphs import LayoutGraph
 from costbench.datasets.tpugraphs.npz import TileGraph
 from costbench.datasets.tpugraphs.options import encode_options

@@ -9,11 +9,11 @@ import numpy as np
 
 from costbench.arrays import F64, I64, U64
 from costbench.compiler.lowering.loop_nest import LoweredKernels
+from costbench.compiler.lowering.lower import Nests
 from costbench.compiler.lowering.packed import bound_bytes, unpacked
 from costbench.compiler.lowering.work import Ragged, add_up, contraction_rows, row_of
-from costbench.compiler.lowering.writing import Nests
-from costbench.compiler.tiling.footprint import new_tile, row_bytes
-from costbench.compiler.tiling.kernel_batch import words_of
+from costbench.compiler.tile_footprint import new_tile, row_bytes
+from costbench.compiler.tile_space import words_of
 from costbench.execution.compiled import compiled
 from costbench.hardware.codegen import (
     NUM_STRUCTURES,

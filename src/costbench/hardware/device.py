@@ -15,8 +15,8 @@ from costbench.arrays import F64, I64, AnyArray, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.lowering.packed import bound_bytes, unpacked
-from costbench.compiler.tiling.footprint import scratchpad_bytes
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_footprint import scratchpad_bytes
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.codegen import halves, uniform
 from costbench.hardware.machine import (

@@ -9,7 +9,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.hardware.simulator import simulate
 from costbench.metrics.ranking import kendall_tau

@@ -23,8 +23,8 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.lowering.packed import PackedNest, unpacked
 from costbench.compiler.lowering.work import contraction_numbers
-from costbench.compiler.tiling.footprint import Tile, new_tile, set_sizes, set_tile
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_footprint import Tile, new_tile, set_sizes, set_tile
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.codegen import COMPUTE, TRANSFER, codegen_factors, structure_of
 from costbench.hardware.machine import (

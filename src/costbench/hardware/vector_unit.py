@@ -13,7 +13,7 @@ import numpy as np
 from costbench.arrays import F64
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.lowering.work import EVERY_ITERATION, EVERY_RESULT
-from costbench.compiler.tiling.footprint import Tile, registers
+from costbench.compiler.tile_footprint import Tile, registers
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.machine import (
     CROSS_LANE_NS,

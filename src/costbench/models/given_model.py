@@ -11,7 +11,7 @@ import numpy as np
 from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.execution.dotted import errors_of, load_dotted
 from costbench.target import Architecture

@@ -18,7 +18,7 @@ from torch import Tensor
 from costbench.arrays import F32, F64, Bool
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.features.config import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph

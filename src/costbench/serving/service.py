@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.space import nest_tile_space
+from costbench.compiler.tile_space import nest_tile_space
 from costbench.errors import CostbenchError, DataError, choose
 from costbench.models.checkpoint import load_checkpoint
 from costbench.models.cost_model import CostModel

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from costbench.artifacts import digest_files
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.datasets.fusion import generation as fusion_generation
 from costbench.datasets.fusion.generation import FusionParams, FusionTask
 from costbench.datasets.fusion.shards import fusion_part_path

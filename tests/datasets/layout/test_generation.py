@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.layout_compiler import LayoutCompiler, compile_with_layouts, peak_bytes
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.layout.space import layout_space
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.space import nest_tile_space
+from costbench.compiler.tile_space import nest_tile_space
 from costbench.datasets.generation import summaries_of
 from costbench.datasets.layout.generation import LayoutParams, LayoutTask
 from costbench.datasets.layout.pricing import ProgramPricer

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from costbench.arrays import I64
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import (
     read_layout_tuning,

@@ -7,7 +7,7 @@ import pytest
 
 from costbench.autotuning.charging import Charging
 from costbench.compiler.program import PreparedProgram
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import ChoiceError, DataError
 from costbench.experiments.autotuning.fusion import AutotuneFusionParams, BestKnown, FusionBar, FusionResult
 from costbench.experiments.autotuning.programs import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
 from costbench.metrics.ranking import kendall_tau
 from tests.experiments.kernels import all_tiles, tanh_kernel

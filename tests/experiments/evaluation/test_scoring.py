@@ -10,7 +10,7 @@ import pytest
 
 from costbench.arrays import F64
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.experiments.evaluation.scoring import EvaluatedKernel, Predict, evaluate_program
 from tests.experiments.kernels import tanh_kernel

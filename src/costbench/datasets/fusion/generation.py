@@ -19,8 +19,8 @@ import numpy as np
 from costbench.arrays import I64
 from costbench.artifacts import digest_bytes
 from costbench.compiler.fusion.space import CutKernels, FusionSpace
-from costbench.compiler.identity.hashes import MetHashes
 from costbench.compiler.kernel_arrays import taken
+from costbench.compiler.kernel_hashes import MetHashes
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion.pricing import FoundKernels, FusionPricing, PricedKernels
 from costbench.datasets.fusion.shards import (

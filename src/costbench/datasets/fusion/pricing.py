@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costbench.arrays import I64, AnyArray
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
-from costbench.compiler.tiling.kernel_batch import KernelBatch
-from costbench.compiler.tiling.space import nest_tile_space
+from costbench.compiler.tile_space import KernelBatch, nest_tile_space
 from costbench.datasets.kernel_columns import array_columns, digests_of
 from costbench.errors import SpaceTooLargeError
 from costbench.hardware.batches import measure_batch

@@ -13,13 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from costbench.arrays import F64, I64, U64
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.cuts import UNKNOWN, HashNumbers
 from costbench.compiler.layout.packed.compile import CompiledPart, NewPart, PackedCompiler
 from costbench.compiler.layout.packed.pool import KernelPool
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
-from costbench.compiler.tiling.kernel_batch import KernelBatch
-from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.compiler.tile_space import KernelBatch, TileSpace, nest_tile_space
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.hardware.batches import measure_batch
 from costbench.hardware.device import Device

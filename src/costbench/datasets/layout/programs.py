@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.arrays import I8
-from costbench.compiler.identity.fingerprints import module_fingerprint
+from costbench.compiler.fingerprints import module_fingerprint
 from costbench.datasets.layout.columns import DEFAULT, LAYOUT
 from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.tuning import MAX_RANK, NUM_TENSORS, TuningProgram

@@ -16,10 +16,10 @@ import numpy as np
 
 from costbench.arrays import I64, AnyArray
 from costbench.artifacts import digest_bytes
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.program import UniqueKernel
-from costbench.compiler.tiling.space import nest_tile_space
+from costbench.compiler.tile_space import nest_tile_space
 from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key
 from costbench.datasets.kernel_columns import kernel_columns, offsets_of
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION

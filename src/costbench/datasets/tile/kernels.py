@@ -15,8 +15,8 @@ import numpy as np
 from costbench.arrays import I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.hlo.module import HloModule

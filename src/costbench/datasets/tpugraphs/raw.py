@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from costbench import artifacts
 from costbench.arrays import I64
 from costbench.compiler.kernel import kernel_from_module
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.tuning import MAX_RANK, NO_AXIS, NUM_TENSORS, TuningKernel, TuningProgram
 from costbench.errors import CostbenchError, DataError

@@ -9,7 +9,7 @@ import numpy as np
 from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.hardware.codegen import uniform
 from costbench.hashing import mix
 from costbench.rng import stream_key

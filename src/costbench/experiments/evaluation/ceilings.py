@@ -12,7 +12,7 @@ import numpy as np
 
 from costbench.arrays import F64
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.experiments.evaluation.cost_models import BySeed
 from costbench.experiments.evaluation.scoring import Predict
 from costbench.hardware.device import Device

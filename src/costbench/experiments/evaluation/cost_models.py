@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
 from costbench.experiments.evaluation.scoring import Predict

@@ -14,7 +14,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, ordered_pair_accuracy_of, tau_of

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from costbench.artifacts import digest_files
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.datasets.feature_columns import FEATURES_VERSION
 from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
 from costbench.datasets.layout.collections import collection_folder

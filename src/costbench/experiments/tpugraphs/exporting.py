@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.arrays import I64
-from costbench.compiler.kernel_export import kernel_module
+from costbench.compiler.kernel import kernel_module
 from costbench.datasets.layout.collections import SEARCHES
 from costbench.datasets.layout.programs import open_layout_shard, read_layout_program
 from costbench.datasets.splits import read_split

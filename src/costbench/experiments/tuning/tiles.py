@@ -14,10 +14,10 @@ from costbench.autotuning.kernel_costs import smaller_tile
 from costbench.autotuning.search import TuningProblem, Watch
 from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.errors import UnsupportedKernelError
 from costbench.experiments.tuning.outside import (
     NO_PRICES,
