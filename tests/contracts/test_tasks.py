@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from costbench.datasets.card import QUANTITIES
+from costbench.datasets.leakage import UNTUNED
 from costbench.datasets.record_types import RECORD_TYPES
-from costbench.datasets.validation import UNTUNED
 from costbench.experiments.autotuning.programs import AUTOTUNE
 from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.stages.evaluate import EVALUATE

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.artifacts import write_json, write_text
-from costbench.datasets.histograms import LogHistogram
+from costbench.datasets.card import LogHistogram
 from costbench.errors import DataError
 from costbench.reports.dataset_files import flat_counts, flat_leaks, read_audits, read_cards, read_counts
 from costbench.reports.training_runs import read_history

@@ -30,7 +30,7 @@ PARTS = ("train", "validation", "test", "dropped")
 
 @dataclass(frozen=True)
 class Leak:
-    """Test kernels that also occur in training (see `costbench.datasets.validation`)."""
+    """Test kernels that also occur in training (see `costbench.datasets.leakage`)."""
 
     kernels: int
     leaked_kernels: int
@@ -169,7 +169,7 @@ class ApplicationCounts:
 
 @dataclass(frozen=True)
 class Distribution:
-    """One quantity: quantiles, and counts in logarithmic bins (see `costbench.datasets.histograms`).
+    """One quantity: quantiles, and counts in logarithmic bins (see `costbench.datasets.card`).
 
     Attributes:
         bins_per_decade: bins in a factor of ten.

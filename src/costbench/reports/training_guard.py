@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from costbench.datasets.folds import listed_split
+from costbench.datasets.splits import listed_split
 from costbench.experiments.grid.spec import Cell as GridCell
 from costbench.experiments.grid.spec import listed_as
 from costbench.metrics.rows import MAIN

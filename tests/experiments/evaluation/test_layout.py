@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.experiments.evaluation.layout import (
     baseline_scores,
@@ -17,7 +17,7 @@ from costbench.experiments.evaluation.layout import (
     layout_rows,
     over_collections,
 )
-from tests.datasets.layout.test_graphs import small_graph
+from tests.datasets.test_layout_graphs import small_graph
 
 
 def timed(runtime: list[int]) -> LayoutGraph:

@@ -9,10 +9,10 @@ import pytest
 
 from costbench.arrays import F64, I64
 from costbench.autotuning.charging import Charging
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.experiments.evaluation import overhead
 from costbench.experiments.evaluation.overhead import MeasuredProgram, measure_overhead
-from tests.datasets.layout.test_graphs import small_graph
+from tests.datasets.test_layout_graphs import small_graph
 
 
 def test_medians_of_three_and_the_charge_of_every_instruction(monkeypatch: pytest.MonkeyPatch) -> None:

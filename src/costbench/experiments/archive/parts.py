@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from shutil import rmtree
 
-from costbench.datasets.layout.sizes import COLLECTIONS_FILE, read_collection_sizes
+from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
 from costbench.errors import DataError
 from costbench.experiments.archive.results import read_results, write_results
 from costbench.experiments.archive.storage import (

@@ -10,8 +10,8 @@ from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.spaces import TileSizes
-from costbench.hardware.codegen import uniform
-from costbench.hashing import mix
+from costbench.hardware.noise import uniform
+from costbench.hashing.splitmix64 import mix
 from costbench.rng import stream_key
 
 

@@ -42,7 +42,7 @@ def _regular_machine(target: Target, seeds: tuple[int, ...]) -> BySeed:
     """Returns the runtime without noise of the same machine without irregular generated code.
 
     It knows every rule of the machine but the factor of each structure of inner loops, which looks random
-    (`costbench.hardware.codegen`): a model without examples of a structure cannot know more.
+    (`costbench.hardware.noise`): a model without examples of a structure cannot know more.
     """
     del seeds
     timing = replace(target.timing, codegen_compute_sd=0.0, codegen_transfer_sd=0.0)

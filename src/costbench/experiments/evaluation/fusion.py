@@ -14,8 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from costbench.arrays import F64, I64, Bool
-from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
-from costbench.datasets.tile.kernels import CompiledPrograms
+from costbench.datasets.measured_kernels import CompiledPrograms, FusionKernels, fusion_parts
 from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.cost_models import given_models
 from costbench.experiments.evaluation.fitted import fitted_costs

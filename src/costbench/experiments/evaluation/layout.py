@@ -9,15 +9,15 @@ import numpy as np
 
 from costbench.arrays import F64, I64
 from costbench.autotuning.charging import COMPILE_S_PER_INSTRUCTION, Charging
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
-from costbench.datasets.layout.programs import layout_shard_path
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout_shards import layout_shard_path
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.experiments.evaluation.overhead import MeasuredProgram, measure_overhead
 from costbench.experiments.evaluation.program import Checkpoint, ModelKey, ProgramResult, ProgramTask
 from costbench.experiments.grid.spec import MAIN
 from costbench.features.feature_shards import paths_of_programs
-from costbench.features.layouts import extract_nodes
+from costbench.features.tpugraphs_graphs import extract_nodes
 from costbench.metrics.overhead import Overhead
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.tpugraphs import LAYOUT_TOP_K, ordered_pair_accuracy, top_k_slowdown

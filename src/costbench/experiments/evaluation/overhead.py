@@ -11,7 +11,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64
 from costbench.autotuning.charging import Charging
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.metrics.overhead import BATCH, Overhead
 
 Score = Callable[[LayoutGraph, I64], F64]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
 from costbench.errors import DataError
 from costbench.experiments.chips import chip_of
 from costbench.experiments.evaluation.ceilings import CEILINGS

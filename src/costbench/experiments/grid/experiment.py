@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from costbench.datasets.folds import FOLDS, FoldsParams, expanded
+from costbench.datasets.splits import FOLDS, FoldsParams, expanded
 from costbench.errors import ParamsError
 from costbench.experiments.grid.spec import MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_file, write_json
-from costbench.datasets.folds import listed_split
-from costbench.datasets.splits import Split, read_split
-from costbench.datasets.validation import common_fingerprints
+from costbench.datasets.leakage import common_fingerprints
+from costbench.datasets.splits import Split, listed_split, read_split
 from costbench.errors import DataError, choose
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.execution.process import load

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_files, write_json
-from costbench.datasets.fusion.generation import FusionParams, FusionTask
+from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.generation import Task, generate
-from costbench.datasets.layout.collections import family_of
-from costbench.datasets.layout.generation import LayoutParams, LayoutTask
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
+from costbench.datasets.layout_shards import family_of
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, write_identity

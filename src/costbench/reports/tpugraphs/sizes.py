@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from costbench.datasets.layout.sizes import CollectionSize
+from costbench.datasets.layout_graphs import CollectionSize
 from costbench.reports.dataset_files import Card
 from costbench.reports.described_table import described_table
 from costbench.reports.papers.tpugraphs2023 import printed_settings, printed_table

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph, write_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph, write_layout_graph
 from costbench.errors import DataError
 from costbench.features.schema import NODE_FEATURES, column
 from costbench.hlo.opcode import Opcode

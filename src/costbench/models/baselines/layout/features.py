@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from costbench.arrays import F32, F64, I64
 from costbench.artifacts import digest_bytes
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.features.schema import LAYOUT_FEATURES, NODE_FEATURES, column
 from costbench.hlo.opcode import Opcode
 

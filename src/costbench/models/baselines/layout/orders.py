@@ -6,7 +6,7 @@ import numpy as np
 
 from costbench import rng
 from costbench.arrays import F64
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.models.baselines.layout.features import changed_nodes
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from costbench import rng
 from costbench.arrays import F64, I64
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.models.baselines.boosting import Samples
