@@ -31,7 +31,7 @@ from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.rng import stream
 from costbench.search.genetic import Genetic, Population
-from costbench.search.space import Rows, Seen, Vectors, keys
+from costbench.search.space import Rows, Seen, VectorSearchSpace, keys
 from costbench.store import Entry, key_of
 from costbench.target import Target
 
@@ -169,7 +169,7 @@ def search_genetically(
 
     The default counts as slower than any config that runs, so it is a parent of the first generation only.
     """
-    breeding, vectors, runs = params.breeding(), Vectors(space), trials.runs()
+    breeding, vectors, runs = params.breeding(), VectorSearchSpace(space), trials.runs()
     population = Population(space.default[None], np.full(1, np.inf))
     for _ in range(params.generations):
         wanted = min(params.population, limit - len(trials))
