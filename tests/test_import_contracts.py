@@ -52,7 +52,6 @@ ALLOWED = {
     "execution.compiled": "import numba",
     "execution.workers": "import joblib, costbench.artifacts",
     "errors": "",
-    "arrays": "",
 }
 
 OF_SCHEDULES = {
