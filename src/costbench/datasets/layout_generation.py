@@ -35,7 +35,7 @@ from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.reader import module_from_bytes
 from costbench.rng import stream
 from costbench.search.genetic import Genetic, Population
-from costbench.search.space import Rows, Seen, Vectors, keys
+from costbench.search.space import Rows, Seen, VectorSearchSpace, keys
 from costbench.target import Target
 
 Measure = Callable[[I16, I64], F64]
@@ -173,7 +173,7 @@ def search_genetically(
 
     The default counts as slower than any config that runs, so it is a parent of the first generation only.
     """
-    breeding, vectors, run_limit = params.breeding(), Vectors(space), runs.limit()
+    breeding, vectors, run_limit = params.breeding(), VectorSearchSpace(space), runs.limit()
     population = Population(space.default[None], np.full(1, np.inf))
     for _ in range(params.generations):
         num_children = min(params.population, limit - len(runs))

@@ -162,9 +162,9 @@ def _data(programs: Path, entry: ProgramEntry, *, named: bool) -> bytes | None:
     """Returns the bytes of a program; None, after a warning, for a user's file that cannot be used."""
     try:
         data = read_program_bytes(programs, entry)
-        return _taken_apart(data, entry.name) if entry.is_given else data
+        return _taken_apart(data, entry.name) if entry.is_user_program else data
     except CostbenchError as error:
-        if named or not entry.is_given:
+        if named or not entry.is_user_program:
             raise
         _log.warning("%s: left out: %s", entry.name, error)
         return None
@@ -202,4 +202,5 @@ def _chosen(
             raise ChoiceError(f"unknown program {name!r}", where=programs, expected=", ".join(sorted(known)))
     if not names:
         return entries
-    return tuple(known[name] for name in sorted({*names, *(one.name for one in entries if one.is_given)}))
+    users = {entry.name for entry in entries if entry.is_user_program}
+    return tuple(known[name] for name in sorted({*names, *users}))
