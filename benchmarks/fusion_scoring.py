@@ -32,7 +32,7 @@ from costbench.autotuning.fusion import (
 )
 from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, MeasuredKernels, TiledKernels
 from costbench.autotuning.tuning import Plan, tune
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.hardware.device import Device

@@ -31,14 +31,13 @@ from unittest.mock import patch
 
 from costbench.artifacts import digest_bytes, write_bytes
 from costbench.compiler import program
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import Lowering
-from costbench.compiler.tiling.space import TileSpace
-from costbench.datasets import generation
-from costbench.datasets.fusion.generation import FusionParams, FusionTask
+from costbench.compiler.tile_space import TileSpace
+from costbench.datasets import generation, tile_generation
+from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.generation import Backend, Task, generate
-from costbench.datasets.tile import generation as tile_generation
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.hardware.device import Device
 from costbench.programs.manifest import ProgramEntry, load_manifest, read_program_bytes
 from costbench.target import Target, load_target

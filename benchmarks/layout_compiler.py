@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costbench.arrays import I16, U64
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.rules import is_free
 from costbench.compiler.fusion.views import body_arrays, cut_out
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
-from costbench.compiler.identity.hashes import Labels, kernel_hashes
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.kernel_hashes import Labels, kernel_hashes
 from costbench.compiler.layout.choices import Choices, Node
 from costbench.compiler.layout.copies import PlacedComputation
 from costbench.compiler.layout.packed.facts import PASSING_ON, STAYING, TAKING_OVER

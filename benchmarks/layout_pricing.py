@@ -23,13 +23,12 @@ import numpy as np
 from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
 from costbench.arrays import I16
 from costbench.artifacts import write_json
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout.space import LayoutSpace, layout_space
 from costbench.compiler.lowering.loop_nest import Lowering
-from costbench.datasets.layout.kernel_prices import ATTEMPTS, measured_alone
-from costbench.datasets.layout.pricing import ProgramPricer
-from costbench.datasets.layout.search import GeneticParams, Trials, search_genetically, search_randomly
+from costbench.datasets.layout_generation import GeneticParams, Trials, search_genetically, search_randomly
+from costbench.datasets.layout_pricing import ATTEMPTS, ProgramPricer, measured_alone
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module

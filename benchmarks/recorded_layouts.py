@@ -20,13 +20,12 @@ import numpy as np
 from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
 from costbench.arrays import I16
 from costbench.artifacts import write_json
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
 from costbench.compiler.lowering.loop_nest import Lowering
-from costbench.compiler.tiling.space import nest_tile_space
-from costbench.datasets.tpugraphs.raw import read_layout_tuning
-from costbench.datasets.tpugraphs.tuning import TuningProgram
+from costbench.compiler.tile_space import nest_tile_space
+from costbench.datasets.tpugraphs.raw import TuningProgram, read_layout_tuning
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.calibration import without_codegen
 from costbench.hardware.simulator import simulate_nest

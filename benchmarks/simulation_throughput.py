@@ -20,10 +20,10 @@ from pathlib import Path
 
 from costbench.arrays import I64
 from costbench.artifacts import write_json
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tiling.space import TileSpace, tile_space
+from costbench.compiler.tile_space import TileSpace, tile_space
 from costbench.hardware.device import Device
 from costbench.hardware.simulator import simulate, simulate_nest
 from costbench.hlo.reader import module_from_bytes

@@ -11,7 +11,7 @@ import numpy as np
 
 from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 
 
 class LargestTile:

@@ -11,7 +11,7 @@ import pytest
 
 import costbench
 from costbench import workbench
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.target import load_target
 
 TEXT = """HloModule step

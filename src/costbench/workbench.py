@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costbench.arrays import F64
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace
-from costbench.compiler.tiling.space import tile_space as space_of
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import TileSpace
+from costbench.compiler.tile_space import tile_space as space_of
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.models.cost_model import CostModel

@@ -8,10 +8,10 @@ import pytest
 
 from costbench.arrays import F64, I64, Bool
 from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.target import load_target

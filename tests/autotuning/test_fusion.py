@@ -24,7 +24,7 @@ from costbench.autotuning.fusion import (
 from costbench.autotuning.kernel_costs import KernelCosts, MeasuredKernels, TiledKernels
 from costbench.autotuning.search import Progress, SearchInterrupted
 from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune, tune_by_model
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram

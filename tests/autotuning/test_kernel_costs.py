@@ -9,13 +9,13 @@ import pytest
 
 from costbench.arrays import F64, I64
 from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels, smaller_tile
-from costbench.compiler.analytical.model import AnalyticalModel
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
+from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.program import compile_program
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace, tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import TileSpace, tile_space
 from costbench.hardware.device import Device, Measurement
 from costbench.target import load_target
 from tests.hlo.builder import ModuleBuilder

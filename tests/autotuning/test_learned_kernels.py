@@ -9,12 +9,12 @@ import pytest
 from costbench.autotuning.fusion import ProgramPricer
 from costbench.autotuning.kernel_costs import TiledKernels
 from costbench.autotuning.learned_kernels import LearnedKernels
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples

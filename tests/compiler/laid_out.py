@@ -10,7 +10,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.access import Access, AxisMap, access_loops, array_shape
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.lowering.packed import AXIS, PackedNest, unpacked
-from costbench.compiler.tiling.footprint import Tile, mean_extent, new_tile, set_sizes, set_tile
+from costbench.compiler.tile_footprint import Tile, mean_extent, new_tile, set_sizes, set_tile
 
 Axes = np.ndarray
 

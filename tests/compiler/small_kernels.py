@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
+from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays
 from costbench.hlo.instruction import (
     DotDimensions,
     GatherDimensions,
@@ -18,6 +19,11 @@ from tests.hlo.builder import ComputationBuilder, ModuleBuilder, window
 def finish(b: ModuleBuilder, *roots: int) -> Kernel:
     """The kernel that computes `roots`."""
     return kernel_from_module(b.build(*roots))
+
+
+def as_arrays(kernels: Sequence[Kernel]) -> KernelArrays:
+    """The positions of the kernels of one computation, one kernel after the other."""
+    return kernel_arrays((kernel.instructions, kernel.inputs, kernel.outputs) for kernel in kernels)
 
 
 def elementwise(shape: str = "f32[256,512]", opcode: str = "add") -> Kernel:

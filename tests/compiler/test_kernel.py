@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from costbench.compiler.kernel import kernel_from_module
+from costbench.compiler.kernel import Kernel, kernel_from_module, kernel_module
+from costbench.compiler.program import compile_program, unique_kernels
 from costbench.errors import UnsupportedKernelError
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.reader import module_from_bytes, read_module
 from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 X = "f32[64,128]"
@@ -70,3 +75,61 @@ def test_parameters_alone_are_no_kernel() -> None:
     b = ModuleBuilder("empty")
     with pytest.raises(UnsupportedKernelError, match="empty: a module of parameters alone"):
         kernel_from_module(b.build(b.parameter(X)))
+
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "data" / "programs"
+
+
+def kernels(module: HloModule) -> tuple[Kernel, ...]:
+    return compile_program(module, "m").kernels
+
+
+def there_and_back(kernel: Kernel) -> Kernel:
+    return kernel_from_module(module_from_bytes(module_to_bytes(kernel_module(kernel)), where="kernel"))
+
+
+def test_one_output_is_the_root() -> None:
+    b = ModuleBuilder()
+    b.op("tanh", b.op("add", b.parameter("f32[64,128]"), b.parameter("f32[64,128]")))
+    (kernel,) = kernels(b.build())
+    module = kernel_module(kernel, "adds")
+    entry = module.entry_computation
+    assert (module.name, entry.name) == ("adds", "adds")
+    assert [i.opcode for i in entry.instructions] == [
+        Opcode.PARAMETER,
+        Opcode.PARAMETER,
+        Opcode.ADD,
+        Opcode.TANH,
+    ]
+    assert [i.parameter_number for i in entry.instructions[:2]] == [0, 1]
+    assert entry.root == 3
+
+
+def test_several_outputs_are_a_tuple_and_reducers_come_along() -> None:
+    b = ModuleBuilder()
+    x = b.parameter("f32[256,128]")
+    e = b.op("exponential", b.parameter("f32[256,128]"))
+    b.op("divide", b.op("add", e, x), b.broadcast(b.reduce(e, (1,)), "f32[256,128]", (0,)))
+    first, second = kernels(b.build())
+    module = kernel_module(first)
+    root = module.entry_computation.root_instruction
+    assert root.opcode is Opcode.TUPLE
+    assert [str(s) for s in root.shape.tuple_shapes] == ["f32[256,128]{1,0}", "f32[256]{0}"]
+    assert [c.name for c in module.computations] == ["add.f32", "kernel"]
+    assert len(kernel_module(second).computations) == 1
+    for kernel in (first, second):
+        assert there_and_back(kernel).fingerprint == kernel.fingerprint
+        assert there_and_back(kernel).num_nodes == kernel.num_nodes
+
+
+@pytest.mark.parametrize("name", ["alexnet_b128_train_f32", "rnn_ptb_lstm_b20_train_f32"])
+def test_real_kernels_keep_their_fingerprints(name: str) -> None:
+    unique = unique_kernels(compile_program(read_module(PROGRAMS / f"{name}.hlo.pb.zst"), name))
+    assert len(unique) > 30
+    for one in unique:
+        again = there_and_back(one.kernel)
+        assert again.fingerprint == one.fingerprint == one.kernel.fingerprint
+        assert len(again.inputs) == len(one.kernel.inputs)
+        assert [again.instruction(p).shape for p in again.outputs] == [
+            one.kernel.instruction(p).shape for p in one.kernel.outputs
+        ]

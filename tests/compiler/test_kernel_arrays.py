@@ -4,7 +4,7 @@ import numpy as np
 
 from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, kernel_lists, taken
 from tests.compiler import small_kernels as small
-from tests.compiler.kernel_lists import as_arrays
+from tests.compiler.small_kernels import as_arrays
 
 ALL = [small.elementwise(), small.two_results(), small.dot()]
 LISTS = [[list(k.instructions), list(k.inputs), list(k.outputs)] for k in ALL]

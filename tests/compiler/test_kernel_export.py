@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.kernel_export import kernel_module
+from costbench.compiler.kernel import Kernel, kernel_from_module, kernel_module
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule

@@ -20,7 +20,7 @@ from costbench.datasets.generation import (
     summaries_of,
     write_compiled_program,
 )
-from costbench.datasets.tile.generation import TileParams
+from costbench.datasets.tile_generation import TileParams
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.reader import module_from_bytes
 from costbench.store import Entry

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import tile_space
 from costbench.target import load_target
 from tests.hlo.builder import ModuleBuilder
 

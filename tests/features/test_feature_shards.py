@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace, tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import TileSpace, tile_space
 from costbench.datasets.storage import verify_shard
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard, feature_path, write_features

@@ -10,8 +10,8 @@ from hypothesis import given
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.program import compile_program, unique_kernels
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.simulator import Breakdown, simulate, simulate_nest, soft_maximum
 from costbench.hlo.reader import module_from_bytes

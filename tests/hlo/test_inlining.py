@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hypothesis import given
 
-from costbench.compiler.identity.fingerprints import module_fingerprint
+from costbench.compiler.fingerprints import module_fingerprint
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode

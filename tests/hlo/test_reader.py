@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.compiler.identity.fingerprints import module_fingerprint
+from costbench.compiler.fingerprints import module_fingerprint
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.errors import HloError
 from costbench.hlo import reader

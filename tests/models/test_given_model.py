@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.compiler.program import PreparedProgram
-from costbench.compiler.tiling.space import nest_tile_space
+from costbench.compiler.tile_space import nest_tile_space
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.models.cost_model import CostModel
 from costbench.models.given_model import GivenModel, load_given_model

@@ -10,13 +10,13 @@ import torch
 
 from benchmarks.naive_pyg import NaiveCollator, NaiveNet
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import ChoiceError, DataError
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models import learned

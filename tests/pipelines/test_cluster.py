@@ -16,7 +16,7 @@ import pytest
 
 from costbench.artifacts import digest_files
 from costbench.datasets.generation import Backend, Task, generate
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import DataError
 from costbench.execution.workers import run_work_items
 from costbench.target import load_target

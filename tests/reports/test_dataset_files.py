@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.artifacts import write_json
-from costbench.datasets.histograms import LogHistogram
+from costbench.datasets.card import LogHistogram
 from costbench.errors import DataError
 from costbench.reports.dataset_files import (
     ALL_PROGRAMS,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import CostbenchError, DataError
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import ChoiceError, DataError, TargetError
 from costbench.models.checkpoint import load_checkpoint
 from costbench.serving.requests import read_kernel, read_tiles

@@ -13,7 +13,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64, Bool
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.models.cost_model import CostModel
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from costbench.arrays import F64, I64
 from costbench.autotuning.evaluators import Measured
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
-from costbench.compiler.tiling.sizes import TileSizes
-from costbench.compiler.tiling.space import TileSpace, nest_tile_space
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.models.given_model import GivenModel
 from costbench.target import Architecture
 

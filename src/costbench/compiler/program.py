@@ -16,11 +16,11 @@ from itertools import groupby
 from operator import attrgetter
 
 from costbench.compiler.convolution_folding import fold_reversals
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.groups import KernelGroups
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.rules import Kind, is_free, kind_of
 from costbench.compiler.fusion.views import body_arrays, cut_out
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_arrays, kernel_lists
 from costbench.compiler.layout.assign import assign_layouts

@@ -20,7 +20,7 @@ import zstandard
 from costbench.artifacts import digest_bytes, write_bytes
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import KNOWN_TRIP_COUNT, assumed_trip_counts
-from costbench.datasets.shard_summary import Shards, ShardSummary
+from costbench.datasets.storage import Shards, ShardSummary
 from costbench.errors import CostbenchError
 from costbench.execution.workers import Backend, run_work_items
 from costbench.hlo.conversion import module_to_bytes

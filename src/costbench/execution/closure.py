@@ -111,8 +111,13 @@ def read_sources(*locations: Path) -> Sources:
 
 @cache
 def installed_sources() -> Sources:
-    """Returns the sources of costbench and of the packages that extend it, read once in a process."""
-    return read_sources(_COSTBENCH, *(_location(name) for name in extension_packages()))
+    """Returns the sources of costbench and of the packages that extend it, read once in a process.
+
+    These are packages beside it whose names begin with `costbench`, as those of its wheel do, and others with
+    entry points.
+    """
+    beside = {file.parent for file in _COSTBENCH.parent.glob("costbench*/__init__.py")}
+    return read_sources(*sorted(beside | {_location(name) for name in extension_packages()}))
 
 
 def _location(package: str) -> Path:

@@ -15,8 +15,8 @@ import numpy as np
 from costbench.arrays import F64
 from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.packed import PackedNest
+from costbench.compiler.tile_footprint import Tile, registers
 from costbench.compiler.tiled_memory import LANES, SUBLANES
-from costbench.compiler.tiling.footprint import Tile, registers
 from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
     ACCUMULATE_CYCLES,

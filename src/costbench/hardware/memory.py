@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from costbench.arrays import F64
 from costbench.compiler.lowering.packed import PackedNest
-from costbench.compiler.tiling.footprint import Tile, copied
+from costbench.compiler.tile_footprint import Tile, copied
 from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
     BANK_NS,

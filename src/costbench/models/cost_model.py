@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from costbench.arrays import F64
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 
 
 @runtime_checkable

@@ -35,7 +35,7 @@ _PLACE = ("task", "split", "chip")
 
 @dataclass(frozen=True)
 class Leakage:
-    """Test kernels that also occur in training (see `costbench.datasets.validation`)."""
+    """Test kernels that also occur in training (see `costbench.datasets.leakage`)."""
 
     kernels: int
     leaked_kernels: int
@@ -127,7 +127,7 @@ class ApplicationCounts:
 
 @dataclass(frozen=True)
 class Distribution:
-    """One quantity: quantiles, and counts in logarithmic bins (see `costbench.datasets.histograms`).
+    """One quantity: quantiles, and counts in logarithmic bins (see `costbench.datasets.card`).
 
     Attributes:
         bins_per_decade: bins in a factor of ten.

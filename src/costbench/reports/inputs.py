@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from costbench.reports.baseline_comparison import Standings, standings
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import Finding, derived_rows, evaluate_claims
 from costbench.reports.claims.restatement import move_to_folds, restate_against_strongest
@@ -18,8 +19,7 @@ from costbench.reports.extension import ReportPart
 from costbench.reports.frame import frame_of
 from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.standings import Standings, standings
-from costbench.reports.tables.settings import Settings
+from costbench.reports.tables.training import Settings
 from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
 from costbench.reports.tpugraphs.section import TpuGraphsInputs
 from costbench.reports.training_guard import equal_steps, undertrained

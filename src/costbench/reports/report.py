@@ -18,8 +18,7 @@ from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
 from costbench.reports.page import FIRST, Section, write_pages
 from costbench.reports.rendering import write_tables
 from costbench.reports.search.curves import read_paths
-from costbench.reports.search.sections import search_sections
-from costbench.reports.search.summary import flat_searches
+from costbench.reports.search.section import flat_searches, search_sections
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
 from costbench.reports.sections.models import (
@@ -39,8 +38,7 @@ from costbench.reports.sections.overview import (
 from costbench.reports.sections.results import analytical_section, cell_section
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.table import Table
-from costbench.reports.tables.learning import is_curve
-from costbench.reports.tables.rates import is_rate
+from costbench.reports.tables.training import is_curve, is_rate
 from costbench.reports.tpugraphs.section import tpugraphs_section
 from costbench.reports.tpugraphs.variants import flat_collections
 from costbench.reports.training_runs import read_selected, write_budgets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -11,38 +11,26 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from costbench.baselines import BASELINES as ROWS
 from costbench.errors import DataError
-from costbench.metrics.measures import Measure
+from costbench.metrics.measures import Measure, error_measure
 from costbench.metrics.rows import MAIN, read_rows
-from costbench.reports.described import OWN, described, labels_on
 from costbench.reports.frame import ORDER, frame_of, means, select, split_by
 from costbench.reports.scores import ScoreIndex, score_index
-from costbench.tasks import Labels, Task, task_order
+from costbench.tasks import LEARNED, Labels, Task, labels_of, task_order
 
 TRAINED = ("learned", "tuned", "hybrid", "lpm2021")
 """Networks, with a seed for each training run."""
-BASELINES = (
-    *("analytical", "analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"),
-    *("linear", "trees", "trees_analytical", "iterations", "default_first", "random"),
-)
+BASELINES = tuple(name for name, row in ROWS.items() if not row.is_ceiling)
 """Models without a network, fitted to training programs or not at all."""
 MODELS = (*TRAINED, *BASELINES)
 """In the order in which tables and figures show them."""
-CEILINGS = ("measured_again", "regular_machine")
+CEILINGS = tuple(name for name, row in ROWS.items() if row.is_ceiling)
 """Marks of what a model can reach, no models: another measurement, the machine without irregular code."""
 TITLES: Mapping[str, str] = {
     "tuned": "best of sweep",
     "lpm2021": "as in lpm2021",
-    "analytical_unscaled": "analytical, unscaled",
-    "analytical_constant": "analytical x constant",
-    "analytical_launch": "launch + analytical",
-    "analytical_linear": "linear in costs",
-    "linear": "linear ranker",
-    "trees": "boosted trees",
-    "trees_analytical": "boosted trees, analytical",
-    "default_first": "default first",
-    "measured_again": "measured again",
-    "regular_machine": "machine without irregular code",
+    **{name: row.title for name, row in ROWS.items() if row.title},
 }
 """Names of models in tables and figures, where they differ from those in rows."""
 BEST = "best"
@@ -51,6 +39,8 @@ ALL, UNSEEN = "all", "unseen"
 KINDS = ("contraction", "reduction", "elementwise", "data movement")
 """Groups of a program's kernels: all, those that training has not seen, those of a kind."""
 
+OWN = "own"
+"""The split of an imported data set, which comes with it."""
 FOLDS = "folds"
 """The split in which every program is tested once, by the model of the fold that holds it out."""
 PRIMARY_CHIP = "tpu_v3"
@@ -272,3 +262,34 @@ def _cell(key: tuple[str, ...], frame: pd.DataFrame) -> Cell:
     task, split, chip, kernels, variant = key
     programs = frame[["application", "program"]].drop_duplicates().itertuples(index=False, name=None)
     return Cell(task, split, chip, tuple(sorted(programs)), frame, kernels, variant)
+
+
+_TILE = LEARNED["tile"]
+_IMPORTED: Mapping[str, Task] = {
+    _TILE.name: replace(
+        _TILE,
+        measures=(error_measure("kernel_top_1", "top1", "Top-1 slowdown (%)"), *_TILE.measures[1:]),
+        labels=replace(
+            labels_of(_TILE.name),
+            error="Top-1 slowdown",
+            short_error="Top-1 slowdown",
+            definition="Top-1 slowdown: how much slower a kernel is at the tile size that a model ranks "
+            "first than at the fastest of those measured (tpugraphs2023, section 5.1), mean over a program's "
+            "kernels. Kendall's τ: tau-b between predicted and measured runtimes of a kernel's tile sizes, "
+            "mean over kernels.",
+        ),
+    )
+}
+"""Those that differ over imported samples."""
+
+
+def described(task: str, split: str) -> Task:
+    """Returns a learned task with the measures and labels that it has on a split."""
+    return _IMPORTED.get(task, LEARNED[task]) if split == OWN else LEARNED[task]
+
+
+def labels_on(task: str, split: str) -> Labels:
+    """Returns the labels of a learned task on a split."""
+    labels = described(task, split).labels
+    assert labels is not None, f"{task} is learned, so it has labels"
+    return labels

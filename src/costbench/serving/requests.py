@@ -2,7 +2,7 @@
 
 A kernel is a module of its own whose entry computation is the kernel: base64 of a serialised `HloModuleProto`
 or `HloProto` (plain or zstd-compressed), or HLO text. A tile size counts native tiles, as
-`costbench.compiler.tiling.sizes` explains.
+`costbench.compiler.spaces` explains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.text.parser import looks_like_text, module_from_text

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from costbench.arrays import I16
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
-from costbench.compiler.identity.hashes import MetHashes
+from costbench.compiler.kernel_hashes import MetHashes
 from costbench.compiler.program import CompiledProgram, compile_program
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode

@@ -13,7 +13,7 @@ from costbench.compiler.lowering.iteration_space import (
     iteration_space,
 )
 from costbench.compiler.lowering.loop_nest import loop_nest
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import DotDimensions
 from tests.compiler import small_kernels as small

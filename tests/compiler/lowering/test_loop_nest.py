@@ -9,14 +9,13 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering import tables
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering, loop_nest
 from costbench.compiler.lowering.packed import AFTER_CONTRACTION, unpacked
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import DotDimensions, SliceDimension
 from tests.compiler import small_kernels as small
-from tests.compiler.kernel_lists import as_arrays
 from tests.compiler.laid_out import Copy, copies_of
 from tests.compiler.random_kernels import kernels
-from tests.compiler.small_kernels import finish
+from tests.compiler.small_kernels import as_arrays, finish
 from tests.hlo.builder import ComputationBuilder, ModuleBuilder
 
 

@@ -12,7 +12,7 @@ from costbench.arrays import F64
 from costbench.autotuning.charging import Charging
 from costbench.autotuning.fusion import ProgramPricer
 from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram

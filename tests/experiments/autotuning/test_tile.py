@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError
 from costbench.experiments.autotuning.tile import (
     AutotuneTileParams,
@@ -22,7 +22,7 @@ from costbench.experiments.autotuning.tile import (
     tile_points,
     tried_kernels,
 )
-from costbench.experiments.evaluation.baselines import IterationModel
+from costbench.experiments.evaluation.unfitted import IterationModel
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.target import load_target

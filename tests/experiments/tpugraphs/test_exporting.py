@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import yaml
 
-from costbench.datasets.layout.generation import LayoutParams, LayoutTask
-from costbench.datasets.layout.programs import read_layout_program
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
+from costbench.datasets.layout_shards import read_layout_program
 from costbench.datasets.splits import Split, write_split
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.datasets.tpugraphs.folder import TpuGraphsFolder
 from costbench.datasets.tpugraphs.npz import read_tile_npz
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning

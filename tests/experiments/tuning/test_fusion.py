@@ -4,7 +4,7 @@ from pathlib import Path
 
 from costbench.autotuning.kernel_costs import EstimatedKernels, TiledKernels
 from costbench.autotuning.search import Progress
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.experiments.tuning.fusion import tune_fusion
 from costbench.experiments.tuning.program import Report, Session, Step, Tuned, TuneOptions

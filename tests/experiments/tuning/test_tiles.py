@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
-from costbench.compiler.tiling.space import tile_space
+from costbench.compiler.tile_space import tile_space
 from costbench.experiments.tuning.program import Session, TuneOptions
 from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hardware.device import Device

@@ -16,8 +16,8 @@ import numpy as np
 from costbench.arrays import I16, I64, U64, Bool
 from costbench.compiler.fusion.space import ComputationEdges, CutKernels, FusionSpace
 from costbench.compiler.fusion.views import cut_groups, groups_that_run
-from costbench.compiler.identity.hashes import group_hashes, kernel_hashes
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_hashes import group_hashes, kernel_hashes
 from costbench.execution.compiled import compiled
 
 NO_KERNEL = 0

@@ -19,13 +19,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.arrays import I16, I64, U64, Bool
+from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.fusion.edges import fusible_edges
 from costbench.compiler.fusion.groups import KernelGroups
 from costbench.compiler.fusion.views import BodyArrays, body_arrays, cut_groups, groups_that_run
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
-from costbench.compiler.identity.hashes import Labels, MetHashes, group_hashes, kernel_hashes, labels_of
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.kernel_hashes import (
+    Labels,
+    MetHashes,
+    group_hashes,
+    kernel_hashes,
+    labels_of,
+)
 from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.hlo.module import HloModule

@@ -15,14 +15,12 @@ from costbench.arrays import F64, I64
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays
 from costbench.compiler.lowering.access import NO_LOOP
-from costbench.compiler.lowering.boxes import Lists
 from costbench.compiler.lowering.iteration_space import MAX_LOOPS, IterationSpace, KernelAxis, Loop
-from costbench.compiler.lowering.lower import SEVERAL_CONTRACTIONS, lower_from
+from costbench.compiler.lowering.lower import SEVERAL_CONTRACTIONS, Lists, Nests, lower_from
 from costbench.compiler.lowering.propagation import Search
 from costbench.compiler.lowering.tables import LoweringTables
 from costbench.compiler.lowering.work import WorkTables
-from costbench.compiler.lowering.writing import Nests
-from costbench.compiler.tiling.sizes import TileSizes
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.module import HloModule
 

@@ -17,7 +17,7 @@ import numpy as np
 from costbench.arrays import F64, I64
 from costbench.autotuning.kernel_costs import TileChoice
 from costbench.compiler.program import PreparedProgram, UniqueKernel
-from costbench.compiler.tiling.space import MAX_LISTED, TileSpace, nest_tile_space
+from costbench.compiler.tile_space import MAX_LISTED, TileSpace, nest_tile_space
 from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_files, write_json
-from costbench.datasets.fusion.generation import FusionParams, FusionTask
+from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.generation import Task, generate
-from costbench.datasets.layout.collections import family_of
-from costbench.datasets.layout.generation import LayoutParams, LayoutTask
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
+from costbench.datasets.layout_shards import family_of
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.backend import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, write_identity
@@ -160,9 +160,9 @@ def _data(programs: Path, entry: ProgramEntry, *, named: bool) -> bytes | None:
     """Returns the bytes of a program; None, after a warning, for a user's file that cannot be used."""
     try:
         data = read_program_bytes(programs, entry)
-        return _taken_apart(data, entry.name) if entry.is_given else data
+        return _taken_apart(data, entry.name) if entry.is_user_program else data
     except CostbenchError as error:
-        if named or not entry.is_given:
+        if named or not entry.is_user_program:
             raise
         _log.warning("%s: left out: %s", entry.name, error)
         return None
@@ -200,4 +200,5 @@ def _chosen(
             raise ChoiceError(f"unknown program {name!r}", where=programs, expected=", ".join(sorted(known)))
     if not names:
         return entries
-    return tuple(known[name] for name in sorted({*names, *(one.name for one in entries if one.is_given)}))
+    users = {entry.name for entry in entries if entry.is_user_program}
+    return tuple(known[name] for name in sorted({*names, *users}))

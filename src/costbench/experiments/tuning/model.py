@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costbench.autotuning.kernel_costs import EstimatedKernels, GivenKernels, KernelCosts, TiledKernels
-from costbench.compiler.analytical.model import AnalyticalModel
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import assumed_trip_counts
 from costbench.errors import DataError, choose
 from costbench.execution.dotted import is_dotted
-from costbench.experiments.grid.spec import cell_from_name
+from costbench.experiments.grid.cells import cell_from_name
 from costbench.experiments.tracking.registry import is_registered, registered_model
 from costbench.experiments.tracking.runs import tracking_uri
 from costbench.experiments.tuning.fusion import tune_fusion

@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from costbench.metrics.rows import MAIN
+from costbench.reports.baseline_comparison import Standings
 from costbench.reports.claims.evaluation import (
     DOES_NOT_HOLD,
     FALSE_DISCOVERIES,
     HOLDS,
     verdict_after_control,
 )
-from costbench.reports.described import OWN
-from costbench.reports.figures.hybrid import write_hybrid_figure
-from costbench.reports.figures.tune import write_tune_figure
+from costbench.reports.figures.programs import write_hybrid_figure
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import (
     FIRST,
@@ -26,14 +25,30 @@ from costbench.reports.page import (
     paragraphs,
     sentence,
 )
-from costbench.reports.results import FOLDS, PRIMARY_CHIP, SPLIT_NAMES, Cell, Results, split_order, title_of
-from costbench.reports.search.bars import BEST_OF_ALL, EXHAUSTIVE, TOP_K
-from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
+from costbench.reports.results import (
+    FOLDS,
+    OWN,
+    PRIMARY_CHIP,
+    SPLIT_NAMES,
+    Cell,
+    Results,
+    split_order,
+    title_of,
+)
+from costbench.reports.search.figures import write_tune_figure
+from costbench.reports.search.results import (
+    BEST_OF_ALL,
+    EXHAUSTIVE,
+    SLOWDOWN,
+    SPEEDUP,
+    TOP_K,
+    Bar,
+    Place,
+    Searches,
+)
 from costbench.reports.sections.claims import printed_claims
-from costbench.reports.standings import Standings
-from costbench.reports.tables.ablation import left_out
-from costbench.reports.tables.differences import BASE as PAPERS_MODEL
-from costbench.reports.tables.differences import differences_tables, known_differences
+from costbench.reports.tables.variants import BASE as PAPERS_MODEL
+from costbench.reports.tables.variants import differences_tables, known_differences, left_out
 from costbench.reports.tpugraphs.section import tpugraphs_pointer
 from costbench.tasks import LEARNED, labels_of
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from costbench.datasets.layout.sizes import CollectionSize
+from costbench.datasets.layout_graphs import CollectionSize
 from costbench.metrics.overhead import Overhead
 from costbench.reports.claims.claim import TPUGRAPHS
 from costbench.reports.claims.evaluation import Finding

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.arrays import I64, U64
+from costbench.compiler.fingerprints import ModuleFingerprints, input_label, instruction_label
 from costbench.compiler.fusion.reads import Extent, own_extent
 from costbench.compiler.fusion.rules import (
     Kind,
@@ -26,8 +27,6 @@ from costbench.compiler.fusion.rules import (
     may_fuse,
     takes_clones,
 )
-from costbench.compiler.identity.fingerprints import ModuleFingerprints
-from costbench.compiler.identity.labels import input_label, instruction_label
 from costbench.compiler.tiled_memory import padded_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.memo import Memo

@@ -8,8 +8,8 @@ import numpy as np
 
 from costbench.arrays import I64, U64
 from costbench.compiler.fusion.views import BodyArrays, cut_out
-from costbench.compiler.identity.hashes import Labels, kernel_hashes
 from costbench.compiler.kernel_arrays import KernelArrays
+from costbench.compiler.kernel_hashes import Labels, kernel_hashes
 from costbench.compiler.layout.packed.facts import ARRAY, CONSTANT, FLAGS, FREE, KIND, PORT
 from costbench.compiler.layout.packed.grouping import default_groups
 from costbench.compiler.layout.packed.memory import peak_bytes

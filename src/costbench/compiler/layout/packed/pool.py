@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from costbench.compiler.identity.subgraph_digests import labelled_body, subgraph_digests
+from costbench.compiler.fingerprints import labelled_body, subgraph_digests
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.layout.packed.compile import NewPart
 from costbench.compiler.layout.packed.facts import FactTable

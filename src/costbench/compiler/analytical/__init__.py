@@ -1,1 +1,0 @@
-"""The compiler's hand-written (analytical) cost model for tile sizes."""

@@ -1,0 +1,535 @@
+"""The compiler's hand-written (analytical) cost model of tile sizes, and its search for the best one.
+
+Each iteration of the loop nest takes the larger of its transfer time and its compute time. The model is the
+baseline of lpm2021 (section 2.3 and appendix A), rebuilt from what such a model may know before code is
+generated: how often a tile is fetched again, window halos, nominal bandwidth and peak with padding to the
+matrix unit, some 100 ns of control per iteration, and that small transfers reach less of the bandwidth. It
+takes only a chip's public `Architecture`; the rest of the machine is for learned models to find out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from costbench.arrays import F64, I64
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.iteration_space import IterationSpace
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
+from costbench.compiler.lowering.lower import Nests
+from costbench.compiler.lowering.packed import PackedNest, unpacked
+from costbench.compiler.lowering.work import (
+    EVERY_ITERATION,
+    EVERY_RESULT,
+    Ragged,
+    WorkModel,
+    add_up,
+    contraction_numbers,
+    contraction_rows,
+    row_of,
+)
+from costbench.compiler.spaces import TileSizes
+from costbench.compiler.tile_footprint import (
+    Tile,
+    mean_extent,
+    needed_bytes,
+    new_tile,
+    scratchpad_bytes,
+    set_sizes,
+    set_tile,
+)
+from costbench.compiler.tile_space import (
+    Candidates,
+    KernelBatch,
+    SpaceCandidates,
+    TileSpace,
+    candidates_of,
+    needed_limit,
+    words_of,
+)
+from costbench.errors import UnsupportedKernelError
+from costbench.execution.compiled import compiled, compiled_step
+from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.target import Architecture
+
+ITERATION_NS = 100.0
+"""Control and latency of one iteration."""
+HALF_EFFICIENCY_BYTES = 16 * 1024
+"""Size at which a transfer reaches half of the nominal bandwidth."""
+OPERATIONS_PER_CYCLE = 2.0
+"""Vector registers that the vector unit is taken to process per cycle."""
+
+_WITHOUT_WORK = frozenset(
+    {
+        Opcode.PARAMETER,
+        Opcode.CONSTANT,
+        Opcode.TUPLE,
+        Opcode.GET_TUPLE_ELEMENT,
+        Opcode.BITCAST,
+        Opcode.RESHAPE,
+        Opcode.BROADCAST,
+        Opcode.CONVOLUTION,
+        Opcode.DOT,
+    }
+)
+_WORKS_ON_OPERAND = {Opcode.REDUCE: 0, Opcode.DYNAMIC_UPDATE_SLICE: 1, Opcode.SCATTER: -1}
+_EXPENSIVE = {
+    Opcode.EXPONENTIAL: 6.0,
+    Opcode.LOG: 6.0,
+    Opcode.TANH: 6.0,
+    Opcode.LOGISTIC: 8.0,
+    Opcode.RSQRT: 6.0,
+    Opcode.SQRT: 6.0,
+    Opcode.DIVIDE: 6.0,
+    Opcode.POWER: 12.0,
+    Opcode.SINE: 12.0,
+    Opcode.COSINE: 12.0,
+    Opcode.ERF: 12.0,
+    Opcode.SORT: 64.0,
+}
+
+
+_BANDWIDTH, _CYCLE_NS, _MXU_SIZE, _NUM_MXUS = range(4)
+_DILATION, _HAS_GROUPS, _FIRST_ROLE = range(3)
+_OTHER, _COLUMNS, _DEPTH = range(3)
+_NO_CONTRACTION = np.zeros(0)
+
+
+class Estimate(NamedTuple):
+    """Inputs of the formula that are the same for all tile sizes of a kernel.
+
+    Attributes:
+        words: the packed loop nest.
+        weights: operations per 1,024 elements of each box, [2, num_boxes]: row 0 runs in every iteration, row
+            1 once per result tile.
+        contraction: dilation, whether it has groups, then the role of each loop; empty for a kernel without
+            a contraction.
+        chip: bandwidth, cycle, size and number of matrix units.
+    """
+
+    words: F64
+    weights: F64
+    contraction: F64
+    chip: F64
+
+
+class CostWorkspace(NamedTuple):
+    """Buffers that are overwritten for each tile size.
+
+    Attributes:
+        nest: the lowered kernel; the same for all tile sizes.
+        tile: the tile size.
+        elements: [num_loops], elements along each loop, averaged over the tiles, in whole native tiles.
+        padded: [num_boxes], elements of a tile padded to native tiles.
+    """
+
+    nest: PackedNest
+    tile: Tile
+    elements: F64
+    padded: F64
+
+
+def chip_numbers(chip: Architecture) -> F64:
+    """Returns the figures of a chip that the cost depends on, as `Estimate.chip`."""
+    return np.array((chip.hbm_gb_per_s, chip.cycle_ns, chip.mxu_size, chip.num_mxus), dtype=np.float64)
+
+
+def estimate_of(nest: LoopNest, chip: F64) -> Estimate:
+    """Returns the inputs of the formula; `chip` comes from `chip_numbers`.
+
+    The kernel's operation counts do not depend on the chip and are computed once.
+    """
+    weights = nest.described.get(OPERATIONS.name)
+    if weights is None:
+        weights = nest.tables.table(OPERATIONS).per_box(nest.words, nest.kernel.instructions).reshape(2, -1)
+        nest.described[OPERATIONS.name] = weights
+    contraction = contraction_numbers(nest.space, OPERATIONS.name, describe_contraction)
+    return Estimate(nest.words, weights, contraction, chip)
+
+
+def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[int, tuple[float]]]:
+    """Returns the position of the value that an instruction works on, with its operations per element."""
+    inst = body.instructions[position]
+    if inst.opcode in _WITHOUT_WORK:
+        return []
+    # A reduction works on what it reads, an update in place on what it writes.
+    place = _WORKS_ON_OPERAND.get(inst.opcode)
+    subject = position if place is None else inst.operands[place]
+    window = math.prod(w.size for w in inst.window)
+    return [(subject, (window * _EXPENSIVE.get(inst.opcode, 1.0),))]
+
+
+OPERATIONS = WorkModel("analytical", 1, _describe)
+"""Operations per element of instructions."""
+
+
+def describe_contraction(space: IterationSpace) -> F64:
+    """Returns `Estimate.contraction`; an empty array where the kernel is not tiled."""
+    if not space.loops:
+        return _NO_CONTRACTION
+    left, right = space.operand_accesses
+    inst = space.body.instructions[space.anchor]
+    in_left = {loop for axis in left for loop in axis.loops}
+    in_right = {loop for axis in right for loop in axis.loops}
+    windows = {axis.window_loop for axis in left}
+    roles = []
+    for loop in range(len(space.loops)):
+        if loop in in_right and loop not in in_left:
+            roles.append(_COLUMNS)
+        elif loop in in_left and loop in in_right and loop >= space.num_output_loops and loop not in windows:
+            roles.append(_DEPTH)
+        else:
+            roles.append(_OTHER)
+    dilation = math.prod(w.base_dilation for w in inst.window)
+    groups = max(inst.feature_group_count, inst.batch_group_count)
+    return np.array([dilation, groups > 1, *roles], dtype=np.float64)
+
+
+@compiled
+def new_cost_workspace(estimate: Estimate) -> CostWorkspace:
+    """Allocates the buffers for pricing the tile sizes of one kernel."""
+    nest = unpacked(estimate.words)
+    return CostWorkspace(nest, new_tile(nest), np.empty(len(nest.loops)), np.zeros(len(nest.boxes) - 1))
+
+
+@compiled
+def tile_costs(estimate: Estimate, extents: I64) -> F64:
+    """Returns estimated nanoseconds [n] for loop extents [n, num_loops]."""
+    result = np.empty(len(extents))
+    workspace = new_cost_workspace(estimate)
+    for i in range(len(extents)):
+        set_tile(workspace.nest, extents[i], workspace.tile)
+        result[i] = tile_cost(estimate, workspace)
+    return result
+
+
+@compiled_step
+def tile_cost(estimate: Estimate, workspace: CostWorkspace) -> float:
+    """Returns estimated nanoseconds of the tile size that the workspace holds."""
+    nest, trips, chip = workspace.nest, workspace.tile.trips, estimate.chip
+    iterations, results = 1.0, 1.0
+    for loop in range(len(trips)):
+        workspace.elements[loop] = nest.loops[loop].units * nest.loops[loop].unit / trips[loop]
+        iterations *= trips[loop]
+        if loop < nest.num_output_loops:
+            results *= trips[loop]
+    vector = 0.0
+    for box in range(len(workspace.padded)):
+        every, after = estimate.weights[EVERY_ITERATION, box], estimate.weights[EVERY_RESULT, box]
+        works = (every > 0.0 or after > 0.0) and not nest.boxes[box].is_unmapped
+        if works or box < nest.num_copied_boxes:
+            workspace.padded[box] = _padded(nest, box, workspace.elements)
+        if works:
+            vector += (every * iterations + after * results) * workspace.padded[box] / 1024.0
+    transfer = 0.0
+    for item in range(len(nest.transfers)):
+        box = nest.transfers[item].box
+        num_bytes = workspace.padded[box] * nest.transfers[item].element_bytes
+        # bytes / (bandwidth * bytes / (bytes + half)) = (bytes + half) / bandwidth
+        fetches = _fetches(nest, nest.boxes[box].mask, trips)
+        transfer += fetches * (num_bytes + HALF_EFFICIENCY_BYTES) / chip[_BANDWIDTH]
+    # Matrix and vector work of the whole kernel, perfectly scheduled side by side.
+    matrix = iterations * _matrix_cycles(estimate, workspace)
+    compute = max(vector / OPERATIONS_PER_CYCLE, matrix) * chip[_CYCLE_NS]
+    return float(max(transfer, compute) + iterations * ITERATION_NS)
+
+
+@compiled_step
+def _padded(nest: PackedNest, box: int, elements: F64) -> float:
+    """Returns the elements of a tile, padded to native tiles; those of a vector are not."""
+    first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
+    total = 1.0
+    for axis in range(first, end):
+        unit = nest.axes[axis].native if end > first + 1 else 1.0
+        total *= np.ceil(mean_extent(nest.axes[axis], elements) / unit) * unit
+    return total
+
+
+@compiled_step
+def _fetches(nest: PackedNest, mask: int, trips: F64) -> float:
+    """Returns how often a tile is copied: the product of the trips of all loops from the outermost one to the
+    innermost one that moves the tile.
+    """
+    fetches, so_far = 1.0, 1.0
+    for place in range(len(nest.order)):
+        loop = nest.order[place]
+        so_far *= trips[loop]
+        if mask >> loop & 1 and trips[loop] > 1.0:
+            fetches = so_far
+    return fetches
+
+
+@compiled_step
+def _matrix_cycles(estimate: Estimate, workspace: CostWorkspace) -> float:
+    """Returns matrix-unit cycles of one tile: multiply-adds, both sides padded to the unit's size, over the
+    peak rate.
+    """
+    contraction, size = estimate.contraction, estimate.chip[_MXU_SIZE]
+    if len(contraction) == 0:
+        return 0.0
+    work, depth = 1.0, 1.0
+    for loop in range(len(workspace.elements)):
+        role = contraction[_FIRST_ROLE + loop]
+        if role == _COLUMNS:
+            work *= np.ceil(workspace.elements[loop] / size) * size
+        elif role == _DEPTH:
+            depth *= workspace.elements[loop]
+        else:
+            work *= workspace.elements[loop]
+    if contraction[_HAS_GROUPS]:
+        # Groups leave the matrix unit nearly empty, so their products run on the vector unit.
+        return float(work * depth / contraction[_DILATION] * 2.0 / 1024.0 / OPERATIONS_PER_CYCLE)
+    peak = estimate.chip[_NUM_MXUS] * size * size
+    return float(work * np.ceil(depth / size) * size / contraction[_DILATION] / peak)
+
+
+# ---- the model, and its search -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AnalyticalModel:
+    """A `CostModel` of tile sizes.
+
+    Attributes:
+        architecture: public figures of the chip.
+    """
+
+    architecture: Architecture
+
+    @cached_property
+    def _chip(self) -> F64:
+        return chip_numbers(self.architecture)
+
+    def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
+        """Returns estimated nanoseconds, float64 [n]:
+
+        iterations * (max(transfer, compute) + 100 ns), with transfer and compute averaged per iteration.
+        """
+        return self.predict_nest(loop_nest(kernel), decisions)
+
+    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
+        """Does the same for a kernel that is already lowered."""
+        return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
+
+    def choose(self, space: TileSpace) -> I64:
+        """Returns the compiler's tile size as loop extents, int64 [num_loops].
+
+        Evaluates a coarse grid over the candidates of all loops, then descends steepest from its best point:
+        one loop moves by 1, 2, 4, ... candidates, or where that does not help, one loop grows and another
+        shrinks. Only legal tiles are considered.
+
+        Raises:
+            UnsupportedKernelError: if no tile size fits the scratchpad.
+        """
+        nest = space.nest
+        found = _search(estimate_of(nest, self._chip), space.packed, space.limit_bytes)
+        if found.min(initial=1) < 1:
+            needed = scratchpad_bytes(nest, np.ones((1, len(found)), dtype=np.int64))[0]
+            raise UnsupportedKernelError(
+                f"no tile of kernel {nest.kernel.fingerprint} fits, the smallest takes {needed:.0f} bytes",
+                where=nest.kernel.module.name,
+                field="tile size",
+                expected=f"at most {space.architecture.scratchpad_bytes} bytes of scratchpad",
+            )
+        return found
+
+    def choose_each(self, batch: KernelBatch, chosen: I64) -> I64:
+        """Does the same for m kernels of a batch whose smallest tiles fit: int64 [m, most_loops]."""
+        lowered = batch.lowered
+        table = lowered.tables.table(OPERATIONS)
+        table.complete(lowered.kernels.instructions)
+        return _search_each(
+            lowered.nests,
+            batch.candidates,
+            chosen,
+            (table.subjects, table.amounts),
+            (contraction_rows(lowered.spaces, OPERATIONS.name, describe_contraction), self._chip),
+            (batch.most_loops, float(self.architecture.scratchpad_bytes)),
+        )
+
+
+_GRID_POINTS = 64
+_DISTANCES = 7
+"""Powers of two that one loop moves by, up to 64 candidates: hardly any loop has more than 200."""
+_PAIR_DISTANCES = 2
+_GRID, _ONE_LOOP, _TWO_LOOPS = range(3)
+
+
+class _Search(NamedTuple):
+    """State of the search for one kernel's tile size.
+
+    Attributes:
+        estimate: inputs of the cost formula.
+        candidates: extents that each loop may take.
+        limit_bytes: scratchpad that a tile may take.
+        workspace: buffers of the cost formula.
+        picks: [num_loops], number of grid points along each loop.
+        best: [num_loops], for each loop the index of its candidate in the best tile so far.
+        tried: [num_loops], the same for the tile under evaluation.
+        extents: [num_loops], loop extents of the tile under evaluation.
+    """
+
+    estimate: Estimate
+    candidates: Candidates
+    limit_bytes: float
+    workspace: CostWorkspace
+    picks: I64
+    best: I64
+    tried: I64
+    extents: I64
+
+
+@compiled
+def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I64:
+    """Returns the extents of the best tile found; zeros if no tile is legal."""
+    num_loops = len(candidates.offsets) - 1
+    places = np.zeros((4, num_loops), dtype=np.int64)
+    workspace, following = new_cost_workspace(estimate), np.zeros(num_loops, dtype=np.int64)
+    s = _Search(estimate, candidates, limit_bytes, workspace, places[0], places[1], places[2], places[3])
+    points = _lay_grid(s)
+    cost, phase = np.inf, int(_GRID)  # not a literal: `_propose` is compiled once
+    while True:
+        moves = points + 1
+        if phase != _GRID:
+            moves = 2 * _DISTANCES * num_loops if phase == _ONE_LOOP else num_loops**2 * _PAIR_DISTANCES**2
+        lowest = cost
+        for move in range(moves):
+            if not _propose(s, phase, move):
+                continue
+            found = _cost_of_tried(s)
+            if found < lowest:
+                lowest = found
+                _assign(following, s.tried)
+        if lowest < cost:
+            cost, phase = lowest, int(_ONE_LOOP)
+            _assign(s.best, following)
+        elif phase == _TWO_LOOPS or cost == np.inf:
+            break
+        else:
+            phase = int(_TWO_LOOPS)
+    for loop in range(num_loops):
+        place = s.candidates.offsets[loop] + s.best[loop]
+        s.extents[loop] = s.candidates.values[place] if cost < np.inf else 0
+    return s.extents.copy()
+
+
+@compiled
+def _search_each(
+    nests: Nests,
+    spaces: SpaceCandidates,
+    chosen: I64,
+    work: tuple[I64, F64],
+    inputs: tuple[Ragged, F64],
+    limits: tuple[int, float],
+) -> I64:
+    """Searches for m kernels of a batch, one after the other.
+
+    Args:
+        nests: packed loop nests of all kernels of the batch.
+        spaces: extents that their loops may take.
+        chosen: numbers of the kernels to search for, [m].
+        work: `subjects` and `amounts` of the work table.
+        inputs: contractions of the iteration spaces, and the figures of the chip.
+        limits: largest number of loops, and bytes of the scratchpad.
+    """
+    subjects, amounts = work
+    contractions, chip = inputs
+    most_loops, available = limits
+    result = np.zeros((len(chosen), most_loops), dtype=np.int64)
+    for i in range(len(chosen)):
+        words, space = words_of(nests, chosen[i]), nests.spaces[chosen[i]]
+        candidates, nest = candidates_of(spaces, space), unpacked(words)
+        weights = np.zeros((2, len(nest.boxes) - 1, 1))
+        add_up(nest, subjects, amounts, weights)
+        estimate = Estimate(words, weights.reshape(2, -1), row_of(contractions, space), chip)
+        found = _search(estimate, candidates, needed_limit(words, candidates, available))
+        for loop in range(len(found)):
+            result[i, loop] = found[loop]
+    return result
+
+
+@compiled_step
+def _assign(places: I64, others: I64) -> None:
+    for loop in range(len(places)):
+        places[loop] = others[loop]
+
+
+@compiled_step
+def _radix(s: _Search, loop: int) -> int:
+    return int(s.candidates.offsets[loop + 1] - s.candidates.offsets[loop])
+
+
+@compiled_step
+def _lay_grid(s: _Search) -> int:
+    """Spreads the grid points over the loops and returns how many there are."""
+    points, grows = 1, True
+    for loop in range(len(s.picks)):
+        s.picks[loop] = 1
+    while grows:
+        grows = False
+        for loop in range(len(s.picks)):
+            more = points // s.picks[loop] * (s.picks[loop] + 1)
+            if s.picks[loop] < _radix(s, loop) and more <= _GRID_POINTS:
+                points, grows = more, True
+                s.picks[loop] += 1
+    return points
+
+
+@compiled_step
+def _propose(s: _Search, phase: int, move: int) -> bool:
+    """Sets the tile to evaluate next; returns False if there is no such move."""
+    _assign(s.tried, s.best)
+    if phase == _GRID:
+        _propose_grid_point(s, move)
+        return True
+    if phase == _ONE_LOOP:
+        loop, rest = move // (2 * _DISTANCES), move % (2 * _DISTANCES)
+        distance = 1 << (rest // 2)
+        return _moved(s, loop, distance if rest % 2 else -distance)
+    pair, rest = move // _PAIR_DISTANCES**2, move % _PAIR_DISTANCES**2
+    grows, shrinks = pair // len(s.best), pair % len(s.best)
+    if grows == shrinks:
+        return False
+    if not _moved(s, grows, 1 + rest // _PAIR_DISTANCES):
+        return False
+    return _moved(s, shrinks, -1 - rest % _PAIR_DISTANCES)
+
+
+@compiled_step
+def _propose_grid_point(s: _Search, point: int) -> None:
+    """Sets a tile of the grid. The last point is the smallest tile: if that is not legal, none is."""
+    for loop in range(len(s.tried)):
+        picks, last = s.picks[loop], _radix(s, loop) - 1
+        s.tried[loop] = (point % picks) * last // (picks - 1) if picks > 1 else last
+        point //= picks
+    if point > 0:
+        for loop in range(len(s.tried)):
+            s.tried[loop] = 0
+
+
+@compiled_step
+def _moved(s: _Search, loop: int, distance: int) -> bool:
+    place = s.tried[loop] + distance
+    if place < 0 or place >= _radix(s, loop):
+        return False
+    s.tried[loop] = place
+    return True
+
+
+@compiled_step
+def _cost_of_tried(s: _Search) -> float:
+    """Returns estimated nanoseconds of the tile under evaluation; infinite for one that does not fit."""
+    nest, tile = s.workspace.nest, s.workspace.tile
+    for loop in range(len(s.tried)):
+        s.extents[loop] = s.candidates.values[s.candidates.offsets[loop] + s.tried[loop]]
+    moving = set_tile(nest, s.extents, tile)
+    if s.limit_bytes < np.inf:
+        set_sizes(nest, tile, nest.num_copied_boxes)
+        if needed_bytes(nest, tile, moving) > s.limit_bytes:
+            return np.inf
+    return tile_cost(s.estimate, s.workspace)

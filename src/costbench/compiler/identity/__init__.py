@@ -1,1 +1,0 @@
-"""Fingerprints and hashes of kernels: kernels that cost the same are found without comparing graphs."""
