@@ -91,7 +91,7 @@ def train(  # noqa: PLR0913 (a command has its options)
 
         run_stage(lambda path: run(path, experiment, backend_flags(backend, scheduler, jobs)), params)
         return
-    from costbench.execution.process import start_logging
+    from costbench.execution.workers import start_logging
     from costbench.experiments.imported_data import ImportedData, train_on
 
     start_logging()

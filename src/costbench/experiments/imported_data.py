@@ -16,7 +16,7 @@ from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder
 from costbench.datasets.tpugraphs.npz import convert_layout_npz
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard
-from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.tpugraphs import (
     LAYOUT_TOP_K,
     TILE_TOP_K,

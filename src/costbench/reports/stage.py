@@ -18,7 +18,8 @@ from costbench.metrics.overhead import read_overheads
 from costbench.params import load_yaml, merged
 from costbench.reports.extension import ReportExtension
 from costbench.reports.frame import write_frame
-from costbench.reports.report import ReportFiles, ReportInputs, write_report
+from costbench.reports.inputs import ReportInputs
+from costbench.reports.report import ReportFiles, write_report
 from costbench.reports.results import PRIMARY_CHIP
 from costbench.reports.tables.training import Settings
 from costbench.reports.tpugraphs.overhead import overhead_metrics, write_machine_overheads

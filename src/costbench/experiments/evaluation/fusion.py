@@ -31,7 +31,7 @@ from costbench.experiments.evaluation.unfitted import load_given_models
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
-from costbench.metrics.regression import mape
+from costbench.metrics.selection import mape
 from costbench.target import load_target
 
 SHORT_NS = 5_000.0

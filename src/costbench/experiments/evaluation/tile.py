@@ -33,7 +33,7 @@ from costbench.experiments.evaluation.shard_costs import fitted_costs, network_c
 from costbench.experiments.evaluation.unfitted import TILE_MODELS, Predict, load_given_models
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
-from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, ordered_pair_accuracy_of, tau_of
 from costbench.metrics.selection import tile_size_ape, top_k_score
 from costbench.metrics.tpugraphs import (

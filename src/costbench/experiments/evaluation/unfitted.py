@@ -23,7 +23,7 @@ from costbench.execution.dotted import is_dotted
 from costbench.hardware.device import Device
 from costbench.hardware.noise import uniform
 from costbench.hardware.simulator import simulate_nest
-from costbench.hashing.splitmix64 import mix
+from costbench.hashing import mix
 from costbench.models.baselines.layouts import changed_nodes
 from costbench.models.given_model import GivenModel, load_given_model
 from costbench.target import Architecture, Target

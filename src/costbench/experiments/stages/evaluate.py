@@ -13,8 +13,7 @@ from costbench.artifacts import digest_file, write_json
 from costbench.datasets.leakage import common_fingerprints
 from costbench.datasets.splits import Split, listed_split, read_split
 from costbench.errors import DataError, choose
-from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.execution.process import load
+from costbench.execution.workers import NO_FLAGS, BackendFlags, load
 from costbench.experiments.evaluation.fusion import evaluate_fusions
 from costbench.experiments.evaluation.layout import evaluate_layouts
 from costbench.experiments.evaluation.program import (

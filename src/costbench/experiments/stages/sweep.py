@@ -13,7 +13,7 @@ from typing import Literal
 
 from costbench.datasets.splits import read_training_programs
 from costbench.errors import ParamsError
-from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
+from costbench.execution.workers import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
 from costbench.experiments.identity import (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from costbench import rng
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.baseline_fit import (
     BaselineTask,
     FittedBaselines,

@@ -27,9 +27,14 @@ from optuna.trial import FrozenTrial, TrialState
 
 from costbench.artifacts import write_text
 from costbench.errors import DataError, DivergedError
-from costbench.execution.backend import Backend
-from costbench.execution.workers import run_work_items
-from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch, Tracking, train_cell
+from costbench.execution.workers import Backend, run_work_items
+from costbench.experiments.grid.training_run import (
+    CellResult,
+    CellTask,
+    OnEpoch,
+    Tracking,
+    train_cell,
+)
 from costbench.experiments.sweeps.best import BestTrial, best_path, with_values, write_best
 from costbench.experiments.sweeps.space import Space
 from costbench.experiments.sweeps.study import (

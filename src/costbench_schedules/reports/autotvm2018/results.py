@@ -19,7 +19,7 @@ import numpy as np
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.reports.dataset_files import parsed
+from costbench.reports.dataset_files import parse_data
 from costbench_schedules.metrics.model_times import ModelTime
 
 SCHEDULE, SPLIT = "schedule", "recorded"
@@ -180,4 +180,4 @@ def _listed(cls: type[_Entry], path: Path) -> tuple[_Entry, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="a list of objects")
-    return tuple(parsed(cls, one, path, f"[{number}]") for number, one in enumerate(content))
+    return tuple(parse_data(cls, one, path, f"[{number}]") for number, one in enumerate(content))
