@@ -48,7 +48,7 @@ class StageExtension:
         module: name of the module whose code the stage runs, for the stage `inputs`.
         parameters: returns what the stage reads of a parameter file and of files beside it, unparsed.
         results: patterns of the files in the stage's folder that the report reads, for `costbench results`.
-        sections: dataclass of each section that `parameters` returns, as module:class, for `costbench params`.
+        sections: dataclass of each section of `parameters`, as module:class, for `costbench params`.
     """
 
     command: Callable[..., None]

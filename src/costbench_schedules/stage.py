@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_bytes
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import identify, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace

@@ -27,7 +27,7 @@ SECTIONS: Mapping[str, str] = {
     "split": f"{_STAGES}.split:SplitParams",
     "features": f"{_STAGES}.features:FeaturesParams",
     "sweep": f"{_STAGES}.sweep:SweepParams",
-    "train": f"{_STAGES}.train:TrainParams",
+    "train": "costbench.training.specs:TrainParams",
     "baselines": "costbench.models.baselines.spec:BaselineParams",
     "evaluate": "costbench.experiments.evaluation.program:EvaluateParams",
     "autotune": "costbench.experiments.autotuning.work_items:AutotuneParams",
@@ -135,7 +135,7 @@ def with_comments(text: str) -> str:
     """Return the text of a parameter file with the meaning of each key beside it.
 
     A comment is the first sentence of the key's description. Lines that hold a comment alone stay.
-    Of entries under names of the user's, as in section `experiments`, the first has comments, for all of them.
+    Of entries under names of the user's, as in section `experiments`, the first has comments for all.
     """
     known = {key.name: key.meaning for key in keys()}
     named = [name.removesuffix(".NAME") for name in known if name.endswith(".NAME")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.execution.backend import Backend
+from costbench.execution.workers import Backend
 from costbench.experiments.workspace import Workspace
 from costbench_schedules.experiments.model_tests import (
     BASELINES,

@@ -10,7 +10,7 @@ import pytest
 from costbench.arrays import F64
 from costbench.artifacts import digest_file
 from costbench.errors import DataError
-from costbench.execution.backend import Backend
+from costbench.execution.workers import Backend
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import read_rows
 from costbench_schedules.experiments.network_models import (

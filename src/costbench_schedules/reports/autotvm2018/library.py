@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.metrics.averages import geometric_mean
+from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
-from costbench.reports.dataset_files import parsed
+from costbench.reports.dataset_files import parse_data
 from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Column, Table, Value
@@ -73,7 +73,7 @@ def library_times(results: ScheduleResults) -> LibraryTimes | None:
     speeds = {}
     for name, one in workloads.items():
         known = {"gflops": one.get("gflops")} if isinstance(one, dict) else one
-        speeds[str(name)] = parsed(_Speed, known, path, f"workloads.{name}").gflops
+        speeds[str(name)] = parse_data(_Speed, known, path, f"workloads.{name}").gflops
     return LibraryTimes(str(content.get("processor_name")), speeds, str(content.get("remark", "")))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from costbench.artifacts import read_json, write_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow, RowOrigin, read_rows
-from costbench.reports.dataset_files import parsed
+from costbench.reports.dataset_files import parse_data
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Table
 from costbench_schedules.metrics import ModelTime
@@ -182,7 +182,7 @@ def _listed(cls: type[_Entry], path: Path) -> tuple[_Entry, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="a list of objects")
-    return tuple(parsed(cls, one, path, f"[{number}]") for number, one in enumerate(content))
+    return tuple(parse_data(cls, one, path, f"[{number}]") for number, one in enumerate(content))
 
 
 def time_rows(results: ScheduleResults) -> tuple[MetricRow, ...]:

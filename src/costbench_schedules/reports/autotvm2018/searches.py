@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from costbench.metrics.averages import geometric_mean
+from costbench.metrics.measures import geometric_mean
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.page import PageFigure
