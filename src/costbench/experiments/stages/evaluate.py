@@ -26,7 +26,6 @@ from costbench.experiments.evaluation.program import (
     Scatter,
 )
 from costbench.experiments.evaluation.tile import evaluate_imported_tiles, evaluate_tiles
-from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.cells import MAIN, Cell, listed_as, selected
 from costbench.experiments.grid.experiment import Experiment, load_experiment
@@ -40,6 +39,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.imported_samples import GivenSamples, given_samples
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import Workspace, chip_files, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths

@@ -29,10 +29,15 @@ from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.stages.train import training_of, with_samples
 from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.space import Range, Space, resolve
-from costbench.experiments.sweeps.storage import ENVIRONMENT, StorageSpec, open_storage, storage_url
-from costbench.experiments.sweeps.study import PrunerSpec, StudySpec
-from costbench.experiments.sweeps.sweep import sweep, trials_path
-from costbench.experiments.sweeps.worker import SweepTask
+from costbench.experiments.sweeps.study import (
+    ENVIRONMENT,
+    PrunerSpec,
+    StorageSpec,
+    StudySpec,
+    open_storage,
+    storage_url,
+)
+from costbench.experiments.sweeps.sweep import SweepTask, sweep, trials_path
 from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import merge, parse
