@@ -40,7 +40,7 @@ from costbench.experiments.sweeps.study import (
 from costbench.experiments.sweeps.sweep import SweepTask, sweep, trials_path
 from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import merged, parse
+from costbench.params import merge, parse
 from costbench.tasks import LEARNED, LearnedTask
 from costbench.training.spec import monitored
 from costbench.training.specs import SweptModels
@@ -116,7 +116,7 @@ def load_sweep(params: Params) -> SweepParams:
     models = section.get("model")
     if isinstance(models, Mapping):
         whole = {
-            task: merged(train[task], changes)
+            task: merge(train[task], changes)
             if isinstance(changes, Mapping) and isinstance(train.get(task), Mapping)
             else changes
             for task, changes in models.items()
