@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costbench.arrays import F64, I16
-from costbench.autotuning.charging import ProgramCharge
+from costbench.autotuning.budget import ProgramCharge
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import TuningProblem

@@ -10,7 +10,7 @@ import pytest
 
 from costbench.datasets.tpugraphs.raw import node_splits, read_layout_tuning
 from costbench.errors import HloError
-from costbench.experiments.tpugraphs.featurizing import featurize_file
+from costbench.experiments.tpugraphs.exporting import featurize_file
 from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes
 from costbench.features.tpugraphs_graphs import layout_graph_of, proto_graph
 from costbench.hlo.proto import hlo_pb2

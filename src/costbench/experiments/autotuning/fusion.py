@@ -27,8 +27,7 @@ from typing import Literal
 import numpy as np
 
 from costbench.arrays import F64, I16
-from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.charging import Charging, minutes
+from costbench.autotuning.budget import Charging, MeasurementBudget, minutes
 from costbench.autotuning.fusion import (
     FusionDeviceEvaluator,
     FusionModelEvaluator,
@@ -38,9 +37,8 @@ from costbench.autotuning.fusion import (
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts
-from costbench.autotuning.search import TuningProblem
+from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
-from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.rng import stream
 from costbench.search.space import VectorSearchSpace

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_file, write_json
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.fusion import FusionCurve
 from costbench.experiments.autotuning.programs import autotune
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems

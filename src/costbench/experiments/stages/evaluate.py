@@ -13,8 +13,7 @@ from costbench.artifacts import digest_file, write_json
 from costbench.datasets.leakage import common_fingerprints
 from costbench.datasets.splits import Split, listed_split, read_split
 from costbench.errors import DataError, choose
-from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.execution.process import load
+from costbench.execution.workers import NO_FLAGS, BackendFlags, load
 from costbench.experiments.evaluation.fusion import evaluate_fusions
 from costbench.experiments.evaluation.layout import evaluate_layouts
 from costbench.experiments.evaluation.program import (
@@ -27,7 +26,6 @@ from costbench.experiments.evaluation.program import (
     Scatter,
 )
 from costbench.experiments.evaluation.tile import evaluate_imported_tiles, evaluate_tiles
-from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.cells import MAIN, Cell, listed_as, selected
 from costbench.experiments.grid.experiment import Experiment, load_experiment
@@ -41,6 +39,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.imported_samples import GivenSamples, given_samples
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import Workspace, chip_files, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths

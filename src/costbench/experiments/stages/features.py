@@ -23,7 +23,7 @@ from costbench.datasets.measured_kernels import (
 from costbench.datasets.record_types import FEATURES_VERSION, LAYOUT_GRAPH
 from costbench.datasets.storage import Shard, Shards, ShardSummary
 from costbench.errors import DataError
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from costbench import rng
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
-from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.experiments.given_experiment import GivenSamples, given_samples
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.baseline_fit import (
     BaselineTask,
     FittedBaselines,
@@ -45,6 +44,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.imported_samples import GivenSamples, given_samples
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
