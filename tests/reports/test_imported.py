@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.baseline_comparison import standings
 from costbench.reports.report import ReportInputs, write_report
 from costbench.reports.results import load_results
 from costbench.reports.sections.overview import conclusions
-from costbench.reports.standings import standings
-from costbench.reports.tables.ablation import ablation_tables
-from costbench.reports.tables.program import program_table
+from costbench.reports.tables.programs import program_table
+from costbench.reports.tables.variants import ablation_tables
 from tests.reports.conftest import make_row, rows_of
 from tests.reports.evidence_files import write_evidence
 

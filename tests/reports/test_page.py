@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
-from costbench.reports.figures.results import write_program_figure
+from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.page import PageFigure, Pointer, Section, write_pages
 from costbench.reports.results import Cell
 from costbench.reports.table import Column, Table

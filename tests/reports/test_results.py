@@ -10,7 +10,7 @@ import pytest
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import Cell, load_results
-from costbench.reports.tables.ablation import ablation_tables
+from costbench.reports.tables.variants import ablation_tables
 from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.baseline_comparison import Estimate, Standing, Standings, standings
 from costbench.reports.results import load_results
-from costbench.reports.standings import Estimate, Standing, Standings, standings
 from tests.reports.conftest import make_row
 
 

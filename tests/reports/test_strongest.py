@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from costbench.metrics.rows import MetricRow
+from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
 from costbench.reports.frame import frame_of
 from costbench.reports.scores import score_index
-from costbench.reports.strongest import strongest_baseline
 from tests.reports.conftest import make_row
 
 

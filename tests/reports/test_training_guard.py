@@ -12,7 +12,7 @@ from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.claims.evaluation import CANNOT_TELL, HOLDS, evaluate_claims
 from costbench.reports.frame import frame_of
 from costbench.reports.results import Results, load_results
-from costbench.reports.tables.ablation import ablation_tables
+from costbench.reports.tables.variants import ablation_tables
 from costbench.reports.training_guard import equal_steps, undertrained
 from costbench.reports.training_runs import Budget
 from tests.reports.conftest import make_row

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.artifacts import write_json
+from costbench.reports.baseline_comparison import Standings
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import Finding, derived_rows, evaluate_claims
 from costbench.reports.claims.restatement import on_folds, restated
@@ -33,8 +34,7 @@ from costbench.reports.rendering import write_tables
 from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.search.curves import read_paths
 from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.search.sections import search_sections
-from costbench.reports.search.summary import flat_searches
+from costbench.reports.search.section import flat_searches, search_sections
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
 from costbench.reports.sections.models import (
@@ -54,12 +54,9 @@ from costbench.reports.sections.overview import (
     provenance_section,
 )
 from costbench.reports.sections.results import Evidence, all_standings, analytical_section, cell_section
-from costbench.reports.standings import Standings
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.table import Table
-from costbench.reports.tables.learning import is_curve
-from costbench.reports.tables.rates import is_rate
-from costbench.reports.tables.settings import Settings
+from costbench.reports.tables.training import Settings, is_curve, is_rate
 from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
 from costbench.reports.tpugraphs.section import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
 from costbench.reports.tpugraphs.variants import flat_collections

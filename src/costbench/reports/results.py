@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 
 from costbench.errors import DataError
-from costbench.metrics.measures import Measure
+from costbench.metrics.measures import Measure, error_measure
 from costbench.metrics.rows import MAIN, read_rows
-from costbench.reports.described import OWN, described, labels_on
 from costbench.reports.frame import ORDER, frame_of, means, select, split_by
 from costbench.reports.scores import ScoreIndex, score_index
-from costbench.tasks import Labels, Task, task_order
+from costbench.tasks import LEARNED, Labels, Task, labels_of, task_order
 
 TRAINED = ("learned", "tuned", "hybrid", "lpm2021")
 """Networks, with a seed for each training run."""
@@ -51,6 +50,8 @@ ALL, UNSEEN = "all", "unseen"
 KINDS = ("contraction", "reduction", "elementwise", "data movement")
 """Groups of a program's kernels: all, those that training has not seen, those of a kind."""
 
+OWN = "own"
+"""The split of an imported data set, which comes with it."""
 FOLDS = "folds"
 """The split in which every program is tested once, by the model of the fold that holds it out."""
 PRIMARY_CHIP = "tpu_v3"
@@ -272,3 +273,34 @@ def _cell(key: tuple[str, ...], frame: pd.DataFrame) -> Cell:
     task, split, chip, kernels, variant = key
     programs = frame[["application", "program"]].drop_duplicates().itertuples(index=False, name=None)
     return Cell(task, split, chip, tuple(sorted(programs)), frame, kernels, variant)
+
+
+_TILE = LEARNED["tile"]
+_IMPORTED: Mapping[str, Task] = {
+    _TILE.name: replace(
+        _TILE,
+        measures=(error_measure("kernel_top_1", "top1", "Top-1 slowdown (%)"), *_TILE.measures[1:]),
+        labels=replace(
+            labels_of(_TILE.name),
+            error="Top-1 slowdown",
+            short_error="Top-1 slowdown",
+            definition="Top-1 slowdown: how much slower a kernel is at the tile size that a model ranks "
+            "first than at the fastest of those measured (tpugraphs2023, section 5.1), mean over a program's "
+            "kernels. Kendall's τ: tau-b between predicted and measured runtimes of a kernel's tile sizes, "
+            "mean over kernels.",
+        ),
+    )
+}
+"""Those that differ over imported samples."""
+
+
+def described(task: str, split: str) -> Task:
+    """Returns a learned task with the measures and labels that it has on a split."""
+    return _IMPORTED.get(task, LEARNED[task]) if split == OWN else LEARNED[task]
+
+
+def labels_on(task: str, split: str) -> Labels:
+    """Returns the labels of a learned task on a split."""
+    labels = described(task, split).labels
+    assert labels is not None, f"{task} is learned, so it has labels"
+    return labels

@@ -20,7 +20,7 @@ from costbench.reports.extension import ReportExtension
 from costbench.reports.frame import write_frame
 from costbench.reports.report import ReportFiles, ReportInputs, write_report
 from costbench.reports.results import PRIMARY_CHIP
-from costbench.reports.tables.settings import Settings
+from costbench.reports.tables.training import Settings
 from costbench.reports.tpugraphs.overhead import overhead_metrics, write_machine_overheads
 from costbench.reports.tpugraphs.section import TpuGraphsInputs
 from costbench.reports.tpugraphs.variants import is_of_paper

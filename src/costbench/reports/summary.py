@@ -23,9 +23,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, UNSEEN, Cell, Results, split_order
-from costbench.reports.strongest import strongest_baseline
 from costbench.reports.tables.seen_kernels import NEW_STRUCTURE, share_of_structures
 
 _UNSEEN_METRICS = ("ape_mean", "ape_median", "tau_mean", "tau_median")

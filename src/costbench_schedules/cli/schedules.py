@@ -137,8 +137,7 @@ def show_schedule(
 
     from costbench.errors import DataError
     from costbench_schedules.operators.operators import parse_operator
-    from costbench_schedules.spaces.nest import nest_of
-    from costbench_schedules.spaces.printing import nest_text
+    from costbench_schedules.spaces.nest import nest_of, nest_text
     from costbench_schedules.spaces.sub_spaces import recorded_space
 
     space = recorded_space(parse_operator(workload), limit)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.figures.ablation import write_heat_map
+from costbench.reports.figures.variants import write_heat_map
 from costbench.reports.results import load_results
-from costbench.reports.tables.ablation import Place
+from costbench.reports.tables.variants import Place
 from tests.reports.conftest import rows_of, variant_rows
 
 

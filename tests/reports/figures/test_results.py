@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from costbench.reports.figures.results import program_labels, write_curve_figure, write_program_figure
+from costbench.reports.figures.programs import program_labels, write_curve_figure, write_program_figure
 from costbench.reports.papers.numbers import table_of_paper
 from costbench.reports.results import Cell
 from tests.reports.conftest import fusion_rows, rows_of

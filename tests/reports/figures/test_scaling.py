@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.figures.scaling import write_scaling_figure
+from costbench.reports.figures.variants import write_scaling_figure
 from costbench.reports.results import Results, load_results
-from costbench.reports.tables.ablation import Place
+from costbench.reports.tables.variants import Place
 from tests.reports.conftest import rows_of, variant_rows
 
 PLACE = Place("random", "tpu_v2")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
+from costbench.reports.figures.programs import read_scatter, write_scatter_figures
 
 POINT = {
     "task": "fusion",

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.search.axes import Groups, draw_speedups
+from costbench.reports.search.figures import Groups, draw_speedups
 from costbench.reports.search.results import Bar, Place, load_searches
 from tests.reports.search_rows import search_rows
 

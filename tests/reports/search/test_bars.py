@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.figures.results import COLOURS
-from costbench.reports.search.bars import (
+from costbench.reports.figures.programs import COLOURS
+from costbench.reports.search.results import (
     FIGURE_4,
     IN_COMPILER,
+    Bar,
+    Place,
     absent,
     best_known,
     colour,
     figure_5,
     key,
+    load_searches,
     there,
     title,
 )
-from costbench.reports.search.results import Bar, Place, load_searches
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 
 

@@ -11,7 +11,7 @@ from costbench.reports.claims.evaluation import evaluate_claims
 from costbench.reports.page import Section
 from costbench.reports.search.curves import SearchPath
 from costbench.reports.search.results import GAINS, load_searches
-from costbench.reports.search.sections import search_sections
+from costbench.reports.search.section import search_sections
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 
 

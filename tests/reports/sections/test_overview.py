@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.baseline_comparison import Estimate, Standing, Standings
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.dataset_files import Card, read_cards
@@ -23,7 +24,6 @@ from costbench.reports.sections.overview import (
     primary_cell,
 )
 from costbench.reports.sections.results import all_standings
-from costbench.reports.standings import Estimate, Standing, Standings
 from costbench.reports.training_runs import Budget
 from tests.reports.conftest import fusion_rows, rows_of
 from tests.reports.evidence_files import write_evidence

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.baseline_comparison import standings
 from costbench.reports.dataset_files import Audit, Leak
 from costbench.reports.page import Section
 from costbench.reports.results import load_results
 from costbench.reports.sections.results import Evidence, analytical_section, cell_section
-from costbench.reports.standings import standings
 from tests.reports.conftest import fusion_rows, kind_rows, rows_of
 
 

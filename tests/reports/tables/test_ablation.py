@@ -9,7 +9,7 @@ import pytest
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.results import Results, load_results
 from costbench.reports.table import Table
-from costbench.reports.tables.ablation import Place, ablation_tables, left_out, places
+from costbench.reports.tables.variants import Place, ablation_tables, left_out, places
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 
 

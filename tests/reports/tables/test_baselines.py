@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from costbench.metrics.rows import write_rows
+from costbench.reports.baseline_comparison import standings
 from costbench.reports.results import Cell, load_results
-from costbench.reports.standings import standings
-from costbench.reports.tables.baselines import baselines_table
+from costbench.reports.tables.programs import baselines_table
 from tests.reports.test_standings import model_rows
 
 

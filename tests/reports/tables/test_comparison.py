@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from costbench.reports.results import Cell
-from costbench.reports.tables.comparison import comparison_table
+from costbench.reports.tables.programs import comparison_table
 
 
 def test_one_row_a_baseline_and_metric(make_cell: Callable[..., Cell]) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import Results, load_results
-from costbench.reports.tables.ablation import ablation_tables
-from costbench.reports.tables.differences import differences_tables, known_differences
+from costbench.reports.tables.variants import ablation_tables, differences_tables, known_differences
 from tests.reports.test_standings import model_rows
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.results import load_results
 from costbench.reports.table import Table
-from costbench.reports.tables.earlier import earlier_tables
+from costbench.reports.tables.programs import earlier_tables
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 
 

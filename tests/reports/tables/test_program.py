@@ -9,7 +9,7 @@ import pytest
 from costbench.reports.papers.numbers import table_of_paper
 from costbench.reports.results import Cell
 from costbench.reports.table import Table
-from costbench.reports.tables.program import program_table, short_kernels_table
+from costbench.reports.tables.programs import program_table, short_kernels_table
 from tests.reports.conftest import fusion_rows, rows_of
 
 

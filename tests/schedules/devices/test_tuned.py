@@ -23,7 +23,7 @@ from costbench_schedules.experiments.live import (
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.operators.reference import TOLERANCE, expected_output, inputs_of, largest_error
 from costbench_schedules.records.imported.metaschedule import read_metaschedule
-from costbench_schedules.search.chains import ChainSpec
+from costbench_schedules.search.finders import ChainSpec
 from costbench_schedules.search.guided import GuidedSpec
 
 tvm_adapter = pytest.importorskip(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costbench.search.space import Numbered, Rows, Seen
-from costbench_schedules.search.chains import Chains, ChainSpec
+from costbench_schedules.search.finders import Chains, ChainSpec
 from tests.autotuning.small_spaces import Line
 
 RNG = np.random.default_rng

@@ -49,6 +49,7 @@ import pandas as pd
 
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.small_samples import false_discovery_rates, smallest_tail
+from costbench.reports.baseline_comparison import STRONGEST, strongest_baseline
 from costbench.reports.claims.claim import Claim, Margin, Side, margins
 from costbench.reports.claims.leads import (
     LARGEST,
@@ -73,7 +74,6 @@ from costbench.reports.scores import (
     score_index,
     scores_of,
 )
-from costbench.reports.strongest import STRONGEST, strongest_baseline
 from costbench.rng import stream
 
 HOLDS, DOES_NOT_HOLD, CANNOT_TELL = "holds", "does not hold", "cannot tell"

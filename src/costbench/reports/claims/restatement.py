@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from costbench.metrics.rows import MAIN
+from costbench.reports.baseline_comparison import STRONGEST
 from costbench.reports.claims.claim import TPUGRAPHS, Claim, Side
 from costbench.reports.results import FOLDS, PRIMARY_CHIP
 from costbench.reports.scores import ScoreIndex, scores_of
-from costbench.reports.strongest import STRONGEST
 from costbench.tasks import KERNEL_TASKS
 
 _ANALYTICAL, _LEARNED = "analytical", "learned"

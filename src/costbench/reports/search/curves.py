@@ -18,9 +18,16 @@ from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import parsed
-from costbench.reports.figures.canvas import save, styled
-from costbench.reports.search.bars import BEST_KNOWN, FUSION_MODELS, STARTS, best_known, colour
-from costbench.reports.search.results import SPEEDUP, Place
+from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.search.results import (
+    BEST_KNOWN,
+    FUSION_MODELS,
+    SPEEDUP,
+    STARTS,
+    Place,
+    best_known,
+    colour,
+)
 
 _STYLES = {
     "hardware": "solid",
@@ -152,3 +159,51 @@ def write_path_figure(paths: Sequence[SearchPath], place: Place, folder: Path) -
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
         return save(figure, folder / f"fusion_search_{place.name}")
+
+
+_NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True)
+class SearchCurve:
+    """Best runtime of a search over time.
+
+    Attributes:
+        title: of the program and the task.
+        default_ns: runtime under the default decisions.
+        seconds: hardware time charged up to each measurement, ascending.
+        best_ns: runtime of the program with what was found by then.
+        measured_ns: runtime of the program with what was measured just then, where that makes sense.
+    """
+
+    title: str
+    default_ns: float
+    seconds: Sequence[float]
+    best_ns: Sequence[float]
+    measured_ns: Sequence[float] = ()
+
+
+def draw_search(curve: SearchCurve, stem: Path) -> tuple[Path, ...]:
+    """Write `<stem>.svg` and `<stem>.png`; the paths.
+
+    Raises:
+        DataError: if one cannot be written.
+    """
+    with styled():
+        figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+        axes = figure.add_subplot()
+        axes.axhline(curve.default_ns / _NS_PER_MS, color=PALETTE[-1], linewidth=0.8, linestyle="--")
+        if curve.measured_ns:
+            times = [time / _NS_PER_MS for time in curve.measured_ns]
+            axes.plot(curve.seconds, times, ".", color=PALETTE[4], markersize=3, label="measured")
+        times = [curve.default_ns / _NS_PER_MS, *(time / _NS_PER_MS for time in curve.best_ns)]
+        axes.step([0.0, *curve.seconds], times, where="post", color=PALETTE[0], label="best so far")
+        axes.annotate(
+            "default", (1.0, curve.default_ns / _NS_PER_MS), xycoords=("axes fraction", "data"),
+            ha="right", va="bottom", fontsize=8,
+        )  # fmt: skip
+        axes.set_xlabel("hardware time charged (s)")
+        axes.set_ylabel("runtime of the program (ms)")
+        axes.set_title(curve.title, loc="left")
+        figure.legend(frameon=False, loc="outside lower center", ncols=2)
+        return save(figure, stem)

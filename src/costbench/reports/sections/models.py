@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
-from costbench.reports.figures.ablation import write_heat_map
-from costbench.reports.figures.learning import write_learning_figure
-from costbench.reports.figures.results import write_curve_figure
-from costbench.reports.figures.scaling import write_scaling_figure
-from costbench.reports.figures.scatter import read_scatter, write_scatter_figures
+from costbench.reports.figures.programs import read_scatter, write_curve_figure, write_scatter_figures
+from costbench.reports.figures.variants import write_heat_map, write_learning_figure, write_scaling_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.results import CEILINGS, Results, title_of
-from costbench.reports.strongest import strongest_baseline
-from costbench.reports.tables.ablation import ablation_tables, places
-from costbench.reports.tables.differences import differences_tables
-from costbench.reports.tables.learning import Curves, curves_table, learning_curves, settled_after
-from costbench.reports.tables.rates import rates_of, rates_table
-from costbench.reports.tables.settings import Settings, settings_tables
-from costbench.reports.tables.trials import trials_table
+from costbench.reports.tables.training import (
+    Curves,
+    Settings,
+    curves_table,
+    learning_curves,
+    rates_of,
+    rates_table,
+    settings_tables,
+    settled_after,
+    trials_table,
+)
+from costbench.reports.tables.variants import ablation_tables, differences_tables, places
 from costbench.reports.training_runs import Budget, Selected, budget_table, read_history, rises
 from costbench.tasks import labels_of
 

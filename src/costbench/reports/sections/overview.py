@@ -9,6 +9,7 @@ from pathlib import Path
 
 from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN
+from costbench.reports.baseline_comparison import Standing, Standings
 from costbench.reports.claims.evaluation import (
     DOES_NOT_HOLD,
     FALSE_DISCOVERIES,
@@ -17,18 +18,32 @@ from costbench.reports.claims.evaluation import (
     verdict_after_control,
 )
 from costbench.reports.dataset_files import Card
-from costbench.reports.described import OWN
-from costbench.reports.figures.hybrid import write_hybrid_figure
-from costbench.reports.figures.tune import write_tune_figure
+from costbench.reports.figures.programs import write_hybrid_figure
 from costbench.reports.page import FIRST, PageFigure, Pointer, Section, paragraphs
-from costbench.reports.results import FOLDS, PRIMARY_CHIP, SPLIT_NAMES, Cell, Results, split_order, title_of
-from costbench.reports.search.bars import BEST_OF_ALL, EXHAUSTIVE, TOP_K
-from costbench.reports.search.results import SLOWDOWN, SPEEDUP, Bar, Place, Searches
+from costbench.reports.results import (
+    FOLDS,
+    OWN,
+    PRIMARY_CHIP,
+    SPLIT_NAMES,
+    Cell,
+    Results,
+    split_order,
+    title_of,
+)
+from costbench.reports.search.figures import write_tune_figure
+from costbench.reports.search.results import (
+    BEST_OF_ALL,
+    EXHAUSTIVE,
+    SLOWDOWN,
+    SPEEDUP,
+    TOP_K,
+    Bar,
+    Place,
+    Searches,
+)
 from costbench.reports.sections.claims import papers_own
-from costbench.reports.standings import Standing, Standings
-from costbench.reports.tables.ablation import left_out
-from costbench.reports.tables.differences import BASE as PAPERS_MODEL
-from costbench.reports.tables.differences import known_differences
+from costbench.reports.tables.variants import BASE as PAPERS_MODEL
+from costbench.reports.tables.variants import known_differences, left_out
 from costbench.reports.training_runs import Budget
 from costbench.tasks import LEARNED, labels_of
 

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from costbench.reports.baseline_comparison import Standings, standings
 from costbench.reports.dataset_files import Audit
-from costbench.reports.figures.results import write_program_figure
+from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.papers.numbers import table_of_paper
 from costbench.reports.results import ALL, SPLIT_NAMES, TRAINED, UNSEEN, Cell, Results, title_of
-from costbench.reports.standings import Standings, standings
 from costbench.reports.tables.analytical import analytical_scores, application_table, findings, kind_table
-from costbench.reports.tables.baselines import baselines_table
-from costbench.reports.tables.comparison import comparison_table
-from costbench.reports.tables.earlier import earlier_tables
-from costbench.reports.tables.program import program_table, short_kernels_table
+from costbench.reports.tables.programs import (
+    baselines_table,
+    comparison_table,
+    earlier_tables,
+    program_table,
+    short_kernels_table,
+)
 from costbench.reports.tables.seen_kernels import (
     NEW_STRUCTURE,
     structure_sentence,

@@ -10,7 +10,7 @@ from costbench.reports.dataset_files import Card
 from costbench.reports.described_table import described_table
 from costbench.reports.papers.tpugraphs2023 import printed_settings, printed_table
 from costbench.reports.table import Column, Table, Value
-from costbench.reports.tables.settings import setting, shown_setting
+from costbench.reports.tables.training import setting, shown_setting
 from costbench.reports.tpugraphs.variants import LAYOUT, TILE
 
 _HEADERS: Mapping[str, tuple[str, str]] = {

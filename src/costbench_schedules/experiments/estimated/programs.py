@@ -16,7 +16,7 @@ from costbench_schedules.features.estimates import estimate_features
 from costbench_schedules.records.networks.estimated import PROGRAMS, read_estimated
 from costbench_schedules.records.networks.of_tables import unrestricted_numbers
 from costbench_schedules.records.table import RecordedTable
-from costbench_schedules.search.listed import Listed
+from costbench_schedules.search.problems import EnumeratedSpace
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +43,9 @@ class TablePrograms:
         return self.table.columns["runtime_ns"][self.places].astype(np.float64)
 
     @property
-    def space(self) -> Listed:
+    def space(self) -> EnumeratedSpace:
         """Returns the programs as a search space."""
-        return Listed(self.table.space, self.table.space.rows(self.places.tolist()))
+        return EnumeratedSpace(self.table.space, self.table.space.rows(self.places.tolist()))
 
 
 @lru_cache(16)

@@ -13,8 +13,7 @@ from costbench.search.space import Rows
 from costbench_schedules.experiments.estimated.arms import ARMS, Arm
 from costbench_schedules.experiments.estimated.programs import TablePrograms, programs_of
 from costbench_schedules.experiments.tables.tables import TableFile
-from costbench_schedules.models.boosting.spec import BoostingSpec
-from costbench_schedules.models.trees import BoostedTrees
+from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 from costbench_schedules.search.finders import Draft, Finder, Listing
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
 

@@ -11,10 +11,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from costbench.arrays import F32, F64, I64
-from costbench_schedules.models.boosting.spec import BoostingSpec
 from costbench_schedules.models.ensemble import Bootstrap
 from costbench_schedules.models.learner import samples_of
-from costbench_schedules.models.trees import BoostedTrees
+from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 
 _COMPONENTS = 16
 _DECIMALS = 6

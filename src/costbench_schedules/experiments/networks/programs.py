@@ -11,7 +11,7 @@ import numpy as np
 
 from costbench.arrays import F32, F64, I64
 from costbench_schedules.features.primitives import primitive_sequences
-from costbench_schedules.features.representations import REPRESENTATIONS
+from costbench_schedules.features.vectors import REPRESENTATIONS
 from costbench_schedules.operators.networks import networks
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.networks.estimated import PROGRAMS, EstimatedPrograms, read_estimated

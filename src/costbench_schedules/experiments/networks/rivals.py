@@ -13,11 +13,9 @@ from costbench_schedules.experiments.networks.measuring import chosen_programs
 from costbench_schedules.experiments.networks.programs import Candidates
 from costbench_schedules.features.estimates import estimate_features
 from costbench_schedules.metrics.grouped import tau_within_groups
-from costbench_schedules.models.boosting.spec import BoostingSpec
-from costbench_schedules.models.headed.features import HeadedFeatures
-from costbench_schedules.models.headed.spec import HeadedSpec
 from costbench_schedules.models.learner import Samples, samples_of
-from costbench_schedules.models.trees import BoostedTrees
+from costbench_schedules.models.multi_task import MultiTaskFeatures, MultiTaskSpec
+from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 
 SOURCE, TARGET = 0, 1
 """Machines: code for the least processor of the family stands for the source platform, that for the processor
@@ -25,8 +23,8 @@ itself for the target."""
 # None of these was searched: docs/crop.md says so beside the results.
 _FROM_ONE_OPERATOR = 25
 _TREES = BoostingSpec(feature_share=0.3)
-_MLP = HeadedSpec("rows", machines=2)
-_TLP = HeadedSpec("primitives", hidden=64, machines=2)
+_MLP = MultiTaskSpec("rows", machines=2)
+_TLP = MultiTaskSpec("primitives", hidden=64, machines=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,12 +182,12 @@ def _hybrid(task: Task) -> Fitted:
     return Fitted(np.asarray(start[task.tested] + model.predict(rows[task.tested])))
 
 
-def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], Fitted]:
+def _headed(spec: MultiTaskSpec, both: bool) -> Callable[[Task], Fitted]:
     """Returns a network; where `both`, it is fitted to both platforms, else to the one of `Task.fitted`."""
 
     def predict(task: Task) -> Fitted:
         # torch takes a second to import.
-        from costbench_schedules.models.headed.fit import HeadedLearner
+        from costbench_schedules.models.multi_task import MultiTaskLearner
 
         programs = task.programs
         values = programs.relation if spec.kind == "rows" else programs.primitives
@@ -200,10 +198,10 @@ def _headed(spec: HeadedSpec, both: bool) -> Callable[[Task], Fitted]:
         machines = np.concatenate([np.full(len(part), machine) for part, machine in parts])
         runtime = np.where(machines == TARGET, programs.native_ns[places], programs.generic_ns[places])
         groups = programs.groups[places] * 2 + machines
-        features = HeadedFeatures(values[places], machines)
-        model = HeadedLearner(spec, task.steps).fit(features, samples_of(runtime, groups), task.seed)
+        features = MultiTaskFeatures(values[places], machines)
+        model = MultiTaskLearner(spec, task.steps).fit(features, samples_of(runtime, groups), task.seed)
         asked = TARGET if len(task.target) else SOURCE
-        tested = HeadedFeatures(values[task.tested], np.full(len(task.tested), asked))
+        tested = MultiTaskFeatures(values[task.tested], np.full(len(task.tested), asked))
         own = tau_within_groups(model.predict(features), runtime, groups)
         return Fitted(model.predict(tested), own)
 

@@ -18,7 +18,7 @@ from costbench.metrics.selection import slowdown_at_k
 from costbench_schedules.experiments.tables.arms import ARMS
 from costbench_schedules.experiments.tables.joint import fitted_to, joint_features
 from costbench_schedules.experiments.tables.tables import TableFile, runtimes, table_of
-from costbench_schedules.features.traffic import traffic_cost
+from costbench_schedules.features.estimates import traffic_cost
 from costbench_schedules.models.spec import ScheduleModelSpec
 
 TRANSFER, FOLDS = "transfer", "folds"

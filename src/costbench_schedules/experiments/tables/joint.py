@@ -9,8 +9,8 @@ import numpy as np
 
 from costbench.arrays import F32, I64
 from costbench_schedules.experiments.tables.tables import TableFile, features_of, runtimes
-from costbench_schedules.features.trees import stacked
-from costbench_schedules.features.vectors import filled
+from costbench_schedules.features.trees import stack_trees
+from costbench_schedules.features.vectors import fill_columns
 from costbench_schedules.models.learner import ScheduleModel, samples_of
 from costbench_schedules.models.spec import READS_TREES, ScheduleModelSpec, learner_of
 
@@ -34,7 +34,7 @@ def joint_features(files: Sequence[TableFile], model: ScheduleModelSpec) -> list
     if model.model in READS_TREES:
         return parts
     width = max(rows.shape[1] for rows in parts)
-    parts = [filled(rows, width) for rows in parts]
+    parts = [fill_columns(rows, width) for rows in parts]
     columns = distinct_columns(np.concatenate(parts))
     return [np.ascontiguousarray(rows[:, columns]) for rows in parts]
 
@@ -59,5 +59,5 @@ def fitted_to(
     groups = np.repeat(np.arange(len(sources)), [len(part) for part in features])
     generator, seed = drawing
     drawn = generator.permutation(len(times))[:samples]
-    together = stacked(features) if model.model in READS_TREES else np.concatenate(features)
+    together = stack_trees(features) if model.model in READS_TREES else np.concatenate(features)
     return learner_of(model).fit(together[drawn], samples_of(times[drawn], groups[drawn]), seed)

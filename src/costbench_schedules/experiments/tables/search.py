@@ -16,7 +16,7 @@ from costbench.search.strategies import STRATEGIES, Strategy
 from costbench_schedules.experiments.tables.arms import ARMS, Arm
 from costbench_schedules.experiments.tables.joint import fitted_to, joint_features
 from costbench_schedules.experiments.tables.tables import TableFile, table_of
-from costbench_schedules.features.representations import Precomputed
+from costbench_schedules.features.vectors import Precomputed
 from costbench_schedules.models.learner import ScheduleModel
 from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
 from costbench_schedules.records.replay import ReplayDevice

@@ -13,7 +13,7 @@ import numpy as np
 from costbench.arrays import F64
 from costbench.artifacts import digest_file
 from costbench.errors import DataError
-from costbench_schedules.features.representations import precomputed
+from costbench_schedules.features.vectors import precompute
 from costbench_schedules.records.card import CARD, check_card
 from costbench_schedules.records.table import RecordedTable, read_table, table_paths
 
@@ -100,4 +100,4 @@ def features_of(file: TableFile, representation: str) -> object:
 
 @lru_cache(_FEATURES)
 def _features(path: Path, digest: str, representation: str) -> object:
-    return precomputed(_read(path, digest).space, representation).features
+    return precompute(_read(path, digest).space, representation).features

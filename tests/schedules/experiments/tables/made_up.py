@@ -16,7 +16,7 @@ from costbench_schedules.experiments.tables.params import (
 )
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.table import AFTERWARDS, RecordedTable, empty_table, write_table
-from costbench_schedules.search.chains import ChainSpec
+from costbench_schedules.search.finders import ChainSpec
 from costbench_schedules.search.guided import GuidedSpec
 from costbench_schedules.spaces.sub_spaces import recorded_space
 

@@ -22,7 +22,7 @@ from costbench_schedules.experiments.tables.global_models import (
 from costbench_schedules.experiments.tables.model_items import listed_tests, rows_of_tests, run_tests
 from costbench_schedules.experiments.tables.params import ModelTests
 from costbench_schedules.experiments.tables.tables import TableFile, complete_tables, runtimes
-from costbench_schedules.features.traffic import traffic_cost
+from costbench_schedules.features.estimates import traffic_cost
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.spaces.sub_spaces import recorded_space
 from tests.schedules.experiments.tables.made_up import OPERATORS, SECTION, write_tables

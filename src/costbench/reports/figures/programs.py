@@ -1,0 +1,372 @@
+"""Results as figures: bars of each test program, curves of training.
+
+Ours and the paper's bars also differ in hatching, so a figure survives a black-and-white print.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from costbench.arrays import F64
+from costbench.artifacts import read_json
+from costbench.errors import DataError
+from costbench.metrics.checks import paired, positive
+from costbench.metrics.measures import Measure
+from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.papers.numbers import PaperTable
+from costbench.reports.results import MODELS, Cell, title_of
+from costbench.reports.tables.programs import PAPER_MODELS
+from costbench.tasks import LEARNED
+
+COLOURS = {
+    "learned": "#0072B2",
+    "tuned": "#56B4E9",
+    "hybrid": "#CC79A7",
+    "analytical": "#E69F00",
+    "iterations": "#009E73",
+    "random": "#777777",
+}
+BARS = ("learned", "tuned", "hybrid", "analytical")
+BASELINES = ("iterations", "random")
+_CEILINGS: Mapping[str, Literal["dotted", "dashdot"]] = {
+    "measured_again": "dotted",
+    "regular_machine": "dashdot",
+}
+"""Line styles of the marks of what a model can reach."""
+
+
+def write_program_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tuple[Path, ...]:
+    """Grouped bars of the error (above) and tau (below) per program: models, ours and the paper's.
+
+    Baselines and ceilings are marks. Writes `<cell>.svg` and `<cell>.png`; the paths.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    shown = paper if paper is not None and paper.chip == cell.chip else None
+    with styled():
+        figure = Figure(figsize=(max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0), layout="constrained")
+        upper, lower = figure.subplots(2, 1, sharex=True)
+        error, tau = cell.described.measures
+        _bars(upper, cell, shown, error)
+        _bars(lower, cell, shown, tau)
+        upper.set_ylabel(f"{error.title}\nlower is better")
+        lower.set_ylabel(f"{tau.title}\nhigher is better")
+        _limit(upper, cell, shown, error)
+        lower.axhline(0.0, color="#444444", linewidth=0.8)
+        lower.set_xticks(*_ticks(cell))
+        lower.tick_params(axis="x", length=0)
+        handles, labels = lower.get_legend_handles_labels()
+        # Names of ceilings are long.
+        columns = min(4 if cell.ceilings else 6, len(labels))
+        figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+        return save(figure, folder / cell.name)
+
+
+def _ticks(cell: Cell) -> tuple[list[float], list[str]]:
+    """Places and labels of the groups: programs, then median and geometric mean set apart."""
+    labels = program_labels(cell.programs)
+    count = len(labels)
+    return [*map(float, range(count)), count + 0.3, count + 1.3], [*labels, "median", "geom.\nmean"]
+
+
+def program_labels(programs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return labels for (application, program) pairs: the application, if it occurs once."""
+    families = [application for application, _ in programs]
+    return [
+        application.replace(" ", "\n", 1) if families.count(application) == 1 else _short(program)
+        for application, program in programs
+    ]
+
+
+def _short(program: str) -> str:
+    """Stem and step of a corpus name (`wavernn_1_b8_train_f32` -> wavernn_1, train), else the name."""
+    match = re.fullmatch(r"(.+)_b\d+_(train|infer)_\w+", program)
+    return f"{match[1]}\n{match[2]}" if match else program
+
+
+def _series(cell: Cell, model: str, measure: Measure) -> list[float]:
+    """Values per program, then median and geometric mean; NaN where there is none."""
+    values = [cell.score(model, measure.metric, program) for _, program in cell.programs]
+    defined = [value for value in values if value is not None]
+    ends = [measure.average(kind, defined) for kind in ("median", "geometric_mean")]
+    return [np.nan if value is None else value for value in (*values, *ends)]
+
+
+def _paper_series(cell: Cell, paper: PaperTable, model: str, measure: Measure) -> list[float]:
+    rows = [paper.row_for(*program) for program in cell.programs]
+    values = [np.nan if row is None else row.score(measure.printed, model) for row in rows]
+    ends = (paper.median, paper.geometric_mean)
+    return [*values, *(end.score(measure.printed, model) for end in ends)]
+
+
+def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, measure: Measure) -> None:
+    places = np.array(_ticks(cell)[0])
+    series: list[tuple[str, str, bool, list[float]]] = []
+    for model in BARS:
+        if model in cell.models:
+            series.append((model, f"{title_of(model)}, ours", False, _series(cell, model, measure)))
+        if paper is not None and model in PAPER_MODELS:
+            label = f"{model}, {paper.paper}"
+            series.append((model, label, True, _paper_series(cell, paper, model, measure)))
+    width = 0.8 / max(1, len(series))
+    for index, (model, label, hatched, values) in enumerate(series):
+        shift = (index - (len(series) - 1) / 2.0) * width
+        colour = COLOURS[model]
+        axes.bar(
+            places + shift,
+            np.nan_to_num(values),
+            width * 0.92,
+            label=label,
+            color="white" if hatched else colour,
+            edgecolor=colour,
+            hatch="////" if hatched else None,
+            linewidth=0.9,
+        )
+    for model in BASELINES:
+        if model in cell.models:
+            heights = _series(cell, model, measure)
+            axes.hlines(
+                heights,
+                places - 0.46,
+                places + 0.46,
+                colors=COLOURS[model],
+                linestyles="dashed" if model == "random" else "solid",
+                linewidth=1.8,
+                label=f"{model}, ours",
+            )
+    for name in cell.ceilings:
+        axes.hlines(
+            _series(cell, name, measure),
+            places - 0.46,
+            places + 0.46,
+            colors="#000000",
+            linestyles=_CEILINGS[name],
+            linewidth=1.2,
+            label=title_of(name),
+        )
+    axes.axvline(len(cell.programs) - 0.35, color="#bbbbbb", linewidth=0.8, linestyle=":")
+
+
+def _limit(axes: Axes, cell: Cell, paper: PaperTable | None, error: Measure) -> None:
+    """Scale the error axis to most bars and write the values of longer ones at the upper edge."""
+    bars = [(model, _series(cell, model, error)) for model in BARS if model in cell.models]
+    if paper is not None:
+        bars += [(model, _paper_series(cell, paper, model, error)) for model in PAPER_MODELS]
+    heights = sorted(v for _, series in bars for v in series if not np.isnan(v))
+    # One bar far above the others would flatten them all.
+    usual = [v for v in heights if v <= 4.0 * float(np.quantile(heights, 0.9))] if heights else []
+    top = 1.25 * max([*usual, 1.0])
+    axes.set_ylim(0.0, top)
+    places = _ticks(cell)[0]
+    named = [(m, _series(cell, m, error)) for m in BASELINES if m in cell.models]
+    named += [(model, series) for model, series in bars if max(series) > top]
+    for row, (model, series) in enumerate(named):
+        for place, value in zip(places, series, strict=True):
+            if value > top:
+                text = f"↑{value:.0f}"
+                height = 0.99 - 0.07 * row
+                axes.text(
+                    place,
+                    height,
+                    text,
+                    transform=axes.get_xaxis_transform(),
+                    color=COLOURS[model],
+                    ha="center",
+                    va="top",
+                    fontsize=7.5,
+                )
+
+
+def write_curve_figure(
+    name: str, curves: Mapping[str, Sequence[tuple[float, float]]], axis: str, folder: Path
+) -> tuple[Path, ...]:
+    """Lines of a value against the epoch, one a training run; writes `<name>.svg` and `.png`.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    with styled():
+        figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+        axes = figure.subplots()
+        for index, (label, points) in enumerate(sorted(curves.items())):
+            epochs, values = zip(*points, strict=True)
+            style = ["-", "--", ":", "-."][index // len(PALETTE) % 4]
+            axes.plot(
+                epochs,
+                values,
+                style,
+                color=PALETTE[index % len(PALETTE)],
+                label=label,
+                marker=".",
+                markersize=4,
+            )
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(axis)
+        figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+        return save(figure, folder / name)
+
+
+_STRONGEST_COLOUR = "#009E73"
+_MARKERS = {"analytical": "o", "learned": "D", "hybrid": "^"}
+
+
+def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) -> tuple[Path, ...]:
+    """Draw the error of each test program as dots, a panel a task; programs by the hybrid's error.
+
+    Writes `hybrid_<split>_<chip>.svg` and `.png`, named by the first cell; the paths, or none without results
+    of a hybrid.
+
+    Args:
+        cells: main results, each with the name of its strongest baseline.
+        folder: where to.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    shown = [(cell, strongest) for cell, strongest in cells if "hybrid" in cell.seeds]
+    if not shown:
+        return ()
+    with styled():
+        widths = [max(3, len(cell.programs)) for cell, _ in shown]
+        figure = Figure(figsize=(max(9.5, 0.7 * sum(widths)), 3.8), layout="constrained")
+        panels = figure.subplots(1, len(shown), squeeze=False, width_ratios=widths)[0]
+        for axes, (cell, strongest) in zip(panels, shown, strict=True):
+            _panel(axes, cell, strongest)
+        named: dict[str, Artist] = {}
+        for axes in panels:
+            named |= {str(line.get_label()): line for line in axes.get_lines()}
+        figure.legend(
+            list(named.values()), list(named), loc="outside upper center", ncols=len(named), frameon=False
+        )
+        first = shown[0][0]
+        return save(figure, folder / f"hybrid_{first.split}_{first.chip}")
+
+
+def _panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
+    measure = LEARNED[cell.task].measures[0]
+
+    def score(model: str, program: str) -> float:
+        value = cell.score(model, measure.metric, program)
+        return np.nan if value is None else max(value, measure.floor)
+
+    ordered = sorted(cell.programs, key=lambda pair: (score("hybrid", pair[1]), pair))
+    drawn = {model: (title_of(model), marker, COLOURS[model]) for model, marker in _MARKERS.items()}
+    if strongest is not None and strongest not in drawn:
+        drawn[strongest] = ("strongest baseline", "s", _STRONGEST_COLOUR)
+    for model, (label, marker, colour) in drawn.items():
+        if model in cell.seeds:
+            values = [score(model, program) for _, program in ordered]
+            axes.plot(range(len(ordered)), values, marker, markersize=6.0, color=colour, label=label)
+    if strongest is not None:
+        axes.set_title(f"strongest baseline: {title_of(strongest)}", fontsize=9.0)
+    axes.set_yscale("log")
+    for axis_ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        axis_ticks("{x:g}")
+    axes.set_xticks(range(len(ordered)), program_labels(ordered), fontsize=7.5)
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylabel(f"{measure.title}\nlower is better")
+
+
+_NAMES = ("task", "split", "chip", "model", "predicted_ns", "measured_ns")
+_PANELS_A_ROW = 4
+_MOST_POINTS = 3000
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """All points of a task, split, chip and model, in nanoseconds, sorted."""
+
+    task: str
+    split: str
+    chip: str
+    model: str
+    predicted_ns: F64
+    measured_ns: F64
+
+
+def read_scatter(path: Path) -> tuple[Scatter, ...]:
+    """The points in a JSON list of {task, split, chip, model, predicted_ns, measured_ns}.
+
+    The times of an entry are numbers (one kernel) or equally long lists (many).
+
+    Raises:
+        DataError: if the file is missing or something else, or a time is not above zero.
+    """
+    listed = read_json(path)
+    if not isinstance(listed, list):
+        raise DataError("not a list", where=path, expected="a list of predicted and measured times")
+    found: dict[tuple[str, ...], list[tuple[F64, F64]]] = {}
+    for number, entry in enumerate(listed):
+        if not isinstance(entry, dict) or sorted(entry) != sorted(_NAMES):
+            raise DataError("not a point", where=path, field=f"[{number}]", expected=f"the keys {_NAMES}")
+        key = tuple(str(entry[name]) for name in _NAMES[:4])
+        try:
+            times = [np.atleast_1d(np.asarray(entry[name], dtype=np.float64)) for name in _NAMES[4:]]
+            predicted, measured = paired(times[0], times[1], ("predicted_ns", "measured_ns"))
+            positive(predicted, "predicted_ns")
+            positive(measured, "measured_ns")
+        except (DataError, TypeError, ValueError) as error:
+            raise DataError(f"times of another kind: {error}", where=path, field=f"[{number}]") from error
+        found.setdefault(key, []).append((predicted, measured))
+    scatters = []
+    for key, parts in sorted(found.items()):
+        predicted, measured = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        order = np.lexsort((predicted, measured))
+        task, split, chip, model = key
+        scatters.append(Scatter(task, split, chip, model, predicted[order], measured[order]))
+    return tuple(scatters)
+
+
+def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[str, Path]:
+    """One figure for each task, split and chip, a panel for each model; writes SVG and PNG.
+
+    Returns:
+        `predicted_<task>_<split>_<chip>` -> path of the SVG.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    written = {}
+    for task, split, chip in dict.fromkeys((one.task, one.split, one.chip) for one in scatters):
+        own = [one for one in scatters if (one.task, one.split, one.chip) == (task, split, chip)]
+        own.sort(key=lambda one: (MODELS.index(one.model) if one.model in MODELS else len(MODELS), one.model))
+        name = f"predicted_{task}_{split}_{chip}"
+        with styled():
+            columns = min(len(own), _PANELS_A_ROW)
+            rows = -(-len(own) // columns)
+            figure = Figure(figsize=(3.4 * columns + 0.4, 3.6 * rows), layout="constrained")
+            panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+            for axes, one in zip(panels.flat, own, strict=False):
+                _scatter_panel(axes, one)
+            for axes in panels.flat[len(own) :]:
+                axes.remove()
+            for axes in panels[:, 0]:
+                axes.set_ylabel("predicted runtime (µs)")
+            written[name], _ = save(figure, folder / name)
+    return written
+
+
+def _scatter_panel(axes: Axes, one: Scatter) -> None:
+    # Evenly over the sorted points; more would hide each other.
+    places = np.unique(np.linspace(0, len(one.measured_ns) - 1, _MOST_POINTS).astype(np.intp))
+    measured, predicted = one.measured_ns[places] / 1e3, one.predicted_ns[places] / 1e3
+    colour = COLOURS.get(one.model, "#444444")
+    axes.plot(measured, predicted, ".", color=colour, markersize=2.5, alpha=0.5, rasterized=True)
+    low, high = float(min(measured.min(), predicted.min())), float(max(measured.max(), predicted.max()))
+    axes.plot([low, high], [low, high], color="#444444", linewidth=0.8)
+    axes.axvline(5.0, color="#999999", linewidth=0.8, linestyle=":")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.grid(visible=True, axis="both")
+    axes.set_title(f"{title_of(one.model)}, {len(one.measured_ns):,} kernels", fontsize=9.0)
+    axes.set_xlabel("measured runtime (µs)")

@@ -1,1 +1,0 @@
-"""Fusion searches as figures and tables."""

@@ -1,1 +1,0 @@
-"""Tile-size searches as figures and tables."""
