@@ -19,8 +19,7 @@ from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
 from costbench.compiler.fingerprints import module_fingerprint
-from costbench.compiler.fusion.cuts import NO_KERNEL, CutConfig, FusionCuts
-from costbench.compiler.fusion.space import FusionSpace
+from costbench.compiler.fusion.space import NO_KERNEL, CutConfig, FusionCuts, FusionSpace
 from costbench.compiler.kernel import Kernel
 from costbench.search.space import Vectors
 

@@ -19,8 +19,8 @@ import numpy as np
 from costbench.arrays import I64
 from costbench.artifacts import digest_bytes
 from costbench.compiler.fusion.space import CutKernels, FusionSpace
-from costbench.compiler.kernel_arrays import taken
-from costbench.compiler.kernel_hashes import MetHashes
+from costbench.compiler.kernel_arrays import select_kernels
+from costbench.compiler.kernel_hashes import SeenHashes
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion.pricing import FoundKernels, FusionPricing, PricedKernels
 from costbench.datasets.fusion.shards import (
@@ -175,7 +175,7 @@ class _Search:
         self.complete = before.complete
         self._known = set(before.fingerprints)
         # Hashes are quick to compare but not stored; after a restart, known kernels are found by fingerprint.
-        self._met, self._met_groups = MetHashes(), MetHashes(_GROUPS_REMEMBERED)
+        self._met, self._met_groups = SeenHashes(), SeenHashes(_GROUPS_REMEMBERED)
         self._deadline = time.monotonic() + (task.params.max_seconds_per_program or float("inf"))
 
     def make_part(self) -> None:
@@ -212,7 +212,7 @@ class _Search:
 
     def _add(self, cut: CutKernels, fresh: I64, runs: dict[int, int], pricing: FusionPricing) -> None:
         """Adds kernels whose fingerprints are new to the pricing."""
-        kernels = taken(cut.arrays, fresh)
+        kernels = select_kernels(cut.arrays, fresh)
         names, new = [], []
         for number, stored in enumerate(self._space.fingerprints.kernels(cut.computation, kernels)):
             if stored not in self._known:
@@ -220,7 +220,7 @@ class _Search:
                 names.append(stored.hex())
                 new.append(number)
         if len(new) < len(fresh):
-            kernels, fresh = taken(kernels, np.array(new, dtype=np.int64)), fresh[new]
+            kernels, fresh = select_kernels(kernels, np.array(new, dtype=np.int64)), fresh[new]
         default_runs = [runs.get(quick_hash, 0) for quick_hash in cut.hashes[fresh].tolist()]
         pricing.add(FoundKernels(cut.computation, kernels, tuple(names), tuple(default_runs)))
 

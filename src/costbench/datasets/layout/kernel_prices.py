@@ -14,9 +14,8 @@ import numpy as np
 
 from costbench.arrays import F64, I64, U64
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.compiler.fusion.cuts import UNKNOWN, HashNumbers
-from costbench.compiler.layout.packed.compile import CompiledPart, NewPart, PackedCompiler
-from costbench.compiler.layout.packed.pool import KernelPool
+from costbench.compiler.kernel_hashes import UNKNOWN, HashNumbers
+from costbench.compiler.layout.compile import CompiledPart, KernelPool, NewPart, PackedCompiler
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
 from costbench.compiler.tile_space import KernelBatch, TileSpace, nest_tile_space
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.arrays import F64, I16, I64
-from costbench.compiler.layout.packed.compile import CompiledPart, PackedCompiler
+from costbench.compiler.layout.compile import CompiledPart, PackedCompiler
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.datasets.layout.kernel_prices import ATTEMPTS, KernelPrices
 from costbench.hardware.device import Device
