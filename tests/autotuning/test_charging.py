@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from costbench.autotuning.charging import COMPILE_S, LPM2021_CONFIG_S, Charging, ProgramCharge, minutes
+from costbench.autotuning.budget import COMPILE_S, LPM2021_CONFIG_S, Charging, ProgramCharge, minutes
 
 
 def test_what_the_papers_say() -> None:

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.search import Progress
+from costbench.autotuning.search import Plan, Progress, Shortlist, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
-from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.errors import DataError
 from tests.autotuning.small_spaces import Line, Table, line_problem
 

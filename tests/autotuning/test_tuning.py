@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
+from costbench.autotuning.search import Plan, Shortlist, tile_problem, tune, tune_by_model, verify_trace
 from costbench.autotuning.trace import read_trace
-from costbench.autotuning.tuning import Plan, Shortlist, tile_problem, tune, tune_by_model, verify_trace
 from costbench.compiler.kernel import kernel_from_module
 from costbench.errors import ChoiceError, DataError
 from costbench.target import load_target

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from benchmarks.synthetic_kernels import kernel_samples
 from benchmarks.synthetic_layouts import random_graph, write_random_graph
 from costbench.cli.app import app
-from costbench.datasets.layout.graphs import open_layout_graph
+from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import DataError, ParamsError
-from costbench.experiments.given_data import GivenData, evaluate_on, train_on
+from costbench.experiments.imported_data import ImportedData, evaluate_on, train_on
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.checkpoint import load_layout_model
 from costbench.training.layout.configs import held_out
@@ -50,9 +50,9 @@ def layout_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_single_graph_is_scored_on_configs_that_were_held_out(tmp_path: Path, settings: Path) -> None:
     path = write_random_graph(tmp_path / "graph.arrow", 60, 8, 400, 4)
-    data = GivenData(str(path), None, tmp_path / "cache")
-    fit = train_on(data, settings, tmp_path / "model", seed=5, threads=1)
-    assert (fit.monitor, fit.steps) == ("opa", 80)
+    data = ImportedData(str(path), None, tmp_path / "cache")
+    monitor, fit = train_on(data, settings, tmp_path / "model", seed=5, threads=1)
+    assert (monitor, fit.steps) == ("opa", 80)
     (scored,) = evaluate_on(data, "valid", tmp_path / "model", threads=1)
     graph = open_layout_graph(path)
     test = held_out(graph, HoldOutSpec(), 5).unseen
@@ -64,9 +64,9 @@ def test_a_single_graph_is_scored_on_configs_that_were_held_out(tmp_path: Path, 
 
 def test_another_graph_is_scored_on_all_configs(tmp_path: Path, settings: Path) -> None:
     path = write_random_graph(tmp_path / "graph.arrow", 60, 8, 100, 4)
-    train_on(GivenData(str(path), None, tmp_path), settings, tmp_path / "model", seed=0, threads=1)
+    train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", seed=0, threads=1)
     other = write_random_graph(tmp_path / "other.arrow", 50, 6, 30, 4, seed=1)
-    (scored,) = evaluate_on(GivenData(str(other), None, tmp_path), "valid", tmp_path / "model", threads=1)
+    (scored,) = evaluate_on(ImportedData(str(other), None, tmp_path), "valid", tmp_path / "model", threads=1)
     assert (scored.which, scored.num_configs) == ("all", 30)
 
 
@@ -91,7 +91,7 @@ def test_a_folder_is_used_with_its_splits(
 
 def test_an_npz_of_a_single_graph_is_converted_once(tmp_path: Path, layout_folder: Path) -> None:
     file = layout_folder / "npz" / "layout" / "xla" / "random" / "train" / "graph_1.npz"
-    data = GivenData(str(file), None, tmp_path)
+    data = ImportedData(str(file), None, tmp_path)
     (path,) = data.graphs("train")
     made = path.stat().st_mtime_ns
     assert data.graphs("train") == [path]
@@ -122,7 +122,7 @@ def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None
     settings.write_text(
         "{net: {hidden: 8, opcode_embedding: 8}, batch: {kernels: 2, configs: 20, per_epoch: 20}, epochs: 2}"
     )
-    data = GivenData(f"tpugraphs:{tmp_path}", None, tmp_path / "cache")
+    data = ImportedData(f"tpugraphs:{tmp_path}", None, tmp_path / "cache")
     fit = train_on(data, settings, tmp_path / "model", seed=0, threads=1)
     assert (fit.monitor, fit.steps) == ("tau", 40)
     (scored,) = evaluate_on(data, "valid", tmp_path / "model", threads=1)
@@ -134,13 +134,13 @@ def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None
 
 def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_folder: Path) -> None:
     with pytest.raises(DataError, match=r"none\.npz: no such file"):
-        GivenData(str(tmp_path / "none.npz"), None, tmp_path).graphs("train")
+        ImportedData(str(tmp_path / "none.npz"), None, tmp_path).graphs("train")
     with pytest.raises(DataError, match="no graph of split test"):
-        GivenData(f"tpugraphs:{layout_folder}", None, tmp_path).graphs("test")
+        ImportedData(f"tpugraphs:{layout_folder}", None, tmp_path).graphs("test")
     (layout_folder / "npz" / "layout" / "nlp" / "random").mkdir(parents=True, exist_ok=True)
     with pytest.raises(DataError, match="--collection, one of layout:xla:random, layout:nlp:random"):
-        GivenData(f"tpugraphs:{layout_folder}", None, tmp_path).graphs("train")
+        ImportedData(f"tpugraphs:{layout_folder}", None, tmp_path).graphs("train")
     settings.write_text("net: {hiden: 8}\n", "utf-8")
     path = write_random_graph(tmp_path / "graph.arrow", 30, 4, 20, 3)
     with pytest.raises(ParamsError, match="hiden"):
-        train_on(GivenData(str(path), None, tmp_path), settings, tmp_path / "model", 0, 1)
+        train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", 0, 1)

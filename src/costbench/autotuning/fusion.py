@@ -2,7 +2,7 @@
 
 The cost of a program is the sum over its kernels of cost times executions (lpm2021, sections 2.1 and 3).
 Kernel costs are cached across configs, so scoring a config prices only its new kernels; the rest of the work
-is cutting the program into kernels (`compiler.fusion.cuts`).
+is cutting the program into kernels (`compiler.fusion.space`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costbench.arrays import F64, I16
-from costbench.autotuning.charging import ProgramCharge
+from costbench.autotuning.budget import ProgramCharge
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import TuningProblem
@@ -21,7 +21,7 @@ from costbench.autotuning.trace import Subject
 from costbench.compiler.fingerprints import module_fingerprint
 from costbench.compiler.fusion.space import NO_KERNEL, CutConfig, FusionCuts, FusionSpace
 from costbench.compiler.kernel import Kernel
-from costbench.search.space import Vectors
+from costbench.search.space import VectorSearchSpace
 
 NUM_RUNS = 3
 """Runs of a program per measurement, the fastest of which counts (lpm2021, section 4)."""
@@ -29,14 +29,14 @@ NUM_RUNS = 3
 
 def fusion_problem(space: FusionSpace, chip: str) -> TuningProblem[I16]:
     """Return the search problem over the fusion configs of a program."""
-    vectors = Vectors(space)
+    vectors = VectorSearchSpace(space)
     fingerprint = module_fingerprint(space.module)
     return TuningProblem(Subject("fusion", chip, space.name, fingerprint, vectors.size), vectors)
 
 
 def default_number(space: FusionSpace) -> int:
     """Return the number of the compiler's own config in `fusion_problem`."""
-    return Vectors(space).numbers(space.default[None])[0]
+    return VectorSearchSpace(space).numbers(space.default[None])[0]
 
 
 class SharedCuts(FusionCuts):

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from costbench.errors import ParamsError
-from costbench.params import load_yaml, merged, nested, parse_section
+from costbench.params import load_yaml, merge, nest, parse_section
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -92,11 +92,11 @@ def _with_base(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
     if path.resolve() in before:
         raise ParamsError("extends itself", where=path, field=EXTENDS, expected="another profile")
     base = _with_base(profile_file(path, own, name), (*before, path.resolve()))
-    sections = merged(base, own)
+    sections = merge(base, own)
     known, named = _mapping(base.get(SECTION)), own.get(SECTION)
     if isinstance(named, Mapping):
         sections[SECTION] = {
-            entry: merged(_mapping(known.get(entry)), change) if isinstance(change, Mapping) else change
+            entry: merge(_mapping(known.get(entry)), change) if isinstance(change, Mapping) else change
             for entry, change in named.items()
         }
     return sections
@@ -164,7 +164,7 @@ def _entry(name: str, entries: Mapping[str, Any], where: Path, before: tuple[str
     if parent not in entries or parent in (*before, name):
         problem = "extends itself" if parent in entries else f"no experiment {parent!r}"
         raise ParamsError(problem, where=where, field=field, expected=f"one of {', '.join(entries)}")
-    return merged(_mapping(_entry(parent, entries, where, (*before, name))), own)
+    return merge(_mapping(_entry(parent, entries, where, (*before, name))), own)
 
 
 def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -> Any:
@@ -178,7 +178,7 @@ def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -
         problem = f"{change[EXTENDS]!r} is no variant that can be extended"
         expected = "EXPERIMENT.VARIANT, which extends no other one"
         raise ParamsError(problem, where=where, field=f"{field}.{EXTENDS}", expected=expected)
-    return merged(found, own)
+    return merge(found, own)
 
 
 def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, Any]:
@@ -189,9 +189,9 @@ def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, A
             variants.pop(name, None)
         elif isinstance(change, Mapping) and _PLACEHOLDER.search(str(name)):
             for one, changes in _product(name, change, where, f"{field}.{name}"):
-                variants[one] = merged(_mapping(variants.get(one)), changes)
+                variants[one] = merge(_mapping(variants.get(one)), changes)
         elif isinstance(change, Mapping):
-            variants[name] = merged(_mapping(variants.get(name)), change)
+            variants[name] = merge(_mapping(variants.get(name)), change)
         else:
             variants[name] = change
     return variants
@@ -207,11 +207,11 @@ def _product(
     for key, values in content.items():
         word = str(key).rpartition(".")[2]
         if word not in placeholders:
-            constant = merged(constant, nested({key: values}))
+            constant = merge(constant, nest({key: values}))
         elif isinstance(values, Mapping):
             factors[word] = [(str(label), _mapping(change)) for label, change in values.items()]
         elif isinstance(values, list):
-            factors[word] = [(_label(value), nested({key: value})) for value in values]
+            factors[word] = [(_label(value), nest({key: value})) for value in values]
     missing = [word for word in placeholders if not factors.get(word)]
     if missing:
         expected = "a list of values by dotted name, or changes by label"
@@ -220,7 +220,7 @@ def _product(
         labels = {word: label for word, (label, _) in zip(factors, combination, strict=True)}
         changes = constant
         for _, change in combination:
-            changes = merged(changes, change)
+            changes = merge(changes, change)
         yield pattern.format(**labels), changes
 
 

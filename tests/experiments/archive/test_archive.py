@@ -18,23 +18,27 @@ from hypothesis import strategies as st
 
 from costbench.artifacts import digest_file, read_json, write_json, write_text
 from costbench.errors import DataError
-from costbench.experiments.archive.parts import Changes, pack, part_names, unpack
-from costbench.experiments.archive.results import read_results, write_results
-from costbench.experiments.archive.storage import (
+from costbench.experiments.archive import (
     FILES,
     HISTORIES,
     MANIFEST_FILE,
     POINTS,
     ROWS,
     SCHEMAS,
+    Changes,
     Part,
     PartEntry,
     Record,
+    pack,
+    part_names,
     read_archive,
     read_manifest,
+    read_results,
     records_of,
     table_of,
+    unpack,
     write_archive,
+    write_results,
 )
 from costbench.experiments.grid.history import History
 from costbench.experiments.identity import StageIdentity, write_identity

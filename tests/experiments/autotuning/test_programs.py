@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.autotuning.charging import Charging
+from costbench.autotuning.budget import Charging
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import ChoiceError, DataError
@@ -17,7 +17,7 @@ from costbench.experiments.autotuning.programs import (
     tile_metrics,
 )
 from costbench.experiments.autotuning.tile import AutotuneTileParams, TilePoint
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import CostbenchError
-from costbench.experiments.sweeps.storage import ENVIRONMENT, StorageSpec, open_storage, storage_url
+from costbench.experiments.sweeps.study import ENVIRONMENT, StorageSpec, open_storage, storage_url
 
 
 def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 from costbench.errors import DataError, DivergedError
 from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch
 from costbench.experiments.sweeps.study import finished_trials, open_study, progress, requeue
-from costbench.experiments.sweeps.worker import SweepTask, work
+from costbench.experiments.sweeps.sweep import SweepTask, work
 from tests.deadline import HANGS_AFTER_S
 from tests.experiments.toy_sweep import (
     EPOCHS,

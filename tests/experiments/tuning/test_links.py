@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costbench.experiments.tuning.links import Links
+from costbench.experiments.tuning.prices import Links
 from costbench.hlo.opcode import Opcode
 
 # 800 bytes at 2 GB/s take 400 ns; of 4 chips each passes three quarters of that on, in three steps.

@@ -8,8 +8,8 @@ import pytest
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, HloError
-from costbench.experiments.tuning.model import tuned
 from costbench.experiments.tuning.program import Session, TuneOptions
+from costbench.experiments.tuning.tune import tune_program
 from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
@@ -35,7 +35,7 @@ def test_a_program_without_fusions_stays_as_it_is(tmp_path: Path) -> None:
 def test_models_that_are_not_there(tmp_path: Path, task: TaskName) -> None:
     options = TuneOptions(small_file(tmp_path), task, model=str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match="nowhere"):
-        tuned(session(tmp_path, options), "small")
+        tune_program(session(tmp_path, options), "small")
 
 
 @pytest.mark.parametrize(("task", "other"), [("tile", "fusion"), ("fusion", "tile")])
@@ -44,7 +44,7 @@ def test_models_of_the_other_task(tmp_path: Path, task: TaskName, other: TaskNam
     folder.mkdir()
     options = TuneOptions(small_file(tmp_path), task, model=str(folder))
     with pytest.raises(DataError, match=f"trained for the task {other} \\(expected a model for {task}\\)"):
-        tuned(session(tmp_path, options), "small")
+        tune_program(session(tmp_path, options), "small")
 
 
 def test_text_is_a_program_too(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_text_is_a_program_too(tmp_path: Path) -> None:
     )
     opcodes = [inst.opcode.xla_name for inst in read_module(path).entry_computation.instructions]
     assert opcodes == ["parameter", "tanh"]
-    found = tuned(session(tmp_path, TuneOptions(path, "tile")), "step")
+    found = tune_program(session(tmp_path, TuneOptions(path, "tile")), "step")
     assert found.num_measured == 10
 
 
@@ -64,7 +64,7 @@ def test_files_that_are_no_program(tmp_path: Path) -> None:
     path = tmp_path / "wrong.hlo.pb"
     path.write_bytes(b"not a program")
     with pytest.raises(HloError, match=r"wrong\.hlo\.pb"):
-        tuned(session(tmp_path, TuneOptions(path, "tile")), "wrong")
+        tune_program(session(tmp_path, TuneOptions(path, "tile")), "wrong")
 
 
 @pytest.mark.parametrize("model", ["analytical", "none"])
@@ -73,7 +73,7 @@ def test_every_task_with_and_without_a_model(tmp_path: Path, task: TaskName, mod
     options = TuneOptions(
         small_file(tmp_path), task, model=model, minutes=4.0, model_minutes=0.003, compile_s=14.4
     )
-    found = tuned(session(tmp_path, options), "small")
+    found = tune_program(session(tmp_path, options), "small")
     assert found.speedup >= 1.0
     assert found.num_measured == len(found.rows) == len(found.curve) > 0
     assert (found.num_predicted > 0) == (model == "analytical")
@@ -95,7 +95,7 @@ def test_a_model_of_the_users_own(tmp_path: Path, task: TaskName, monkeypatch: p
     options = TuneOptions(
         small_file(tmp_path), task, model="tuning_own:Model", model_minutes=0.003, compile_s=14.4
     )
-    found = tuned(session(tmp_path, options), "small")
+    found = tune_program(session(tmp_path, options), "small")
     assert found.num_predicted > 0
     assert found.num_measured > 0
 
@@ -107,9 +107,9 @@ def test_a_model_of_the_users_own_that_fails(tmp_path: Path, monkeypatch: pytest
     )
     options = TuneOptions(small_file(tmp_path), "tile", model="tuning_fails:Model")
     with pytest.raises(DataError, match=r"tuning_fails\.py, line 3, in predict: AttributeError: .*speed"):
-        tuned(session(tmp_path, options), "small")
+        tune_program(session(tmp_path, options), "small")
     with pytest.raises(DataError, match=r"expected a model for fusion"):
-        tuned(session(tmp_path / "other", replace(options, task="fusion")), "small")
+        tune_program(session(tmp_path / "other", replace(options, task="fusion")), "small")
 
 
 def test_small_fusion_spaces_are_enumerated(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_small_fusion_spaces_are_enumerated(tmp_path: Path) -> None:
     steps = []
     options = TuneOptions(path, "fusion", model_minutes=0.1, compile_s=14.4)
     one = Session(tmp_path / "out", options, TARGET, resume=False, report=lambda *told: steps.append(told))
-    found = tuned(one, "chain")
+    found = tune_program(one, "chain")
     assert found.num_predicted == 2**2
     step, progress = [told for told in steps if told[0].name == "predicted"][-1]
     assert (progress.num_decisions, step.decisions) == (4, 4)
@@ -131,7 +131,9 @@ def test_small_fusion_spaces_are_enumerated(tmp_path: Path) -> None:
 
 def test_a_model_of_another_chip_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = finish_cell(tmp_path / "tile-random-tpu_v2-main-s0", "tile", "key", 0.5)
-    tuned(session(tmp_path, TuneOptions(small_file(tmp_path), "tile", model=str(folder), top_k=1)), "small")
+    tune_program(
+        session(tmp_path, TuneOptions(small_file(tmp_path), "tile", model=str(folder), top_k=1)), "small"
+    )
     assert "trained for tpu_v2, used for tpu_v3" in caplog.text
 
 
@@ -142,7 +144,7 @@ def test_names_in_the_users_code_stand_beside_those_of_the_dump(tmp_path: Path) 
         inst.metadata.op_name = f"jit(step)/{inst.name}"
     path = tmp_path / "named.hlo.pb"
     path.write_bytes(proto.SerializeToString())
-    found = tuned(session(tmp_path, TuneOptions(path, "tile", top_k=1)), "named")
+    found = tune_program(session(tmp_path, TuneOptions(path, "tile", top_k=1)), "named")
     assert any("jit(step)/" in gain.what for gain in found.gains)
     assert any(kernel["op_name"] for kernel in found.decisions["kernels"])  # type: ignore[attr-defined]
     assert all(row.what and row.described.startswith("output ") for row in found.rows)
@@ -151,13 +153,13 @@ def test_names_in_the_users_code_stand_beside_those_of_the_dump(tmp_path: Path) 
 def test_assumed_loops_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "loop.hlo"
     path.write_text(LOOP)
-    tuned(session(tmp_path, TuneOptions(path, "tile", trip_count=7, top_k=1)), "loop")
+    tune_program(session(tmp_path, TuneOptions(path, "tile", trip_count=7, top_k=1)), "loop")
     assert "loop: loop l: 7 iterations assumed: --trip-count" in caplog.text
 
 
 def test_what_is_chosen_can_be_looked_up_in_the_program(tmp_path: Path) -> None:
     options = TuneOptions(small_file(tmp_path), "fusion", minutes=4.0, model_minutes=0.003, compile_s=14.4)
-    found = tuned(session(tmp_path, options), "small")
+    found = tune_program(session(tmp_path, options), "small")
     program = PreparedProgram(small_step(), "small")
     names = {inst.name for body in program.module.computations for inst in body.instructions}
     (edges,) = found.decisions["edges"]  # type: ignore[misc]

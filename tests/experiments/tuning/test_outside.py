@@ -8,9 +8,9 @@ import pytest
 
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import ParamsError, UnsupportedKernelError
-from costbench.experiments.tuning.model import tuned
-from costbench.experiments.tuning.outside import LeftOut, OutsidePrices, Price, read_prices
+from costbench.experiments.tuning.prices import LeftOut, OutsidePrices, Price, read_prices
 from costbench.experiments.tuning.program import Session, Tuned, TuneOptions
+from costbench.experiments.tuning.tune import tune_program
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
@@ -23,7 +23,7 @@ CORPUS = Path(__file__).parents[2] / "hlo" / "corpus"
 
 def tune(folder: Path, name: str, task: TaskName = "tile", prices: Path | None = None) -> Tuned:
     options = TuneOptions(CORPUS / f"{name}.hlo", task, minutes=4.0, model_minutes=0.1, prices=prices)
-    return tuned(Session(folder / "out", options, TARGET, resume=False, report=nothing), name)
+    return tune_program(Session(folder / "out", options, TARGET, resume=False, report=nothing), name)
 
 
 def test_a_price_is_a_time_and_a_bandwidth() -> None:
@@ -105,7 +105,7 @@ def test_a_program_that_takes_no_time_is_refused(tmp_path: Path, task: TaskName,
     options = TuneOptions(file, task, minutes=4.0, model_minutes=0.1)
     session = Session(tmp_path / "out", options, TARGET, resume=False, report=nothing)
     with pytest.raises(UnsupportedKernelError, match="no kernel to tune: no instruction takes time"):
-        tuned(session, "program")
+        tune_program(session, "program")
 
 
 def test_links_price_the_collectives_that_have_no_price_of_their_own(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costbench.datasets.layout.sizes import CollectionSize
+from costbench.datasets.layout_graphs import CollectionSize
 from costbench.reports.dataset_files import read_cards
 from costbench.reports.tpugraphs.sizes import sizes_table, tuned_table
 from tests.reports.evidence_files import write_evidence

@@ -27,7 +27,7 @@ from costbench.compiler.layout.orders import NONE, OrderTables
 from costbench.compiler.layout.rules import Node, NodeLayouts
 from costbench.compiler.layout.value_classes import ALIASES
 from costbench.execution.compiled import compiled, compiled_step
-from costbench.hashing.splitmix64 import GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
+from costbench.hashing import GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.memo import Memo
 from costbench.hlo.module import HloModule
@@ -316,7 +316,7 @@ class Emission:
         return [number for number in map(self._tables.class_of, leaves) if number != NONE]
 
     def _place(self, position: int, order: I64, options: I64) -> Placed:
-        """Returns an instruction with the orders of its values, as `layout.copies` places it."""
+        """Returns an instruction with the orders of its values, as `LayoutAssigner.place` writes it."""
         inst, tables = self._body[position], self._tables
         names, requirements = tables.names, tables.space.assigner.requirements
         first, stop = self.body.classes_offsets[position : position + 2].tolist()

@@ -27,8 +27,7 @@ from typing import Literal
 import numpy as np
 
 from costbench.arrays import F64, I16
-from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.charging import Charging, minutes
+from costbench.autotuning.budget import Charging, MeasurementBudget, minutes
 from costbench.autotuning.fusion import (
     FusionDeviceEvaluator,
     FusionModelEvaluator,
@@ -38,12 +37,11 @@ from costbench.autotuning.fusion import (
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts
-from costbench.autotuning.search import TuningProblem
+from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
-from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.rng import stream
-from costbench.search.space import Vectors
+from costbench.search.space import VectorSearchSpace
 from costbench.target import Target
 
 Start = Literal["default", "random"]
@@ -320,8 +318,8 @@ class _Arms:
             config = rng.integers(2, size=(1, len(space.default))).astype(np.int16)
             runtime_ns = float(self._measured.total_ns(self._measured.cut(config))[0])
             if np.isfinite(runtime_ns):
-                return Vectors(space).numbers(config)[0], runtime_ns
+                return VectorSearchSpace(space).numbers(config)[0], runtime_ns
 
     def _runtime_ns(self, number: int) -> float:
-        rows = Vectors(self._tuner.space).rows([number])
+        rows = VectorSearchSpace(self._tuner.space).rows([number])
         return float(self._measured.total_ns(self._measured.cut(rows.astype(np.int16)))[0])

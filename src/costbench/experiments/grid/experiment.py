@@ -15,15 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from costbench.datasets.folds import FOLDS, FoldsParams, expanded
+from costbench.datasets.splits import FOLDS, FoldsParams, expanded
 from costbench.errors import ParamsError
-from costbench.experiments.grid.spec import MAIN, Cell
+from costbench.experiments.grid.cells import MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
-from costbench.params import merged, parse
+from costbench.params import merge, parse
 from costbench.tasks import LearnedTask
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec
 from costbench.training.specs import SPECS, AnyTrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -172,8 +170,8 @@ def load_experiment(params: Params, name: str, swept: Path | None = None) -> Exp
     train = _mapping(sections.get("train"), path, "train", "settings by task")
     base = _mapping(train.get(grid.task), path, f"train.{grid.task}", "settings of the task")
     if swept is not None and grid.follows == "sweep":
-        base = merged(base, read_best(best_path(swept, grid.task)))
-    base = merged(base, own)
+        base = merge(base, read_best(best_path(swept, grid.task)))
+    base = merge(base, own)
     variants = {
         str(variant): _variant(
             str(variant), change, base, SPECS[grid.task], (path, f"{field}.variants.{variant}")
@@ -214,7 +212,7 @@ def _variant(
     name: str,
     change: object,
     base: Mapping[str, object],
-    kind: type[TrainSpec] | type[LayoutTrainSpec],
+    kind: type[AnyTrainSpec],
     place: tuple[Path, str],
 ) -> Variant:
     where, field = place
@@ -223,7 +221,7 @@ def _variant(
         raise ParamsError("is no name", where=where, field=field, expected=expected)
     own = dict(_mapping(change, where, field, "changes, or {} for none"))
     share = parse(_Share, {_SHARE: own.pop(_SHARE, 1.0)}, where=where, field=field).share
-    return Variant(parse(kind, merged(base, own), where=where, field=f"{field}.spec"), share)
+    return Variant(parse(kind, merge(base, own), where=where, field=f"{field}.spec"), share)
 
 
 def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[str, object]:

@@ -15,19 +15,23 @@ import numpy as np
 
 from costbench.arrays import I64
 from costbench.compiler.kernel import kernel_module
-from costbench.datasets.layout.collections import SEARCHES
-from costbench.datasets.layout.programs import open_layout_shard, read_layout_program
+from costbench.datasets.layout_shards import SEARCHES, open_layout_shard, read_layout_program
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernel, TileShard
 from costbench.datasets.splits import read_split
 from costbench.datasets.storage import list_shards
-from costbench.datasets.tile.kernels import CompiledPrograms, MeasuredKernel, TileShard
 from costbench.datasets.tpugraphs.folder import COLLECTIONS, TILE_COLLECTION
-from costbench.datasets.tpugraphs.npz import write_layout_npz, write_tile_npz
-from costbench.datasets.tpugraphs.raw import write_layout_tuning, write_tile_tuning
-from costbench.datasets.tpugraphs.tuning import TuningKernel, TuningProgram
+from costbench.datasets.tpugraphs.npz import write_graph_npz, write_layout_npz, write_tile_npz
+from costbench.datasets.tpugraphs.raw import (
+    TuningKernel,
+    TuningProgram,
+    write_layout_tuning,
+    write_tile_tuning,
+)
 from costbench.errors import DataError
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
-from costbench.features.tpugraphs_graphs import layout_graph_of, tile_graph_of
+from costbench.features.tpugraphs_graphs import layout_graph_of, proto_graph, tile_graph_of
+from costbench.hlo.reader import read_proto
 from costbench.target import load_target
 
 Progress = Callable[[str], None]
@@ -184,3 +188,19 @@ def _rows(tuning: TuningProgram, rows: I64) -> TuningProgram:
 
 def _path(out: Path, kind: str, collection: str, part: str, name: str) -> Path:
     return out / kind / COLLECTIONS[collection] / part / f"{name}.{kind}"
+
+
+def featurize_file(path: Path, destination: Path) -> tuple[int, int]:
+    """Writes the graph of the program in a file; returns its numbers of nodes and edges.
+
+    Args:
+        path: an HLO file of any form, see `costbench.hlo.reader.read_proto`.
+        destination: the `.npz` file.
+
+    Raises:
+        HloError: if there is no program in the file.
+        DataError: if `destination` cannot be written.
+    """
+    graph = proto_graph(read_proto(path), where=str(path))
+    write_graph_npz(destination, graph.node_features, graph.opcodes, graph.edges, graph.node_splits)
+    return len(graph.opcodes), len(graph.edges)

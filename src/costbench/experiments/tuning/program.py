@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_file, read_json, write_json, write_text
-from costbench.autotuning.charging import COMPILE_S
+from costbench.autotuning.budget import COMPILE_S
 from costbench.autotuning.search import Progress, SearchInterrupted, Watch
 from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.errors import DataError
-from costbench.experiments.tuning.outside import LeftOut
+from costbench.experiments.tuning.prices import LeftOut
 from costbench.target import Target
 from costbench.tasks import TaskName
 

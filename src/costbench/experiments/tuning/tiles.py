@@ -7,19 +7,16 @@ from functools import partial
 
 import numpy as np
 
-from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.charging import minutes
+from costbench.autotuning.budget import MeasurementBudget, minutes
 from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
 from costbench.autotuning.kernel_costs import smaller_tile
-from costbench.autotuning.search import TuningProblem, Watch
+from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace, Subject
-from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
-from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.errors import UnsupportedKernelError
-from costbench.experiments.tuning.outside import (
+from costbench.experiments.tuning.prices import (
     NO_PRICES,
     LeftOut,
     OutsidePrices,
@@ -29,7 +26,7 @@ from costbench.experiments.tuning.outside import (
 from costbench.experiments.tuning.program import CostRow, Gain, Session, Step, Tuned, TuneOptions, rows_of
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
-from costbench.search.space import Numbered
+from costbench.search.space import NumberedSearchSpace
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +142,7 @@ class _Tuning:
         subject = Subject(
             "tile", self._session.target.name, self._program, kernel.unique.fingerprint, kernel.space.size
         )
-        problem = TuningProblem(subject, Numbered(kernel.space, kernel.space.radices))
+        problem = TuningProblem(subject, NumberedSearchSpace(kernel.space, kernel.space.radices))
         device = DeviceEvaluator(kernel.unique.kernel, self._device, self._session.target.name)
         options, measuring = self._session.options, replace(step, name=f"{step.name}-measured")
         if self._model is None:
@@ -161,7 +158,7 @@ class _Tuning:
         measured = None
         if predicted is not None:
             shortlist = Shortlist(options.top_k, budget=self._left)
-            search = partial(_measure, problem, predicted, device, shortlist)
+            search = partial(measure_best, problem, predicted, device, shortlist)
             measured = self._session.search(measuring, search)
             self._num_predicted += len(predicted)
         self._keep(kernel, predicted, measured)
@@ -230,17 +227,6 @@ def _plan(kernel: _Kernel, options: TuneOptions) -> Plan:
         return Plan("exhaustive", seed=options.seed)
     budget = MeasurementBudget(evaluations=options.max_tiles)
     return Plan("random", budget, options.seed, (kernel.default,))
-
-
-def _measure(
-    problem: TuningProblem[TileSizes],
-    predicted: SearchTrace,
-    device: DeviceEvaluator,
-    shortlist: Shortlist,
-    recorded: SearchTrace | None,
-    watch: Watch,
-) -> SearchTrace:
-    return measure_best(problem, predicted, device, shortlist, recorded, watch)
 
 
 def _tries(trace: SearchTrace | None) -> list[tuple[int, float, float]]:
