@@ -178,8 +178,7 @@ def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -
         problem = f"{change[EXTENDS]!r} is no variant that can be extended"
         expected = "EXPERIMENT.VARIANT, which extends no other one"
         raise ParamsError(problem, where=where, field=f"{field}.{EXTENDS}", expected=expected)
-    return merged(base, own)
-    return merge(found, own)
+    return merge(base, own)
 
 
 def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, Any]:
@@ -190,9 +189,7 @@ def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, A
             variants.pop(name, None)
         elif isinstance(change, Mapping) and _PLACEHOLDER.search(str(name)):
             for variant, changes in _product(name, change, where, f"{field}.{name}"):
-                variants[variant] = merged(_mapping(variants.get(variant)), changes)
-            for one, changes in _product(name, change, where, f"{field}.{name}"):
-                variants[one] = merge(_mapping(variants.get(one)), changes)
+                variants[variant] = merge(_mapping(variants.get(variant)), changes)
         elif isinstance(change, Mapping):
             variants[name] = merge(_mapping(variants.get(name)), change)
         else:
