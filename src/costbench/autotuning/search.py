@@ -173,15 +173,15 @@ class _Columns:
         if recorded is None or first >= len(recorded):
             return None
         problem = self.search.problem
-        known = min(len(rows), len(recorded) - first)
-        numbers = problem.space.numbers(rows[:known])
-        if tuple(numbers) != recorded.decisions[first : first + known]:
+        num_known = min(len(rows), len(recorded) - first)
+        numbers = problem.space.numbers(rows[:num_known])
+        if tuple(numbers) != recorded.decisions[first : first + num_known]:
             raise self._other_search()
-        self.search.evaluator.recall(problem.space.decode(rows[:known]))
-        scores = np.array(recorded.scores[first : first + known])
-        seconds = np.array(recorded.seconds[first : first + known])
-        if known < len(rows):
-            rest = self.search.evaluator.evaluate(problem.space.decode(rows[known:]))
+        self.search.evaluator.recall(problem.space.decode(rows[:num_known]))
+        scores = np.array(recorded.scores[first : first + num_known])
+        seconds = np.array(recorded.seconds[first : first + num_known])
+        if num_known < len(rows):
+            rest = self.search.evaluator.evaluate(problem.space.decode(rows[num_known:]))
             scores = np.concatenate([scores, rest.scores])
             seconds = np.concatenate([seconds, rest.seconds])
         return Evaluation(scores, seconds)
@@ -323,7 +323,7 @@ class Shortlist:
         if self.distinct:
             _, first = np.unique(scores[order], return_index=True)
             order = order[np.sort(first)]
-        return tuple(predicted.decisions[place] for place in order[: self.top_k].tolist())
+        return tuple(predicted.decisions[index] for index in order[: self.top_k].tolist())
 
 
 def tune_by_model(
@@ -388,9 +388,9 @@ def verify_trace(
     scores = evaluator.evaluate(problem.space.decode(rows)).scores
     different = np.flatnonzero(~np.isclose(np.array(trace.scores), scores, rtol=_TOLERANCE, atol=0.0))
     if len(different):
-        place = int(different[0])
+        index = int(different[0])
         raise DataError(
-            f"{trace.scores[place]}", where=where, field=f"scores[{place}]", expected=f"{scores[place]}"
+            f"{trace.scores[index]}", where=where, field=f"scores[{index}]", expected=f"{scores[index]}"
         )
 
 

@@ -35,7 +35,7 @@ SECTIONS: Mapping[str, str] = {
     "report": "costbench.reports.stage:ReportParams",
 }
 """The dataclass of each section of `params.yaml`, as module:class."""
-_GRID = "costbench.experiments.grid.experiment:GivenGrid"
+_GRID = "costbench.experiments.grid.experiment:ImportedGrid"
 _OF_ENTRIES: Mapping[str, tuple[str, str]] = {
     "settings": ("changes to section `train` for all variants", "a mapping of keys of `train.TASK`"),
     "variants": (

@@ -211,7 +211,7 @@ def _by_part(file: str, table: pa.Table) -> dict[str, pa.Table]:
     indices: dict[str, list[int]] = {}
     for index, (stage, experiment) in enumerate(folders):
         indices.setdefault(part_of(stage, experiment), []).append(index)
-    return {name: table.take(pa.array(own)) for name, own in indices.items()}
+    return {name: table.take(pa.array(rows)) for name, rows in indices.items()}
 
 
 def write_archive(folder: Path, profile: str, parts: Mapping[str, Part]) -> Manifest:

@@ -23,7 +23,7 @@ from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.folder import COLLECTIONS, TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz
 from costbench.errors import DataError
-from costbench.experiments.grid.experiment import OWN, Experiment, GivenGrid
+from costbench.experiments.grid.experiment import OWN, Experiment, ImportedGrid
 from costbench.experiments.workspace import Workspace
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _TRAIN, _VALID, _TEST = "train", "valid", "test"
 
 
 @dataclass(frozen=True)
-class GivenSamples:
+class ImportedSamples:
     """The imported samples of one experiment.
 
     Attributes:
@@ -94,11 +94,11 @@ class GivenSamples:
 
     def _linked(self, splits: Iterable[str]) -> dict[str, dict[str, list[Path]]]:
         """Return the shards by split and program, after making them and links to them, and to no others."""
-        found: dict[str, dict[str, list[Path]]] = {}
+        shards: dict[str, dict[str, list[Path]]] = {}
         links: dict[Path, Path] = {}
         base = self.features / self.task / self.chip
         for split in splits:
-            programs = found.setdefault(split, {})
+            programs = shards.setdefault(split, {})
             for collection in self.collections:
                 folder = base if collection == TILE_COLLECTION else base / collection.replace(":", "-")
                 for shard in _shards(self.source, collection, split):
@@ -107,37 +107,37 @@ class GivenSamples:
             if not programs and split != _TEST:
                 problem = f"no file of split {split} in {', '.join(self.collections)}"
                 raise DataError(problem, where=self.source.root, expected="a graph or more")
-        _check_disjoint(found, self.source.root)
+        _check_disjoint(shards, self.source.root)
         _make_links(base, links)
-        return found
+        return shards
 
 
-def given_samples(experiment: Experiment, workspace: Workspace) -> GivenSamples | None:
+def open_imported_samples(experiment: Experiment, workspace: Workspace) -> ImportedSamples | None:
     """Return the samples of an experiment over an imported data set; None for one over the profile's own.
 
     Raises:
         DataError: if the folder does not exist or lacks a collection, or the task has none in it.
     """
     grid = experiment.grid
-    if not isinstance(grid, GivenGrid):
+    if not isinstance(grid, ImportedGrid):
         return None
     root = workspace.root / grid.folder
     field = f"experiments.{experiment.name}"
     if not root.is_dir():
         raise DataError("no such folder", where=root, field=f"{field}.data", expected="tpugraphs:DIR")
-    place = workspace.out / _FOLDER
-    cache = place / "shards" / digest_bytes(str(root.resolve()).encode())[:16]
+    folder = workspace.out / _FOLDER
+    cache = folder / "shards" / digest_bytes(str(root.resolve()).encode())[:16]
     source = TpuGraphsFolder(root, cache)
     possible = [name for name in COLLECTIONS if name.split(":")[0] == grid.task]
     present = [name for name in possible if name in source.collections()]
-    wanted = grid.collections or tuple(present)
-    missing = [name for name in wanted if name not in present]
-    if missing or not wanted:
+    collections = grid.collections or tuple(present)
+    missing = [name for name in collections if name not in present]
+    if missing or not collections:
         problem = f"holds no {missing[0]}" if missing else f"holds no collection of task {grid.task}"
         expected = ", ".join(present or possible) or "task tile or layout"
         raise DataError(problem, where=root, field=f"{field}.collections", expected=expected)
-    features = place / experiment.name / "features"
-    return GivenSamples(source, tuple(sorted(set(wanted))), features, grid.task, grid.chips[0])
+    features = folder / experiment.name / "features"
+    return ImportedSamples(source, tuple(sorted(set(collections))), features, grid.task, grid.chips[0])
 
 
 def listing_digest(entry: Mapping[str, object], root: Path) -> str:
@@ -190,9 +190,9 @@ def _is_labelled(shard: Path) -> bool:
     return any(kernels) if isinstance(kernels, list) else opened.num_configs > 0
 
 
-def _check_disjoint(found: Mapping[str, Collection[str]], root: Path) -> None:
+def _check_disjoint(programs_of_splits: Mapping[str, Collection[str]], root: Path) -> None:
     splits: dict[str, str] = {}
-    for split, programs in found.items():
+    for split, programs in programs_of_splits.items():
         for name in programs:
             other = splits.setdefault(name, split)
             if other != split:

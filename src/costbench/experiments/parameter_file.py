@@ -119,12 +119,12 @@ def profile_file(path: Path, sections: Mapping[str, Any], name: str) -> Path:
     root = path.parent / str(_mapping(sections.get("run")).get("root", "."))
     default = root / FILE
     run = _mapping(load_yaml(default).get("run")) if default.is_file() else {}
-    kept = root / str(run.get("out", "out")) / f"params.{name}.yaml"
-    listed = root / "profiles" / name / FILE
-    for candidate, holds in ((default, run.get("name") == name), (listed, True), (kept, True)):
+    earlier = root / str(run.get("out", "out")) / f"params.{name}.yaml"
+    in_folder = root / "profiles" / name / FILE
+    for candidate, holds in ((default, run.get("name") == name), (in_folder, True), (earlier, True)):
         if holds and candidate.is_file():
             return candidate
-    raise ParamsError(f"no profile {name!r}", where=path, field=EXTENDS, expected=f"{default} or {listed}")
+    raise ParamsError(f"no profile {name!r}", where=path, field=EXTENDS, expected=f"{default} or {in_folder}")
 
 
 def expand_experiments(entries: Mapping[str, Any], where: Path) -> dict[str, Any]:
@@ -173,12 +173,12 @@ def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -
         return change
     own = {key: value for key, value in change.items() if key != EXTENDS}
     entry, _, variant = str(change[EXTENDS]).partition(".")
-    found = _mapping(_mapping(entries.get(entry)).get(_VARIANTS)).get(variant)
-    if not isinstance(found, Mapping) or EXTENDS in found:
+    base = _mapping(_mapping(entries.get(entry)).get(_VARIANTS)).get(variant)
+    if not isinstance(base, Mapping) or EXTENDS in base:
         problem = f"{change[EXTENDS]!r} is no variant that can be extended"
         expected = "EXPERIMENT.VARIANT, which extends no other one"
         raise ParamsError(problem, where=where, field=f"{field}.{EXTENDS}", expected=expected)
-    return merge(found, own)
+    return merge(base, own)
 
 
 def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, Any]:
@@ -188,8 +188,8 @@ def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, A
         if change is None:
             variants.pop(name, None)
         elif isinstance(change, Mapping) and _PLACEHOLDER.search(str(name)):
-            for one, changes in _product(name, change, where, f"{field}.{name}"):
-                variants[one] = merge(_mapping(variants.get(one)), changes)
+            for variant, changes in _product(name, change, where, f"{field}.{name}"):
+                variants[variant] = merge(_mapping(variants.get(variant)), changes)
         elif isinstance(change, Mapping):
             variants[name] = merge(_mapping(variants.get(name)), change)
         else:

@@ -153,10 +153,10 @@ class SweepFlags:
             raise ParamsError(
                 f"unknown task {self.task!r}", where="command line", expected=f"one of {', '.join(LEARNED)}"
             )
-        given: dict[str, typing.Any] = {"trials": self.trials, "workers": self.workers}
-        given["tasks"] = None if self.task is None else (self.task,)
+        changes: dict[str, typing.Any] = {"trials": self.trials, "workers": self.workers}
+        changes["tasks"] = None if self.task is None else (self.task,)
         try:
-            return replace(section, **{name: value for name, value in given.items() if value is not None})
+            return replace(section, **{name: value for name, value in changes.items() if value is not None})
         except ValueError as error:
             raise ParamsError(str(error), where="command line") from error
 

@@ -227,16 +227,16 @@ def open_study(spec: StudySpec) -> optuna.Study:
             direction="maximize" if spec.larger_is_better else "minimize",
             load_if_exists=True,
         )
-        found = study.user_attrs.get(_IDENTITY)
+        identity = study.user_attrs.get(_IDENTITY)
         empty = not study.get_trials(deepcopy=False)
-        if found is None and empty:
-            found = dict(spec.identity)
-            study.set_user_attr(_IDENTITY, found)
-        if found == dict(spec.identity):
+        if identity is None and empty:
+            identity = dict(spec.identity)
+            study.set_user_attr(_IDENTITY, identity)
+        if identity == dict(spec.identity):
             if empty and spec.first:
                 study.enqueue_trial(dict(spec.first), skip_if_exists=True)
             return study
-    before: Mapping[str, str] = found or {}
+    before: Mapping[str, str] = identity or {}
     names = sorted({*before, *spec.identity})
     other = [name for name in names if before.get(name) != spec.identity.get(name)]
     raise DataError(

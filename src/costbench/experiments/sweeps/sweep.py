@@ -220,11 +220,13 @@ def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Pa
                 opened[task.study.name] = _Opened(_below(task, run), study, run)
         # First workers of all studies before second ones, so that every study starts at once.
         work_items = {
-            f"{name}, worker {worker}": one.task for worker in range(workers) for name, one in opened.items()
+            f"{name}, worker {worker}": study_run.task
+            for worker in range(workers)
+            for name, study_run in opened.items()
         }
         run_work_items(work_on_study, work_items, backend, lambda _key, _none: None, _LOSSES * workers)
-        for one in opened.values():
-            _finish(one, folder)
+        for study_run in opened.values():
+            _finish(study_run, folder)
 
 
 @dataclass(frozen=True)

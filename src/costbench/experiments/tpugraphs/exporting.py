@@ -82,8 +82,8 @@ def export_folder(options: ExportOptions, out: Path, progress: Progress) -> dict
     counts: dict[str, dict[str, int]] = {}
     for program, graphs in (*_tiles(options, data, part_of), *_layouts(options, data, part_of)):
         for collection, number in graphs(out).items():
-            found = counts.setdefault(collection, {})
-            found[part_of[program]] = found.get(part_of[program], 0) + number
+            of_split = counts.setdefault(collection, {})
+            of_split[part_of[program]] = of_split.get(part_of[program], 0) + number
         progress(program)
     if not counts:
         raise DataError(
@@ -157,7 +157,7 @@ def _layouts(options: ExportOptions, data: Path, part_of: Mapping[str, str]) -> 
 
 def _layout_writer(options: ExportOptions, path: Path, program: str, part: str) -> _Write:
     def write(out: Path) -> dict[str, int]:
-        found = {}
+        counts = {}
         shard, tuning = open_layout_shard(path), read_layout_program(path)
         family = shard.metadata.get("family", "xla")
         for search, sources in SEARCHES.items():
@@ -171,8 +171,8 @@ def _layout_writer(options: ExportOptions, path: Path, program: str, part: str) 
                 write_layout_npz(_path(out, "npz", collection, part, program), graph)
             if options.raw:
                 write_layout_tuning(_path(out, "pb", collection, part, program), chosen)
-            found[collection] = 1
-        return found
+            counts[collection] = 1
+        return counts
 
     return write
 

@@ -71,8 +71,8 @@ def tune_fusion(
         search = partial(measure_best, problem, predicted, device, shortlist)
         measured = session.search(MEASURING, search)
     default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
-    found = _tuned(space, problem, default_ns, predicted, measured)
-    return replace(found, left_out=prices.left_out(program.unique_kernels))
+    result = _tuned(space, problem, default_ns, predicted, measured)
+    return replace(result, left_out=prices.left_out(program.unique_kernels))
 
 
 def _plan(

@@ -159,7 +159,7 @@ class OutsidePrices:
 
     def left_out(self, kernels: Iterable[UniqueKernel]) -> tuple[LeftOut, ...]:
         """Returns which of a program's kernels the chip does not run, one entry for each kind."""
-        found: dict[str, LeftOut] = {}
+        by_name: dict[str, LeftOut] = {}
         for unique in kernels:
             inst = outside_instruction(unique.kernel)
             if inst is None:
@@ -167,10 +167,10 @@ class OutsidePrices:
             price, what = self._priced(unique.kernel, inst), outside_name(inst)
             total = None if price is None else price * unique.runs_per_program
             reason = f"the machine has no routine for {inst.opcode.xla_name}"
-            one = LeftOut(what, inst.name, unique.runs_per_program, total, reason)
-            earlier = found.get(what)
-            found[what] = one if earlier is None else _together(earlier, one)
-        return tuple(found.values())
+            entry = LeftOut(what, inst.name, unique.runs_per_program, total, reason)
+            earlier = by_name.get(what)
+            by_name[what] = entry if earlier is None else _together(earlier, entry)
+        return tuple(by_name.values())
 
     def _priced(self, kernel: Kernel, inst: Instruction) -> float | None:
         read = sum(kernel.instruction(operand).shape.num_bytes for operand in inst.operands)
@@ -246,9 +246,9 @@ class CostsWithOutside:
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Returns nanoseconds of each kernel, float64 [k]."""
-        given = [self.prices.price_ns(kernel) for kernel in kernels]
-        found = np.array([0.0 if ns is None else ns for ns in given])
-        places = [place for place, ns in enumerate(given) if ns is None]
-        if places:
-            found[places] = self.inside.costs([kernels[place] for place in places])
-        return found
+        prices_ns = [self.prices.price_ns(kernel) for kernel in kernels]
+        costs_ns = np.array([0.0 if ns is None else ns for ns in prices_ns])
+        indices = [index for index, ns in enumerate(prices_ns) if ns is None]
+        if indices:
+            costs_ns[indices] = self.inside.costs([kernels[index] for index in indices])
+        return costs_ns

@@ -80,21 +80,21 @@ def _kernels(
     program: PreparedProgram, device: Device, prices: OutsidePrices
 ) -> tuple[list[_Kernel], tuple[LeftOut, ...]]:
     """Returns the kernels that can be tuned, most expensive first, and the others."""
-    tiles, found, refused = AnalyticalModel(device.target.architecture), [], []
+    tiles, tunable, refused = AnalyticalModel(device.target.architecture), [], []
     left_out = prices.left_out(program.unique_kernels)
     problem: UnsupportedKernelError | None = None
     for unique in program.unique_kernels:
         if outside_instruction(unique.kernel) is not None:
             continue
         try:
-            found.append(_kernel(program, unique, device, tiles))
+            tunable.append(_kernel(program, unique, device, tiles))
         except UnsupportedKernelError as error:
             problem = problem or error
             name = unique.kernel.instruction(unique.kernel.outputs[0]).name
             refused.append(LeftOut("", name, unique.runs_per_program, None, error.message()))
-    if not found and problem is not None:
+    if not tunable and problem is not None:
         raise problem
-    return sorted(found, key=lambda kernel: -kernel.total_ns), (*left_out, *refused)
+    return sorted(tunable, key=lambda kernel: -kernel.total_ns), (*left_out, *refused)
 
 
 def _kernel(
@@ -146,8 +146,8 @@ class _Tuning:
         device = DeviceEvaluator(kernel.unique.kernel, self._device, self._session.target.name)
         options, measuring = self._session.options, replace(step, name=f"{step.name}-measured")
         if self._model is None:
-            most = self._left.spent_evaluations + options.top_k
-            plan = Plan("random", replace(self._left, evaluations=most), options.seed)
+            max_evaluations = self._left.spent_evaluations + options.top_k
+            plan = Plan("random", replace(self._left, evaluations=max_evaluations), options.seed)
             self._keep(kernel, None, self._session.search(measuring, partial(tune, problem, device, plan)))
             return
         evaluator = ModelEvaluator(kernel.unique.kernel, self._model, options.model)

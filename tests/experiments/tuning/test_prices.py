@@ -1,4 +1,4 @@
-"""Kernels outside the chip are listed, priced by the user's table or at nothing, and the rest is tuned."""
+"""Kernels that the chip does not run: prices, links between chips, and what is listed as left out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,55 @@ import pytest
 
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import ParamsError, UnsupportedKernelError
-from costbench.experiments.tuning.prices import LeftOut, OutsidePrices, Price, read_prices
+from costbench.experiments.tuning.prices import LeftOut, Links, OutsidePrices, Price, read_prices
 from costbench.experiments.tuning.program import Session, Tuned, TuneOptions
 from costbench.experiments.tuning.tune import tune_program
 from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from costbench.tasks import TaskName
 from tests.experiments.tuning.test_program import nothing
+
+# 800 bytes at 2 GB/s take 400 ns; of 4 chips each passes three quarters of that on, in three steps.
+LINKS = Links(chips=4, gb_per_s=2.0, ns=10.0)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected"),
+    [
+        (Opcode.ALL_GATHER, 3 * 10 + 300),
+        (Opcode.REDUCE_SCATTER, 3 * 10 + 300),
+        (Opcode.ALL_REDUCE, 6 * 10 + 600),
+        (Opcode.ALL_TO_ALL, 3 * 10 + 300),
+        (Opcode.RAGGED_ALL_TO_ALL, 3 * 10 + 300),
+        (Opcode.COLLECTIVE_PERMUTE, 10 + 400),
+        (Opcode.COLLECTIVE_BROADCAST, 3 * 10 + 400),
+        (Opcode.CUSTOM_CALL, None),
+        (Opcode.INFEED, None),
+    ],
+)
+def test_every_collective_by_hand(opcode: Opcode, expected: float | None) -> None:
+    assert LINKS.price_ns(opcode, 800) == expected
+
+
+@pytest.mark.parametrize("opcode", [Opcode.ALL_GATHER, Opcode.ALL_REDUCE, Opcode.COLLECTIVE_BROADCAST])
+def test_one_chip_has_nobody_to_talk_to(opcode: Opcode) -> None:
+    assert Links(chips=1, gb_per_s=2.0, ns=10.0).price_ns(opcode, 800) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("links", "problem"),
+    [
+        ({"chips": 0, "gb_per_s": 1.0}, "chips is 0"),
+        ({"chips": 2, "gb_per_s": 0.0}, "gb_per_s is 0.0"),
+        ({"chips": 2, "gb_per_s": 1.0, "ns": -1.0}, "ns is -1.0"),
+    ],
+)
+def test_wrong_links(links: dict[str, float], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Links(**links)  # type: ignore[arg-type]
+
 
 TARGET = load_target("tpu_v3")
 CORPUS = Path(__file__).parents[2] / "hlo" / "corpus"

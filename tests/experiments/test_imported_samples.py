@@ -18,7 +18,7 @@ from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.evaluation.layout import layout_rows
 from costbench.experiments.evaluation.tile import tile_rows
 from costbench.experiments.grid.experiment import load_experiment
-from costbench.experiments.imported_samples import GivenSamples, given_samples, listing_digest
+from costbench.experiments.imported_samples import ImportedSamples, listing_digest, open_imported_samples
 from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.stages import evaluate, inputs, train
 from costbench.experiments.workspace import load_workspace
@@ -67,8 +67,10 @@ def params(root: Path, smoke: dict[str, Any], **changes: object) -> Path:
     return path
 
 
-def samples(path: Path) -> GivenSamples:
-    found = given_samples(load_experiment(load_params(path), "given"), load_workspace(load_params(path)))
+def samples(path: Path) -> ImportedSamples:
+    found = open_imported_samples(
+        load_experiment(load_params(path), "given"), load_workspace(load_params(path))
+    )
     assert found is not None
     return found
 
