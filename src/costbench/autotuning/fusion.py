@@ -2,7 +2,7 @@
 
 The cost of a program is the sum over its kernels of cost times executions (lpm2021, sections 2.1 and 3).
 Kernel costs are cached across configs, so scoring a config prices only its new kernels; the rest of the work
-is cutting the program into kernels (`compiler.fusion.cuts`).
+is cutting the program into kernels (`compiler.fusion.space`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
 from costbench.compiler.fingerprints import module_fingerprint
-from costbench.compiler.fusion.cuts import NO_KERNEL, CutConfig, FusionCuts
-from costbench.compiler.fusion.space import FusionSpace
+from costbench.compiler.fusion.space import NO_KERNEL, CutConfig, FusionCuts, FusionSpace
 from costbench.compiler.kernel import Kernel
 from costbench.search.space import VectorSearchSpace
 

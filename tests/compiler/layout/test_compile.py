@@ -1,5 +1,3 @@
-"""Programs compiled incrementally under layout configs equal those of a full compile."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.layout_compiler import LayoutCompiler, peak_bytes
+from benchmarks.layout_compiler import LayoutCompiler, compile_with_layouts, peak_bytes
 from costbench.arrays import I16
-from costbench.compiler.layout.packed.compile import NewPart, PackedCompiler
-from costbench.compiler.layout.packed.orders import OrderTables
+from costbench.compiler.layout.compile import KernelPool, NewPart, PackedCompiler
+from costbench.compiler.layout.orders import OrderTables
+from costbench.compiler.layout.rules import NodeLayouts
 from costbench.compiler.layout.space import LayoutSpace
+from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
@@ -135,7 +135,7 @@ def test_rules_are_asked_once_about_instructions_that_repeat() -> None:
 
 
 def test_the_oldest_layouts_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costbench.compiler.layout.packed.compile.KEPT_KERNELS", 4)
+    monkeypatch.setattr("costbench.compiler.layout.compile.MAX_KEPT_KERNELS", 4)
     space = space_of(two_convolutions())
     compiler = PackedCompiler(space)
     configs = drawn(space, 6)
@@ -148,3 +148,79 @@ def test_the_oldest_layouts_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_config_of_another_program_is_refused() -> None:
     with pytest.raises(ValueError, match="no layout config"):
         PackedCompiler(space_of(dot_and_add())).compile(np.zeros(2, np.int16))
+
+
+def filled(space: LayoutSpace) -> tuple[KernelPool, dict[str, LoopNest]]:
+    """A pool with the kernels of the default and of four random configs; their loop nests by fingerprint."""
+    compiler = PackedCompiler(space)
+    pool = KernelPool(space.module, compiler.facts)
+    nests: dict[str, LoopNest] = {}
+    for config in np.concatenate([space.default[None], space.sample(np.random.default_rng(2), 4)]):
+        for part in compiler.compile(config):
+            if isinstance(part, NewPart):
+                for number in range(len(part.hashes)):
+                    pool.add(part, number)
+        program = compile_with_layouts(space, config, "p")
+        lowering = Lowering(program.module)
+        for kernel in program.kernels:
+            nests[kernel.fingerprint] = lowering.loop_nest(kernel)
+    return pool, nests
+
+
+def assert_alike(found: LoopNest, wanted: LoopNest) -> None:
+    assert found.loops == wanted.loops
+    assert found.kernel_axes == wanted.kernel_axes
+    assert len(found.words) == len(wanted.words)
+
+
+def test_names_and_loops_are_those_of_the_programs() -> None:
+    pool, nests = filled(space_of(two_convolutions()))
+    count = len(pool)
+    lowered, names = pool.lower()
+    assert len(pool) == 0
+    assert len(lowered) == len(names) == count > len(nests)
+    assert set(names) == set(nests)
+    for number, name in enumerate(names):
+        assert_alike(lowered.nest(number), nests[name])
+        assert lowered.nest(number).kernel.fingerprint == name
+
+
+def test_kernels_can_be_taken_apart() -> None:
+    pool, nests = filled(space_of(two_convolutions()))
+    count = len(pool)
+    alone = pool.take()
+    assert (len(pool), len(alone)) == (0, count)
+    for one in alone:
+        lowered, (name,) = one.lower()
+        assert_alike(lowered.nest(0), nests[name])
+
+
+MATRIX = 64 * 512 * 4
+ARGUMENTS = 64 * 256 * 4 + 256 * 512 * 4 + MATRIX
+
+
+def peak(space: LayoutSpace, config: I16) -> int:
+    (part,) = PackedCompiler(space).compile(config)
+    return part.peak_bytes
+
+
+def test_arguments_and_the_result_are_in_memory() -> None:
+    space = space_of(dot_and_add())
+    assert peak(space, space.default) == ARGUMENTS + MATRIX
+
+
+def test_a_value_is_freed_after_its_last_reader() -> None:
+    # Turned, the product is stored, copied, and added: never all three are needed at once.
+    space = space_of(dot_and_add())
+    option = space.nodes[0].options.index(NodeLayouts((0, 1), ((1, 0), (1, 0))))
+    # Product f32[64,512]{0,1}: 64 in 128 lanes, so twice its size; its copy beside it is the peak.
+    assert peak(space, np.array([option], np.int16)) == ARGUMENTS + 2 * MATRIX + MATRIX
+
+
+def test_padding_counts() -> None:
+    b = ModuleBuilder()
+    value = b.op("negate", b.parameter("f32[16,8,5]"))
+    b.reshape(b.op("sine", value), "f32[16,40]")
+    # Lanes are padded to 128, in the argument, in what is made of it, and in the reshape, which moves it.
+    space = space_of(b.build())
+    assert peak(space, space.default) == 2 * (16 * 8 * 128 * 4) + 16 * 128 * 4

@@ -1,34 +1,134 @@
-"""Writes a computation with its memory orders as arrays: the instructions of `layout.copies`, in its order.
+"""Writes a computation with its memory orders as arrays: the instructions of `layout.assign`, in its order.
 
-Each instruction is a row of `FactTable`, found by a hash of the orders that it depends on. Two different sets
-of orders of n share a hash with probability about n^2 / 2^65, as with kernels (`identity.hashes`).
+An instruction meets few combinations of orders, so each is worked out once, by the rules that a full compile
+uses, and stored as a row of numbers (`FactTable`). A laid-out computation then is a list of rows, each found
+by a hash of the orders that it depends on. Two different sets of orders of n share a hash with probability
+about n^2 / 2^65, as with kernels (`kernel_hashes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from costbench.arrays import I64, U64, Bool
-from costbench.compiler.fusion.cuts import UNKNOWN, HashNumbers
+from costbench.compiler.fingerprints import ModuleFingerprints, input_label, instruction_label
+from costbench.compiler.fusion.facts import NUM_FACTS, InstructionFacts, is_kernel_result
 from costbench.compiler.fusion.rules import Kind, kind_of
 from costbench.compiler.kernel_arrays import lists_to_arrays
-from costbench.compiler.layout.choices import Node, NodeLayouts
-from costbench.compiler.layout.copies import REMADE
-from costbench.compiler.layout.packed.facts import ASSIGNED, NATURAL, NEEDS, FactTable, Placed
-from costbench.compiler.layout.packed.orders import NONE, OrderTables
+from costbench.compiler.kernel_hashes import UNKNOWN, HashNumbers
+from costbench.compiler.layout.assign import REMADE, with_leaves
+from costbench.compiler.layout.orders import NONE, OrderTables
+from costbench.compiler.layout.rules import Node, NodeLayouts
 from costbench.compiler.layout.value_classes import ALIASES
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hashing import GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
 from costbench.hlo.instruction import Instruction
+from costbench.hlo.memo import Memo
+from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
 
 ArrayNumbers = dict[tuple[ElementType, tuple[int, ...]], int]
+Number = TypeVar("Number", np.int64, np.uint64)
+
+NATURAL, ASSIGNED, NEEDS = range(NUM_FACTS, NUM_FACTS + 3)
+"""Columns of a row of `FactTable` after those of `fusion.facts`: order in which an instruction makes its
+result and order that the result is to have, where the orders that it needs its operands in begin. Orders are
+-1 where there is only one."""
+_MIN_ROWS = 1024
 _COPIED, _REMADE_KEY = SECOND_MULTIPLIER, GOLDEN_GAMMA
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """An instruction with memory orders.
+
+    Attributes:
+        inst: instruction with the order in which it makes its result; its operands are those of the program.
+        operand: shape of its first operand as it reads it, if it has one.
+        is_member: whether it takes one of several results of an instruction that becomes a kernel.
+        needs: numbers of the orders that it needs its operands in.
+        natural: number of the order in which it makes its result.
+        assigned: number of the order that its result is to have.
+    """
+
+    inst: Instruction
+    operand: Shape | None
+    is_member: bool
+    needs: Sequence[int]
+    natural: int
+    assigned: int
+
+
+class FactTable:
+    """Rows of facts about the instructions of one program, numbered as they are added.
+
+    Args:
+        module: the program.
+
+    Attributes:
+        instruction_facts: facts that fusion needs, and the ports that they name.
+        rows: int64 [r, 10], facts by column.
+        needs: orders of operands, rows end to end.
+        labels: uint64 [r, 2], hashes of the label of an instruction and of its shape alone.
+        instructions: the instruction of each row.
+        label_bytes: the label of each row.
+        input_digests: digest of the label that each row has as an input, 16 bytes.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        fingerprints = ModuleFingerprints(module)
+        self._called: Memo[int, bytes] = Memo(fingerprints.called)
+        self.instruction_facts = InstructionFacts()
+        self.rows: I64 = np.zeros((_MIN_ROWS, NEEDS + 1), dtype=np.int64)
+        self.labels: U64 = np.zeros((_MIN_ROWS, 2), dtype=np.uint64)
+        self.needs: I64 = np.full(_MIN_ROWS, -1, dtype=np.int64)
+        self._num_needs = 0
+        self.instructions: list[Instruction] = []
+        self.label_bytes: list[bytes] = []
+        self.input_digests: list[bytes] = []
+
+    def add(self, placed: Placed) -> int:
+        """Adds a row and returns its number."""
+        inst = placed.inst
+        number = len(self.instructions)
+        label = self.label(inst)
+        as_input = _digest(input_label(inst.shape))
+        self.rows = _grown(self.rows, number + 1)
+        self.labels = _grown(self.labels, number + 1)
+        self.needs = _grown(self.needs, self._num_needs + len(placed.needs))
+        facts = self.instruction_facts.row(inst, placed.operand, is_member=placed.is_member)
+        self.rows[number] = [*facts, placed.natural, placed.assigned, self._num_needs]
+        self.labels[number] = [int.from_bytes(d[:8], "little") for d in (_digest(label), as_input)]
+        self.needs[self._num_needs : self._num_needs + len(placed.needs)] = placed.needs
+        self._num_needs += len(placed.needs)
+        self.instructions.append(inst)
+        self.label_bytes.append(label)
+        self.input_digests.append(as_input)
+        return number
+
+    def label(self, inst: Instruction) -> bytes:
+        """Returns the label that an instruction has in kernels; callees count by their fingerprints."""
+        return instruction_label(inst, [self._called[callee] for callee in inst.called], numbered=False)
+
+
+def _digest(label: bytes) -> bytes:
+    return blake2b(label, digest_size=16).digest()
+
+
+def _grown(array: npt.NDArray[Number], length: int) -> npt.NDArray[Number]:
+    """Returns the array, or a copy of at least twice its length if `length` does not fit."""
+    if length <= len(array):
+        return array
+    result = np.zeros((max(length, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)
+    result[: len(array)] = array
+    return result
 
 
 class BodyTables(NamedTuple):
@@ -41,8 +141,8 @@ class BodyTables(NamedTuple):
         classes: numbers of classes.
         node: [n], number of the configurable node, or NONE.
         keys: [n], hashes that tell instructions apart.
-        array: [n], number of an array's element type and sizes.
-        remade: bool [n], whether it is computed again in place of a copy.
+        array: [n], number of the element type and sizes of a value.
+        remade: bool [n], whether an instruction is computed again in place of a copy.
         root: position of the root.
     """
 
@@ -61,8 +161,8 @@ class Emitted(NamedTuple):
     """A computation of n instructions with its copies, m together.
 
     Attributes:
-        row: [m], row of each in the fact table; unknown for copies.
-        origin: [m], position that an instruction had before, or that of the value of which it is a copy.
+        row: [m], row of each in the fact table; UNKNOWN for copies at first.
+        origin: [m], position that an instruction had before, or that of the value that it copies.
         order: [m], order of the result, or NONE.
         source_order: [m], order that was copied; NONE for what is no copy.
         keys: [m], hashes of the copies.
@@ -109,9 +209,9 @@ class Emission:
             (node.computation, node.position): number for number, node in enumerate(tables.space.nodes)
         }
         self._rows, self._copies = HashNumbers(), HashNumbers()
-        self._alike = self._numbered_alike()
+        self._alike = self._number_alike()
         self._row_of: dict[tuple[int, tuple[int, ...], NodeLayouts | None], int] = {}
-        self.body = self._tabulated(arrays)
+        self.body = self._tabulate(arrays)
 
     def row_keys(self, order: I64, options: I64) -> U64:
         """Returns for each instruction a hash of the orders and the option that it depends on, [n].
@@ -152,35 +252,35 @@ class Emission:
         key = self._alike[position], orders, self._chosen(position, options)
         row = self._row_of.get(key)
         if row is None:
-            row = self._row_of[key] = self._facts.add(self._placed(position, order, options))
+            row = self._row_of[key] = self._facts.add(self._place(position, order, options))
         return row
 
-    def _numbered_alike(self) -> list[int]:
+    def _number_alike(self) -> list[int]:
         """Returns a number for each instruction, the same for instructions that rules cannot tell apart.
 
         Programs repeat their layers, so there are fewer numbers than instructions.
         """
         numbers: dict[tuple[bytes, tuple[Shape, ...], Kind | None], int] = {}
-        found = []
+        alike = []
         for inst in self._body:
-            read = [self._body[operand] for operand in inst.operands]
-            kind = kind_of(read[0]) if read else None
-            key = self._facts.label(inst), tuple(operand.shape for operand in read), kind
-            found.append(numbers.setdefault(key, len(numbers)))
-        return found
+            operands = [self._body[operand] for operand in inst.operands]
+            kind = kind_of(operands[0].opcode) if operands else None
+            key = self._facts.label(inst), tuple(operand.shape for operand in operands), kind
+            alike.append(numbers.setdefault(key, len(numbers)))
+        return alike
 
     def _find_copies(self, found: Emitted, copies: I64) -> None:
         """Fills in the rows of copies."""
         rows = self._copies.find(found.keys[copies])
         new, first = np.unique(found.keys[copies[rows == UNKNOWN]], return_index=True)
         if len(new):
-            places = copies[rows == UNKNOWN][first]
-            added = [self._facts.add(self._copy(found, place)) for place in places.tolist()]
+            new_copies = copies[rows == UNKNOWN][first]
+            added = [self._facts.add(self._copy(found, position)) for position in new_copies.tolist()]
             self._copies.add(new, np.array(added, dtype=np.int64))
             rows = self._copies.find(found.keys[copies])
         found.row[copies] = rows
 
-    def _tabulated(self, arrays: ArrayNumbers) -> BodyTables:
+    def _tabulate(self, arrays: ArrayNumbers) -> BodyTables:
         count = len(self._body)
         base = self._tables.space.module.offsets[self.computation]
         classes = [self._depends_on(p) for p in range(count)]
@@ -213,61 +313,56 @@ class Emission:
         for operand in self._body[position].operands:
             if not self._body[operand].shape.is_tuple:
                 leaves.append(self._tables.space.assigner.classes.leaf(self.computation, operand))
-        found = map(self._tables.class_of, leaves)
-        return [number for number in found if number != NONE]
+        return [number for number in map(self._tables.class_of, leaves) if number != NONE]
 
-    def _placed(self, position: int, order: I64, options: I64) -> Placed:
-        """Returns an instruction with the orders of its values, as `layout.copies` places it."""
+    def _place(self, position: int, order: I64, options: I64) -> Placed:
+        """Returns an instruction with the orders of its values, as `LayoutAssigner.place` writes it."""
         inst, tables = self._body[position], self._tables
         names, requirements = tables.names, tables.space.assigner.requirements
         first, stop = self.body.classes_offsets[position : position + 2].tolist()
         classes = self.body.classes[first:stop].tolist()
         orders = {tables.roots[k]: names.names[order[k]] for k in classes}
         leaves = tables.space.assigner.classes.leaves(self.computation, position)
-        shape = _ordered(inst.shape, iter([requirements.shape(leaf, orders) for leaf in leaves]))
+        shape = with_leaves(inst.shape, iter([requirements.shape(leaf, orders) for leaf in leaves]))
         assigned = NONE if shape.is_tuple or shape.rank < 2 else names.number(shape.layout)
         natural, needs = assigned, [NONE] * len(inst.operands)
         operands = [self._body[o].shape for o in inst.operands]
         if inst.opcode not in ALIASES and inst.operands:
-            wanted, own = requirements.of(
-                (self.computation, position), orders, self._chosen(position, options)
-            )
-            for place, (operand, wish) in enumerate(zip(operands, wanted, strict=True)):
-                if not operand.is_tuple and operand.rank > 1:
-                    needs[place] = names.number(wish)
+            node = self.computation, position
+            needed, natural_order = requirements.of(node, orders, self._chosen(position, options))
+            for i, (operand, need) in enumerate(zip(operands, needed, strict=True)):
                 if not operand.is_tuple:
-                    operands[place] = operand.with_layout(wish)
-            if not shape.is_tuple and shape.layout != own:
-                shape, natural = shape.with_layout(own), names.number(own)
-        carried = inst.opcode is Opcode.GET_TUPLE_ELEMENT
-        carried = carried and kind_of(self._body[inst.operands[0]]) is not Kind.CONTROL
-        read = operands[0] if operands else None
-        return Placed(inst.rewire(shape, inst.operands, ()), read, carried, needs, natural, assigned)
+                    operands[i] = operand.with_layout(need)
+                    needs[i] = names.number(need) if operand.rank > 1 else NONE
+            if not shape.is_tuple and shape.layout != natural_order:
+                shape, natural = shape.with_layout(natural_order), names.number(natural_order)
+        first_operand = self._body[inst.operands[0]] if inst.operands else None
+        return Placed(
+            inst=inst.rewire(shape, inst.operands, ()),
+            operand=operands[0] if operands else None,
+            is_member=is_kernel_result(inst, first_operand),
+            needs=needs,
+            natural=natural,
+            assigned=assigned,
+        )
 
     def _chosen(self, position: int, options: I64) -> NodeLayouts | None:
         number = self._numbers.get((self.computation, position))
         return None if number is None else self._tables.space.nodes[number].options[options[number]]
 
-    def _copy(self, found: Emitted, place: int) -> Placed:
+    def _copy(self, emitted: Emitted, position: int) -> Placed:
         """Returns a copy, or what is computed again in its place."""
         names = self._tables.names.names
-        origin, order = int(found.origin[place]), int(found.order[place])
+        origin, order = int(emitted.origin[position]), int(emitted.order[position])
         inst = self._body[origin]
         shape = inst.shape.with_layout(names[order])
         if self.body.remade[origin]:
-            first = self._body[inst.operands[0]].shape if inst.operands else None
+            operand = self._body[inst.operands[0]].shape if inst.operands else None
             needs = [NONE] * len(inst.operands)
-            return Placed(inst.rewire(shape, inst.operands, ()), first, False, needs, order, order)
-        source = inst.shape.with_layout(names[int(found.source_order[place])])
+            return Placed(inst.rewire(shape, inst.operands, ()), operand, False, needs, order, order)
+        source = inst.shape.with_layout(names[int(emitted.source_order[position])])
         copy = Instruction(name="copy", opcode=Opcode.COPY, shape=shape, operands=(0,))
         return Placed(copy, source, False, [order], order, order)
-
-
-def _ordered(shape: Shape, leaves: Iterator[Shape]) -> Shape:
-    """Returns a (nested) tuple with these leaves, or the only leaf of an array."""
-    if not shape.is_tuple:
-        return next(leaves)
-    return replace(shape, tuple_shapes=tuple(_ordered(member, leaves) for member in shape.tuple_shapes))
 
 
 @compiled
@@ -297,27 +392,27 @@ class _Writing(NamedTuple):
 
     Attributes:
         made: what is written.
-        copies: [m, 2], of each value the latest copy, of each copy the one of the same value before it; -1.
+        copies: [m, 2], latest copy of a value, and for a copy the one of the same value before it; or -1.
         ends: [2], number of instructions and of operands.
-        one: [1], buffer for the operand of a copy.
+        copied: [1], buffer for the operand of a copy.
     """
 
     made: Emitted
     copies: I64
     ends: I64
-    one: I64
+    copied: I64
 
 
 @compiled_step
 def _append(w: _Writing, operands: I64, first: int, stop: int) -> int:
     """Appends an instruction that reads `operands[first:stop]`; returns its position."""
-    own, end = w.ends[0], w.ends[1]
+    position, end = w.ends[0], w.ends[1]
     for i in range(first, stop):
         w.made.operands[end] = operands[i]
         end += 1
-    w.made.operands_offsets[own + 1] = end
-    w.ends[0], w.ends[1] = own + 1, end
-    return int(own)
+    w.made.operands_offsets[position + 1] = end
+    w.ends[0], w.ends[1] = position + 1, end
+    return int(position)
 
 
 @compiled_step
@@ -337,8 +432,8 @@ def _in_order(b: BodyTables, w: _Writing, value: int, order: int) -> int:
         copy = _append(w, made.operands, first, stop)
         key = b.keys[origin] ^ _REMADE_KEY
     else:
-        w.one[0] = value
-        copy = _append(w, w.one, 0, 1)
+        w.copied[0] = value
+        copy = _append(w, w.copied, 0, 1)
         key = mix(mix(np.uint64(b.array[origin]) ^ _COPIED) ^ np.uint64(made.order[value] + 1))
     made.origin[copy], made.order[copy] = origin, order
     made.source_order[copy] = made.order[value]
@@ -357,21 +452,21 @@ def _emit(b: BodyTables, rows: I64, facts: I64, needs: I64) -> Emitted:
         np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.uint64),
         np.zeros(size + 1, dtype=np.int64), np.empty(size + reads, dtype=np.int64), 0,
     )  # fmt: skip
-    ends, one = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    w = _Writing(made, np.full((size, 2), -1, dtype=np.int64), ends, one)
-    place = np.empty(count, dtype=np.int64)
-    taken = np.empty(reads, dtype=np.int64)
+    ends, copied = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    w = _Writing(made, np.full((size, 2), -1, dtype=np.int64), ends, copied)
+    moved = np.empty(count, dtype=np.int64)
+    operands = np.empty(reads, dtype=np.int64)
     for p in range(count):
         first, stop, row = b.operands_offsets[p], b.operands_offsets[p + 1], rows[p]
         for i in range(first, stop):
             need = needs[facts[row, NEEDS] + i - first]
-            taken[i] = _in_order(b, w, place[b.operands[i]], need)
-        own = _append(w, taken, first, stop)
-        made.row[own], made.origin[own], made.order[own] = row, p, facts[row, NATURAL]
-        place[p] = _in_order(b, w, own, facts[row, ASSIGNED])
+            operands[i] = _in_order(b, w, moved[b.operands[i]], need)
+        position = _append(w, operands, first, stop)
+        made.row[position], made.origin[position], made.order[position] = row, p, facts[row, NATURAL]
+        moved[p] = _in_order(b, w, position, facts[row, ASSIGNED])
     m, stop = w.ends[0], w.ends[1]
     return Emitted(
         made.row[:m].copy(), made.origin[:m].copy(), made.order[:m].copy(), made.source_order[:m].copy(),
         made.keys[:m].copy(), made.operands_offsets[: m + 1].copy(), made.operands[:stop].copy(),
-        place[b.root],
+        moved[b.root],
     )  # fmt: skip
