@@ -52,7 +52,7 @@ class SweptModels:
 
     @property
     def by_task(self) -> dict[str, AnyTrainSpec]:
-        """Return the settings of the tasks that are swept."""
+        """Returns the settings of the tasks that are swept."""
         settings = {name: getattr(self, name) for name in LEARNED}
         return {name: spec for name, spec in settings.items() if spec is not None}
 
