@@ -19,7 +19,7 @@ from costbench.experiments.tuning.model import TUNE
 from costbench.models.baselines.fitting import BASELINES
 from costbench.serving.service import ANSWERS
 from costbench.tasks import AUDITED, KERNEL_TASKS, LEARNED, TASKS, Task, labels_of
-from costbench.training.specs import SPECS
+from costbench.training.spec import SPECS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "costbench"
 OF_ALL = {

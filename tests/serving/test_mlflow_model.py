@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.serving.test_requests import GOOD, TEXT, dense, encoded
 
 from costbench.experiments.grid.spec import Cell
 from costbench.experiments.tracking.queries import CellFilter
@@ -25,7 +26,6 @@ from costbench.serving.service import load_service
 from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import finish_cell, register_best, track_cell
-from tests.serving.test_requests import GOOD, TEXT, dense, encoded
 
 __all__ = ["tracking_store", "tracking_template"]
 

@@ -16,12 +16,12 @@ from costbench.datasets.tpugraphs.npz import convert_layout_npz
 from costbench.errors import DataError
 from costbench.experiments.given_tiles import score_tiles, train_tiles
 from costbench.metrics.tpugraphs import LAYOUT_TOP_K, graph_metrics
-from costbench.models.execution_spec import Execution
-from costbench.models.layout.checkpoint import load_layout_model
+from costbench.models.layout.model import load_layout_model
+from costbench.models.spec import Execution
 from costbench.params import load_yaml, parse
-from costbench.training.layout.configs import held_out
 from costbench.training.layout.fit import fit_layout
-from costbench.training.layout.spec import HoldOutSpec, LayoutTrainSpec
+from costbench.training.layout.source import held_out
+from costbench.training.spec import HoldOutSpec, LayoutTrainSpec
 
 TRAINING_FILE = "training.json"
 _FOLDER = "tpugraphs:"

@@ -14,13 +14,12 @@ from costbench.features.feature_shards import FeatureShard
 from costbench.metrics.averages import mean_without_nan
 from costbench.metrics.tpugraphs import TILE_TOP_K, graph_metrics, ordered_pairs, pooled_accuracy
 from costbench.models.checkpoint import load_checkpoint
-from costbench.models.execution_spec import Execution
 from costbench.models.learned import LearnedCostModel
+from costbench.models.spec import Execution
 from costbench.params import load_yaml, parse
 from costbench.training.fit import fit
 from costbench.training.kernel_source import KernelSource
-from costbench.training.lightning_run import FitResult
-from costbench.training.spec import TrainSpec
+from costbench.training.spec import FitResult, TrainSpec
 
 
 def train_tiles(

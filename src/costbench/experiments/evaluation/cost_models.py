@@ -9,7 +9,7 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
 from costbench.experiments.evaluation.scoring import Predict
-from costbench.models.given_model import GivenModel, load_given_model
+from costbench.models.user_model import GivenModel, load_given_model
 from costbench.target import Architecture
 
 

@@ -65,7 +65,7 @@ _Network = Callable[[LayoutGraph, I64], F64]
 def _networks(checkpoints: Sequence[Checkpoint]) -> dict[ModelKey, _Network]:
     """Returns the trained networks, which score configs of a graph."""
     # torch takes a second to import.
-    from costbench.models.layout.checkpoint import load_layout_model
+    from costbench.models.layout.model import load_layout_model
 
     return {(one.model, one.variant, one.seed): load_layout_model(one.folder).predict for one in checkpoints}
 

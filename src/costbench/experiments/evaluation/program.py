@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from costbench.execution.dotted import is_dotted
 from costbench.metrics.overhead import Overhead
-from costbench.models.execution_spec import Accelerator
+from costbench.models.spec import Accelerator
 
 UNSEEN = "unseen"
 """Name of the group of kernels that do not occur in training programs."""

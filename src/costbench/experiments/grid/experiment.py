@@ -22,9 +22,7 @@ from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
 from costbench.params import merged, parse
 from costbench.tasks import LearnedTask
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec
-from costbench.training.specs import SPECS, AnyTrainSpec
+from costbench.training.spec import SPECS, AnyTrainSpec, LayoutTrainSpec, TrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SHARE = "share"

@@ -38,9 +38,7 @@ from costbench.experiments.tracking.runs import Provenance, prepare, tracking_ur
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import merged, parse
 from costbench.tasks import LEARNED, LearnedTask
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec, monitored
-from costbench.training.specs import AnyTrainSpec
+from costbench.training.spec import AnyTrainSpec, LayoutTrainSpec, TrainSpec, monitored
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"

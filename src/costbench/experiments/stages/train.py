@@ -46,8 +46,7 @@ from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
 from costbench.store import Progress, WorkItem, compute, remove_outdated
 from costbench.tasks import LEARNED
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec
+from costbench.training.spec import LayoutTrainSpec, TrainSpec
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
