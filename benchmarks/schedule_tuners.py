@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from costbench.artifacts import read_json, write_json
-from costbench.metrics.averages import geometric_mean
+from costbench.metrics.measures import geometric_mean
 from costbench.params import parse
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.library import library_times

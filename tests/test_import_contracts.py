@@ -36,10 +36,9 @@ ALLOWED = {
     "hardware.a": "import costbench.compiler.a",
     "search.a": "import costbench.compiler.a",
     "compiler.a": "import costbench.hlo.a, costbench.target",
-    "programs.canonical": "import jaxlib, costbench.hlo.a",
-    "programs.jax_function": "import jax, costbench.hlo.a",
+    "programs.canonical": "import jax, jaxlib, costbench.hlo.a",
     "hlo.a": "import costbench.artifacts, costbench.execution.compiled",
-    "hashing.a": "import costbench.execution.compiled",
+    "hashing": "import costbench.execution.compiled",
     "metrics.a": "import costbench.errors",
     "metrics.rows": "import costbench.artifacts",
     "tasks": "import costbench.metrics.a",
@@ -53,6 +52,7 @@ ALLOWED = {
     "execution.compiled": "import numba",
     "execution.workers": "import joblib, costbench.artifacts",
     "errors": "",
+    "arrays": "",
 }
 
 OF_SCHEDULES = {

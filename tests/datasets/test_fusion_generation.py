@@ -16,16 +16,15 @@ from costbench.datasets import fusion_generation
 from costbench.datasets.fusion_generation import (
     FusionParams,
     FusionTask,
+    concatenate_columns,
     finished_parts,
-    joined,
     progress_of,
-    write_part,
 )
 from costbench.datasets.generation import summaries_of
 from costbench.datasets.measured_kernels import compiled_program_path, fusion_part_path
 from costbench.datasets.record_types import FUSION
 from costbench.datasets.records import check_columns
-from costbench.datasets.storage import Shard, verify_shard
+from costbench.datasets.storage import Shard, verify_shard, write_shard
 from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.hlo.reader import module_from_bytes, read_module
@@ -134,7 +133,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     task(whole, max_configs=12).make()
     assert len(parts(whole)) >= 3
-    write = fusion_generation.write_part
+    write = fusion_generation.write_shard
     written: list[Path] = []
 
     def failing(path: Path, *rest: object) -> None:
@@ -143,11 +142,11 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_bytes(
         written.append(path)
         write(path, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fusion_generation, "write_part", failing)
+    monkeypatch.setattr(fusion_generation, "write_shard", failing)
     with pytest.raises(DataError, match="no space left"):
         task(broken, max_configs=12).make()
     assert summaries_of(task(broken, max_configs=12)) is None
-    monkeypatch.setattr(fusion_generation, "write_part", write)
+    monkeypatch.setattr(fusion_generation, "write_shard", write)
     task(broken, max_configs=12).make()
     assert summaries_of(task(broken, max_configs=12)) is not None
     assert digest(broken) == digest(whole)
@@ -224,7 +223,7 @@ def metadata(part: int, num_configs: int, *, last: bool = False, key: str = "k")
 
 
 def test_batches_are_laid_end_to_end() -> None:
-    columns = joined([batch(2, 3), batch(), batch(1, first=2)])
+    columns = concatenate_columns([batch(2, 3), batch(), batch(1, first=2)])
     check_columns(FUSION, columns, Path("x.arrow"))
     assert columns["kernel_instructions_offsets"].tolist() == [0, 2, 5, 6]
     assert columns["kernel_instructions"].tolist() == [0, 1, 2, 3, 4, 2]
@@ -234,14 +233,15 @@ def test_batches_are_laid_end_to_end() -> None:
 
 
 def test_no_batch_is_a_part_without_kernels(tmp_path: Path) -> None:
-    write_part(tmp_path / "x.arrow", [], metadata(0, 5, last=True))
+    write_shard(tmp_path / "x.arrow", concatenate_columns([]), metadata(0, 5, last=True), FUSION)
     shard = verify_shard(tmp_path / "x.arrow")
     assert (shard.num_kernels, shard.num_configs) == (0, 0)
 
 
 def write(folder: Path, chip: str, part: int, **more: object) -> None:
     content = {**metadata(part, 10 * (part + 1)), **more}
-    write_part(fusion_part_path(folder, chip, "p", part), [batch(1, 2, first=2 * part)], content)
+    path = fusion_part_path(folder, chip, "p", part)
+    write_shard(path, concatenate_columns([batch(1, 2, first=2 * part)]), content, FUSION)
 
 
 def test_progress_reaches_as_far_as_the_chip_that_lags_behind(tmp_path: Path) -> None:

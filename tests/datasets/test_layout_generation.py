@@ -14,10 +14,10 @@ from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tile_space import nest_tile_space
 from costbench.datasets.generation import summaries_of
 from costbench.datasets.layout_generation import (
+    ConfigRuns,
     GeneticParams,
     LayoutParams,
     LayoutTask,
-    Trials,
     search_genetically,
     search_randomly,
 )
@@ -203,24 +203,24 @@ def distance(configs: I16, runs: I64 | None = None) -> F64:
     return np.where(configs[:, 0] == 3, np.inf, runtime.astype(np.float64))
 
 
-def searched(genetic: bool, limit: int, seed: int = 0, max_runs: int = 1) -> Trials:
-    trials = Trials(SPACE, distance, max_runs)
+def searched(genetic: bool, limit: int, seed: int = 0, max_runs: int = 1) -> ConfigRuns:
+    runs = ConfigRuns(SPACE, distance, max_runs)
     rng = np.random.default_rng(seed)
     if genetic:
-        search_genetically(SPACE, trials, rng, limit, GeneticParams(population=8))
+        search_genetically(SPACE, runs, rng, limit, GeneticParams(population=8))
     else:
-        search_randomly(SPACE, trials, rng, limit)
-    return trials
+        search_randomly(SPACE, runs, rng, limit)
+    return runs
 
 
 @pytest.mark.parametrize("genetic", [False, True])
 def test_the_default_comes_first_and_nothing_twice_if_one_run_is_allowed(genetic: bool) -> None:
-    trials = searched(genetic, 60)
-    columns = trials.columns()
+    runs = searched(genetic, 60)
+    columns = runs.columns()
     configs, source = columns["config_options"], columns["config_source"]
-    assert len(trials) == 60
-    assert len(configs) + trials.failed.total() == 60
-    assert trials.failed == {GENETIC if genetic else RANDOM: 60 - len(configs)}
+    assert len(runs) == 60
+    assert len(configs) + runs.failed.total() == 60
+    assert runs.failed == {GENETIC if genetic else RANDOM: 60 - len(configs)}
     assert len(configs) < 60
     assert (configs[0] == SPACE.default).all()
     assert source.tolist() == [DEFAULT] + [GENETIC if genetic else RANDOM] * (len(configs) - 1)
@@ -245,8 +245,8 @@ def test_the_genetic_search_goes_where_it_is_fast() -> None:
 
 @pytest.mark.parametrize("genetic", [False, True])
 def test_a_search_ends_when_hardly_a_config_is_left(genetic: bool) -> None:
-    trials = searched(genetic, 10 * NUM_CONFIGS)
-    assert NUM_CONFIGS / 2 < len(trials) <= NUM_CONFIGS
+    runs = searched(genetic, 10 * NUM_CONFIGS)
+    assert NUM_CONFIGS / 2 < len(runs) <= NUM_CONFIGS
 
 
 @pytest.mark.parametrize("genetic", [False, True])
@@ -262,10 +262,10 @@ def test_a_config_met_again_is_measured_again_with_other_noise_up_to_a_limit(gen
 
 
 def test_both_searches_run_the_default_once_between_them() -> None:
-    trials = Trials(SPACE, distance, 1)
-    search_randomly(SPACE, trials, np.random.default_rng(0), 20)
-    search_genetically(SPACE, trials, np.random.default_rng(1), 40, GeneticParams(population=4))
-    columns = trials.columns()
+    runs = ConfigRuns(SPACE, distance, 1)
+    search_randomly(SPACE, runs, np.random.default_rng(0), 20)
+    search_genetically(SPACE, runs, np.random.default_rng(1), 40, GeneticParams(population=4))
+    columns = runs.columns()
     at_default = (columns["config_options"] == SPACE.default).all(axis=1)
     assert at_default.tolist() == [True] + [False] * (len(at_default) - 1)
     # A config that both searches meet has run before when the second one measures it.

@@ -18,9 +18,9 @@ from costbench.datasets.tile_generation import TileTask
 from costbench.execution.closure import Sources, find_closure, read_sources
 from costbench.experiments import identity
 from costbench.experiments.autotuning.programs import autotune
+from costbench.experiments.grid.kernel_training import KernelTraining
+from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.training_run import train_cell
-from costbench.experiments.grid.trainings.kernels import KernelTraining
-from costbench.experiments.grid.trainings.layouts import LayoutTraining
 from costbench.experiments.identity import BYSTANDERS, closure, code_digest
 from costbench.experiments.stages.features import make_features
 from costbench.experiments.sweeps.sweep import sweep

@@ -15,7 +15,7 @@ from costbench.hardware.noise import (
     structure_of,
     uniform,
 )
-from costbench.hashing.splitmix64 import mix
+from costbench.hashing import mix
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.small_kernels import finish

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from tests.serving.test_requests import GOOD, TEXT, dense, encoded
 
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.hlo.conversion import module_to_bytes
 from costbench.serving.service import load_service

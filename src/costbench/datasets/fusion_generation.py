@@ -1,9 +1,12 @@
 """Generates fusion shards: fuses a program in thousands of ways and measures every distinct kernel once.
 
 Configs are drawn at random (lpm2021, section 4), after the default. Each cuts the program into kernels; new
-ones are run at the tile size that the compiler's own model estimates to be fastest. A config's draw depends
-on its number alone, and parts of the data set end between two configs, so a killed run continues after the
-last complete part and ends with the same bytes.
+ones are run at the tile size that the compiler's own model estimates to be fastest.
+
+A program's kernels are stored in parts, so that memory never holds all of them. A part covers consecutive
+configs and holds the kernels that first occur in them, one shard per chip. Parts are written in order, and
+the last one is marked as the last, so the parts on disk are always a prefix of the data set. A config's draw
+depends on its number alone: a killed run continues after the last complete part and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -11,26 +14,24 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from costbench.arrays import I64, AnyArray
-from costbench.artifacts import digest_bytes
+from costbench.arrays import AnyArray
 from costbench.compiler.fusion.space import CutKernels, FusionSpace
 from costbench.compiler.kernel_arrays import taken
 from costbench.compiler.kernel_hashes import MetHashes
 from costbench.compiler.program import PreparedProgram
-from costbench.datasets.fusion_pricing import FoundKernels, FusionPricing, PricedKernels
-from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key, summaries_of
+from costbench.datasets.fusion_pricing import FusionPricing, NewKernels
+from costbench.datasets.generation import ProgramTask, Shards, SharedProgram, shard_key, summaries_of
 from costbench.datasets.measured_kernels import compiled_program_path, fusion_part_path
 from costbench.datasets.record_types import FUSION, FUSION_GENERATOR_VERSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 from costbench.rng import stream
-from costbench.store import Entry, key_of
 from costbench.target import Target
 
 KERNELS_PER_PART = 100_000
@@ -65,61 +66,22 @@ class FusionParams:
 
 
 @dataclass(frozen=True)
-class FusionTask:
-    """The fusion shards of one program; a `Task` of `costbench.datasets.generation`.
+class FusionTask(ProgramTask):
+    """The fusion shards of one program; its chips share the kernels and differ in the runtimes."""
 
-    Attributes:
-        name: of the program.
-        application: that the program belongs to.
-        program: bytes of its HLO module, plain or zstd.
-        targets: the chips; they share the kernels and differ in the runtimes.
-        params: of the fusion task.
-        folder: of the data set.
-        code: digest of the code that makes them.
-    """
-
-    name: str
-    application: str
-    program: bytes
-    targets: tuple[Target, ...]
     params: FusionParams
-    folder: Path
-    code: str = ""
+    task = "fusion"
+    version = FUSION_GENERATOR_VERSION
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """Paths of the parts that exist, or else of the first part of each chip."""
-        return tuple(path for target in self.targets for path in self._parts(target))
-
-    def _parts(self, target: Target) -> list[Path]:
-        finished = finished_parts(self.folder, target.name, self.name, self.key)
+    def shards(self, target: Target) -> list[Path]:
+        """Returns the paths of the parts that exist, or else of the first part."""
+        finished = finished_parts(self.folder, target.name, self.name, self.key(target))
         parts = range(max(1, len(finished)))
         return [fusion_part_path(self.folder, target.name, self.name, part) for part in parts]
 
-    @property
-    def group(self) -> str:
-        """Key of the compiled program, which other tasks of the data set share."""
-        return str(compiled_program_path(self.folder, self.name))
-
-    @property
-    def weight(self) -> int:
-        """Work estimate, which grows with the size of the program."""
-        return len(self.program)
-
-    @property
-    def key(self) -> str:
-        """Digest of all inputs but the code; parts of the same key are of the same samples."""
-        return shard_key(self.program, self.targets, self.params, FUSION_GENERATOR_VERSION)
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Where the store keeps the parts, one entry a chip."""
-        return tuple(map(self._entry, self.targets))
-
-    def _entry(self, target: Target) -> Entry:
-        parts, compiled = self._parts(target), compiled_program_path(self.folder, self.name)
-        note = parts[0].with_name(f"{self.name}.json")
-        return Entry(note, key_of(self.key, self.code), (*parts, compiled))
+    def key(self, target: Target) -> str:
+        """Returns the digest of all inputs but the code: one of all chips, since they share the kernels."""
+        return shard_key(self.program, self.targets, self.params, self.version)
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Draws configs, cuts out their kernels, measures the new ones and writes them, part by part.
@@ -134,27 +96,15 @@ class FusionTask:
         for entry in self.entries:
             entry.begin()
         path = compiled_program_path(self.folder, self.name)
-        program = (shared or SharedProgram()).prepared(self.program, self.name, path)
+        program = (shared or SharedProgram()).compile(self.program, self.name, path)
         search = _Search(self, program)
         while not search.complete:
             search.make_part()
         for target in self.targets:
-            entry = self._entry(target)
-            entry.keep(Shards(entry.key, self._summaries(target)))
-
-    def _summaries(self, target: Target) -> tuple[ShardSummary, ...]:
-        return tuple(
-            ShardSummary(
-                task="fusion",
-                name=self.name,
-                chip=target.name,
-                num_kernels=part.num_kernels,
-                num_samples=part.num_configs,
-                num_failed=int(part.metadata["num_failed"]),
-                device_seconds=float(part.metadata["device_seconds"]),
-            )
-            for part in finished_parts(self.folder, target.name, self.name, self.key)
-        )
+            entry = self.entry(target)
+            parts = finished_parts(self.folder, target.name, self.name, self.key(target))
+            summaries = (self.summary(part.metadata, part.num_kernels, part.num_configs) for part in parts)
+            entry.keep(Shards(entry.key, tuple(summaries)))
 
 
 class _Search:
@@ -167,7 +117,7 @@ class _Search:
     def __init__(self, task: FusionTask, program: PreparedProgram) -> None:
         self._task, self._program, self._space = task, program, FusionSpace(program)
         chips = [target.name for target in task.targets]
-        before = progress_of(task.folder, chips, task.name, task.key)
+        before = progress_of(task.folder, chips, task.name, task.key(task.targets[0]))
         self._part, self._config = before.parts, before.num_configs
         self.complete = before.complete
         self._known = set(before.fingerprints)
@@ -184,8 +134,15 @@ class _Search:
             self._config += 1
         self.complete = self._is_over()
         for target, priced in zip(task.targets, pricing.finish(), strict=True):
+            metadata = {
+                **task.metadata(target, priced.num_failed, priced.device_seconds),
+                "part": self._part,
+                "last": self.complete,
+                "num_configs": self._config,
+                "num_too_large": priced.num_too_large,
+            }
             path = fusion_part_path(task.folder, target.name, task.name, self._part)
-            write_part(path, priced.batches, self._metadata(target, priced))
+            write_shard(path, concatenate_columns(priced.batches), metadata, FUSION)
         self._part += 1
 
     def _is_over(self) -> bool:
@@ -197,51 +154,30 @@ class _Search:
         )
 
     def _try(self, number: int, pricing: FusionPricing) -> None:
+        """Adds those kernels of a config to the pricing that are new."""
         rng = stream(self._task.params.seed, "fusion", self._task.name, number)
         config = self._space.sample(rng, 1)[0] if number else self._space.default
         # For the default config all kernels are cut, since their executions are counted.
         cuts = self._space.cut(config, self._met_groups if number else None)
-        runs = executions(cuts) if number == 0 else {}
+        runs = count_executions(cuts) if number == 0 else {}
         for cut in cuts:
             fresh = self._met.add(cut.hashes)
-            if len(fresh):
-                self._add(cut, fresh, runs, pricing)
-
-    def _add(self, cut: CutKernels, fresh: I64, runs: dict[int, int], pricing: FusionPricing) -> None:
-        """Adds kernels whose fingerprints are new to the pricing."""
-        kernels = taken(cut.arrays, fresh)
-        names, new = [], []
-        for number, stored in enumerate(self._space.fingerprints.kernels(cut.computation, kernels)):
-            if stored not in self._known:
-                self._known.add(stored)
-                names.append(stored.hex())
-                new.append(number)
-        if len(new) < len(fresh):
-            kernels, fresh = taken(kernels, np.array(new, dtype=np.int64)), fresh[new]
-        default_runs = [runs.get(quick_hash, 0) for quick_hash in cut.hashes[fresh].tolist()]
-        pricing.add(FoundKernels(cut.computation, kernels, tuple(names), tuple(default_runs)))
-
-    def _metadata(self, target: Target, priced: PricedKernels) -> dict[str, object]:
-        task = self._task
-        return {
-            "key": task.key,
-            "task": "fusion",
-            "program": task.name,
-            "application": task.application,
-            "program_sha256": digest_bytes(task.program),
-            "chip": target.name,
-            "generator_version": FUSION_GENERATOR_VERSION,
-            "params": asdict(task.params),
-            "part": self._part,
-            "last": self.complete,
-            "num_configs": self._config,
-            "num_failed": priced.num_failed,
-            "num_too_large": priced.num_too_large,
-            "device_seconds": round(priced.device_seconds, 9),
-        }
+            if not len(fresh):
+                continue
+            kernels = taken(cut.arrays, fresh)
+            names, unknown = [], []
+            for index, fingerprint in enumerate(self._space.fingerprints.kernels(cut.computation, kernels)):
+                if fingerprint not in self._known:
+                    self._known.add(fingerprint)
+                    names.append(fingerprint.hex())
+                    unknown.append(index)
+            if len(unknown) < len(fresh):
+                kernels, fresh = taken(kernels, np.array(unknown, dtype=np.int64)), fresh[unknown]
+            default_runs = tuple(runs.get(quick_hash, 0) for quick_hash in cut.hashes[fresh].tolist())
+            pricing.add(NewKernels(cut.computation, kernels, tuple(names), default_runs))
 
 
-def executions(cuts: Sequence[CutKernels]) -> dict[int, int]:
+def count_executions(cuts: Sequence[CutKernels]) -> dict[int, int]:
     """Returns how often the kernels of each hash run in one run of the program."""
     runs: Counter[int] = Counter()
     for cut in cuts:
@@ -255,10 +191,10 @@ class Progress:
     """What the parts on disk cover.
 
     Attributes:
-        parts: finished parts.
-        num_configs: configs that they cover.
+        parts: number of finished parts.
+        num_configs: number of configs that they cover.
         complete: whether they include the last part.
-        fingerprints: of all their kernels, 16 bytes each.
+        fingerprints: fingerprints of all their kernels, 16 bytes each.
     """
 
     parts: int
@@ -270,16 +206,15 @@ class Progress:
 def finished_parts(folder: Path, chip: str, program: str, key: str) -> list[Shard]:
     """Returns the parts of a program on a chip that were made from the same inputs, in order."""
     parts: list[Shard] = []
-    while True:
+    while not (parts and parts[-1].metadata["last"]):
         try:
             shard = Shard.open(fusion_part_path(folder, chip, program, len(parts)))
         except DataError:
-            return parts
+            break
         if shard.metadata.get("key") != key:
-            return parts
+            break
         parts.append(shard)
-        if shard.metadata["last"]:
-            return parts
+    return parts
 
 
 def progress_of(folder: Path, chips: Sequence[str], program: str, key: str) -> Progress:
@@ -297,24 +232,15 @@ def progress_of(folder: Path, chips: Sequence[str], program: str, key: str) -> P
     return Progress(parts, int(last.get("num_configs", 0)), bool(last.get("last", False)), frozenset(known))
 
 
-def write_part(path: Path, batches: Sequence[dict[str, AnyArray]], metadata: dict[str, object]) -> None:
-    """Writes a part from the columns of its batches of kernels.
-
-    Raises:
-        DataError: if it cannot be written.
-    """
-    write_shard(path, joined(batches), metadata, FUSION)
-
-
-def joined(batches: Sequence[dict[str, AnyArray]]) -> dict[str, AnyArray]:
+def concatenate_columns(batches: Sequence[dict[str, AnyArray]]) -> dict[str, AnyArray]:
     """Concatenates the columns of several batches of kernels."""
     columns: dict[str, AnyArray] = {}
     for column in FUSION.columns:
-        pieces = [np.asarray(batch[column.key]) for batch in batches]
+        parts = [np.asarray(batch[column.key]) for batch in batches]
         if column.offsets_into is not None:
-            ends = np.cumsum([0, *(int(piece[-1]) for piece in pieces)])
-            shifted = [piece[1:] + end for piece, end in zip(pieces, ends[:-1], strict=True)]
-            pieces = [np.zeros(1, dtype=column.dtype), *shifted]
+            starts = np.cumsum([0, *(int(part[-1]) for part in parts[:-1])])
+            shifted = [part[1:] + start for part, start in zip(parts, starts, strict=False)]
+            parts = [np.zeros(1, dtype=column.dtype), *shifted]
         empty = np.zeros((0, *(int(size) for size in column.shape[1:])), dtype=column.dtype)
-        columns[column.key] = np.concatenate([empty, *pieces]).astype(column.dtype, copy=False)
+        columns[column.key] = np.concatenate([empty, *parts]).astype(column.dtype, copy=False)
     return columns

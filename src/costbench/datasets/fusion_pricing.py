@@ -42,7 +42,7 @@ class PricedKernels:
 
 
 @dataclass(frozen=True, eq=False)
-class FoundKernels:
+class NewKernels:
     """k kernels of one computation that wait to be priced.
 
     Attributes:
@@ -60,10 +60,10 @@ class FoundKernels:
     def __len__(self) -> int:
         return len(self.names)
 
-    def part(self, start: int, end: int) -> FoundKernels:
+    def part(self, start: int, end: int) -> NewKernels:
         """Returns the kernels from `start` up to `end`."""
         kernels = taken(self.kernels, np.arange(start, end))
-        return FoundKernels(self.computation, kernels, self.names[start:end], self.default_runs[start:end])
+        return NewKernels(self.computation, kernels, self.names[start:end], self.default_runs[start:end])
 
 
 class _Outcome:
@@ -100,11 +100,11 @@ class FusionPricing:
         self._devices = [Device(target, seed) for target in targets]
         self._models = [AnalyticalModel(target.architecture) for target in targets]
         self._priced = [PricedKernels() for _ in targets]
-        self._waiting: list[FoundKernels] = []
+        self._waiting: list[NewKernels] = []
         self._num_waiting = 0
         self.num_kernels = 0
 
-    def add(self, found: FoundKernels) -> None:
+    def add(self, found: NewKernels) -> None:
         """Adds kernels."""
         self.num_kernels += len(found)
         start = 0

@@ -2,13 +2,17 @@
 
 A shard is one program on one chip. It depends only on the program, the chip and the parameters; the chips of
 a task share what is compiled.
+
+The configs correspond to TpuGraphs' two collections (tpugraphs2023, section 4.2): those drawn at random
+differ much in runtime, those of a genetic search from the default stay near it. As in its files, a config
+that a search meets again is measured again, up to a limit, and every run has noise of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -20,19 +24,18 @@ from costbench.arrays import F64, I16, I64, AnyArray
 from costbench.artifacts import digest_bytes
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
 from costbench.compiler.spaces import VectorSpace
-from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key
+from costbench.datasets.generation import ProgramTask, Shards, SharedProgram
 from costbench.datasets.layout_pricing import ProgramPricer
 from costbench.datasets.layout_shards import Family, layout_shard_path
 from costbench.datasets.record_types import DEFAULT, GENETIC, LAYOUT, LAYOUT_GENERATOR_VERSION, RANDOM
+from costbench.datasets.records import offsets_of
 from costbench.datasets.storage import write_shard
 from costbench.hardware.device import NUM_RUNS, Device
 from costbench.hlo.conversion import module_to_bytes
-from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.rng import stream
 from costbench.search.genetic import Genetic, Population
-from costbench.search.space import Rows, Seen, Vectors, keys
-from costbench.store import Entry, key_of
+from costbench.search.space import Rows, Seen, VectorSearchSpace, keys
 from costbench.target import Target
 
 Measure = Callable[[I16, I64], F64]
@@ -42,6 +45,7 @@ one failed."""
 _TRIES = 8
 """Consecutive draws without a new config after which a space counts as exhausted; also attempts per child."""
 _BATCH = 64
+_ZSTD_LEVEL = 10
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,11 @@ class GeneticParams:
         return Genetic(self.population, self.crossover, self.mutations, tries=_TRIES)
 
 
-class Runs(Seen):
+class RunLimit(Seen):
     """Counts how often configs have been taken, each at most `limit` times.
 
     Args:
-        limit: most often that a config is taken.
+        limit: largest number of times that a config is taken.
     """
 
     def __init__(self, limit: int) -> None:
@@ -88,21 +92,21 @@ class Runs(Seen):
 
     def take_fresh(self, rows: Rows) -> Rows:
         """Returns the rows, repeated ones included, that had not been taken `limit` times; takes them."""
-        kept = []
-        for place, key in enumerate(keys(rows)):
+        indices = []
+        for index, key in enumerate(keys(rows)):
             if self._taken[key] < self._limit:
                 self._taken[key] += 1
-                kept.append(place)
-        return rows[kept]
+                indices.append(index)
+        return rows[indices]
 
 
-class Trials:
+class ConfigRuns:
     """Runs of configs so far, the default's first.
 
     Args:
-        space: of the program.
-        measure: runs configs.
-        max_runs: most often that a search runs one config.
+        space: layout configs of the program.
+        measure: function that runs configs.
+        max_runs: largest number of times that a search runs one config.
 
     Attributes:
         failed: number of runs that failed, by source.
@@ -111,76 +115,73 @@ class Trials:
     def __init__(self, space: VectorSpace, measure: Measure, max_runs: int = 1) -> None:
         self._space, self._measure, self._max_runs = space, measure, max_runs
         self._configs: list[I16] = []
-        self._runtime: list[float] = []
+        self._runtime_ns: list[float] = []
         self._source: list[int] = []
-        self._runs: Counter[bytes] = Counter()
+        self._num_runs: Counter[bytes] = Counter()
         self.failed: Counter[int] = Counter()
         self.run(space.default[None], DEFAULT)
 
     def __len__(self) -> int:
         return len(self._configs) + self.failed.total()
 
-    def runs(self) -> Runs:
+    def limit(self) -> RunLimit:
         """Returns what keeps one search from running a config too often; the default has run once."""
-        found = Runs(self._max_runs)
-        found.take_fresh(self._space.default[None])
-        return found
+        limit = RunLimit(self._max_runs)
+        limit.take_fresh(self._space.default[None])
+        return limit
 
     def run(self, configs: I16, source: int) -> F64:
         """Measures configs [n, m] once each; returns their runtimes, infinite where one failed."""
-        before = []
+        runs_before = []
         for key in keys(configs):
-            before.append(self._runs[key])
-            self._runs[key] += 1
-        runtime = self._measure(configs, np.array(before, dtype=np.int64))
-        for config, ns in zip(configs, runtime.tolist(), strict=True):
+            runs_before.append(self._num_runs[key])
+            self._num_runs[key] += 1
+        runtime_ns = self._measure(configs, np.array(runs_before, dtype=np.int64))
+        for config, ns in zip(configs, runtime_ns.tolist(), strict=True):
             if np.isfinite(ns):
                 self._configs.append(config)
-                self._runtime.append(ns)
+                self._runtime_ns.append(ns)
                 self._source.append(source)
             else:
                 self.failed[source] += 1
-        return runtime
+        return runtime_ns
 
     def columns(self) -> dict[str, AnyArray]:
         """Returns the measured configs and runtimes as columns of a shard."""
         return {
             "config_options": np.array(self._configs, dtype=np.int16),
             "config_source": np.array(self._source, dtype=np.uint8),
-            "config_runtime_ns": np.array(self._runtime, dtype=np.int64),
+            "config_runtime_ns": np.array(self._runtime_ns, dtype=np.int64),
         }
 
 
-def search_randomly(space: VectorSpace, trials: Trials, rng: np.random.Generator, limit: int) -> None:
+def search_randomly(space: VectorSpace, runs: ConfigRuns, rng: np.random.Generator, limit: int) -> None:
     """Draws random configs until there are `limit` runs in all or the space counts as exhausted."""
-    idle, runs = 0, trials.runs()
-    while len(trials) < limit and idle < _TRIES:
-        drawn = space.sample(rng, min(_BATCH, limit - len(trials)))
-        new = runs.take_fresh(drawn).astype(np.int16)
-        idle = 0 if len(new) else idle + 1
-        if len(new):
-            trials.run(new, RANDOM)
+    idle, run_limit = 0, runs.limit()
+    while len(runs) < limit and idle < _TRIES:
+        sample = space.sample(rng, min(_BATCH, limit - len(runs)))
+        fresh = run_limit.take_fresh(sample).astype(np.int16)
+        idle = 0 if len(fresh) else idle + 1
+        if len(fresh):
+            runs.run(fresh, RANDOM)
 
 
 def search_genetically(
-    space: VectorSpace, trials: Trials, rng: np.random.Generator, limit: int, params: GeneticParams
+    space: VectorSpace, runs: ConfigRuns, rng: np.random.Generator, limit: int, params: GeneticParams
 ) -> None:
     """Evolves the default, keeping the best of parents and children, until there are `limit` runs.
 
     The default counts as slower than any config that runs, so it is a parent of the first generation only.
     """
-    breeding, vectors, runs = params.breeding(), Vectors(space), trials.runs()
+    breeding, vectors, run_limit = params.breeding(), VectorSearchSpace(space), runs.limit()
     population = Population(space.default[None], np.full(1, np.inf))
     for _ in range(params.generations):
-        wanted = min(params.population, limit - len(trials))
-        children = breeding.children(vectors, rng, population, wanted, runs)
+        num_children = min(params.population, limit - len(runs))
+        children = breeding.children(vectors, rng, population, num_children, run_limit)
         if not len(children):
             return
-        runtime = trials.run(children.astype(np.int16), GENETIC)
-        population = breeding.survivors(population, Population(children, runtime))
-
-
-_ZSTD_LEVEL = 10
+        runtime_ns = runs.run(children.astype(np.int16), GENETIC)
+        population = breeding.survivors(population, Population(children, runtime_ns))
 
 
 @dataclass(frozen=True)
@@ -220,57 +221,30 @@ class LayoutParams:
 
 
 @dataclass(frozen=True)
-class LayoutTask:
-    """The layout shards of one program; a `Task` of `costbench.datasets.generation`.
+class LayoutTask(ProgramTask):
+    """The layout shards of one program, one a chip.
 
     Attributes:
-        name: of the program.
-        application: that the program belongs to.
-        family: of collections that it belongs to.
-        program: bytes of its HLO module, plain or zstd.
-        targets: the chips, one shard each.
-        params: of the layout task.
-        folder: of the data set.
-        code: digest of the code that makes them.
+        family: family of collections that the program belongs to.
     """
 
-    name: str
-    application: str
-    family: Family
-    program: bytes
-    targets: tuple[Target, ...]
     params: LayoutParams
-    folder: Path
-    code: str = ""
+    family: Family = field(kw_only=True)
+    task = "layout"
+    version = LAYOUT_GENERATOR_VERSION
+
+    def shards(self, target: Target) -> tuple[Path, ...]:
+        """Returns the path of the shard of a chip."""
+        return (layout_shard_path(self.folder, target.name, self.name),)
 
     @property
-    def paths(self) -> tuple[Path, ...]:
-        """Paths of the shards, in the order of the chips."""
-        return tuple(layout_shard_path(self.folder, target.name, self.name) for target in self.targets)
-
-    @property
-    def group(self) -> str:
-        """A group of its own: it compiles the program under its own layouts and shares nothing."""
-        return str(self.paths[0])
-
-    @property
-    def weight(self) -> int:
-        """Work estimate, which grows with the size of the program."""
-        return len(self.program)
+    def compiled_path(self) -> None:
+        """None: a shard holds the program that it compiles under its own layouts, and shares nothing."""
 
     def key(self, target: Target) -> str:
-        """Digest of all inputs but the code."""
-        made_from = shard_key(self.program, [target], self.params, LAYOUT_GENERATOR_VERSION)
-        return digest_bytes(f"{made_from}/{self.family}".encode())[: len(made_from)]
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Where the store keeps the shards, in the order of the chips."""
-        return tuple(map(self._entry, self.targets))
-
-    def _entry(self, target: Target) -> Entry:
-        path = layout_shard_path(self.folder, target.name, self.name)
-        return Entry(path.with_suffix(".json"), key_of(self.key(target), self.code), (path,))
+        """Returns the digest of all inputs of a chip's shard but the code."""
+        without_family = super().key(target)
+        return digest_bytes(f"{without_family}/{self.family}".encode())[: len(without_family)]
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Searches, measures and writes for every chip; a program without choices has only its default.
@@ -283,75 +257,52 @@ class LayoutTask:
         space = layout_space(module_from_bytes(self.program, where=self.name))
         devices = [Device(target, self.params.seed) for target in self.targets]
         pricer = ProgramPricer(space, devices, self.params.memory_gib)
-        for number, target in enumerate(self.targets):
-            self._entry(target).get(Shards, partial(self._make_shard, space, pricer, number))
+        for device, target in enumerate(self.targets):
+            self.entry(target).get(Shards, partial(self._make_shard, space, pricer, device))
 
-    def _make_shard(self, space: LayoutSpace, pricer: ProgramPricer, number: int) -> Shards:
-        target = self.targets[number]
-        trials = _search(space, partial(pricer.measure, device=number), self.params, self.name)
-        columns = {**_space_columns(space), **trials.columns()}
-        met = {"num_kernels": pricer.num_kernels(number), "num_programs": pricer.num_programs(number)}
-        facts = _metadata(self, target, trials, columns["config_runtime_ns"])
-        write_shard(layout_shard_path(self.folder, target.name, self.name), columns, {**facts, **met}, LAYOUT)
-        summary = ShardSummary(
-            task="layout",
-            name=self.name,
-            chip=target.name,
-            num_kernels=met["num_kernels"],
-            num_samples=len(columns["config_runtime_ns"]),
-            num_failed=trials.failed.total(),
-            device_seconds=float(str(facts["device_seconds"])),
-        )
-        return Shards(self._entry(target).key, (summary,))
+    def _make_shard(self, space: LayoutSpace, pricer: ProgramPricer, device: int) -> Shards:
+        target = self.targets[device]
+        runs = _search(space, partial(pricer.measure, device=device), self.params, self.name)
+        columns = {**_space_columns(space), **runs.columns()}
+        runtime_ns = columns["config_runtime_ns"].astype(np.float64)
+        metadata = {
+            **self.metadata(target, runs.failed.total(), NUM_RUNS * float(runtime_ns.sum()) * 1e-9),
+            "family": self.family,
+            "default_runtime_ns": int(runtime_ns[0]),
+            "num_failed_random": runs.failed[RANDOM],
+            "num_failed_genetic": runs.failed[GENETIC],
+            "num_kernels": pricer.num_kernels(device),
+            "num_programs": pricer.num_programs(device),
+        }
+        write_shard(layout_shard_path(self.folder, target.name, self.name), columns, metadata, LAYOUT)
+        summary = self.summary(metadata, pricer.num_kernels(device), len(runtime_ns))
+        return Shards(self.entry(target).key, (summary,))
 
 
-def _search(space: LayoutSpace, measure: Measure, params: LayoutParams, name: str) -> Trials:
-    trials = Trials(space, measure, params.max_runs)
+def _search(space: LayoutSpace, measure: Measure, params: LayoutParams, name: str) -> ConfigRuns:
+    runs = ConfigRuns(space, measure, params.max_runs)
     if not len(space.nodes):
-        return trials
+        return runs
     # Random streams do not depend on the chip, so chips are compared on the same random configs.
     if params.strategy != "genetic":
-        search_randomly(space, trials, stream(params.seed, "layout random", name), params.max_configs)
+        search_randomly(space, runs, stream(params.seed, "layout random", name), params.max_configs)
     if params.strategy != "random":
         rng = stream(params.seed, "layout genetic", name)
-        limit = len(trials) - 1 + params.max_configs
-        search_genetically(space, trials, rng, limit, params.genetic)
-    return trials
+        limit = len(runs) - 1 + params.max_configs
+        search_genetically(space, runs, rng, limit, params.genetic)
+    return runs
 
 
 def _space_columns(space: LayoutSpace) -> dict[str, AnyArray]:
     nodes = space.nodes
+    program = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(module_to_bytes(space.module))
     return {
-        "program": np.frombuffer(_compressed(space.module), dtype=np.uint8),
+        "program": np.frombuffer(program, dtype=np.uint8),
         "node_computation": np.array([node.computation for node in nodes], dtype=np.int32),
         "node_position": np.array([node.position for node in nodes], dtype=np.int32),
         "node_opcode": np.array([int(node.opcode) for node in nodes], dtype=np.int16),
-        "option_offsets": np.concatenate([[0], np.cumsum(space.num_choices)]).astype(np.int64),
+        "option_offsets": offsets_of(space.num_choices),
         "option_layout": np.concatenate(
             [np.zeros((0, 18), np.int8), *(option_features(node) for node in nodes)]
         ),
-    }
-
-
-def _compressed(module: HloModule) -> bytes:
-    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(module_to_bytes(module))
-
-
-def _metadata(task: LayoutTask, target: Target, trials: Trials, runtime_ns: AnyArray) -> dict[str, object]:
-    runtime = runtime_ns.astype(np.float64)
-    return {
-        "key": task.key(target),
-        "task": "layout",
-        "program": task.name,
-        "application": task.application,
-        "family": task.family,
-        "program_sha256": digest_bytes(task.program),
-        "chip": target.name,
-        "generator_version": LAYOUT_GENERATOR_VERSION,
-        "params": asdict(task.params),
-        "default_runtime_ns": int(runtime[0]),
-        "num_failed": trials.failed.total(),
-        "num_failed_random": trials.failed[RANDOM],
-        "num_failed_genetic": trials.failed[GENETIC],
-        "device_seconds": round(NUM_RUNS * float(runtime.sum()) * 1e-9, 9),
     }

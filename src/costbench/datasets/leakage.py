@@ -19,17 +19,12 @@ import numpy.typing as npt
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import Shard, list_shards
 from costbench.errors import DataError
+from costbench.tasks import TASKS
 
 ProgramShards = Mapping[str, Sequence[Path]]
 """Name of a program -> its shards of one task and chip, one or several parts."""
 Fingerprints = npt.NDArray[np.bytes_]
 """Fingerprints as 16-byte strings, which sort and compare fast, [k]."""
-
-# Runtime of each kernel with its default decision, and its executions, by task.
-UNTUNED = {
-    "tile": ("kernel_default_ns", "kernel_runs"),
-    "fusion": ("kernel_runtime_ns", "kernel_default_runs"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +164,7 @@ def fingerprints(shard: Shard) -> Fingerprints:
 
 def _leakage(path: Path, common: Fingerprints) -> Leakage:
     shard = Shard.open(path)
-    runtime_ns, runs = UNTUNED[shard.record.name]
+    runtime_ns, runs = TASKS[shard.record.name].default_columns
     runtime = shard[runtime_ns] * shard[runs]
     leaked = np.isin(fingerprints(shard), common)
     return Leakage(

@@ -7,21 +7,20 @@ compiled once for all chips.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from costbench.arrays import I64, AnyArray
-from costbench.artifacts import digest_bytes
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.program import UniqueKernel
 from costbench.compiler.tile_space import nest_tile_space
-from costbench.datasets.generation import Shards, ShardSummary, SharedProgram, shard_key
+from costbench.datasets.generation import ProgramTask, Shards, SharedProgram
 from costbench.datasets.measured_kernels import compiled_program_path, kernel_columns, shard_path
 from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
 from costbench.datasets.records import offsets_of
@@ -29,7 +28,6 @@ from costbench.datasets.storage import write_shard
 from costbench.errors import SpaceTooLargeError
 from costbench.hardware.device import Device
 from costbench.rng import stream
-from costbench.store import Entry, key_of
 from costbench.target import Target
 
 _LOG = logging.getLogger(__name__)
@@ -57,55 +55,16 @@ class TileParams:
 
 
 @dataclass(frozen=True)
-class TileTask:
-    """The tile shards of one program; a `Task` of `costbench.datasets.generation`.
+class TileTask(ProgramTask):
+    """The tile shards of one program, one a chip."""
 
-    Attributes:
-        name: of the program.
-        application: that the program belongs to.
-        program: bytes of its HLO module, plain or zstd.
-        targets: the chips, one shard each.
-        params: of the tile task.
-        folder: of the data set.
-        code: digest of the code that makes them.
-    """
-
-    name: str
-    application: str
-    program: bytes
-    targets: tuple[Target, ...]
     params: TileParams
-    folder: Path
-    code: str = ""
+    task = "tile"
+    version = TILE_GENERATOR_VERSION
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """Paths of the shards, in the order of the chips."""
-        return tuple(shard_path(self.folder, target.name, self.name) for target in self.targets)
-
-    @property
-    def group(self) -> str:
-        """Key of the compiled program, which other tasks of the data set share."""
-        return str(compiled_program_path(self.folder, self.name))
-
-    @property
-    def weight(self) -> int:
-        """Work estimate, which grows with the size of the program."""
-        return len(self.program)
-
-    def key(self, target: Target) -> str:
-        """Digest of all inputs but the code."""
-        return shard_key(self.program, [target], self.params, TILE_GENERATOR_VERSION)
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Where the store keeps the shards, in the order of the chips."""
-        return tuple(map(self._entry, self.targets))
-
-    def _entry(self, target: Target) -> Entry:
-        path = shard_path(self.folder, target.name, self.name)
-        compiled = compiled_program_path(self.folder, self.name)
-        return Entry(path.with_suffix(".json"), key_of(self.key(target), self.code), (path, compiled))
+    def shards(self, target: Target) -> tuple[Path, ...]:
+        """Returns the path of the shard of a chip."""
+        return (shard_path(self.folder, target.name, self.name),)
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Compiles once; enumerates, samples, measures and writes for every chip.
@@ -118,43 +77,50 @@ class TileTask:
             DataError: if a file cannot be written.
         """
         path = compiled_program_path(self.folder, self.name)
-        program = (shared or SharedProgram()).prepared(self.program, self.name, path)
+        program = (shared or SharedProgram()).compile(self.program, self.name, path)
         kernels = [(u, program.lowering.loop_nest(u.kernel)) for u in program.unique_kernels]
         for target in self.targets:
-            self._entry(target).get(Shards, partial(self._make_shard, target, kernels))
+            self.entry(target).get(Shards, partial(self._make_shard, target, kernels))
 
     def _make_shard(self, target: Target, kernels: Sequence[tuple[UniqueKernel, LoopNest]]) -> Shards:
         device, model = Device(target, self.params.seed), AnalyticalModel(target.architecture)
-        found = (_sample_kernel(unique, nest, device, model, self.params) for unique, nest in kernels)
-        samples = [sample for sample in found if sample is not None]
-        samples = _most_important(samples, self.params.max_kernels_per_program)
-        path = shard_path(self.folder, target.name, self.name)
-        metadata = _metadata(self, target, samples)
-        write_shard(path, _columns(samples), metadata, TILE)
-        summary = ShardSummary(
-            task="tile",
-            name=self.name,
-            chip=target.name,
-            num_kernels=len(samples),
-            num_samples=sum(len(sample.ids) for sample in samples),
-            num_failed=sum(sample.num_failed for sample in samples),
-            device_seconds=float(str(metadata["device_seconds"])),
-        )
-        return Shards(self._entry(target).key, (summary,))
+        measured = [_measure_sample(unique, nest, device, model, self.params) for unique, nest in kernels]
+        samples = [sample for sample in measured if sample is not None]
+        limit = self.params.max_kernels_per_program
+        if limit and len(samples) > limit:
+            weights = [-sample.default_ns * sample.unique.runs_per_program for sample in samples]
+            samples = [samples[i] for i in sorted(np.argsort(weights, kind="stable")[:limit].tolist())]
+        num_failed, seconds = sum(s.num_failed for s in samples), sum(s.seconds for s in samples)
+        metadata = self.metadata(target, num_failed, seconds)
+        write_shard(shard_path(self.folder, target.name, self.name), _columns(samples), metadata, TILE)
+        summary = self.summary(metadata, len(samples), sum(len(sample.tile_ids) for sample in samples))
+        return Shards(self.entry(target).key, (summary,))
 
 
 @dataclass(frozen=True, eq=False)
 class _KernelSample:
+    """Measured tiles of one kernel.
+
+    Attributes:
+        unique: the kernel, with its executions in one run of the program.
+        space_size: number of tile sizes to choose from.
+        default_ns: runtime of the compiler's default tile.
+        tile_ids: numbers of the measured tiles, int64 [n].
+        runtime_ns: their runtimes, int64 [n].
+        num_failed: number of compiles that failed.
+        seconds: accelerator time charged.
+    """
+
     unique: UniqueKernel
     space_size: int
     default_ns: int
-    ids: I64
+    tile_ids: I64
     runtime_ns: I64
     num_failed: int
     seconds: float
 
 
-def _sample_kernel(
+def _measure_sample(
     unique: UniqueKernel, nest: LoopNest, device: Device, model: AnalyticalModel, params: TileParams
 ) -> _KernelSample | None:
     """Returns measured tiles of a kernel, the default among them; None where there is nothing to choose.
@@ -170,66 +136,42 @@ def _sample_kernel(
         return None
     default = space.number(model.choose(space))
     rng = stream(params.seed, "tiles", unique.fingerprint)
-    ids = _with_default(space.sample(rng, params.max_tiles_per_kernel), default, rng, params)
+    ids = space.sample(rng, params.max_tiles_per_kernel)
+    if len(ids) >= params.max_tiles_per_kernel and default not in ids:
+        # The default replaces another tile of a full sample.
+        ids = np.delete(ids, rng.integers(len(ids)))
+    ids = np.union1d(ids, np.array([default], dtype=np.int64))
     measured = device.measure_nest(space.nest, space.extents(ids))
-    kept = ~measured.failed
-    if kept.sum() < 2:
+    ran = ~measured.failed
+    if ran.sum() < 2:
         return None
-    ids, runtime = ids[kept], measured.runtime_ns[kept]
+    ids, runtime_ns = ids[ran], measured.runtime_ns[ran]
     at_default = np.flatnonzero(ids == default)
     if len(at_default) == 0:
         # Where the default fails, the compiler falls back to its next choice among the tiles that run.
         at_default = np.argmin(model.predict(unique.kernel, space.decode(ids)), keepdims=True)
-    default_ns = int(runtime[at_default[0]])
     return _KernelSample(
-        unique, space.size, default_ns, ids, runtime, int(measured.failed.sum()), measured.seconds
+        unique=unique,
+        space_size=space.size,
+        default_ns=int(runtime_ns[at_default[0]]),
+        tile_ids=ids,
+        runtime_ns=runtime_ns,
+        num_failed=int(measured.failed.sum()),
+        seconds=measured.seconds,
     )
 
 
-def _with_default(ids: I64, default: int, rng: np.random.Generator, params: TileParams) -> I64:
-    """Returns the drawn tiles with the default, which replaces another one if the sample is full."""
-    if len(ids) >= params.max_tiles_per_kernel and default not in ids:
-        ids = np.delete(ids, rng.integers(len(ids)))
-    return np.union1d(ids, np.array([default], dtype=np.int64))
-
-
-def _most_important(samples: list[_KernelSample], limit: int) -> list[_KernelSample]:
-    if not limit or len(samples) <= limit:
-        return samples
-    weight = [-s.default_ns * s.unique.runs_per_program for s in samples]
-    kept = sorted(np.argsort(weight, kind="stable")[:limit].tolist())
-    return [samples[i] for i in kept]
-
-
-def _columns(samples: Sequence[_KernelSample]) -> Mapping[str, AnyArray]:
+def _columns(samples: Sequence[_KernelSample]) -> dict[str, AnyArray]:
     kernels = [s.unique.kernel for s in samples]
     positions = kernel_arrays((k.instructions, k.inputs, k.outputs) for k in kernels)
     computations = np.array([k.computation for k in kernels], dtype=np.int64)
+    empty = np.zeros(0, dtype=np.int64)
     return {
         **kernel_columns(positions, computations, [s.unique.fingerprint for s in samples]),
         "kernel_runs": np.array([s.unique.runs_per_program for s in samples], dtype=np.int64),
         "kernel_space_size": np.array([s.space_size for s in samples], dtype=np.int64),
         "kernel_default_ns": np.array([s.default_ns for s in samples], dtype=np.int64),
-        "config_offsets": offsets_of(len(s.ids) for s in samples),
-        "config_tile": _joined([s.ids for s in samples]),
-        "config_runtime_ns": _joined([s.runtime_ns for s in samples]),
-    }
-
-
-def _joined(arrays: Sequence[I64]) -> I64:
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
-
-
-def _metadata(task: TileTask, target: Target, samples: Sequence[_KernelSample]) -> dict[str, object]:
-    return {
-        "key": task.key(target),
-        "task": "tile",
-        "program": task.name,
-        "application": task.application,
-        "program_sha256": digest_bytes(task.program),
-        "chip": target.name,
-        "generator_version": TILE_GENERATOR_VERSION,
-        "params": asdict(task.params),
-        "num_failed": sum(s.num_failed for s in samples),
-        "device_seconds": round(sum(s.seconds for s in samples), 9),
+        "config_offsets": offsets_of(len(s.tile_ids) for s in samples),
+        "config_tile": np.concatenate([empty, *(s.tile_ids for s in samples)]),
+        "config_runtime_ns": np.concatenate([empty, *(s.runtime_ns for s in samples)]),
     }

@@ -44,7 +44,7 @@ from costbench.hardware.noise import (
 )
 from costbench.hardware.simulator import NUM_PARTS, PreparedKernel, prepare, price
 from costbench.hardware.vector_unit import VECTOR_WORK
-from costbench.hashing.splitmix64 import mix
+from costbench.hashing import mix
 from costbench.rng import stream_key, stream_words
 from costbench.target import Target
 

@@ -13,7 +13,7 @@ from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.hardware.simulator import simulate
 from costbench.metrics.ranking import kendall_tau
-from costbench.metrics.regression import mape
+from costbench.metrics.selection import mape
 from costbench.target import Target
 
 MIN_RUNS_FOR_RANKING = 5

@@ -25,7 +25,7 @@ from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.execution.compiled import compiled, compiled_step
-from costbench.hashing.splitmix64 import GOLDEN_GAMMA, mix
+from costbench.hashing import GOLDEN_GAMMA, mix
 from costbench.target import Target
 
 _ROOT_2_PI = math.sqrt(2.0 * math.pi)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.datasets.layout_graphs import read_collection_sizes
-from costbench.experiments.grid.spec import MAIN, experiment_names
+from costbench.experiments.grid.cells import MAIN, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.parameter_file import SECTION, Params, load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from costbench.arrays import AnyArray, Bool
-from costbench.search.sampling import Proposals
-from costbench.search.space import Rows, SearchSpace, Seen
+from costbench.search.space import Proposals, Rows, SearchSpace, Seen
 from costbench_schedules.search.finders import Candidates, ChainSpec, Energy, Finder
 from costbench_schedules.search.guided import ModelGuided
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.search.annealing import accepts, distances_of, scale
+from costbench.search.annealing import accept_moves, score_distances, temperature_scale
 from costbench.search.space import Rows, SearchSpace, Seen, keys
 
 Energy = Callable[[Rows], F64]
@@ -105,9 +105,9 @@ class Chains:
             if visited.add(moves):
                 improved = step
             new = visited.costs(moves)
-            distances = np.concatenate([distances, distances_of(old, new)])[-_REMEMBERED:]
+            distances = np.concatenate([distances, score_distances(old, new)])[-_REMEMBERED:]
             heat = 1.0 - step / spec.steps
-            accepted = accepts(old, new, heat * scale(distances), rng.random(len(states)))
+            accepted = accept_moves(old, new, heat * temperature_scale(distances), rng.random(len(states)))
             states = np.where(accepted[:, None], moves, states)
             old = np.where(accepted, new, old)
             step += 1

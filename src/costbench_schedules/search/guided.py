@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from costbench.arrays import F64, I64
-from costbench.search.sampling import Proposals
-from costbench.search.space import Rows, SearchSpace, Seen
+from costbench.search.space import Proposals, Rows, SearchSpace, Seen
 from costbench_schedules.models.ensemble import Corrected
 from costbench_schedules.models.learner import Learner, ScheduleModel, Selectable, samples_of
 from costbench_schedules.search.finders import Chains, ChainSpec, Energy, Finder

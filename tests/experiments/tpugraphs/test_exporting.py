@@ -35,7 +35,9 @@ def exported(
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
         TileTask(name, name, program, (TARGET,), TileParams(8, 5), data).make()
         if name.startswith("mlp"):
-            LayoutTask(name, name, "xla", program, (TARGET,), LayoutParams(max_configs=20), data).make()
+            LayoutTask(
+                name, name, program, (TARGET,), LayoutParams(max_configs=20), data, family="xla"
+            ).make()
     write_split(
         root / "out" / "split" / "random.json", Split("random", PROGRAMS[:1], PROGRAMS[1:2], PROGRAMS[2:])
     )

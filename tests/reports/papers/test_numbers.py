@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costbench.errors import ParamsError
-from costbench.metrics.averages import geometric_mean
+from costbench.metrics.measures import geometric_mean
 from costbench.reports.papers.numbers import (
     PAPERS,
     PaperTable,

@@ -12,9 +12,8 @@ from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Evaluation, Evaluator
 from costbench.autotuning.search import Progress, Search, SearchInterrupted, TuningProblem
 from costbench.autotuning.trace import SearchTrace
-from costbench.search.sampling import random_draws
 from costbench.search.space import Rows
-from costbench.search.strategies import Strategy
+from costbench.search.strategies import Strategy, random_draws
 from costbench_schedules.features.context import context_features
 from costbench_schedules.features.vectors import relation_features
 from costbench_schedules.models.ensemble import Bootstrap

@@ -31,7 +31,7 @@ from costbench.experiments.archive.storage import (
     table_of,
     write_archive,
 )
-from costbench.experiments.grid.spec import experiment_names
+from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.identity import IDENTITY_FILE, read_identity
 from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
-from costbench.metrics.measures import APE, TAU
+from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
 from costbench.reports.described_table import described_table
 from costbench.reports.papers.numbers import table_of_paper
 from costbench.reports.results import ALL, BEST, KINDS, Results

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
-from costbench.metrics.measures import APE, TAU
+from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
 from costbench.reports.results import BEST, SPLIT_NAMES, TRAINED, Cell, title_of
 from costbench.reports.table import Column, Table, Value
 

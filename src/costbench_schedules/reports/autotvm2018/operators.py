@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.metrics.averages import geometric_mean
+from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.dataset_files import parsed
 from costbench.reports.figures.canvas import PALETTE, save, styled

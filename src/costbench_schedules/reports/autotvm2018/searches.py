@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.metrics.averages import geometric_mean
+from costbench.metrics.measures import geometric_mean
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Column, Table, Value

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.metrics.averages import geometric_mean
 from costbench.metrics.intervals import paired_bootstrap
+from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.reports.dataset_files import parsed
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled

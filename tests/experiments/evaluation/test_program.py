@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from costbench.compiler.kernel import kernel_from_module
-from costbench.experiments.evaluation.kernel_kinds import kernel_kind
+from costbench.experiments.evaluation.program import kernel_kind
 from tests.hlo.builder import ModuleBuilder
 
 

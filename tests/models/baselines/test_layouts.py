@@ -10,17 +10,19 @@ import pytest
 
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph, write_layout_graph
 from costbench.errors import DataError
+from costbench.experiments.evaluation.unfitted import default_first, random_order
 from costbench.features.schema import NODE_FEATURES, column
 from costbench.hlo.opcode import Opcode
 from costbench.metrics.ranking import kendall_tau
-from costbench.models.baselines.layout.features import (
+from costbench.models.baselines.layouts import (
     CONFIG_FEATURES,
+    LayoutTrees,
     changed_nodes,
     config_rows,
     default_options,
+    program_table,
+    sample_layouts,
 )
-from costbench.models.baselines.layout.orders import default_first, random_order
-from costbench.models.baselines.layout.trees import LayoutTrees, program_table, sampled_layouts
 from costbench.models.baselines.spec import BaselineSpec, SampleSpec, TreesSpec
 
 SPEC = BaselineSpec(SampleSpec(10, 60), SampleSpec(10, 60), TreesSpec(40, 10, 0.2, 7, 5, 1.0, 0.0))
@@ -86,7 +88,7 @@ def test_features_by_hand() -> None:
 def test_chunks_and_choices_of_rows_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     one = graph(1)
     whole = config_rows(one)
-    monkeypatch.setattr("costbench.models.baselines.layout.features._CHUNK_VALUES", 18)
+    monkeypatch.setattr("costbench.models.baselines.layouts._CHUNK_VALUES", 18)
     assert np.array_equal(config_rows(one), whole)
     assert np.array_equal(config_rows(one, np.array([7, 3])), whole[[7, 3]])
     assert np.array_equal(config_rows(one, slice(5, 8)), whole[5:8])
@@ -116,8 +118,8 @@ def test_trees_learn_the_order_of_other_programs(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 2), ("c", 3)):
         paths[name] = tmp_path / f"{name}.arrow"
         write_layout_graph(paths[name], graph(seed, name=name), {"application": name.upper()})
-    train = sampled_layouts([paths["b"], paths["a"]], SPEC.training, seed=0)
-    validation = sampled_layouts([paths["c"]], SPEC.validation, seed=0)
+    train = sample_layouts([paths["b"], paths["a"]], SPEC.training, seed=0)
+    validation = sample_layouts([paths["c"]], SPEC.validation, seed=0)
     trees = LayoutTrees.fit(train, validation, SPEC, seed=0)
     assert LayoutTrees.fit(train, validation, SPEC, seed=0) == trees
     unseen = graph(9, name="new")
@@ -131,7 +133,7 @@ def test_applications_count_the_same_and_programs_and_configs_are_drawn(tmp_path
     for place, path in enumerate(paths):
         one = graph(place, 40, name=path.stem)
         write_layout_graph(path, one, {"application": "B" if place < 3 else "A"})
-    table = sampled_layouts(paths, SampleSpec(kernels=2, configs=7), seed=0)
+    table = sample_layouts(paths, SampleSpec(kernels=2, configs=7), seed=0)
     assert table.counts.tolist() == [7, 7, 7]
     assert table.applications.tolist() == [0, 1, 1]
     known = {tuple(row) for row in config_rows(open_layout_graph(paths[3])).tolist()}
@@ -142,7 +144,7 @@ def test_without_two_runtimes_there_is_nothing_to_fit(tmp_path: Path) -> None:
     equal = replace(graph(0, 3), runtime_ns=np.array([5, 5, 5], np.int64))
     write_layout_graph(tmp_path / "x.arrow", equal, {"application": "A"})
     with pytest.raises(DataError, match="no layouts to fit"):
-        sampled_layouts([tmp_path / "x.arrow"], SPEC.training, seed=0)
+        sample_layouts([tmp_path / "x.arrow"], SPEC.training, seed=0)
 
 
 def test_other_models_are_refused() -> None:

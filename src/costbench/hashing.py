@@ -1,10 +1,18 @@
-"""BLAKE2b for compiled code: unkeyed digests of 16 bytes, those of `hashlib.blake2b(digest_size=16)`.
+"""Hash functions for compiled code: BLAKE2b for names, SplitMix64 for numbers that look random.
 
-RFC 7693 gives the algorithm, its constants and the names of variables (`v`, `h`, `m`). Compiled code cannot
-call hashlib, and fingerprints of kernels take a digest or two per instruction.
+BLAKE2b: unkeyed digests of 16 bytes, those of `hashlib.blake2b(digest_size=16)`. RFC 7693 gives the
+algorithm, its constants and the names of variables (`v`, `h`, `m`). Compiled code cannot call hashlib, and
+fingerprints of kernels take a digest or two per instruction.
+
+SplitMix64: numbers that are each a function of its key alone. Measurement noise and hashes of kernels depend
+neither on the order in which they are computed nor on which others are computed. Steele, Lea, Flood: Fast
+splittable pseudorandom number generators (OOPSLA 2014); the constants are those of Vigna's reference code
+(prng.di.unimi.it/splitmix64.c).
 """
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 import numpy as np
 
@@ -49,11 +57,17 @@ _ROUNDS = 12
 _16, _24, _32, _40, _48, _63, _1 = (np.uint64(bits) for bits in (16, 24, 32, 40, 48, 63, 1))
 _ALL = np.uint64(2**64 - 1)
 _WORD_BITS = np.uint64(64)
+GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+"""The odd number closest to 2^64 / golden ratio: what the generator adds to its state per draw."""
+FIRST_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
+SECOND_MULTIPLIER = np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _Four = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+Key = TypeVar("Key", np.uint64, U64)
 
 
 @compiled_step
-def _mixed(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
+def _mix_words(v: _Four, x: np.uint64, y: np.uint64) -> _Four:
     """Applies RFC 7693's mixing function G: additions and right rotations by 32, 24, 16 and 63 bits."""
     a, b, c, d = v
     a = a + b + x
@@ -81,14 +95,14 @@ def _compress(h: U64, m: U64, num_bytes: int, is_last: bool) -> None:
         v14 = v14 ^ _ALL
     for number in range(_ROUNDS):
         s = _ORDER[number % 10]
-        v0, v4, v8, v12 = _mixed((v0, v4, v8, v12), m[s[0]], m[s[1]])
-        v1, v5, v9, v13 = _mixed((v1, v5, v9, v13), m[s[2]], m[s[3]])
-        v2, v6, v10, v14 = _mixed((v2, v6, v10, v14), m[s[4]], m[s[5]])
-        v3, v7, v11, v15 = _mixed((v3, v7, v11, v15), m[s[6]], m[s[7]])
-        v0, v5, v10, v15 = _mixed((v0, v5, v10, v15), m[s[8]], m[s[9]])
-        v1, v6, v11, v12 = _mixed((v1, v6, v11, v12), m[s[10]], m[s[11]])
-        v2, v7, v8, v13 = _mixed((v2, v7, v8, v13), m[s[12]], m[s[13]])
-        v3, v4, v9, v14 = _mixed((v3, v4, v9, v14), m[s[14]], m[s[15]])
+        v0, v4, v8, v12 = _mix_words((v0, v4, v8, v12), m[s[0]], m[s[1]])
+        v1, v5, v9, v13 = _mix_words((v1, v5, v9, v13), m[s[2]], m[s[3]])
+        v2, v6, v10, v14 = _mix_words((v2, v6, v10, v14), m[s[4]], m[s[5]])
+        v3, v7, v11, v15 = _mix_words((v3, v7, v11, v15), m[s[6]], m[s[7]])
+        v0, v5, v10, v15 = _mix_words((v0, v5, v10, v15), m[s[8]], m[s[9]])
+        v1, v6, v11, v12 = _mix_words((v1, v6, v11, v12), m[s[10]], m[s[11]])
+        v2, v7, v8, v13 = _mix_words((v2, v7, v8, v13), m[s[12]], m[s[13]])
+        v3, v4, v9, v14 = _mix_words((v3, v4, v9, v14), m[s[14]], m[s[15]])
     h[0] ^= v0 ^ v8
     h[1] ^= v1 ^ v9
     h[2] ^= v2 ^ v10
@@ -104,9 +118,9 @@ def digest_16(message: U64, num_bytes: int, scratch: U64) -> None:
     """Writes the digest of a message into `scratch[:2]`, as little-endian words.
 
     Args:
-        message: the bytes as little-endian words; bytes of the last word beyond the message's end are 0.
+        message: message as little-endian words; bytes of the last word beyond the message's end are 0.
         num_bytes: length of the message.
-        scratch: uint64 [24], the state of 8 words and a block of 16.
+        scratch: state of 8 words and a block of 16, uint64 [24].
     """
     h, m = scratch[:8], scratch[8:24]
     for i in range(8):
@@ -127,14 +141,26 @@ def digest_16(message: U64, num_bytes: int, scratch: U64) -> None:
 @compiled_step
 def put_word(message: U64, num_bytes: int, word: np.uint64) -> None:
     """Appends a word to a message of `num_bytes`; to append fewer than 8 bytes, set the others to 0."""
-    place, shift = num_bytes >> 3, np.uint64(8 * (num_bytes & 7))
+    index, shift = num_bytes >> 3, np.uint64(8 * (num_bytes & 7))
     if shift == 0:
-        message[place] = word
+        message[index] = word
     else:
-        message[place] |= word << shift
-        message[place + 1] = word >> (_WORD_BITS - shift)
+        message[index] |= word << shift
+        message[index + 1] = word >> (_WORD_BITS - shift)
 
 
 def words_of(message: bytes) -> U64:
     """Returns a message as little-endian words, the last one padded with zeros."""
     return np.frombuffer(message + bytes(-len(message) % WORD_BYTES), dtype="<u8").astype(np.uint64)
+
+
+@compiled
+def mix(key: Key) -> Key:
+    """Returns the generator's output for a state: a bijection on 64 bits in which each input bit affects all.
+
+    A key is one number or an array of them.
+    """
+    key = key + GOLDEN_GAMMA
+    key = (key ^ (key >> _30)) * FIRST_MULTIPLIER
+    key = (key ^ (key >> _27)) * SECOND_MULTIPLIER
+    return key ^ (key >> _31)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.hashing.blake2 import BLOCK_BYTES, digest_16, put_word, words_of
+from costbench.hashing import BLOCK_BYTES, GOLDEN_GAMMA, digest_16, mix, put_word, words_of
 
 SCRATCH = np.zeros(24, dtype=np.uint64)
 
@@ -43,3 +43,24 @@ def test_words_are_appended_at_any_byte(parts: list[bytes]) -> None:
         num_bytes += len(part)
     expected = words_of(b"".join(parts))
     assert message[: len(expected)].tolist() == expected.tolist()
+
+
+def test_draws_are_those_of_the_reference_code() -> None:
+    # Vigna's splitmix64.c with state 1234567, as published at rosettacode.org (Pseudo-random numbers).
+    states = np.uint64(1234567) + np.arange(5, dtype=np.uint64) * GOLDEN_GAMMA
+    assert mix(states).tolist() == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+
+
+def test_mixing_is_a_bijection_on_a_sample() -> None:
+    assert len(np.unique(mix(np.arange(100_000, dtype=np.uint64)))) == 100_000
+
+
+def test_an_array_gives_what_its_keys_give_alone() -> None:
+    keys = np.array([0, 1, 2**63, 2**64 - 1], dtype=np.uint64)
+    assert mix(keys).tolist() == [int(mix(key)) for key in keys]

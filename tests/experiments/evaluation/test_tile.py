@@ -12,7 +12,8 @@ from costbench.arrays import F64
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
-from costbench.experiments.evaluation.scoring import EvaluatedKernel, Predict, evaluate_program
+from costbench.experiments.evaluation.tile import EvaluatedKernel, evaluate_program
+from costbench.experiments.evaluation.unfitted import Predict
 from tests.experiments.kernels import tanh_kernel
 
 NEST = loop_nest(tanh_kernel())
