@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.serving.test_requests import GOOD, TEXT, dense, encoded
 
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.tracking.queries import CellFilter
@@ -26,6 +25,7 @@ from costbench.serving.service import load_service
 from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import finish_cell, register_best, track_cell
+from tests.serving.test_service import GOOD, TEXT, dense, encoded
 
 __all__ = ["tracking_store", "tracking_template"]
 

@@ -12,7 +12,6 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.serving.test_requests import GOOD, TEXT
 
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
@@ -28,8 +27,27 @@ from tests.experiments.finished_cells import finish_cell
 from tests.experiments.kernels import tanh_kernel
 from tests.hlo.builder import ModuleBuilder
 
+GOOD = {"output_bounds": [32, 2], "kernel_bounds": [64, 2]}
+TEXT = """HloModule dense
+ENTRY main { a = f32[256,512]{1,0} parameter(0) b = f32[512,256]{1,0} parameter(1)
+  product = f32[256,256]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT out = f32[256,256]{1,0} tanh(product) }"""
 INFEED = "HloModule m\nENTRY e { a = f32[2] parameter(0) b = token[] infeed(a) }"
 ARCHITECTURE = load_target("tpu_v2").architecture
+
+
+def dense() -> HloModule:
+    builder = ModuleBuilder("dense")
+    product = builder.dot(builder.parameter("f32[256,512]"), builder.parameter("f32[512,256]"))
+    return builder.build(builder.op("tanh", product))
+
+
+def dense_kernel() -> Kernel:
+    return read_kernel(TEXT, "request 0")
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 @pytest.mark.parametrize("task", ["tile", "fusion"])
@@ -90,26 +108,6 @@ def test_unknown_tasks_and_chips_are_errors() -> None:
         CostService(model, "tile", "tpu_v9")
 
 
-TEXT = """HloModule dense
-ENTRY main { a = f32[256,512]{1,0} parameter(0) b = f32[512,256]{1,0} parameter(1)
-  product = f32[256,256]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT out = f32[256,256]{1,0} tanh(product) }"""
-
-
-def dense() -> HloModule:
-    builder = ModuleBuilder("dense")
-    product = builder.dot(builder.parameter("f32[256,512]"), builder.parameter("f32[512,256]"))
-    return builder.build(builder.op("tanh", product))
-
-
-def dense_kernel() -> Kernel:
-    return read_kernel(TEXT, "request 0")
-
-
-def encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
 def test_a_kernel_is_the_same_in_every_form() -> None:
     data = module_to_bytes(dense())
     wrapped = b"\x0a" + bytes([len(data) & 0x7F | 0x80, len(data) >> 7]) + data  # an HloProto
@@ -161,9 +159,6 @@ def test_all_tile_sizes_of_a_kernel_are_read() -> None:
         np.testing.assert_array_equal(read.output_bounds, tiles.output_bounds)
         np.testing.assert_array_equal(read.kernel_bounds, tiles.kernel_bounds)
         assert read.output_bounds.dtype == np.int64
-
-
-GOOD = {"output_bounds": [32, 2], "kernel_bounds": [64, 2]}
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from costbench.errors import DataError
-from costbench.models.checkpoint import MODEL_FILE
 from costbench.models.layout.inputs import LayoutScaling
-from costbench.models.layout.model import LayoutModel, load_layout_model, save_layout_model
+from costbench.models.layout.model import MODEL_FILE, LayoutModel, load_layout_model, save_layout_model
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.model_files import WEIGHTS_FILE
 from costbench.models.spec import LayoutNetSpec
