@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costbench.datasets.splits import read_training_programs
-from costbench.execution.backend import Backend
+from costbench.execution.workers import Backend
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking, train_cell
 from costbench.experiments.stages.train import TRAININGS, with_samples

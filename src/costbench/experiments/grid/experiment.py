@@ -20,7 +20,7 @@ from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
-from costbench.params import merged, parse
+from costbench.params import merge, parse
 from costbench.tasks import LearnedTask
 from costbench.training.spec import SPECS, AnyTrainSpec
 
@@ -60,12 +60,12 @@ class Grid:
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
-        if OWN in self.splits and not isinstance(self, GivenGrid):
+        if OWN in self.splits and not isinstance(self, ImportedGrid):
             raise ValueError(f"splits are {list(self.splits)}, {OWN} needs imported data (key data)")
 
 
 @dataclass(frozen=True)
-class GivenGrid(Grid):
+class ImportedGrid(Grid):
     """Fields of an experiment over an imported data set, whose files do not tell chips apart.
 
     A type of its own: the digests of all other experiments are without its fields.
@@ -166,12 +166,12 @@ def load_experiment(params: Params, name: str, swept: Path | None = None) -> Exp
     changes = _mapping(entry.pop("variants", {MAIN: {}}), path, f"{field}.variants", "variants by name")
     own = _mapping(entry.pop("settings", {}), path, f"{field}.settings", "changes, or {} for none")
     entry = _defaults(sections) | entry
-    grid = parse(GivenGrid if "data" in entry else Grid, entry, where=path, field=field)
+    grid = parse(ImportedGrid if "data" in entry else Grid, entry, where=path, field=field)
     train = _mapping(sections.get("train"), path, "train", "settings by task")
     base = _mapping(train.get(grid.task), path, f"train.{grid.task}", "settings of the task")
     if swept is not None and grid.follows == "sweep":
-        base = merged(base, read_best(best_path(swept, grid.task)))
-    base = merged(base, own)
+        base = merge(base, read_best(best_path(swept, grid.task)))
+    base = merge(base, own)
     variants = {
         str(variant): _variant(
             str(variant), change, base, SPECS[grid.task], (path, f"{field}.variants.{variant}")
@@ -185,13 +185,13 @@ def load_experiment(params: Params, name: str, swept: Path | None = None) -> Exp
 
 def _defaults(sections: Mapping[str, object]) -> dict[str, object]:
     """Returns the first split and the first chip of a parameter file, as far as it names any."""
-    found: dict[str, object] = {}
+    defaults: dict[str, object] = {}
     for key, section, names in (("splits", "split", "names"), ("chips", "features", "chips")):
-        listed = sections.get(section)
-        values = listed.get(names) if isinstance(listed, Mapping) else None
+        mapping = sections.get(section)
+        values = mapping.get(names) if isinstance(mapping, Mapping) else None
         if isinstance(values, Sequence) and not isinstance(values, str) and values:
-            found[key] = [values[0]]
-    return found
+            defaults[key] = [values[0]]
+    return defaults
 
 
 def num_folds(sections: Mapping[str, object], params: Path) -> int:
@@ -221,7 +221,7 @@ def _variant(
         raise ParamsError("is no name", where=where, field=field, expected=expected)
     own = dict(_mapping(change, where, field, "changes, or {} for none"))
     share = parse(_Share, {_SHARE: own.pop(_SHARE, 1.0)}, where=where, field=field).share
-    return Variant(parse(kind, merged(base, own), where=where, field=f"{field}.spec"), share)
+    return Variant(parse(kind, merge(base, own), where=where, field=f"{field}.spec"), share)
 
 
 def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from costbench.execution.process import load
+from costbench.execution.workers import load
 from costbench.training.spec import TrainSpec
 
 if TYPE_CHECKING:
