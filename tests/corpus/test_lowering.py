@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from corpus.optimizers import OPTIMIZERS, clip_by_global_norm
+from corpus.lowering import OPTIMIZERS, clip_by_global_norm
 
 pytestmark = pytest.mark.corpus
 pytest.importorskip("jax", reason="needs the corpus extra: jax")
