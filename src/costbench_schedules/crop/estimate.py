@@ -249,8 +249,9 @@ def _in_tasks(static: StaticFeatures, in_parallel: Bool) -> Bool:
     Every task enters its function, even if another does all the work there; serial code runs once.
 
     Args:
-        static: the program.
-        in_parallel: [e] whether an edge is taken more often by all tasks together than by the one that does most.
+        static: static features of the program.
+        in_parallel: whether an edge is taken more often by all tasks together than by the one that does most,
+            [e].
     """
     function = static.functions[static.edges[:, 1]]
     return np.isin(function, function[in_parallel])

@@ -15,7 +15,7 @@ from costbench.arrays import F64, I64, AnyFloat
 from costbench.artifacts import read_bytes, write_text
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder
 from costbench.datasets.tpugraphs.npz import Labels, read_labels
-from costbench.errors import DataError
+from costbench.errors import DataError, one_line
 from costbench.metrics.tpugraphs import (
     LAYOUT_TOP_K,
     TILE_TOP_K,
@@ -65,7 +65,7 @@ def read_predictions(path: Path, num_configs: int) -> F64:
         with path.open("rb") as handle:
             array = np.lib.format.read_array(handle, allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
-        raise DataError(f"cannot be read: {_one_line(error)}", where=path, expected="a .npy file") from error
+        raise DataError(f"cannot be read: {one_line(error)}", where=path, expected="a .npy file") from error
     if array.dtype.kind not in "fiu":
         raise DataError(f"type {array.dtype}", where=path, expected="numbers")
     if array.shape != (num_configs,):
@@ -74,8 +74,8 @@ def read_predictions(path: Path, num_configs: int) -> F64:
         )
     scores = array.astype(np.float64)
     if not np.isfinite(scores).all():
-        place = int(np.flatnonzero(~np.isfinite(scores))[0])
-        raise DataError(f"value {scores[place]} at {place}", where=path, expected="finite numbers")
+        index = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise DataError(f"value {scores[index]} at {index}", where=path, expected="finite numbers")
     return scores
 
 
@@ -123,17 +123,17 @@ def submission_of(folder: TpuGraphsFolder, predictions: Path, split: str) -> lis
     Raises:
         DataError: naming the file, if predictions of a graph are missing or do not fit it.
     """
-    found = []
+    lines = []
     for collection in folder.collections():
         for path in folder.graphs(collection, split):
             labels = read_labels(path)
             scores = read_predictions(
                 predictions / collection.replace(":", "-") / f"{path.stem}.npy", labels.num_configs
             )
-            found.append((f"{collection}:{path.stem}", top_configs(scores, collection)))
-    if not found:
+            lines.append((f"{collection}:{path.stem}", top_configs(scores, collection)))
+    if not lines:
         raise DataError("no graphs", where=folder.root, expected=f"files of the split {split}")
-    return found
+    return lines
 
 
 def read_submission(path: Path) -> dict[str, list[int]]:
@@ -148,18 +148,18 @@ def read_submission(path: Path) -> dict[str, list[int]]:
         raise DataError(f"not UTF-8 at byte {error.start}", where=path, expected=HEADER) from error
     if header.strip() != HEADER:
         raise DataError(f"header {header[:80]!r}", where=path, expected=HEADER)
-    found: dict[str, list[int]] = {}
+    rankings: dict[str, list[int]] = {}
     for number, line in enumerate(lines, start=2):
         name, comma, listed = line.partition(",")
         parts = listed.strip().split(";")
         if not comma or not all(part.isascii() and part.isdigit() for part in parts):
             raise DataError(f"{line[:80]!r}", where=path, field=f"line {number}", expected="ID,0;1;2")
-        if name in found:
+        if name in rankings:
             raise DataError(
                 f"{name} occurs twice", where=path, field=f"line {number}", expected="each id once"
             )
-        found[name] = [int(part) for part in parts]
-    return found
+        rankings[name] = [int(part) for part in parts]
+    return rankings
 
 
 def score_submission(
@@ -209,7 +209,3 @@ def _all_defined(scores: Mapping[str, float]) -> dict[str, float | None]:
 
 def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

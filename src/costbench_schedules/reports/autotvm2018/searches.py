@@ -258,8 +258,8 @@ def _text(results: ScheduleResults, absent: list[str]) -> tuple[str, ...]:
     sentences = [
         f"Schedules of {len({table.workload for table in results.tables})} tensor operators, built by TVM "
         f"and timed on {processors}, one thread: {configs:,} configurations of {len(results.tables)} "
-        "sub-spaces, each measured once. Searches replay these measurements, which makes repeats cheap; a trial is one "
-        "measurement (two where an arm is marked x2)."
+        "sub-spaces, each measured once. Searches replay these measurements, which makes repeats cheap; a "
+        "trial is one measurement (two where an arm is marked x2)."
     ]
     shares = sorted(100.0 * table.fast_share for table in results.tables)
     if shares:
