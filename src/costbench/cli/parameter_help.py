@@ -27,7 +27,7 @@ SECTIONS: Mapping[str, str] = {
     "split": f"{_STAGES}.split:SplitParams",
     "features": f"{_STAGES}.features:FeaturesParams",
     "sweep": f"{_STAGES}.sweep:SweepParams",
-    "train": "costbench.training.specs:TrainParams",
+    "train": "costbench.training.spec:TrainParams",
     "baselines": "costbench.models.baselines.spec:BaselineParams",
     "evaluate": "costbench.experiments.evaluation.program:EvaluateParams",
     "autotune": "costbench.experiments.autotuning.work_items:AutotuneParams",
@@ -39,7 +39,8 @@ _GRID = "costbench.experiments.grid.experiment:ImportedGrid"
 _OF_ENTRIES: Mapping[str, tuple[str, str]] = {
     "settings": ("changes to section `train` for all variants", "a mapping of keys of `train.TASK`"),
     "variants": (
-        "changes to the settings by name; `share` is the share of the training programs",
+        "changes to the settings by name; `share` is the share of the training programs, `label` the name in"
+        " tables",
         "a mapping of names to mappings of keys of `train.TASK`",
     ),
     "extends": ("entry that this one starts from", "the name of an entry"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.datasets.layout_graphs import read_collection_sizes
-from costbench.experiments.grid.cells import MAIN, experiment_names
+from costbench.experiments.grid.cells import MAIN, experiment_names, variant_labels
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.parameter_file import SECTION, Params, load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
@@ -82,6 +82,7 @@ def run(params: Path) -> None:
         curves=section.curves,
         scatter=tuple(evaluated / name / "scatter.json" for name in names),
         settings=_settings(profile, sweep),
+        labels=variant_labels(profile),
         # Fitted baselines have folders of other names beside the cells.
         trained=tuple(
             path.parent for name in names for path in sorted((train / name).glob("*-s[0-9]*/done.json"))

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from costbench.arrays import F64, I64, AnyArray, Bool
-from costbench.errors import CostbenchError, DataError
+from costbench.errors import CostbenchError, DataError, one_line
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.arrow_file import read_arrow, write_arrow
 from costbench_schedules.spaces.space import ScheduleSpace
@@ -166,7 +166,7 @@ def read_table(path: Path) -> RecordedTable:
         facts, found = read_arrow(path, _KEY)
         columns = {name: found.column(name).to_numpy() for name in _COLUMNS}
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        problem = " ".join(str(error).split()) or type(error).__name__
+        problem = one_line(error)
         raise DataError(f"cannot be read: {problem}", where=path, expected="a recorded table") from error
     if (
         any(key not in facts for key in _FACTS)
