@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar, get_type_hints
 
 from costbench.tasks import LEARNED
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec
+from costbench.training.spec import LayoutTrainSpec, TrainSpec
 
 AnyTrainSpec = TrainSpec | LayoutTrainSpec
 AnySpec = TypeVar("AnySpec", bound=AnyTrainSpec)

@@ -44,7 +44,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
         DataError: for a damaged graph or model, or scores that are not finite.
     """
     # torch takes a second to import.
-    from costbench.models.layout.checkpoint import load_layout_model
+    from costbench.models.layout.model import load_layout_model
 
     paths = paths_of_programs(program.features, _TASK, program.chip, (program.program,))
     graphs = [open_layout_graph(path) for path in paths]

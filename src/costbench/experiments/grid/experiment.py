@@ -22,7 +22,7 @@ from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
 from costbench.params import merge, parse
 from costbench.tasks import LearnedTask
-from costbench.training.specs import SPECS, AnyTrainSpec
+from costbench.training.spec import SPECS, AnyTrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SHARE = "share"

@@ -55,7 +55,7 @@ _WEIGHTS_FILE = "weights.pt"
 _ITEMS = "programs"
 _LOADED: Mapping[str, tuple[str, ...]] = {
     "kernel": ("costbench.models.checkpoint",),
-    "program": ("costbench.models.layout.checkpoint",),
+    "program": ("costbench.models.checkpoint",),
 }
 """Modules that processes with trained networks load first, by what a sample is of."""
 EVALUATE: dict[str, Callable[[ProgramTask], ProgramResult]] = {
