@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from costbench.datasets.splits import listed_split
+from costbench.datasets.splits import reported_split
 from costbench.experiments.grid.cells import Cell as GridCell
 from costbench.experiments.grid.cells import listed_as
 from costbench.metrics.rows import MAIN
@@ -64,7 +64,7 @@ def equal_steps(budgets: Sequence[Budget]) -> dict[tuple[str, Side], int]:
 def _listed(one: Budget) -> tuple[str, Side]:
     cell = GridCell(one.task, one.split, one.chip, one.variant, one.seed)
     model, variant = listed_as(cell, one.chip)
-    return one.task, Side(model, variant, listed_split(one.split), one.chip)
+    return one.task, Side(model, variant, reported_split(one.split), one.chip)
 
 
 def _samples(budgets: Sequence[Budget]) -> Mapping[tuple[str, Side], int]:
