@@ -52,7 +52,6 @@ ALLOWED = {
     "execution.compiled": "import numba",
     "execution.workers": "import joblib, costbench.artifacts",
     "errors": "",
-    "arrays": "",
 }
 
 OF_SCHEDULES = {
@@ -62,8 +61,7 @@ OF_SCHEDULES = {
     "experiments.a": "import costbench_schedules.search.a",
     "search.a": "import costbench.search.a, costbench_schedules.models.a",
     "models.a": "import torch, costbench_schedules.features.a",
-    "models.boosting.lightgbm_trees": "import lightgbm",
-    "models.boosting.xgboost_trees": "import xgboost",
+    "models.trees": "import lightgbm, xgboost",
     "features.a": "import costbench_schedules.records.a",
     "records.a": "import costbench_schedules.devices.device",
     "crop.a": "import costbench_schedules.devices.device",
@@ -75,8 +73,8 @@ OF_SCHEDULES = {
     "devices.instrumented.engine": "import llvmlite",
     "llvm.program": "import llvmlite",
     "spaces.a": "import costbench_schedules.operators.a",
-    "operators.a": "import costbench_schedules.metrics.a",
-    "metrics.a": "import costbench.metrics.a",
+    "operators.a": "import costbench_schedules.metrics",
+    "metrics": "import costbench.metrics.a",
     "section_file": "import costbench.params",
 }
 """The same of the package of schedules."""

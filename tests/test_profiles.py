@@ -20,8 +20,7 @@ from costbench.params import load_yaml
 from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.results import FOLDS, PRIMARY_CHIP
 from costbench.tasks import LEARNED
-from costbench.training.spec import TrainSpec
-from costbench.training.specs import AnyTrainSpec
+from costbench.training.spec import AnyTrainSpec, TrainSpec
 
 PROFILES = ("smoke", "evidence", "paper")
 

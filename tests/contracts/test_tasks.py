@@ -15,13 +15,13 @@ from costbench.experiments.stages.evaluate import EVALUATE
 from costbench.experiments.stages.features import READERS
 from costbench.experiments.stages.generate import WORK_ITEMS
 from costbench.experiments.stages.train import TRAININGS
-from costbench.experiments.tuning.model import TUNE
+from costbench.experiments.tuning.tune import TUNE
 from costbench.models.baselines.fitting import classes_of
 from costbench.models.baselines.spec import BaselineParams
 from costbench.params import load_yaml
 from costbench.serving.service import ANSWERS
 from costbench.tasks import KERNEL_TASKS, LEARNED, SEARCHED, TASKS, Task, labels_of
-from costbench.training.specs import SPECS, SweptModels
+from costbench.training.spec import SPECS, SweptModels
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "costbench"
@@ -32,7 +32,7 @@ NEEDED = {
     "src/costbench/experiments/stages/generate.py": "its parameters, and work items that measure",
     "src/costbench/experiments/stages/features.py": "how samples become features",
     "src/costbench/experiments/stages/evaluate.py": "its evaluation",
-    "src/costbench/training/specs.py": "settings of trainings and sweeps",
+    "src/costbench/training/spec.py": "settings of trainings and sweeps",
     "params.yaml": "values of its sections, and an experiment",
 }
 """Files that a task has an entry in, beside one for its generation and one for its evaluation: ten in all."""
@@ -41,7 +41,7 @@ OPTIONAL = {
     "src/costbench/models/baselines/spec.py": "settings of these",
     "src/costbench/experiments/autotuning/programs.py": "autotuning of test programs",
     "src/costbench/experiments/autotuning/work_items.py": "its parameters",
-    "src/costbench/experiments/tuning/model.py": "tuning of one program",
+    "src/costbench/experiments/tuning/tune.py": "tuning of one program",
 }
 """Files that have an entry of a task only where it has baselines, or is searched for."""
 ALL = {"records": RECORD_TYPES, "card": QUANTITIES, "generation": WORK_ITEMS, "features": READERS}

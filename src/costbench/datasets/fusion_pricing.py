@@ -10,7 +10,7 @@ import numpy as np
 
 from costbench.arrays import I64, AnyArray
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
+from costbench.compiler.kernel_arrays import KernelArrays, concatenate_kernels, select_kernels
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.tile_space import KernelBatch, nest_tile_space
 from costbench.datasets.measured_kernels import kernel_columns
@@ -62,7 +62,7 @@ class NewKernels:
 
     def part(self, start: int, end: int) -> NewKernels:
         """Returns the kernels from `start` up to `end`."""
-        kernels = taken(self.kernels, np.arange(start, end))
+        kernels = select_kernels(self.kernels, np.arange(start, end))
         return NewKernels(self.computation, kernels, self.names[start:end], self.default_runs[start:end])
 
 
@@ -124,13 +124,13 @@ class FusionPricing:
     def _flush(self) -> None:
         waiting, self._waiting, self._num_waiting = self._waiting, [], 0
         computations = np.repeat([new.computation for new in waiting], [len(new) for new in waiting])
-        kernels = end_to_end([new.kernels for new in waiting])
+        kernels = concatenate_kernels([new.kernels for new in waiting])
         names = [name for new in waiting for name in new.names]
         runs = np.array([run for new in waiting for run in new.default_runs], dtype=np.int64)
         outcomes = [_Outcome(len(names)) for _ in self._devices]
         for computation in np.unique(computations).tolist():
             indices = np.flatnonzero(computations == computation)
-            batch = KernelBatch(self._lowering.lower(computation, taken(kernels, indices)))
+            batch = KernelBatch(self._lowering.lower(computation, select_kernels(kernels, indices)))
             self._run(batch, indices, names, outcomes)
         for outcome, priced in zip(outcomes, self._priced, strict=True):
             ran = outcome.fits & (outcome.runtime_ns > 0)
@@ -139,7 +139,9 @@ class FusionPricing:
             priced.num_failed += int(np.count_nonzero(outcome.fits & ~ran))
             priced.device_seconds += float(outcome.run_seconds[outcome.fits].sum())
             columns = kernel_columns(
-                taken(kernels, ran_indices), computations[ran_indices], [names[p] for p in ran_indices]
+                select_kernels(kernels, ran_indices),
+                computations[ran_indices],
+                [names[p] for p in ran_indices],
             )
             priced.batches.append(
                 {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
+from costbench.execution.workers import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.parameter_file import Params
 from costbench.target import available_targets, load_target
 

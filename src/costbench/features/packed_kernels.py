@@ -52,7 +52,7 @@ class Columns(Protocol):
 
 
 class Scalers(Protocol):
-    """Scalers of a model, such as a `costbench.models.batch.graph_batch.FeatureScaling`."""
+    """Scalers of a model, such as a `costbench.models.graph_batch.FeatureScaling`."""
 
     @property
     def node(self) -> MinMaxNormalizer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 from costbench.reports.tables.training import setting, settings_tables
 
 MODEL = {

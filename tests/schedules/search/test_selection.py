@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from costbench import rng
+from costbench_schedules.experiments.repeats import best_by_trial
 from costbench_schedules.search.guided import select_diverse
-from costbench_schedules.search.trials import best_by_trial
 
 
 def equation_3(costs: np.ndarray, rows: np.ndarray, chosen: list[int], alpha: float) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from costbench.arrays import F64, I64
-from costbench.autotuning.charging import COMPILE_S_PER_INSTRUCTION, Charging
+from costbench.autotuning.budget import COMPILE_S_PER_INSTRUCTION, Charging
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.layout_shards import layout_shard_path
 from costbench.datasets.storage import Shard
@@ -44,7 +44,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
         DataError: for a damaged graph or model, or scores that are not finite.
     """
     # torch takes a second to import.
-    from costbench.models.layout.checkpoint import load_layout_model
+    from costbench.models.layout.model import load_layout_model
 
     paths = paths_of_programs(program.features, _TASK, program.chip, (program.program,))
     graphs = [open_layout_graph(path) for path in paths]

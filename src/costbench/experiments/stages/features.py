@@ -23,7 +23,7 @@ from costbench.datasets.measured_kernels import (
 from costbench.datasets.record_types import FEATURES_VERSION, LAYOUT_GRAPH
 from costbench.datasets.storage import Shard, Shards, ShardSummary
 from costbench.errors import DataError
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
@@ -166,9 +166,9 @@ def _write_tiles(wanted: Wanted, program: _Program) -> None:
 
 def _write_fusions(wanted: Wanted, program: _Program) -> None:
     parts = tuple(Shard.open(path) for path in wanted.sources)
-    found = FusionKernels(parts, program.modules, wanted.architecture)
-    kernels = [found.kernel(index) for index in range(len(found))]
-    _write_kernels(wanted, program, kernels, program.metadata(wanted, found.application))
+    samples = FusionKernels(parts, program.modules, wanted.architecture)
+    kernels = [samples.kernel(index) for index in range(len(samples))]
+    _write_kernels(wanted, program, kernels, program.metadata(wanted, samples.application))
 
 
 def _write_kernels(

@@ -14,7 +14,7 @@ from costbench.datasets.layout_generation import LayoutParams, LayoutTask
 from costbench.datasets.layout_shards import family_of
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress

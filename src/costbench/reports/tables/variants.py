@@ -27,28 +27,16 @@ from costbench.tasks import KERNEL_TASKS, LEARNED, LearnedTask, labels_of
 
 MODEL = "learned"
 ABLATIONS = ("inputs", "networks")
-EXTRA_INPUTS: Mapping[str, str] = {"rank_logistic": "logistic rank loss for the hinge"}
+EXTRA_INPUTS = ("rank_logistic",)
 """Rows of ours below those of the paper's table 3."""
-LABELS: Mapping[str, str] = {
-    MAIN: "main model",
-    "unbalanced": "without balanced sampling",
-    "no-product": "lists without their product",
-    "no-loops": "tile sizes without what they do to loops",
-    "scale-25": "25% of the training programs",
-    "scale-50": "50% of the training programs",
-    "scale-100": "all training programs (the main model, on a short budget)",
-    "from-tpu_v2": "trained for tpu_v2",
-    "from-tpu_v3": "trained for tpu_v3",
-    "lpm2020-lstm": "LSTM alone, as in lpm2020",
-    "neighbor-sampling": "neighbours drawn at random",
-    "graphsage-3e-4": "GraphSAGE, learning rate 0.0003",
-    "graphsage-3e-3": "GraphSAGE, learning rate 0.003",
-    "graphsage-1e-2": "GraphSAGE, learning rate 0.01",
-    "gat-3e-4": "GAT, learning rate 0.0003",
-    "gat-3e-3": "GAT, learning rate 0.003",
-    "gat-1e-2": "GAT, learning rate 0.01",
-}
-"""Other variants, in the order of tables; what is not named here comes last, under its own name."""
+_ORDER = (
+    *(MAIN, "unbalanced", "no-product", "no-loops", "scale-25", "scale-50", "scale-100"),
+    *("from-tpu_v2", "from-tpu_v3", "lpm2020-lstm", "neighbor-sampling"),
+)
+"""Other variants that come first; further ones with a label follow in the order of the parameter file."""
+_FROM = "from-"
+"""Beginning of variants of models that were trained for another chip."""
+NO_LABELS: Mapping[str, str] = {}
 _PRINTED = {"median": "median", "geometric_mean": "mean", "standard_deviation": "deviation"}
 _HEADERS = {"median": "median", "geometric_mean": "mean", "standard_deviation": "std. dev."}
 
@@ -70,12 +58,15 @@ class _Row:
     printed: Mapping[str, VariantScores | None]
 
 
-def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[Table, ...]:
+def ablation_tables(
+    results: Results, budgets: Sequence[Budget] = (), labels: Mapping[str, str] = NO_LABELS
+) -> tuple[Table, ...]:
     """For each split and chip with variants: tables 3 and 4 and the other variants, as far as they were run.
 
     Args:
         results: has the variants.
         budgets: of the training runs, for a note on each table.
+        labels: names of variants for people, by name.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
@@ -94,14 +85,14 @@ def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[T
                 for v in papers[name].variants
             ]
             if name == "inputs":
-                rows += [_Row(variant, label, {}) for variant, label in EXTRA_INPUTS.items()]
+                rows += [_Row(variant, labels.get(variant, variant), {}) for variant in EXTRA_INPUTS]
             title = f"{_TITLES[name]}, {SPLIT_NAMES.get(place.split, place.split)}, {place.chip}"
             if paper is not None:
                 title += f", beside {paper.table} of {paper.paper}"
             key = f"{papers[name].paper}_{papers[name].table.replace(' ', '').lower()}"
             named = (f"{key}_{place.split}_{place.chip}", title)
             tables.append(_finished(_table(results, place, rows, named, paper), place, budgets, short))
-        ours = _others(results, place, {*known["inputs"], *known["networks"], *EXTRA_INPUTS})
+        ours = _others(results, place, {*known["inputs"], *known["networks"], *EXTRA_INPUTS}, labels)
         title = f"Other variants, {SPLIT_NAMES.get(place.split, place.split)}, {place.chip}"
         named = (f"variants_{place.split}_{place.chip}", title)
         tables.append(_finished(_table(results, place, ours, named, None), place, budgets, short))
@@ -160,7 +151,7 @@ def places(results: Results) -> tuple[Place, ...]:
     return tuple(sorted(dict.fromkeys(found), key=lambda p: (split_order(p.split), p.split, p.chip)))
 
 
-def _others(results: Results, place: Place, known: set[str]) -> list[_Row]:
+def _others(results: Results, place: Place, known: set[str], labels: Mapping[str, str]) -> list[_Row]:
     there = {
         cell.variant
         for cell in results.variants
@@ -173,9 +164,12 @@ def _others(results: Results, place: Place, known: set[str]) -> list[_Row]:
     }
     if not there:
         return []
-    named = [variant for variant in LABELS if variant in there or variant == MAIN]
-    own = [_Row(v, _label(v, results.experiments.get(v)), {}) for v in sorted(there - set(named))]
-    return [*(_Row(v, LABELS.get(v, v), {}) for v in named), *own]
+    known_labels = {MAIN: "main model", **labels}
+    known_labels |= {v: f"trained for {v.removeprefix(_FROM)}" for v in there if v.startswith(_FROM)}
+    order = dict.fromkeys((*_ORDER, *labels))
+    labelled = [v for v in order if v in known_labels and (v in there or v == MAIN)]
+    others = [_Row(v, _label(v, results.experiments.get(v)), {}) for v in sorted(there - set(labelled))]
+    return [*(_Row(v, known_labels[v], {}) for v in labelled), *others]
 
 
 def _label(variant: str, experiment: str | None) -> str:

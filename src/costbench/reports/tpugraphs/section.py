@@ -16,7 +16,7 @@ from costbench.reports.declared import declared_tables
 from costbench.reports.page import PageFigure, Pointer, Section, paragraphs, sentence
 from costbench.reports.papers.tpugraphs2023 import printed_table
 from costbench.reports.results import PRIMARY_CHIP, Results
-from costbench.reports.sections.claims import papers_own
+from costbench.reports.sections.claims import printed_claims
 from costbench.reports.tpugraphs import layouts
 from costbench.reports.tpugraphs.figures import write_layout_figure, write_tile_figure
 from costbench.reports.tpugraphs.overhead import overhead_table
@@ -148,7 +148,7 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
     ]
     return paragraphs(
         "tpugraphs",
-        claims=Counter(one.verdict for one in papers_own(findings) if one.claim.paper == TPUGRAPHS),
+        claims=Counter(one.verdict for one in printed_claims(findings) if one.claim.paper == TPUGRAPHS),
         tiles=tiles,
         layouts=layouts,
         compared=compared,

@@ -59,8 +59,8 @@ def sizes_table(collections: Sequence[CollectionSize], cards: Sequence[Card], ch
 def _of_tiles(card: Card) -> dict[str, float | None]:
     """Returns the row of the tile task; tile sizes of a kernel are all different."""
     nodes, configs = (card.distributions.get(name) for name in ("nodes_per_kernel", "configs_per_kernel"))
-    found: dict[str, float | None] = {"graphs": card.counts.kernels, "pairs": card.counts.configs}
-    found["samples"] = card.counts.configs
+    found: dict[str, float | None] = {"graphs": card.kernels, "pairs": card.configs}
+    found["samples"] = card.configs
     for key, distribution in (("nodes", nodes), ("configs", configs)):
         if distribution is not None:
             for part in ("mean", "min", "max"):

@@ -1,0 +1,224 @@
+"""Batches drawn evenly from all applications, and the Lightning data module that reads and collates them.
+
+Applications differ hundredfold in their number of kernels, and kernels in their number of decisions, so
+uniform draws would train on a few applications alone (lpm2021, section 4, 'Imbalances'). Here every slot of a
+batch takes the next application of a shuffled deck, then the next kernel of that application's deck, then
+decisions of that kernel without replacement. An epoch depends on the seed and its number only, so training
+can resume at any epoch.
+
+Reading and collating a batch takes a millisecond, so everything happens in the training process; worker
+processes are for sources that are slow to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol, TypeVar
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from costbench import rng
+from costbench.arrays import I64
+from costbench.errors import DataError
+from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples
+from costbench.training.spec import BatchSpec, ValidationSpec
+
+_Card = TypeVar("_Card")
+
+
+class SampleSource(Protocol):
+    """Kernels with measured decisions, read one at a time."""
+
+    def __len__(self) -> int:
+        """Kernels."""
+        ...
+
+    def __getitem__(self, index: int) -> KernelSamples:
+        """A kernel with all its decisions."""
+        ...
+
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
+        """Read some kernels, each with some of its decisions, by index."""
+        ...
+
+    def scaled(self, scaling: FeatureScaling) -> SampleSource:
+        """Returns a source of the same kernels, whose `pack` may return scaled features."""
+        ...
+
+    def extremes(self) -> Iterable[FeatureExtremes]:
+        """Returns the extremes of the features of all kernels, part by part."""
+        ...
+
+    def application(self, index: int) -> str:
+        """Returns the application of kernel `index` without reading the kernel."""
+        ...
+
+    def num_configs(self, index: int) -> int:
+        """Returns the number of measured decisions of kernel `index` without reading the kernel."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPlan:
+    """Indices of a batch's kernels in the source, and for each the indices of its decisions, ascending."""
+
+    kernels: tuple[int, ...]
+    configs: tuple[I64, ...]
+
+
+class BatchSampler(Sampler[BatchPlan]):
+    """Plans the batches of one epoch after another.
+
+    Args:
+        source: kernels to draw from; only counts and applications are read.
+        spec: how batches are drawn.
+        seed: seed of all draws.
+        min_configs: kernels with fewer decisions are left out (2 for a loss over pairs).
+        rank: number of this process among several that train together; each draws its own batches.
+
+    Raises:
+        DataError: if no kernel has enough decisions.
+    """
+
+    def __init__(
+        self, source: SampleSource, spec: BatchSpec, seed: int, *, min_configs: int = 1, rank: int = 0
+    ) -> None:
+        self._spec = spec
+        self._names: tuple[str | int, ...] = ("batches", rank) if rank else ("batches",)
+        self._seed = seed
+        self._epoch = 0
+        self._num_configs = [source.num_configs(index) for index in range(len(source))]
+        self._usable = [index for index, count in enumerate(self._num_configs) if count >= min_configs]
+        if not self._usable:
+            raise DataError(
+                f"none of {len(source)} kernels has {min_configs} or more decisions", field="kernels"
+            )
+        self._by_application: dict[str, list[int]] = {}
+        for index in self._usable:
+            self._by_application.setdefault(source.application(index), []).append(index)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that iteration draws. Lightning calls this before every epoch."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._spec.per_epoch
+
+    def __iter__(self) -> Iterator[BatchPlan]:
+        draw = rng.stream(self._seed, *self._names, self._epoch)
+        kernels = self._evenly(draw) if self._spec.balanced else self._proportionally(draw)
+        for _ in range(len(self)):
+            drawn = list(islice(kernels, self._spec.kernels))
+            configs = [choose_configs(draw, self._num_configs[k], self._spec.configs) for k in drawn]
+            # Sorted by index, since the source then reads one shard after another.
+            order = sorted(range(len(drawn)), key=drawn.__getitem__)
+            yield BatchPlan(tuple(drawn[k] for k in order), tuple(configs[k] for k in order))
+
+    def _evenly(self, draw: np.random.Generator) -> Iterator[int]:
+        applications = sorted(self._by_application)
+        decks = {name: _deck(draw, self._by_application[name]) for name in applications}
+        for name in _deck(draw, applications):
+            yield next(decks[name])
+
+    def _proportionally(self, draw: np.random.Generator) -> Iterator[int]:
+        bounds = np.cumsum([self._num_configs[index] for index in self._usable])
+        while True:
+            yield self._usable[int(np.searchsorted(bounds, draw.integers(bounds[-1]), side="right"))]
+
+
+def _deck(draw: np.random.Generator, cards: Sequence[_Card]) -> Iterator[_Card]:
+    """Yield the cards in random order for ever, each once per round."""
+    while True:
+        for place in draw.permutation(len(cards)).tolist():
+            yield cards[place]
+
+
+def choose_configs(draw: np.random.Generator, available: int, wanted: int) -> I64:
+    """Draw `wanted` different indices below `available`, ascending; all of them if there are no more."""
+    if available <= wanted:
+        return np.arange(available)
+    return np.sort(draw.choice(available, size=wanted, replace=False)).astype(np.int64)
+
+
+class PlannedBatches(Dataset[GraphBatch]):
+    """A data set indexed by batch plans: `batches[plan]` reads and collates one batch."""
+
+    def __init__(self, source: SampleSource, collator: Collator) -> None:
+        self._source = source
+        self._collator = collator
+
+    def __getitem__(self, plan: BatchPlan) -> GraphBatch:
+        return self._collator.collate(self._source.pack(plan.kernels, plan.configs), even=True)
+
+
+class KernelDataModule(pl.LightningDataModule):
+    """Training and validation batches of two sources, scaled alike.
+
+    Args:
+        train: training kernels, with the sampler that plans their batches.
+        validation: validation kernels, with the plans of their batches.
+        collator: scalers and neighbour limit of the network.
+        num_workers: processes that read and collate; 0 is this one.
+    """
+
+    def __init__(
+        self,
+        train: tuple[SampleSource, BatchSampler],
+        validation: tuple[SampleSource, list[BatchPlan]],
+        collator: Collator,
+        *,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__()
+        self._train = train
+        self._validation = validation
+        self._collator = collator
+        self._num_workers = num_workers
+
+    def train_dataloader(self) -> DataLoader[GraphBatch]:
+        """Batches of the current epoch."""
+        source, sampler = self._train
+        return self._loader(source, sampler)
+
+    def val_dataloader(self) -> DataLoader[GraphBatch]:
+        """The same validation batches every epoch."""
+        return self._loader(*self._validation)
+
+    def transfer_batch_to_device(self, batch: GraphBatch, device: torch.device, _index: int) -> GraphBatch:
+        """Move a batch, which is built on the CPU, to `device`."""
+        return batch if device.type == "cpu" else batch.to(device)
+
+    def _loader(self, source: SampleSource, plans: BatchSampler | list[BatchPlan]) -> DataLoader[GraphBatch]:
+        batches = PlannedBatches(source, self._collator)
+        return DataLoader(batches, batch_size=None, sampler=plans, num_workers=self._num_workers)
+
+
+def validation_plans(
+    source: SampleSource, spec: ValidationSpec, batch: BatchSpec, seed: int, *, min_configs: int = 2
+) -> list[BatchPlan]:
+    """Plan the batches of validation, of kernels with at least `min_configs` decisions (ranking needs 2).
+
+    Kernels with similar numbers of decisions share a batch.
+
+    Raises:
+        DataError: if there is no such kernel.
+    """
+    draw = rng.stream(seed, "validation")
+    usable = np.array(
+        [index for index in range(len(source)) if source.num_configs(index) >= min_configs], np.int64
+    )
+    if not len(usable):
+        raise DataError(f"no validation kernel has {min_configs} or more decisions", field="kernels")
+    chosen = usable[choose_configs(draw, len(usable), spec.kernels)]
+    configs = {int(k): choose_configs(draw, source.num_configs(int(k)), spec.configs) for k in chosen}
+    # Padding is smallest when kernels of a batch have about equally many decisions.
+    ordered = sorted(configs, key=lambda kernel: (len(configs[kernel]), kernel))
+    starts = range(0, len(ordered), batch.kernels)
+    groups = [sorted(ordered[start : start + batch.kernels]) for start in starts]
+    return [BatchPlan(tuple(group), tuple(configs[kernel] for kernel in group)) for group in groups]
