@@ -20,7 +20,7 @@ from typing import IO, Any, Literal, Protocol
 import numpy as np
 
 from costbench import artifacts
-from costbench.arrays import F32, I64, AnyArray
+from costbench.arrays import F32, I32, I64, AnyArray
 from costbench.datasets.layout_graphs import LayoutGraph, write_layout_graph
 from costbench.datasets.tpugraphs.archive import NpzArchive, open_npz
 from costbench.datasets.tpugraphs.options import WIDTH, OptionEncoder
@@ -413,8 +413,8 @@ def write_layout_npz(path: str | PathLike[str], graph: LayoutGraph) -> None:
 def write_graph_npz(
     path: str | PathLike[str],
     features: F32,
-    opcodes: I64,
-    edges: I64,
+    opcodes: I32,
+    edges: I32,
     splits: I64,
 ) -> None:
     """Writes a program without configurations in the documented types: what both kinds of file share.
@@ -430,8 +430,7 @@ def write_graph_npz(
         DataError: if the graph is not one that could be read, or `path` cannot be written.
     """
     keys = (*_NODE_KEYS, _LAYOUT_KEYS[-1])
-    given: tuple[AnyArray, ...] = (features, opcodes, edges, splits)
-    stored = dict(zip(_names(keys), given, strict=True))
+    stored = dict(zip(_names(keys), (features, opcodes, edges, splits), strict=True))
     arrays = conform(stored, keys, path)
     require_graph(arrays["node_opcode"], arrays["edge_index"], path)
     with artifacts.atomic_path(path) as temporary, _new_archive(temporary) as archive:
