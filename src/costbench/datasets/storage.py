@@ -36,7 +36,7 @@ from costbench.datasets.records import (
     check_shape,
     check_values,
 )
-from costbench.errors import DataError
+from costbench.errors import DataError, one_line
 from costbench.store import KeyedResult
 
 
@@ -327,7 +327,7 @@ def _mapped(path: Path) -> pa.Buffer:
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
-    problem = " ".join(str(error).split())
+    problem = one_line(error)
     return DataError(f"truncated or damaged: {problem}", where=path, expected="an Arrow IPC file")
 
 

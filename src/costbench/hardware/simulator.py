@@ -160,10 +160,10 @@ def prepare(nest: LoopNest, target: Target) -> PreparedKernel:
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    vector = nest.described.get(VECTOR_WORK.name)
+    vector = nest.derived.get(VECTOR_WORK.name)
     if vector is None:
         vector = nest.tables.table(VECTOR_WORK).per_box(nest.words, nest.kernel.instructions)
-        nest.described[VECTOR_WORK.name] = vector
+        nest.derived[VECTOR_WORK.name] = vector
     return PreparedKernel(
         nest.words,
         contraction_numbers(nest.space, MATRIX_UNIT, pack_contraction),

@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from costbench.arrays import AnyArray
-from costbench.errors import DataError
+from costbench.errors import DataError, one_line
 
 _SUFFIX = ".npy"
 # Read whole: the 140 features of up to a million nodes.
@@ -169,7 +169,7 @@ class NpzArchive:
                 yield stream
         except _DAMAGE as error:
             raise DataError(
-                f"cannot be read: {_sentence(error)}", where=self.path, field=key, expected="an array"
+                f"cannot be read: {one_line(error)}", where=self.path, field=key, expected="an array"
             ) from error
 
 
@@ -233,7 +233,3 @@ def _at_end(stream: IO[bytes]) -> None:
     """Reads past the last value, by which the archive's checksum is compared."""
     if stream.read(1):
         raise ValueError("more values than its shape says")
-
-
-def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
