@@ -430,7 +430,12 @@ def write_graph_npz(
         DataError: if the graph is not one that could be read, or `path` cannot be written.
     """
     keys = (*_NODE_KEYS, _LAYOUT_KEYS[-1])
-    stored = dict(zip(_names(keys), (features, opcodes, edges, splits), strict=True))
+    stored: dict[str, AnyArray] = {
+        "node_feat": features,
+        "node_opcode": opcodes,
+        "edge_index": edges,
+        "node_splits": splits,
+    }
     arrays = conform(stored, keys, path)
     require_graph(arrays["node_opcode"], arrays["edge_index"], path)
     with artifacts.atomic_path(path) as temporary, _new_archive(temporary) as archive:
