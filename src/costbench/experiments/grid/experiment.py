@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from costbench.datasets.splits import FOLDS, FoldsParams, expanded
+from costbench.datasets.splits import FOLDS, FoldsParams, expand_folds
 from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import LABEL, MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
@@ -139,6 +139,8 @@ class Experiment:
     def splits(self) -> tuple[str, ...]:
         """Returns the splits by the names of their files, `fold1` and so on in place of `folds`."""
         return expanded(self.grid.splits, self.num_folds)
+        """Return the splits by the names of their files, `fold1` and so on in place of `folds`."""
+        return expand_folds(self.grid.splits, self.num_folds)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
