@@ -25,16 +25,16 @@ from costbench.reports.dataset_files import (
     read_cards,
     read_counts,
 )
-from costbench.reports.declared import declared_tables
+from costbench.reports.declarations import declared_tables
 from costbench.reports.extension import RenderedPart, ReportPart
 from costbench.reports.figures.canvas import keep_smaller
+from costbench.reports.figures.search_curves import read_paths
 from costbench.reports.frame import frame_of
+from costbench.reports.overhead import overhead_rows, without_wall_times
 from costbench.reports.page import FIRST, Section, write_pages
 from costbench.reports.rendering import write_tables
 from costbench.reports.results import Cell, Results, load_results
-from costbench.reports.search.curves import read_paths
-from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.search.section import flat_searches, search_sections
+from costbench.reports.searches import Searches, load_searches
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
 from costbench.reports.sections.models import (
@@ -54,12 +54,13 @@ from costbench.reports.sections.overview import (
     provenance_section,
 )
 from costbench.reports.sections.results import Evidence, all_standings, analytical_section, cell_section
+from costbench.reports.sections.searches import flat_searches, search_sections
+from costbench.reports.sections.tpugraphs import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.table import Table
-from costbench.reports.tables.training import Settings, is_curve, is_rate
-from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
-from costbench.reports.tpugraphs.section import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
-from costbench.reports.tpugraphs.variants import flat_collections
+from costbench.reports.tables.hyperparameters import Settings
+from costbench.reports.tables.learning_curves import is_curve, is_rate
+from costbench.reports.tables.tpugraphs import flat_collections
 from costbench.reports.training_guard import equal_steps, undertrained
 from costbench.reports.training_runs import Budget, read_budgets, read_selected, write_budgets
 from costbench.tasks import LEARNED
@@ -83,7 +84,7 @@ class ReportInputs:
         searches: rows of the stage `autotune`; None where it was not run.
         search_paths: its `search.json`, likewise.
         tpugraphs: what is shown beside the rows in the section about tpugraphs2023.
-        tables: files that declare further tables (see `costbench.reports.declared`).
+        tables: files that declare further tables (see `costbench.reports.declarations`).
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
         parts: what other packages add, by name.
     """

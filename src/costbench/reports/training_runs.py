@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 from costbench.artifacts import read_bytes, read_json, write_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import mapping
-from costbench.reports.described_table import described_table
+from costbench.reports.declarations import fill_table
 from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED, labels_of
 
@@ -116,7 +116,7 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
         (experiment, variant, len(own), *amount[:3], own[0].samples, amount[3])
         for (experiment, variant, amount), own in groups.items()
     ]
-    return described_table("budgets", rows)
+    return fill_table("budgets", rows)
 
 
 def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:

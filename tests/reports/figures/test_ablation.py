@@ -6,8 +6,7 @@ from pathlib import Path
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.figures.variants import write_heat_map
-from costbench.reports.results import load_results
-from costbench.reports.tables.variants import Place
+from costbench.reports.results import Testbed, load_results
 from tests.reports.conftest import rows_of, variant_rows
 
 
@@ -18,7 +17,7 @@ def test_heat_map(tmp_path: Path) -> None:
         *variant_rows("none-lstm", "tile", [2.1] * 3),
     ]
     write_rows(tmp_path / "r.jsonl", rows)
-    results, place = load_results(tmp_path / "r.jsonl"), Place("random", "tpu_v2")
+    results, place = load_results(tmp_path / "r.jsonl"), Testbed("random", "tpu_v2")
     svg, png = write_heat_map(results, place, tmp_path / "first")
     again = write_heat_map(results, place, tmp_path / "second")
     assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
@@ -28,4 +27,4 @@ def test_heat_map(tmp_path: Path) -> None:
     assert text.count(">not run</text>") == 10
     # Fusion was not run, so it has no panel.
     assert "MAPE" not in text
-    assert write_heat_map(results, Place("random", "tpu_v3"), tmp_path) == ()
+    assert write_heat_map(results, Testbed("random", "tpu_v3"), tmp_path) == ()

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from costbench.reports.figures.programs import program_labels, write_curve_figure, write_program_figure
-from costbench.reports.papers.numbers import table_of_paper
+from costbench.reports.papers.printed import main_table
 from costbench.reports.results import Cell
 from tests.reports.conftest import fusion_rows, rows_of
 
 
 def test_tile_figure(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
     cell = make_cell()
-    paper = table_of_paper("tile", "random")
+    paper = main_table("tile", "random")
     svg, png = write_program_figure(cell, paper, tmp_path / "first")
     again = write_program_figure(cell, paper, tmp_path / "second")
     assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
@@ -28,7 +28,7 @@ def test_tile_figure(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
 
 def test_another_chip_has_no_bars_of_the_paper(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
     cell = make_cell(rows_of(chip="tpu_v3"))
-    svg, _ = write_program_figure(cell, table_of_paper("tile", "random"), tmp_path)
+    svg, _ = write_program_figure(cell, main_table("tile", "random"), tmp_path)
     assert "lpm2021" not in svg.read_text()
 
 
@@ -41,7 +41,7 @@ def test_curve_figure(tmp_path: Path) -> None:
 
 def test_fusion_figure_names_bars_beyond_the_axis(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
     cell = make_cell(fusion_rows())
-    svg, _ = write_program_figure(cell, table_of_paper("fusion", "random"), tmp_path)
+    svg, _ = write_program_figure(cell, main_table("fusion", "random"), tmp_path)
     text = svg.read_text()
     assert "MAPE (%), kernels from 5 µs" in text
     assert "analytical, lpm2021" in text

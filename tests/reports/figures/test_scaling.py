@@ -6,11 +6,10 @@ from pathlib import Path
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.figures.variants import write_scaling_figure
-from costbench.reports.results import Results, load_results
-from costbench.reports.tables.variants import Place
+from costbench.reports.results import Results, Testbed, load_results
 from tests.reports.conftest import rows_of, variant_rows
 
-PLACE = Place("random", "tpu_v2")
+PLACE = Testbed("random", "tpu_v2")
 
 
 def _results(folder: Path, *variants: str) -> Results:

@@ -7,22 +7,22 @@ import pytest
 
 from costbench.errors import ParamsError
 from costbench.metrics.averages import geometric_mean
-from costbench.reports.papers.numbers import (
+from costbench.reports.papers.printed import (
     PAPERS,
-    PaperTable,
     PrintedGrid,
+    PrintedTable,
     ablation_of_paper,
     corpus_of_paper,
     earlier_table,
     fixed_settings,
+    main_table,
     searches_of_paper,
-    table_of_paper,
     tuned_settings,
 )
 
 
-def _table(split: str, task: str = "tile") -> PaperTable:
-    table = table_of_paper(task, split)
+def _table(split: str, task: str = "tile") -> PrintedTable:
+    table = main_table(task, split)
     assert table is not None
     return table
 
@@ -63,8 +63,8 @@ def test_programs_are_put_in_the_papers_order() -> None:
 
 
 def test_other_splits_have_no_table() -> None:
-    assert table_of_paper("tile", "own") is None
-    assert table_of_paper("layout", "random") is None
+    assert main_table("tile", "own") is None
+    assert main_table("layout", "random") is None
     assert earlier_table("tile", "manual") is None
 
 

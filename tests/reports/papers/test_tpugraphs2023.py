@@ -6,12 +6,12 @@ from typing import get_args
 
 import pytest
 
-from costbench.reports.papers.tpugraphs2023 import (
+from costbench.reports.papers.printed import (
     PrintedRow,
     PrintedTable,
     TableName,
-    printed_settings,
     printed_table,
+    tried_settings,
 )
 
 
@@ -59,7 +59,7 @@ def test_the_range_of_table_10_follows_from_its_rows() -> None:
 def test_what_is_not_there_is_none() -> None:
     assert printed_table("best").value("tile:xla", "tau_val") is None
     assert printed_table("best").value("layout:x", "tau_val") is None
-    assert [row.parameter for row in printed_settings().rows][:2] == ["opcode embedding size", "hidden size"]
+    assert [row.parameter for row in tried_settings().rows][:2] == ["opcode embedding size", "hidden size"]
 
 
 def test_a_row_of_another_length_is_refused() -> None:

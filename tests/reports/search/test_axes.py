@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.search.figures import Groups, draw_speedups
-from costbench.reports.search.results import Bar, Place, load_searches
+from costbench.reports.figures.searches import Groups, draw_speedups
+from costbench.reports.searches import Bar, Place, load_searches
 from tests.reports.search_rows import search_rows
 
 BAR, OTHER = Bar("hardware", "default-1m"), Bar("hardware", "default-10m")

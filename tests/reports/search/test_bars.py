@@ -6,7 +6,7 @@ from pathlib import Path
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.figures.programs import COLOURS
-from costbench.reports.search.results import (
+from costbench.reports.searches import (
     FIGURE_4,
     IN_COMPILER,
     Bar,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from costbench.reports.search.curves import SearchCurve, draw_search
+from costbench.reports.figures.search_curves import SearchCurve, draw_search
 
 CURVE = SearchCurve("toy, fusion", 5e6, (10.0, 20.0, 30.0), (5e6, 4e6, 4e6), (6e6, 4e6, math.nan))
 

@@ -10,7 +10,7 @@ import pytest
 
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
-from costbench.reports.search.curves import (
+from costbench.reports.figures.search_curves import (
     SearchPath,
     mean_path,
     of_place,
@@ -18,7 +18,7 @@ from costbench.reports.search.curves import (
     seconds_to_reach,
     write_path_figure,
 )
-from costbench.reports.search.results import load_searches
+from costbench.reports.searches import load_searches
 from tests.reports.search_rows import fusion_search_rows
 
 ONE = SearchPath(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.search.results import (
+from costbench.reports.searches import (
     GAINS,
     PREDICTED,
     SECONDS,

@@ -8,10 +8,10 @@ from pathlib import Path
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import evaluate_claims
+from costbench.reports.figures.search_curves import SearchPath
 from costbench.reports.page import Section
-from costbench.reports.search.curves import SearchPath
-from costbench.reports.search.results import GAINS, load_searches
-from costbench.reports.search.section import search_sections
+from costbench.reports.searches import GAINS, load_searches
+from costbench.reports.sections.searches import search_sections
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 
 

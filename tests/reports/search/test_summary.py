@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.search.section import flat_searches
+from costbench.reports.searches import Searches, load_searches
+from costbench.reports.sections.searches import flat_searches
 from tests.reports.conftest import PROGRAMS
 from tests.reports.search_rows import TILE_SPEEDUPS, fusion_search_rows, tile_rows
 

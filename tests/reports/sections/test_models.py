@@ -14,7 +14,7 @@ from costbench.reports.sections.models import (
     training_sentence,
 )
 from costbench.reports.sections.overview import missing_section
-from costbench.reports.tables.training import Curves, Point
+from costbench.reports.tables.learning_curves import Curves, Point
 from costbench.reports.training_runs import Budget, Selected
 from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
 

@@ -15,7 +15,7 @@ from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.dataset_files import Card, read_cards
 from costbench.reports.page import Pointer
 from costbench.reports.results import Cell, load_results
-from costbench.reports.search.results import Searches, load_searches
+from costbench.reports.searches import Searches, load_searches
 from costbench.reports.sections.overview import (
     Overview,
     conclusions,

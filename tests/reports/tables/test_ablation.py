@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.results import Results, load_results
+from costbench.reports.results import Results, Testbed, load_results
 from costbench.reports.table import Table
-from costbench.reports.tables.variants import Place, ablation_tables, left_out, places
+from costbench.reports.tables.variants import ablation_tables, left_out, testbeds
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 
 
@@ -58,7 +58,7 @@ def test_networks_print_deviations(tmp_path: Path) -> None:
 def test_elsewhere_the_papers_numbers_are_no_comparison(tmp_path: Path) -> None:
     rows = variant_rows("vanilla", "tile", [1.0, 1.0, 1.0], chip="tpu_v3", split="manual")
     results = _results(tmp_path, rows_of(), rows)
-    assert places(results) == (Place("manual", "tpu_v3"),)
+    assert testbeds(results) == (Testbed("manual", "tpu_v3"),)
     (table,) = ablation_tables(results)
     assert table.name == "lpm2021_table3_manual_tpu_v3"
     assert not [column.key for column in table.columns if column.key.startswith("paper")]

@@ -8,7 +8,7 @@ import pytest
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import load_results
-from costbench.reports.tables.training import (
+from costbench.reports.tables.learning_curves import (
     Curves,
     Point,
     curves_table,

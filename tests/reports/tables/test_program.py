@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from costbench.reports.papers.numbers import table_of_paper
+from costbench.reports.papers.printed import main_table
 from costbench.reports.results import Cell
 from costbench.reports.table import Table
 from costbench.reports.tables.programs import program_table, short_kernels_table
@@ -19,7 +19,7 @@ def _column(table: Table, key: str) -> list[object]:
 
 
 def test_rows_and_averages(make_cell: Callable[..., Cell]) -> None:
-    table = program_table(make_cell(), table_of_paper("tile", "random"))
+    table = program_table(make_cell(), main_table("tile", "random"))
     assert _column(table, "application") == [
         "ConvDRAW",
         "Own",
@@ -38,7 +38,7 @@ def test_rows_and_averages(make_cell: Callable[..., Cell]) -> None:
 
 
 def test_paper_numbers_stand_beside_their_namesakes(make_cell: Callable[..., Cell]) -> None:
-    table = program_table(make_cell(), table_of_paper("tile", "random"))
+    table = program_table(make_cell(), main_table("tile", "random"))
     assert _column(table, "paper_ape_learned") == [9.7, None, 8.0, 3.3, 3.7, None, None]
     assert _column(table, "paper_tau_analytical") == [0.79, None, 0.55, 0.75, 0.74, None, None]
     assert "Table 2 of lpm2021" in table.title
@@ -48,24 +48,24 @@ def test_rows_of_the_paper_that_ours_lack_are_told(make_cell: Callable[..., Cell
     """The cell has ConvDRAW and RNN alone of the paper's eight applications."""
     (told,) = (
         note
-        for note in program_table(make_cell(), table_of_paper("tile", "random")).notes
+        for note in program_table(make_cell(), main_table("tile", "random")).notes
         if "averages are over these" in note
     )
     assert "WaveRNN (Tile-Size APE" in told
     assert "Translate" in told
     assert "ConvDRAW" not in told
-    other_chip = program_table(make_cell(rows_of(chip="tpu_v3")), table_of_paper("tile", "random"))
+    other_chip = program_table(make_cell(rows_of(chip="tpu_v3")), main_table("tile", "random"))
     assert not any("averages are over these" in note for note in other_chip.notes)
 
 
 def test_numbers_of_another_chip_are_not_shown(make_cell: Callable[..., Cell]) -> None:
-    table = program_table(make_cell(rows_of(chip="tpu_v3")), table_of_paper("tile", "random"))
+    table = program_table(make_cell(rows_of(chip="tpu_v3")), main_table("tile", "random"))
     assert not [column for column in table.columns if column.key.startswith("paper_")]
     assert "lpm2021" not in table.title
 
 
 def test_the_best_of_ours_and_of_theirs_are_marked(make_cell: Callable[..., Cell]) -> None:
-    table = program_table(make_cell(), table_of_paper("tile", "random"))
+    table = program_table(make_cell(), main_table("tile", "random"))
     keys = [column.key for column in table.columns]
     best = {key for index, key in enumerate(keys) if table.is_best(0, index)}
     assert best == {"ape_learned", "tau_analytical", "paper_ape_analytical", "paper_tau_analytical"}
@@ -78,7 +78,7 @@ def test_a_spread_is_no_contest(make_cell: Callable[..., Cell]) -> None:
 
 
 def test_fusion_table_counts_long_kernels(make_cell: Callable[..., Cell]) -> None:
-    table = program_table(make_cell(fusion_rows()), table_of_paper("fusion", "random"))
+    table = program_table(make_cell(fusion_rows()), main_table("fusion", "random"))
     assert _column(table, "kernels")[:3] == [11.0, 12.0, 10.0]
     assert _column(table, "mape_ge5us_hybrid")[:3] == [1.0, 1.0, 2.0]
     assert _column(table, "mape_ge5us_analytical")[3:5] == [27.0, pytest.approx(24.0)]

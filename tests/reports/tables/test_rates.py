@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costbench.reports.tables.training import is_rate, rates_of, rates_table
+from costbench.reports.tables.learning_curves import is_rate, rates_of, rates_table
 from costbench.reports.training_runs import Budget, Selected
 
 COLUMNS = {"tile": "validation/tau", "fusion": "validation/mape"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from costbench.models.net_spec import NetSpec
-from costbench.reports.tables.training import setting, settings_tables
+from costbench.reports.tables.hyperparameters import setting, settings_tables
 
 MODEL = {
     "net": {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.reports.tables.training import trials_table
+from costbench.reports.tables.hyperparameters import trials_table
 
 TRIALS = """trial,state,seed,epochs,metric,loss,net.encoder,optimizer.decay,optimizer.learning_rate
 0,complete,5,1,0.5,hinge,graphsage,,0.001

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from costbench.reports.declared import declared_tables
-from costbench.reports.tpugraphs import layouts
-from costbench.reports.tpugraphs.section import DECLARED
-from costbench.reports.tpugraphs.variants import Place
+from costbench.reports.declarations import declared_tables
+from costbench.reports.sections.tpugraphs import DECLARED
+from costbench.reports.tables import tpugraphs
+from costbench.reports.tables.tpugraphs import Place
 from tests.reports.tpugraphs.rows import layout_rows, results_of, tile_rows
 
 PLACE = Place("random", "tpu_v3")
@@ -23,13 +23,13 @@ TAUS = {
 
 def test_table_2_takes_the_papers_best_models(tmp_path: Path) -> None:
     results = results_of(tmp_path, layout_rows(TAUS), tile_rows({"early-sage-listmle": [2.0, 10.0]}))
-    table = layouts.best_table(results, PLACE, PLACE)
+    table = tpugraphs.best_table(results, PLACE, PLACE)
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["layout:xla:random"][:4] == pytest.approx((0.4, 10.0, 5.0, 1.0))
     assert rows["layout:xla:random"][4:] == (0.19, 0.34, 19.8, 10.9, 12.3, 5.7, 9.7, 1.6)
     assert rows["layout:nlp:default"][:4] == (None, None, None, None)
     assert rows["tile:xla"][:4] == pytest.approx((0.8, 8.0, 4.0, 0.8))
-    alone = layouts.best_table(results, None, None)
+    alone = tpugraphs.best_table(results, None, None)
     assert all(value is None for row in alone.rows for value in row[1:5])
     assert alone.notes[1].endswith("Ours: not run.")
 
@@ -59,7 +59,7 @@ def test_table_7_has_our_programs_above_theirs(tmp_path: Path) -> None:
 
 def test_every_model_is_on_the_table_of_collections(tmp_path: Path) -> None:
     chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
-    table = layouts.collection_table(results_of(tmp_path, layout_rows(TAUS), chance), PLACE)
+    table = tpugraphs.collection_table(results_of(tmp_path, layout_rows(TAUS), chance), PLACE)
     assert [row[:4] for row in table.rows] == [
         ("layout:xla:random", "learned", "full-listmle", 2),
         ("layout:xla:random", "learned", "gst-listmle", 2),

@@ -12,7 +12,7 @@ from costbench.metrics.overhead import Overhead
 from costbench.reports.claims.claim import TPUGRAPHS, load_claims
 from costbench.reports.claims.evaluation import HOLDS, evaluate_claims
 from costbench.reports.frame import frame_of
-from costbench.reports.tpugraphs.overhead import (
+from costbench.reports.overhead import (
     overhead_metrics,
     overhead_rows,
     overhead_table,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
-from costbench.reports.tpugraphs.section import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
+from costbench.reports.sections.tpugraphs import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
 from tests.reports.conftest import rows_of
 from tests.reports.tpugraphs.rows import layout_rows, results_of, tile_rows
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from costbench.datasets.layout.sizes import CollectionSize
 from costbench.reports.dataset_files import read_cards
-from costbench.reports.tpugraphs.sizes import sizes_table, tuned_table
+from costbench.reports.tables.hyperparameters import tried_table
+from costbench.reports.tables.tpugraphs import sizes_table
 from tests.reports.evidence_files import write_evidence
 
 LAYOUTS = CollectionSize("layout:xla:random", 2, 15.0, 10, 20, 3.5, 3, 4, 7, 9)
@@ -38,7 +39,7 @@ def test_settings_are_those_of_the_variants() -> None:
         }
     }
     tile["mlp-mse"] = {**tile["early-sage-listmle"], "loss": "mse"}
-    rows = {row[0]: row[1:] for row in tuned_table({"tile": tile}).rows}
+    rows = {row[0]: row[1:] for row in tried_table({"tile": tile}).rows}
     assert rows["hidden size"] == ("–", "100, 200", "64", "64, 128")
     assert rows["training iterations"][2] == "2000"
     assert rows["batch size"][2] == "8 x 32"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from costbench.reports.declared import declared_tables
-from costbench.reports.tpugraphs.section import DECLARED
+from costbench.reports.declarations import declared_tables
+from costbench.reports.sections.tpugraphs import DECLARED
 from tests.reports.tpugraphs.rows import results_of, tile_rows
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from costbench.reports.papers.tpugraphs2023 import printed_table
-from costbench.reports.tpugraphs.variants import (
+from costbench.reports.papers.printed import printed_table
+from costbench.reports.tables.tpugraphs import (
     LOSSES,
     NETWORKS,
     Place,

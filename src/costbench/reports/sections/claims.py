@@ -17,7 +17,7 @@ from costbench.reports.claims.evaluation import (
     Finding,
     verdict_after_control,
 )
-from costbench.reports.described_table import described_table
+from costbench.reports.declarations import fill_table
 from costbench.reports.page import Section, paragraphs
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import FOLDS, title_of
@@ -153,7 +153,7 @@ def _strongest_table(findings: Sequence[Finding]) -> Table:
         against = " and ".join(title_of(side.model) for side in claim.right)
         named = (claim.restates, claim.statement, claim.tested_on, against, _verdict(one))
         rows.append((*named, *_shown(one)))
-    return described_table(STRONGEST_TABLE, rows)
+    return fill_table(STRONGEST_TABLE, rows)
 
 
 def _folds_table(findings: Sequence[Finding]) -> Table:
@@ -164,7 +164,7 @@ def _folds_table(findings: Sequence[Finding]) -> Table:
         if _is_on_folds(one) and one.verdict != NOT_EVALUATED:
             rows.append((claim.restates, claim.statement, _verdict(one), *_shown(one)))
     papers = dict.fromkeys(one.claim.paper for one in findings if _is_on_folds(one))
-    return described_table("claims_folds", rows, papers=", ".join(papers))
+    return fill_table("claims_folds", rows, papers=", ".join(papers))
 
 
 def _verdict(one: Finding) -> str:
@@ -188,7 +188,7 @@ def _evaluated_table(findings: Sequence[Finding]) -> Table:
                 f"{claim.paper}, {claim.where}",
             )
         )
-    return described_table("claims", rows)
+    return fill_table("claims", rows)
 
 
 def _missing_table(findings: Sequence[Finding]) -> Table:
@@ -197,7 +197,7 @@ def _missing_table(findings: Sequence[Finding]) -> Table:
         for one in findings
         if one.verdict == NOT_EVALUATED
     )
-    return described_table("claims_not_evaluated", rows)
+    return fill_table("claims_not_evaluated", rows)
 
 
 def printed_effect(effect: float | tuple[float, float] | None) -> str:

@@ -7,10 +7,10 @@ from operator import itemgetter
 from pathlib import Path
 
 from costbench.reports.dataset_files import PARTS, QUANTILES, Audit, Card, Counts, SplitCounts
-from costbench.reports.described_table import described_table
+from costbench.reports.declarations import fill_table
 from costbench.reports.figures.dataset import write_application_figure, write_histogram_figure
 from costbench.reports.page import PageFigure, Section, sentence
-from costbench.reports.papers.numbers import PAPERS, PaperCorpus, corpus_of_paper
+from costbench.reports.papers.printed import PAPERS, PaperCorpus, corpus_of_paper
 from costbench.reports.table import Column, Table, Value
 from costbench.tasks import TASKS
 
@@ -94,7 +94,7 @@ def leakage_table(audits: Sequence[Audit]) -> Table:
             shares = (100.0 * leak.share_of_kernels, 100.0 * leak.share_of_runtime)
             where = (audit.task, audit.split, audit.chip, program)
             rows.append((*where, leak.kernels, leak.leaked_kernels, *shares))
-    return described_table("leakage", rows)
+    return fill_table("leakage", rows)
 
 
 def dataset_tables(cards: Sequence[Card]) -> tuple[Table, Table]:
@@ -122,7 +122,7 @@ def dataset_tables(cards: Sequence[Card]) -> tuple[Table, Table]:
             if found is not None:
                 values = (getattr(found, name) for name in QUANTILES)
                 spread.append((card.task, card.chip, label, *values))
-    return described_table("dataset", rows), described_table("dataset_distributions", spread)
+    return fill_table("dataset", rows), fill_table("dataset_distributions", spread)
 
 
 _SUMMED = ("train", "validation", "test")

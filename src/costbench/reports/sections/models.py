@@ -11,18 +11,15 @@ from costbench.reports.figures.programs import read_scatter, write_curve_figure,
 from costbench.reports.figures.variants import write_heat_map, write_learning_figure, write_scaling_figure
 from costbench.reports.page import PageFigure, Section
 from costbench.reports.results import CEILINGS, Results, title_of
-from costbench.reports.tables.training import (
+from costbench.reports.tables.hyperparameters import Settings, settings_tables, trials_table
+from costbench.reports.tables.learning_curves import (
     Curves,
-    Settings,
     curves_table,
     learning_curves,
-    rates_of,
-    rates_table,
-    settings_tables,
+    rates_tables,
     settled_after,
-    trials_table,
 )
-from costbench.reports.tables.variants import ablation_tables, differences_tables, places
+from costbench.reports.tables.variants import ablation_tables, differences_tables, testbeds
 from costbench.reports.training_runs import Budget, Selected, budget_table, read_history, rises
 from costbench.tasks import labels_of
 
@@ -38,23 +35,22 @@ def ablation_section(results: Results, figures: Path, budgets: Sequence[Budget] 
     if not tables:
         return None
     drawn = []
-    for place in places(results):
-        paths = write_heat_map(results, place, figures)
+    for testbed in testbeds(results):
+        where = f"{testbed.split} split, {testbed.chip}"
+        paths = write_heat_map(results, testbed, figures)
         if paths:
-            alt = (
-                f"Heat map of the errors of graph networks by reductions, {place.split} split, {place.chip}."
-            )
+            alt = f"Heat map of the errors of graph networks by reductions, {where}."
             caption = (
-                f"Mean error of each graph network (row) with each reduction (column), {place.split} split, "
-                f"{place.chip}; the lowest of a panel is bold. Colours: logarithmic, each panel by itself."
+                f"Mean error of each graph network (row) with each reduction (column), {where}; "
+                "the lowest of a panel is bold. Colours: logarithmic, each panel by itself."
             )
             drawn.append(PageFigure(paths[0], alt, caption))
-        paths = write_scaling_figure(results, place, figures)
+        paths = write_scaling_figure(results, testbed, figures)
         if paths:
-            alt = f"Error against the share of the training programs, {place.split} split, {place.chip}."
+            alt = f"Error against the share of the training programs, {where}."
             caption = (
                 "Error after training on a share of the training programs, with equal budgets; dots are test "
-                f"programs, the line is their geometric mean. {place.split} split, {place.chip}."
+                f"programs, the line is their geometric mean. {where}."
             )
             drawn.append(PageFigure(paths[0], alt, caption))
     text = "Variants of the learned model, alike but for what the name says, on the same test programs."
@@ -113,7 +109,7 @@ def learning_section(
         DataError: if a figure cannot be written.
     """
     curves = learning_curves(results, selected, budgets, columns)
-    rates = rates_of(selected, columns)
+    rates = rates_tables(selected, columns)
     if not curves and not rates:
         return None
     drawn = []
@@ -128,7 +124,7 @@ def learning_section(
             "more training; each point is a training of its own."
         )
         drawn.append(PageFigure(svg, alt, caption))
-    tables = (*map(curves_table, curves), *map(rates_table, rates))
+    tables = (*map(curves_table, curves), *rates)
     return Section(
         anchor="learning-curves",
         title="How much training is enough?",

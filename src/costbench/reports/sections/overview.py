@@ -19,6 +19,7 @@ from costbench.reports.claims.evaluation import (
 )
 from costbench.reports.dataset_files import Card
 from costbench.reports.figures.programs import write_hybrid_figure
+from costbench.reports.figures.searches import write_tune_figure
 from costbench.reports.page import FIRST, PageFigure, Pointer, Section, paragraphs
 from costbench.reports.results import (
     FOLDS,
@@ -30,16 +31,15 @@ from costbench.reports.results import (
     split_order,
     title_of,
 )
-from costbench.reports.search.figures import write_tune_figure
-from costbench.reports.search.results import (
+from costbench.reports.searches import (
     BEST_OF_ALL,
     EXHAUSTIVE,
     SLOWDOWN,
     SPEEDUP,
     TOP_K,
     Bar,
-    Place,
     Searches,
+    SearchResults,
 )
 from costbench.reports.sections.claims import papers_own
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
@@ -160,7 +160,7 @@ def _questions(overview: Overview) -> tuple[Pointer, ...]:
     return tuple(Pointer(question, answer, anchor) for anchor, question, answer in parts)
 
 
-def _tile_search(place: Place | None) -> dict[str, object] | None:
+def _tile_search(place: SearchResults | None) -> dict[str, object] | None:
     """Returns the cost of ten measurements per kernel, and their loss against exhaustive search."""
     if place is None:
         return None
@@ -174,7 +174,7 @@ def _tile_search(place: Place | None) -> dict[str, object] | None:
     }
 
 
-def _fusion_search(place: Place | None) -> dict[str, object] | None:
+def _fusion_search(place: SearchResults | None) -> dict[str, object] | None:
     if place is None:
         return None
     names = {
@@ -336,7 +336,7 @@ def _hybrid(cells: Sequence[Cell], found: Mapping[str, Standings], folder: Path)
 
 
 def _tune(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
-    shown: list[Place] = []
+    shown: list[SearchResults] = []
     for task in LEARNED:
         own = [place for place in searches.of(task) if place.split == _SPLIT]
         if own:

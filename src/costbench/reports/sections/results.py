@@ -10,7 +10,7 @@ from costbench.reports.baseline_comparison import Standings, standings
 from costbench.reports.dataset_files import Audit
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.page import PageFigure, Section
-from costbench.reports.papers.numbers import table_of_paper
+from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, SPLIT_NAMES, TRAINED, UNSEEN, Cell, Results, title_of
 from costbench.reports.tables.analytical import analytical_scores, application_table, findings, kind_table
 from costbench.reports.tables.programs import (
@@ -57,7 +57,7 @@ def cell_section(results: Results, cell: Cell, evidence: Evidence, found: Standi
         DataError: if a figure cannot be written.
     """
     unseen = results.part(cell, UNSEEN)
-    paper = table_of_paper(cell.task, cell.split)
+    paper = main_table(cell.task, cell.split)
     if paper is not None:
         cell = replace(cell, programs=paper.ordered(cell.programs))
     svg, _ = write_program_figure(cell, paper, evidence.figures)

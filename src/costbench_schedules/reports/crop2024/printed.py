@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.params import load_section
-from costbench.reports.papers.tpugraphs2023 import PrintedTable
+from costbench.reports.papers.printed import PrintedTable
 
 _FILE = Path(__file__).with_suffix(".yaml")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.search.results import Place, load_searches
-from costbench.reports.search.tables import cost_table, start_table
+from costbench.reports.searches import Place, load_searches
+from costbench.reports.tables.searches import cost_table, start_table
 from tests.reports.search_rows import fusion_search_rows
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.search.figures import write_tile_figure, write_top_k_figure
-from costbench.reports.search.results import GAINS, Place, load_searches
+from costbench.reports.figures.searches import write_tile_figure, write_top_k_figure
+from costbench.reports.searches import GAINS, Place, load_searches
 from tests.reports.search_rows import search_rows, tile_rows
 
 

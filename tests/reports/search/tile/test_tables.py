@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.search.results import Place, load_searches
-from costbench.reports.search.tables import budget_table, figure_4_table
+from costbench.reports.searches import Place, load_searches
+from costbench.reports.tables.searches import budget_table, figure_4_table
 from tests.reports.search_rows import tile_rows
 
 

@@ -18,8 +18,8 @@ from costbench.artifacts import write_json, write_text
 from costbench.metrics.overhead import BATCH, Overhead
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.evaluation import Finding
-from costbench.reports.described_table import described_table
-from costbench.reports.papers.tpugraphs2023 import printed_table
+from costbench.reports.declarations import fill_table
+from costbench.reports.papers.printed import printed_table
 from costbench.reports.rendering import to_markdown
 from costbench.reports.table import Table, Value
 
@@ -62,7 +62,7 @@ def overhead_table(overheads: Sequence[Overhead], *, measured: bool) -> Table:
         overheads: of our programs; none leaves the paper's rows.
         measured: whether wall times of ours are shown; without them the table is the same on every machine.
     """
-    paper = printed_table("overhead")
+    paper = printed_table("tpugraphs2023", "overhead")
     shown = (*_CHARGED, *(_MEASURED if measured else ()))
     rows: list[tuple[Value, ...]] = []
     for one in overheads:
@@ -77,8 +77,7 @@ def overhead_table(overheads: Sequence[Overhead], *, measured: bool) -> Table:
         )
     if not overheads:
         notes.append("Ours were not measured: no layout model was evaluated.")
-    printed = f"{paper.table} of {paper.paper}"
-    return described_table("tpugraphs2023_table10", rows, notes=notes, printed=printed)
+    return fill_table("tpugraphs2023_table10", rows, notes=notes, printed=paper.name)
 
 
 def write_machine_overheads(

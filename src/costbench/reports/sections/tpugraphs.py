@@ -12,34 +12,35 @@ from costbench.metrics.overhead import Overhead
 from costbench.reports.claims.claim import TPUGRAPHS
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.dataset_files import Card
-from costbench.reports.declared import declared_tables
+from costbench.reports.declarations import declared_tables
+from costbench.reports.figures.tpugraphs import write_layout_figure, write_tile_figure
+from costbench.reports.overhead import overhead_table
 from costbench.reports.page import PageFigure, Pointer, Section, paragraphs, sentence
-from costbench.reports.papers.tpugraphs2023 import printed_table
-from costbench.reports.results import PRIMARY_CHIP, Results
+from costbench.reports.papers.printed import FOLDER, printed_table
+from costbench.reports.results import PRIMARY_CHIP, Results, Testbed
 from costbench.reports.sections.claims import papers_own
-from costbench.reports.tpugraphs import layouts
-from costbench.reports.tpugraphs.figures import write_layout_figure, write_tile_figure
-from costbench.reports.tpugraphs.overhead import overhead_table
-from costbench.reports.tpugraphs.sizes import sizes_table, tuned_table
-from costbench.reports.tpugraphs.variants import (
+from costbench.reports.tables.hyperparameters import tried_table
+from costbench.reports.tables.tpugraphs import (
     COLLECTIONS,
     LAYOUT_BEST,
     LAYOUT_VARIANTS,
+    PAPER,
     TAU,
     TILE,
     TILE_BEST,
     TOP_K,
-    Place,
-    compared_places,
+    best_table,
+    collection_table,
+    compared_testbeds,
     kernel_mean,
     layout_mean,
-    layout_places,
-    tile_cell,
-    tile_places,
+    layout_testbeds,
+    sizes_table,
+    tile_testbeds,
 )
 
 ANCHOR = "tpugraphs"
-DECLARED = Path(__file__).parents[1] / "papers" / "tpugraphs2023.yaml"
+DECLARED = FOLDER / f"{PAPER}.yaml"
 """Has its tables 6 to 9."""
 
 
@@ -78,86 +79,89 @@ def tpugraphs_section(
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the paper are broken.
     """
-    of_tiles, of_layouts = tile_places(results), layout_places(results)
+    of_tiles, of_layouts = tile_testbeds(results), layout_testbeds(results)
     if not of_tiles and not of_layouts:
         return None
-    compared = compared_places(results)
+    compared = compared_testbeds(results)
     tables = [
         sizes_table(inputs.collections, cards, PRIMARY_CHIP),
-        layouts.best_table(results, next(iter(of_tiles), None), next(iter(compared), None)),
-        tuned_table(inputs.settings),
+        best_table(results, next(iter(of_tiles), None), next(iter(compared), None)),
+        tried_table(inputs.settings),
         *declared_tables(DECLARED, results.frame).get(ANCHOR, ()),
-        *(layouts.collection_table(results, place) for place in of_layouts),
+        *(collection_table(results, testbed) for testbed in of_layouts),
         overhead_table(inputs.overheads, measured=False),
     ]
-    shown_first = {f"{TPUGRAPHS}_table2", *(f"{TPUGRAPHS}_table8_{place.name}" for place in of_tiles)}
+    shown_first = {f"{TPUGRAPHS}_table2", *(f"{TPUGRAPHS}_table8_{testbed.name}" for testbed in of_tiles)}
     return Section(
         anchor=ANCHOR,
         title="TpuGraphs: tile and layout models beside tpugraphs2023",
         label="TpuGraphs",
         paragraphs=_words(results, inputs, findings),
         figures=(
-            *(_tile_figure(results, place, figures) for place in of_tiles),
-            *(_layout_figure(results, place, figures) for place in compared),
+            *(_tile_figure(results, testbed, figures) for testbed in of_tiles),
+            *(_layout_figure(results, testbed, figures) for testbed in compared),
         ),
         tables=tuple(tables),
         folded=tuple(table.name for table in tables if table.name not in shown_first),
     )
 
 
-def _tile_figure(results: Results, place: Place, folder: Path) -> PageFigure:
-    svg, _ = write_tile_figure(results, place, folder)
-    alt = f"Bar chart of top-1, top-5 and top-10 errors of tile models by network and loss, {place.title}."
-    caption = sentence("tpugraphs_captions", "tile_figure", where=place.title)
+def _tile_figure(results: Results, testbed: Testbed, folder: Path) -> PageFigure:
+    svg, _ = write_tile_figure(results, testbed, folder)
+    alt = f"Bar chart of top-1, top-5 and top-10 errors of tile models by network and loss, {testbed.title}."
+    caption = sentence("tpugraphs_captions", "tile_figure", where=testbed.title)
     return PageFigure(svg, alt, caption)
 
 
-def _layout_figure(results: Results, place: Place, folder: Path) -> PageFigure:
-    svg, _ = write_layout_figure(results, place, folder)
-    alt = f"Bar chart of Kendall's tau of layout models on each collection, {place.title}."
-    caption = sentence("tpugraphs_captions", "layout_figure", where=place.title)
+def _layout_figure(results: Results, testbed: Testbed, folder: Path) -> PageFigure:
+    svg, _ = write_layout_figure(results, testbed, folder)
+    alt = f"Bar chart of Kendall's tau of layout models on each collection, {testbed.title}."
+    caption = sentence("tpugraphs_captions", "layout_figure", where=testbed.title)
     return PageFigure(svg, alt, caption)
 
 
 def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding]) -> tuple[str, ...]:
     """Returns how the paper's claims were decided, what its best models reach here, and what is missing."""
-    labels = printed_table("tile_variants").labels
+    labels = printed_table(PAPER, "tile_variants").labels
     tiles = [
         {
-            "title": place.title,
-            "said": tile_sentence(results, place),
-            "absent": [label for label in labels if tile_cell(results, place, label) is None],
+            "title": testbed.title,
+            "said": tile_sentence(results, testbed),
+            "absent": [
+                name for name in labels if results.cell(TILE, testbed.split, testbed.chip, name) is None
+            ],
         }
-        for place in tile_places(results)
+        for testbed in tile_testbeds(results)
     ]
-    layouts = [
-        {"title": place.title, "said": layout_sentence(results, place)} for place in layout_places(results)
+    tpugraphs = [
+        {"title": testbed.title, "said": layout_sentence(results, testbed)}
+        for testbed in layout_testbeds(results)
     ]
     expected = [(variant, "xla:random") for variant in LAYOUT_VARIANTS.values()]
     expected += [(LAYOUT_BEST, name) for name in COLLECTIONS[1:]]
     compared = [
         {
-            "title": place.title,
+            "title": testbed.title,
             "absent": [
                 f"{variant} on {name}"
                 for variant, name in expected
-                if layout_mean(results, place, variant, name, TAU) is None
+                if layout_mean(results, testbed, variant, name, TAU) is None
             ],
         }
-        for place in compared_places(results)
+        for testbed in compared_testbeds(results)
     ]
     return paragraphs(
         "tpugraphs",
         claims=Counter(one.verdict for one in papers_own(findings) if one.claim.paper == TPUGRAPHS),
         tiles=tiles,
-        layouts=layouts,
+        layouts=tpugraphs,
         compared=compared,
         collections=inputs.collections,
         overheads=inputs.overheads,
     )
 
 
-def tile_sentence(results: Results, place: Place) -> str:
+def tile_sentence(results: Results, testbed: Testbed) -> str:
     """Returns the top-1 errors of the paper's best tile model and of what it is compared with; or nothing."""
     names = {
         TILE_BEST: "GraphSAGE with the tile size at every node",
@@ -167,14 +171,14 @@ def tile_sentence(results: Results, place: Place) -> str:
         "early-sage-mse": "squared error in place of ListMLE",
     }
     metric = TOP_K[TILE][0]
-    means = {name: kernel_mean(results, place, label, metric) for label, name in names.items()}
+    means = {name: kernel_mean(results, testbed, label, metric) for label, name in names.items()}
     parts = [f"{name} {mean:.1f}%" for name, mean in means.items() if mean is not None]
     return f"top-1 error: {', '.join(parts)}." if len(parts) > 1 else ""
 
 
-def layout_sentence(results: Results, place: Place) -> str:
+def layout_sentence(results: Results, testbed: Testbed) -> str:
     """Returns tau of the paper's layout model on each collection that it was tested on; or nothing."""
-    means = {name: layout_mean(results, place, LAYOUT_BEST, name, TAU) for name in COLLECTIONS}
+    means = {name: layout_mean(results, testbed, LAYOUT_BEST, name, TAU) for name in COLLECTIONS}
     parts = [f"{name} {mean:.2f}" for name, mean in means.items() if mean is not None]
     return f"Kendall's τ of {LAYOUT_BEST}: {', '.join(parts)}." if parts else ""
 
@@ -182,11 +186,11 @@ def layout_sentence(results: Results, place: Place) -> str:
 def tpugraphs_pointer(results: Results) -> Pointer | None:
     """Returns the answer of the first screen; None without results."""
     parts = []
-    for place in tile_places(results)[:1]:
-        parts.append(("Tiles", tile_sentence(results, place), place))
-    for place in layout_places(results)[:1]:
-        parts.append(("Layouts", layout_sentence(results, place), place))
-    said = [f"{name}: {text.removesuffix('.')}; {place.title}." for name, text, place in parts if text]
+    for testbed in tile_testbeds(results)[:1]:
+        parts.append(("Tiles", tile_sentence(results, testbed), testbed))
+    for testbed in layout_testbeds(results)[:1]:
+        parts.append(("Layouts", layout_sentence(results, testbed), testbed))
+    said = [f"{name}: {text.removesuffix('.')}; {testbed.title}." for name, text, testbed in parts if text]
     if not said:
         return None
     return Pointer("How do the models of TpuGraphs do here?", " ".join(said), ANCHOR)

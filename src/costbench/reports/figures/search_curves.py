@@ -19,12 +19,12 @@ from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import parsed
 from costbench.reports.figures.canvas import PALETTE, save, styled
-from costbench.reports.search.results import (
+from costbench.reports.searches import (
     BEST_KNOWN,
     FUSION_MODELS,
     SPEEDUP,
     STARTS,
-    Place,
+    SearchResults,
     best_known,
     colour,
 )
@@ -108,12 +108,13 @@ def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | Non
     return float(seconds[np.argmax(reached)]) if reached.any() else None
 
 
-def of_place(paths: Sequence[SearchPath], place: Place, start: str) -> dict[str, list[SearchPath]]:
-    """The curves of a place and start by way of searching, in the order of figures."""
+def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) -> dict[str, list[SearchPath]]:
+    """The curves of a results and start by way of searching, in the order of figures."""
     own = [
         path
         for path in paths
-        if (path.task, path.split, path.chip, path.start) == (place.task, place.split, place.chip, start)
+        if (path.task, path.split, path.chip, path.start)
+        == (results.task, results.split, results.chip, start)
     ]
     return {
         model: several
@@ -122,7 +123,7 @@ def of_place(paths: Sequence[SearchPath], place: Place, start: str) -> dict[str,
     }
 
 
-def write_path_figure(paths: Sequence[SearchPath], place: Place, folder: Path) -> tuple[Path, ...]:
+def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folder: Path) -> tuple[Path, ...]:
     """Speed-up over the default against minutes of hardware, a panel for each start.
 
     Writes `fusion_search_<split>_<chip>.svg` and `.png`; the paths, or none without curves.
@@ -130,7 +131,7 @@ def write_path_figure(paths: Sequence[SearchPath], place: Place, folder: Path) -
     Raises:
         DataError: if a file cannot be written.
     """
-    found = {start: of_place(paths, place, start) for start in STARTS}
+    found = {start: of_place(paths, results, start) for start in STARTS}
     starts = [start for start in STARTS if found[start]]
     if not starts:
         return ()
@@ -148,8 +149,8 @@ def write_path_figure(paths: Sequence[SearchPath], place: Place, folder: Path) -
                     linestyle=_STYLES.get(model, "dotted"),
                     label=FUSION_MODELS[model],
                 )
-            for bar in best_known(place):
-                mean = place.mean(bar, SPEEDUP)
+            for bar in best_known(results):
+                mean = results.mean(bar, SPEEDUP)
                 if mean is not None:
                     hue = colour(bar.model)
                     axes.axhline(mean, color=hue, linewidth=1.0, linestyle="dotted", label=BEST_KNOWN)
@@ -158,7 +159,7 @@ def write_path_figure(paths: Sequence[SearchPath], place: Place, folder: Path) -
         panels[0].set_ylabel("speed-up over the default,\ngeometric mean over programs")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
-        return save(figure, folder / f"fusion_search_{place.name}")
+        return save(figure, folder / f"fusion_search_{results.name}")
 
 
 _NS_PER_MS = 1e6

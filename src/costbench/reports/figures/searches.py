@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from costbench.arrays import F64
 from costbench.reports.figures.canvas import save, styled
 from costbench.reports.figures.programs import program_labels
-from costbench.reports.search.results import (
+from costbench.reports.searches import (
     EXHAUSTIVE,
     FIGURE_4,
     IN_COMPILER,
@@ -27,11 +27,11 @@ from costbench.reports.search.results import (
     TILE_TITLES,
     TOP_K,
     Bar,
-    Place,
+    SearchResults,
+    bars_with_results,
     best_known,
     colour,
     figure_5,
-    there,
     title,
 )
 from costbench.tasks import labels_of
@@ -46,14 +46,14 @@ _PARTS = re.compile(r"[A-Z]+[^A-Z_]*_*|[^A-Z_]+_*|_+")
 
 @dataclass(frozen=True)
 class Groups:
-    """Where groups of bars stand: the programs of each place, and behind them their geometric mean.
+    """Where groups of bars stand: the programs of each split, and behind them their geometric mean.
 
     Attributes:
-        places: one after the other.
+        results: results whose programs stand one after the other.
         headers: what stands above each; empty for none.
     """
 
-    places: tuple[Place, ...]
+    results: tuple[SearchResults, ...]
     headers: tuple[str, ...]
 
     @property
@@ -61,8 +61,8 @@ class Groups:
         """Places of all groups on the axis."""
         found: list[float] = []
         start = 0.0
-        for place in self.places:
-            count = len(place.programs)
+        for results in self.results:
+            count = len(results.programs)
             found += [*(start + i for i in range(count)), start + count + _GAP]
             start += count + 1.0 + 2.0 * _GAP
         return found
@@ -70,17 +70,17 @@ class Groups:
     @property
     def labels(self) -> list[str]:
         """Below the axis."""
-        named = ((*map(_wrapped, program_labels(p.programs)), "geom.\nmean") for p in self.places)
+        named = ((*map(_wrapped, program_labels(p.programs)), "geom.\nmean") for p in self.results)
         return [text for labels in named for text in labels]
 
     def speedups(self, bar: Bar) -> tuple[F64, F64, F64]:
         """Median, lowest and highest over repeats of each group; NaN where there is none."""
         rows: list[tuple[float, float, float]] = []
-        for place in self.places:
-            for _, program in place.programs:
-                found = place.repeats(bar, SPEEDUP, program) or (np.nan,)
+        for results in self.results:
+            for _, program in results.programs:
+                found = results.repeats(bar, SPEEDUP, program) or (np.nan,)
                 rows.append((float(np.median(found)), min(found), max(found)))
-            mean = place.mean(bar, SPEEDUP)
+            mean = results.mean(bar, SPEEDUP)
             rows.append((np.nan if mean is None else mean, np.nan, np.nan))
         middle, low, high = np.array(rows, dtype=np.float64).T
         return middle, low, high
@@ -190,11 +190,11 @@ def _scale(axes: Axes, low: float, high: float) -> None:
 
 
 def _part(axes: Axes, groups: Groups) -> None:
-    """Set means apart from programs, and places from each other."""
+    """Set means apart from programs, and results of other splits from each other."""
     ticks = groups.ticks
     first = 0
-    for number, (place, header) in enumerate(zip(groups.places, groups.headers, strict=True)):
-        last = first + len(place.programs)
+    for number, (results, header) in enumerate(zip(groups.results, groups.headers, strict=True)):
+        last = first + len(results.programs)
         axes.axvline(ticks[last] - 0.5 - _GAP / 2.0, color="#bbbbbb", linewidth=0.8, linestyle=":")
         if number:
             axes.axvline(ticks[first] - 0.5 - _GAP / 2.0, color="#444444", linewidth=0.8)
@@ -217,22 +217,24 @@ _PERCENTS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 100
 _HEADERS = {"random": "test programs", "manual": "test programs", "gains": "programs that gain most"}
 
 
-def write_tile_figure(places: Sequence[Place], folder: Path) -> tuple[Path, ...]:
+def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
     """Bars of the speed-up over the analytical model's choice in the compiler, per program.
 
     Writes `lpm2021_figure4_<split>_<chip>.svg` and `.png`; the paths, or none where no bar of it was run.
 
     Args:
-        places: side by side; the first names the files.
-        folder: where to.
+        all_results: results shown side by side; the first names the files.
+        folder: folder of the figures.
 
     Raises:
         DataError: if a file cannot be written.
     """
-    bars = there(FIGURE_4, *places)
+    bars = bars_with_results(FIGURE_4, *all_results)
     if not bars:
         return ()
-    groups = Groups(tuple(places), tuple(_HEADERS.get(place.split, place.split) for place in places))
+    groups = Groups(
+        tuple(all_results), tuple(_HEADERS.get(results.split, results.split) for results in all_results)
+    )
     with styled():
         size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 3.9)
         figure = Figure(figsize=size, layout="constrained")
@@ -241,29 +243,29 @@ def write_tile_figure(places: Sequence[Place], folder: Path) -> tuple[Path, ...]
         axes.set_ylabel("speed-up over the analytical model\nin the compiler; higher is better")
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
-        return save(figure, folder / f"lpm2021_figure4_{places[0].name}")
+        return save(figure, folder / f"lpm2021_figure4_{all_results[0].name}")
 
 
-def write_top_k_figure(places: Sequence[Place], folder: Path) -> tuple[Path, ...]:
+def write_top_k_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
     """Slow-down against exhaustive search over tile sizes measured per kernel, and over hardware seconds.
 
-    Means over programs, a row of two panels for each place. Writes `tile_search_<split>_<chip>.svg` and
-    `.png`; the paths, or none where no budget was run.
+    Means over programs, a row of two panels for each split and chip. Writes
+    `tile_search_<split>_<chip>.svg` and `.png`; the paths, or none where no budget was run.
 
     Raises:
         DataError: if a file cannot be written.
     """
-    drawn = [place for place in places if any(bar.top_k for bar in place.bars)]
+    drawn = [results for results in all_results if any(bar.top_k for bar in results.bars)]
     if not drawn:
         return ()
     with styled():
         figure = Figure(figsize=(8.6, 3.0 * len(drawn) + 0.5), layout="constrained")
         panels = figure.subplots(len(drawn), 2, squeeze=False, sharey="row")
-        for row, place in zip(panels, drawn, strict=True):
-            _curves(row[0], place, None)
-            _curves(row[1], place, SECONDS)
+        for row, results in zip(panels, drawn, strict=True):
+            _curves(row[0], results, None)
+            _curves(row[1], results, SECONDS)
             row[0].set_ylabel(
-                f"mean slow-down against exhaustive (%)\n{_HEADERS.get(place.split, place.split)}"
+                f"mean slow-down against exhaustive (%)\n{_HEADERS.get(results.split, results.split)}"
             )
             row[0].set_xlabel("tile sizes measured per kernel")
             row[1].set_xlabel("hardware seconds per program")
@@ -272,11 +274,11 @@ def write_top_k_figure(places: Sequence[Place], folder: Path) -> tuple[Path, ...
         return save(figure, folder / f"tile_search_{drawn[0].name}")
 
 
-def _curves(axes: Axes, place: Place, metric: str | None) -> None:
+def _curves(axes: Axes, results: SearchResults, metric: str | None) -> None:
     """A line for each model: over k, or over the mean of a metric."""
     for model in TILE_MODELS:
-        bars = sorted((b for b in place.bars if b.model == model and b.top_k), key=lambda b: b.top_k or 0)
-        points = [(_across(place, bar, metric), place.mean(bar, SLOWDOWN)) for bar in bars]
+        bars = sorted((b for b in results.bars if b.model == model and b.top_k), key=lambda b: b.top_k or 0)
+        points = [(_across(results, bar, metric), results.mean(bar, SLOWDOWN)) for bar in bars]
         known = [(x, 100.0 * y) for x, y in points if x is not None and y is not None and x > 0.0]
         if not known:
             continue
@@ -293,7 +295,7 @@ def _curves(axes: Axes, place: Place, metric: str | None) -> None:
             label=name,
         )
     if metric is not None:
-        seconds = place.mean(EXHAUSTIVE, metric)
+        seconds = results.mean(EXHAUSTIVE, metric)
         if seconds:
             hue = colour(EXHAUSTIVE.model)
             axes.plot([seconds], [0.0], "*", color=hue, markersize=9, label="exhaustive", clip_on=False)
@@ -306,21 +308,21 @@ def _curves(axes: Axes, place: Place, metric: str | None) -> None:
     ticks = [tick for tick in _PERCENTS if tick <= axes.get_ylim()[1]]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     if metric is None:
-        numbers = sorted({bar.top_k for bar in place.bars if bar.top_k})
+        numbers = sorted({bar.top_k for bar in results.bars if bar.top_k})
         axes.set_xticks(numbers, [str(number) for number in numbers])
     else:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
 
 
-def _across(place: Place, bar: Bar, metric: str | None) -> float | None:
-    return float(bar.top_k or 0) if metric is None else place.mean(bar, metric)
+def _across(results: SearchResults, bar: Bar, metric: str | None) -> float | None:
+    return float(bar.top_k or 0) if metric is None else results.mean(bar, metric)
 
 
 FIGURES = {"lpm2021": "figure5", "lpm2020": "figure4"}
 _FUSION_HEADERS = {"random": "test programs", "manual": "test programs", "gains": "programs that gain most"}
 
 
-def write_fusion_figure(places: Sequence[Place], paper: str, folder: Path) -> tuple[Path, ...]:
+def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder: Path) -> tuple[Path, ...]:
     """Bars of the speed-up over the default configuration, per program, from either start.
 
     Bars are medians over repeats, whiskers go from the lowest to the highest. Writes
@@ -328,20 +330,23 @@ def write_fusion_figure(places: Sequence[Place], paper: str, folder: Path) -> tu
     start was run with the paper's minutes.
 
     Args:
-        places: side by side; the first names the files.
+        all_results: results shown side by side; the first names the files.
         paper: `lpm2021` or `lpm2020`.
-        folder: where to.
+        folder: folder of the figures.
 
     Raises:
         DataError: if a file cannot be written.
     """
-    bars = {start: there(figure_5(start, paper), *places) for start in STARTS}
+    bars = {start: bars_with_results(figure_5(start, paper), *all_results) for start in STARTS}
     starts = [start for start in STARTS if bars[start]]
     if not starts:
         return ()
-    groups = Groups(tuple(places), tuple(_FUSION_HEADERS.get(place.split, place.split) for place in places))
-    plain = Groups(groups.places, tuple("" for _ in places))
-    known = tuple(dict.fromkeys(bar for place in places for bar in best_known(place)))
+    groups = Groups(
+        tuple(all_results),
+        tuple(_FUSION_HEADERS.get(results.split, results.split) for results in all_results),
+    )
+    plain = Groups(groups.results, tuple("" for _ in all_results))
+    known = tuple(dict.fromkeys(bar for results in all_results for bar in best_known(results)))
     least = min(MINUTES[paper])
     with styled():
         size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 2.9 * len(starts) + 0.9)
@@ -354,7 +359,7 @@ def write_fusion_figure(places: Sequence[Place], paper: str, folder: Path) -> tu
             axes.set_ylabel(f"from {STARTS[start]}\nspeed-up over the default")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False)
-        return save(figure, folder / f"{paper}_{FIGURES[paper]}_{places[0].name}")
+        return save(figure, folder / f"{paper}_{FIGURES[paper]}_{all_results[0].name}")
 
 
 _TILE = (
@@ -372,38 +377,38 @@ _BARS: Mapping[str, tuple[Bar, ...]] = {"tile": _TILE, "fusion": _FUSION}
 _TUNE_MARKERS = "o^svD"
 
 
-def write_tune_figure(places: Sequence[Place], folder: Path) -> tuple[Path, ...]:
-    """Draw the gain in percent over the compiler's own choice, a panel a place, a row a program.
+def write_tune_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
+    """Draws the gain in percent over the compiler's own choice, a panel a split and chip, a row a program.
 
     Writes `tune_gains.svg` and `.png`; the paths, or none without searches.
 
     Raises:
         DataError: if a file cannot be written.
     """
-    shown = [place for place in places if there(_bars(place), place)]
+    shown = [results for results in all_results if bars_with_results(_bars(results), results)]
     if not shown:
         return ()
     with styled():
-        height = 1.3 + 0.33 * max(len(place.programs) for place in shown)
+        height = 1.3 + 0.33 * max(len(results.programs) for results in shown)
         figure = Figure(figsize=(5.2 * len(shown), height), layout="constrained")
-        for axes, place in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-            _panel(axes, place)
+        for axes, results in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+            _panel(axes, results)
         return save(figure, folder / "tune_gains")
 
 
-def _bars(place: Place) -> tuple[Bar, ...]:
-    return (*_BARS.get(place.task, ()), *best_known(place))
+def _bars(results: SearchResults) -> tuple[Bar, ...]:
+    return (*_BARS.get(results.task, ()), *best_known(results))
 
 
-def _panel(axes: Axes, place: Place) -> None:
-    drawn = there(_bars(place), place)
+def _panel(axes: Axes, results: SearchResults) -> None:
+    drawn = bars_with_results(_bars(results), results)
 
     def gain(bar: Bar, program: str) -> float:
-        speedup = place.score(bar, SPEEDUP, program)
+        speedup = results.score(bar, SPEEDUP, program)
         return float("nan") if speedup is None else 100.0 * (speedup - 1.0)
 
     most = drawn[-1]
-    ordered = sorted(place.programs, key=lambda pair: (gain(most, pair[1]), pair))
+    ordered = sorted(results.programs, key=lambda pair: (gain(most, pair[1]), pair))
     for bar, marker in zip(drawn, _TUNE_MARKERS, strict=False):
         empty = bar == IN_COMPILER or bar.minutes == 1.0
         axes.plot(
@@ -420,5 +425,5 @@ def _panel(axes: Axes, place: Place) -> None:
     axes.grid(visible=True, axis="both")
     axes.set_yticks(range(len(ordered)), [name.replace("\n", " ") for name in program_labels(ordered)])
     axes.set_xlabel("gain over the compiler's own choice (%)")
-    axes.set_title(f"{labels_of(place.task).searches}, {place.split} split, {place.chip}", fontsize=9.0)
+    axes.set_title(f"{labels_of(results.task).searches}, {results.split} split, {results.chip}", fontsize=9.0)
     axes.legend(fontsize=7.5, frameon=False, loc="lower right")

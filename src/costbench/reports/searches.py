@@ -1,7 +1,8 @@
-"""Groups the rows of the stage `autotune`: a place is a task, split and chip; a bar is a way of searching.
+"""Results of the stage `autotune` by task, split and chip, and the ways of searching, bars of its figures.
 
 Rows have the type of those of evaluation with other meanings: `model` is the way of searching, `variant` its
 budget, `seed` the repeat. They are kept separate from evaluation results, whose variants are trained models.
+A model has the same colour as in other figures; a bar without filling had few or no measurements.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from costbench.metrics.averages import geometric_mean
 from costbench.metrics.rows import MAIN, read_rows
 from costbench.reports.figures.programs import COLOURS
 from costbench.reports.frame import frame_of, split_by
-from costbench.reports.papers.numbers import table_of_paper
-from costbench.reports.results import BEST
+from costbench.reports.papers.printed import main_table
+from costbench.reports.results import BEST, SPLIT_NAMES
 from costbench.tasks import task_order
 
 GAINS = "gains"
 """In place of a split: test programs of other splits that gain most from exhaustive search."""
 SPEEDUP, SLOWDOWN = "speedup", "slowdown"
 MEASURED, SECONDS, PREDICTED = "num_measured", "hardware_seconds", "num_predicted"
-_SPLITS = ("random", GAINS, "manual")
+_ORDER = ("random", GAINS, "manual")
+_SPLITS: Mapping[str, str] = {**SPLIT_NAMES, GAINS: "programs that gain most"}
 _TOP = re.compile(r"top(\d+)")
 _MINUTES = re.compile(r"(default|random)-(\d+(?:\.\d+)?)m")
 
@@ -53,79 +55,101 @@ class Bar:
 
     @property
     def minutes(self) -> float | None:
-        """Of hardware, of a fusion search."""
+        """Minutes of hardware of a fusion search."""
         match = _MINUTES.fullmatch(self.budget)
         return None if match is None else float(match[2])
 
 
 @dataclass(frozen=True)
-class Place:
+class SearchResults:
     """All searches of one task, split and chip.
 
     Attributes:
         task: the compiler's decision.
         split: how programs were chosen; `gains` for those that gain most.
-        chip: what was measured on.
-        programs: (application, program), in the order of the paper's tables.
-        bars: all that have speed-ups, sorted.
-        values: (bar, metric, program) -> one a repeat, in order of repeats.
+        chip: chip that was measured on.
+        programs: (application, program) pairs, in the order of the paper's tables.
+        frame: their rows (see `costbench.reports.frame`).
     """
 
     task: str
     split: str
     chip: str
     programs: tuple[tuple[str, str], ...]
-    bars: tuple[Bar, ...]
-    values: Mapping[tuple[Bar, str, str], tuple[float, ...]] = field(repr=False)
+    frame: pd.DataFrame = field(repr=False, compare=False)
 
     @property
     def name(self) -> str:
         """`random_tpu_v2`: names files."""
         return f"{self.split}_{self.chip}"
 
+    @property
+    def title(self) -> str:
+        """`random split, tpu_v2`."""
+        return f"{_SPLITS.get(self.split, self.split)}, {self.chip}"
+
+    @cached_property
+    def bars(self) -> tuple[Bar, ...]:
+        """All ways of searching that have speed-ups, sorted."""
+        bars = self.frame.loc[self.frame["metric"] == SPEEDUP, ["model", "budget"]].drop_duplicates()
+        return tuple(sorted(Bar(*pair) for pair in bars.itertuples(index=False)))
+
+    @cached_property
+    def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
+        """Model, budget, metric and program -> a value for each repeat, in order of repeats."""
+        # Rows are sorted, and rows that differ only in their seed lie side by side.
+        groups = self.frame.groupby(["model", "budget", "metric", "program"])["value"]
+        return groups.agg(tuple).to_dict()  # type: ignore[return-value]
+
     def repeats(self, bar: Bar, metric: str, program: str) -> tuple[float, ...]:
-        """One value a repeat; empty where it was not run."""
-        return self.values.get((bar, metric, program), ())
+        """Returns a value for each repeat; none where it was not run."""
+        return self._values.get((bar.model, bar.budget, metric, program), ())
 
     def score(self, bar: Bar, metric: str, program: str) -> float | None:
-        """Median over repeats, or None where it was not run."""
-        found = self.repeats(bar, metric, program)
-        return float(np.median(found)) if found else None
+        """Returns the median over repeats, or None where it was not run."""
+        values = self.repeats(bar, metric, program)
+        return float(np.median(values)) if values else None
 
     def fact(self, name: str, program: str) -> float | None:
-        """A number that depends on no search, such as the number of tile sizes; None where it is missing."""
+        """Returns a number that depends on no search, such as that of tile sizes, or None without it."""
         return self.score(Bar(BEST, MAIN), name, program)
 
     def over_programs(self, bar: Bar, metric: str) -> list[float]:
-        """Scores in order of programs, those without left out."""
-        found = (self.score(bar, metric, program) for _, program in self.programs)
-        return [value for value in found if value is not None]
+        """Returns the scores in order of programs, those without left out."""
+        scores = (self.score(bar, metric, program) for _, program in self.programs)
+        return [score for score in scores if score is not None]
 
     def mean(self, bar: Bar, metric: str) -> float | None:
-        """Over programs: geometric of speed-ups, arithmetic of everything else; None where it was not run."""
-        found = self.over_programs(bar, metric)
-        if not found:
+        """Returns the mean over programs, None where it was not run.
+
+        It is geometric of speed-ups, arithmetic of everything else.
+        """
+        scores = self.over_programs(bar, metric)
+        if not scores:
             return None
-        return geometric_mean(found) if metric == SPEEDUP else float(np.mean(found))
+        return geometric_mean(scores) if metric == SPEEDUP else float(np.mean(scores))
 
     def complete(self, *bars: Bar) -> bool:
-        """Whether all of them were run on the same programs, so that their averages can be compared."""
+        """Returns whether all were run on the same programs, so that their averages can be compared."""
         ran = [
             {program for _, program in self.programs if self.repeats(bar, SPEEDUP, program)} for bar in bars
         ]
-        return bool(ran) and bool(ran[0]) and all(one == ran[0] for one in ran)
+        return bool(ran) and bool(ran[0]) and all(programs == ran[0] for programs in ran)
 
     def fewer_seconds(self, bar: Bar, than: Bar) -> float | None:
-        """How many times fewer hardware seconds a bar was charged, all programs together; None if unknown."""
+        """Returns how many times fewer hardware seconds a bar was charged, all programs together.
+
+        None unless both were run on the same programs.
+        """
         if not self.complete(bar, than):
             return None
-        own, other = (sum(self.over_programs(one, SECONDS)) for one in (bar, than))
-        return other / own if own > 0.0 else None
+        seconds, others = (sum(self.over_programs(one, SECONDS)) for one in (bar, than))
+        return others / seconds if seconds > 0.0 else None
 
 
 @dataclass(frozen=True)
 class Searches:
-    """All places of the stage `autotune`, tile before fusion.
+    """All results of the stage `autotune`, tile before fusion.
 
     Attributes:
         frame: their rows.
@@ -134,26 +158,29 @@ class Searches:
     frame: pd.DataFrame = field(default_factory=lambda: frame_of(()))
 
     @cached_property
-    def places(self) -> tuple[Place, ...]:
-        """By task; the random split first."""
+    def results(self) -> tuple[SearchResults, ...]:
+        """Results by task; those of the random split first."""
+
+        def rank(key: tuple[str, ...]) -> tuple[object, ...]:
+            return task_order(key[0]), (*_ORDER, key[1]).index(key[1]), *key
+
         groups = split_by(self.frame, ("task", "split", "chip"))
-        ordered = sorted(groups, key=lambda key: (task_order(key[0]), _by_split(key[1]), *key))
-        return tuple(_place(key, groups[key]) for key in ordered)
+        return tuple(_search_results(*key, groups[key]) for key in sorted(groups, key=rank))
 
-    def of(self, task: str) -> tuple[Place, ...]:
-        """The places of a task."""
-        return tuple(place for place in self.places if place.task == task)
+    def of(self, task: str) -> tuple[SearchResults, ...]:
+        """Returns the results of a task."""
+        return tuple(results for results in self.results if results.task == task)
 
-    def beside(self, place: Place) -> Place | None:
-        """The programs that gain most, beside the random split of the same task and chip."""
-        if place.split != "random":
+    def beside(self, results: SearchResults) -> SearchResults | None:
+        """Returns those of programs that gain most, beside the random split of the same task and chip."""
+        if results.split != "random":
             return None
-        places = (other for other in self.of(place.task) if (other.split, other.chip) == (GAINS, place.chip))
-        return next(places, None)
+        several = (one for one in self.of(results.task) if (one.split, one.chip) == (GAINS, results.chip))
+        return next(several, None)
 
 
 def load_searches(path: str | PathLike[str] | None) -> Searches:
-    """The searches in a file of rows; none without a file.
+    """Returns the searches in a file of rows; none without a file.
 
     Raises:
         DataError: for a file that is missing or malformed (see `read_rows`).
@@ -164,30 +191,10 @@ def load_searches(path: str | PathLike[str] | None) -> Searches:
     return Searches(frame.assign(budget=frame["variant"], variant=MAIN))
 
 
-def _by_split(split: str) -> int:
-    return _SPLITS.index(split) if split in _SPLITS else len(_SPLITS)
-
-
-def _place(key: tuple[str, ...], frame: pd.DataFrame) -> Place:
-    task, split, chip = key
+def _search_results(task: str, split: str, chip: str, frame: pd.DataFrame) -> SearchResults:
     programs = tuple(sorted(set(frame[["application", "program"]].itertuples(index=False, name=None))))
-    paper = table_of_paper(task, split)
-    # Rows are sorted, and rows that differ only in their seed lie side by side.
-    values = frame.groupby(["model", "budget", "metric", "program"])["value"].agg(tuple)
-    bars = frame.loc[frame["metric"] == SPEEDUP, ["model", "budget"]].drop_duplicates()
-    return Place(
-        task,
-        split,
-        chip,
-        programs=programs if paper is None else paper.ordered(programs),
-        bars=tuple(sorted(Bar(*pair) for pair in bars.itertuples(index=False))),
-        values={
-            (Bar(model, budget), metric, program): several
-            for model, budget, metric, program, several in values.reset_index().itertuples(
-                index=False, name=None
-            )
-        },
-    )
+    paper = main_table(task, split)
+    return SearchResults(task, split, chip, programs if paper is None else paper.ordered(programs), frame)
 
 
 TOP_K = 10
@@ -215,7 +222,7 @@ FUSION_MODELS: Mapping[str, str] = {
     BEST_KNOWN: "best known",
 }
 MINUTES: Mapping[str, tuple[float, ...]] = {"lpm2021": (1.0, 10.0), "lpm2020": (5.0,)}
-"""Of hardware, in figure 5 of lpm2021 and figure 4 of lpm2020."""
+"""Minutes of hardware in figure 5 of lpm2021 and figure 4 of lpm2020."""
 STARTS: Mapping[str, str] = {"default": "the compiler's default", "random": "a random configuration"}
 _BAR_COLOURS: Mapping[str, str] = {
     **COLOURS,
@@ -230,12 +237,12 @@ _BAR_COLOURS: Mapping[str, str] = {
 
 
 def colour(model: str) -> str:
-    """Of everything that a model, or a search with it, is drawn with."""
+    """Returns the colour that a model, or a search with it, is drawn in."""
     return _BAR_COLOURS.get(model, "#777777")
 
 
 def title(bar: Bar) -> str:
-    """`learned 10`, `model, then hardware 1 min`."""
+    """Returns the bar in words: `learned 10`, `model, then hardware 1 min`."""
     if bar.minutes is not None:
         return f"{FUSION_MODELS.get(bar.model, bar.model)} {bar.minutes:g} min"
     name = TILE_TITLES.get(bar.model, bar.model)
@@ -245,34 +252,34 @@ def title(bar: Bar) -> str:
 
 
 def key(bar: Bar) -> str:
-    """The bar as part of names of columns: `learned_top10`, `model_and_hardware_1m`."""
+    """Returns the bar as part of names of columns: `learned_top10`, `model_and_hardware_1m`."""
     budget = bar.budget if bar.start is None else bar.budget.removeprefix(f"{bar.start}-")
     return f"{bar.model}_{budget}".replace(" ", "_")
 
 
 def figure_5(start: str, paper: str) -> tuple[Bar, ...]:
-    """Bars of the papers' figures of fusion searches from one start, best known left out.
+    """Returns the bars of the papers' figures of fusion searches from one start, best known left out.
 
     Args:
         start: `default` or `random`.
-        paper: whose minutes of hardware.
+        paper: paper whose minutes of hardware are shown.
     """
     names = [name for name in FUSION_MODELS if name != BEST_KNOWN]
     return tuple(Bar(name, f"{start}-{number:g}m") for name in names for number in MINUTES[paper])
 
 
-def best_known(place: Place) -> tuple[Bar, ...]:
-    """The best of all fusion searches; nothing where there were none."""
-    return there((BEST_OF_ALL,), place)
+def best_known(results: SearchResults) -> tuple[Bar, ...]:
+    """Returns the best of all fusion searches; nothing where there were none."""
+    return bars_with_results((BEST_OF_ALL,), results)
 
 
-def there(bars: Sequence[Bar], *places: Place) -> tuple[Bar, ...]:
-    """Those of the bars that were run anywhere in the places."""
-    ran = {bar for place in places for bar in place.bars}
+def bars_with_results(bars: Sequence[Bar], *all_results: SearchResults) -> tuple[Bar, ...]:
+    """Returns those of the bars that were run in any of the results."""
+    ran = {bar for results in all_results for bar in results.bars}
     return tuple(bar for bar in bars if bar in ran)
 
 
-def absent(bars: Sequence[Bar], *places: Place) -> str:
-    """A sentence that names those which were not run; empty if all were."""
-    lacking = [title(bar) for bar in bars if bar not in there(bars, *places)]
+def absent(bars: Sequence[Bar], *all_results: SearchResults) -> str:
+    """Returns a sentence that names the bars which were not run; an empty one if all were."""
+    lacking = [title(bar) for bar in bars if bar not in bars_with_results(bars, *all_results)]
     return f"Not run here: {'; '.join(lacking)}." if lacking else ""
