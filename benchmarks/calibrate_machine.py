@@ -26,19 +26,21 @@ from costbench import artifacts
 from costbench.experiments.evaluation.recorded_runs import recorded_kernels
 from costbench.hardware.calibration import (
     PRIORS,
+    SUFFIX,
     Fit,
     Recorded,
-    drawn_machine,
-    drawn_scaling,
+    ensemble_text,
     fidelity,
     fit,
     leave_one_out,
-    lowered_runs,
-    scaled,
+    lower_runs,
+    read_ensemble,
+    sample_machine,
+    sample_scaling,
+    scale_timing,
     without_codegen,
 )
-from costbench.hardware.ensemble import SUFFIX, ensemble_text, fidelity_spread, read_ensemble
-from costbench.hardware.fidelity import FidelityReport
+from costbench.hardware.fidelity import FidelityReport, fidelity_spread
 from costbench.target import Target, load_target
 
 SEED = 0
@@ -47,7 +49,7 @@ SEED = 0
 
 def read_recorded(path: Path) -> list[Recorded]:
     """Kernels of a tuning file that ran at least once."""
-    return lowered_runs(recorded_kernels(path))
+    return lower_runs(recorded_kernels(path))
 
 
 def print_report(title: str, report: FidelityReport) -> None:
@@ -92,12 +94,12 @@ def write_ensembles(
     recorded: Sequence[Recorded], target: Target, number: int, chip_file: Path, scaled_file: Path | None
 ) -> tuple[Target, ...]:
     """Draws machines and writes them beside the files of the measured chip and of one scaled from it."""
-    drawn = [drawn_machine(recorded, target, SEED, i) for i in range(number)]
+    drawn = [sample_machine(recorded, target, SEED, i) for i in range(number)]
     written = chip_file.with_suffix(SUFFIX)
     artifacts.write_text(written, ensemble_text(drawn))
     if scaled_file is not None:
         other = load_target(scaled_file)
-        machines = [drawn_scaling(one, other, SEED, i) for i, one in enumerate(drawn)]
+        machines = [sample_scaling(one, other, SEED, i) for i, one in enumerate(drawn)]
         artifacts.write_text(scaled_file.with_suffix(SUFFIX), ensemble_text(machines))
     return read_ensemble(written, target)
 
@@ -130,7 +132,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.write is not None:
         write_timing(options.write, found.target)
     if options.scaled is not None:
-        write_timing(options.scaled, scaled(found.target, load_target(options.scaled)))
+        write_timing(options.scaled, scale_timing(found.target, load_target(options.scaled)))
     if options.machines:
         files = (options.write, options.scaled)
         drawn = write_ensembles(recorded, found.target, options.machines, *files)

@@ -32,10 +32,9 @@ from costbench.arrays import F64, I64, Bool
 from costbench.errors import CostbenchError, DataError
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.ranking import kendall_tau
-from costbench.metrics.regression import mape
-from costbench.metrics.selection import best_of_top_k
+from costbench.metrics.selection import best_of_top_k, mape
 from costbench.rng import stream
-from costbench_schedules.records.networks.estimated import PROGRAMS, EstimatedPrograms, read_estimated
+from costbench_schedules.records.programs import PROGRAMS, EstimatedPrograms, read_estimated
 
 FEWEST = 10
 """Programs of an operator that a choice among them needs."""

@@ -34,11 +34,10 @@ from costbench.compiler import program
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.tile_space import TileSpace
-from costbench.datasets import generation
-from costbench.datasets.fusion.generation import FusionParams, FusionTask
-from costbench.datasets.generation import Backend, Task, generate
-from costbench.datasets.tile import generation as tile_generation
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets import generation, tile_generation
+from costbench.datasets.fusion_generation import FusionParams, FusionTask
+from costbench.datasets.generation import Backend, ShardTask, generate
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.hardware.device import Device
 from costbench.programs.manifest import ProgramEntry, load_manifest, read_program_bytes
 from costbench.target import Target, load_target
@@ -141,7 +140,7 @@ class Made:
     floor_seconds: float
 
 
-TaskOf = Callable[[ProgramEntry, bytes, int, Path], Task]
+TaskOf = Callable[[ProgramEntry, bytes, int, Path], ShardTask]
 """The task of a program, for a round and a folder; a round is a seed."""
 
 
@@ -166,7 +165,9 @@ def make(entries: Sequence[ProgramEntry], task_of: TaskOf, jobs: int, target: in
     return Made(samples, kernels, shards, num_bytes, seconds, floor)
 
 
-def _batches(entries: Sequence[ProgramEntry], task_of: TaskOf, *, repeated: bool) -> Iterator[list[Task]]:
+def _batches(
+    entries: Sequence[ProgramEntry], task_of: TaskOf, *, repeated: bool
+) -> Iterator[list[ShardTask]]:
     """A few tasks at a time in a folder that is removed with all shards before the next ones."""
     # Programs of one size together, so that no worker waits long at the end of a batch.
     heaviest_first = sorted(entries, key=lambda entry: -entry.instructions)
@@ -194,7 +195,7 @@ def _floor_s(paths: Sequence[Path]) -> float:
 def tile_task(target: Target, tiles: int) -> TaskOf:
     """Tile shards with at most `tiles` of each kernel."""
 
-    def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> Task:
+    def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> ShardTask:
         params = TileParams(max_tiles_per_kernel=tiles, seed=number)
         return TileTask(entry.name, entry.application, data, (target,), params, folder)
 
@@ -204,7 +205,7 @@ def tile_task(target: Target, tiles: int) -> TaskOf:
 def fusion_task(targets: tuple[Target, ...], configs: int) -> TaskOf:
     """Fusion shards of `configs` fusion configs per program."""
 
-    def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> Task:
+    def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> ShardTask:
         params = FusionParams(max_configs=configs, seed=number)
         return FusionTask(entry.name, entry.application, data, targets, params, folder)
 

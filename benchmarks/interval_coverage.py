@@ -10,7 +10,7 @@ and e are normal. Ways:
 - `bca`: bias-corrected and accelerated (Efron, 1987), skewness over programs;
 - `bootstrap-t`: t values of resampled programs times the standard error over programs and runs;
 - `t`: the standard error of the analysis of variance, Satterthwaite's degrees of freedom;
-- `ours`: `costbench.metrics.small_samples`, which reports use.
+- `ours`: `costbench.metrics.intervals`, which reports use.
 
     python -m benchmarks.interval_coverage
     python -m benchmarks.interval_coverage --geometric
@@ -29,13 +29,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from costbench.arrays import F64
+from costbench.metrics.intervals import CONFIDENCE, Redrawn, small_sample_interval, student
 from costbench.metrics.rows import read_rows
-from costbench.metrics.small_samples import (
-    CONFIDENCE,
-    Redrawn,
-    small_sample_interval,
-    student,
-)
 from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.frame import frame_of
 from costbench.reports.scores import MIN_PROGRAMS, Scores, matched, score_index, scores_of

@@ -27,9 +27,13 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout.space import LayoutSpace, layout_space
 from costbench.compiler.lowering.loop_nest import Lowering
-from costbench.datasets.layout.kernel_prices import ATTEMPTS, measured_alone
-from costbench.datasets.layout.pricing import ProgramPricer
-from costbench.datasets.layout.search import GeneticParams, Trials, search_genetically, search_randomly
+from costbench.datasets.layout_generation import (
+    ConfigRuns,
+    GeneticParams,
+    search_genetically,
+    search_randomly,
+)
+from costbench.datasets.layout_pricing import ATTEMPTS, ProgramPricer, measured_alone
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
@@ -127,7 +131,7 @@ def memory_bytes(parts: Sequence[LaidOutComputation], space: LayoutSpace) -> int
 
 def configs_of(space: LayoutSpace, pricer: ProgramPricer, name: str, count: int) -> I16:
     """Returns the configs of both searches, half each, in the order in which they are measured."""
-    trials = Trials(space, pricer.measure)
+    trials = ConfigRuns(space, pricer.measure)
     search_randomly(space, trials, stream(0, "benchmark random", name), count // 2)
     search_genetically(space, trials, stream(0, "benchmark genetic", name), count, GeneticParams())
     return trials.columns()["config_options"].astype(np.int16)

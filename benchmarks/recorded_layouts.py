@@ -25,8 +25,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
 from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.tile_space import nest_tile_space
-from costbench.datasets.tpugraphs.raw import read_layout_tuning
-from costbench.datasets.tpugraphs.tuning import TuningProgram
+from costbench.datasets.tpugraphs.raw import TuningProgram, read_layout_tuning
 from costbench.errors import UnsupportedKernelError
 from costbench.hardware.calibration import without_codegen
 from costbench.hardware.simulator import simulate_nest

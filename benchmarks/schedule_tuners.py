@@ -23,11 +23,11 @@ from pathlib import Path
 from statistics import median
 
 from costbench.artifacts import read_json, write_json
-from costbench.metrics.averages import geometric_mean
+from costbench.metrics.measures import geometric_mean
 from costbench.params import parse
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.library import library_times
-from costbench_schedules.devices.peer import PeerSearch, PeerSpec, meta_schedule
+from costbench_schedules.devices.reference_tuner import ReferenceSpec, ReferenceTrials, meta_schedule
 from costbench_schedules.experiments.live import (
     CONFIRMED,
     ROUNDS,
@@ -83,7 +83,7 @@ def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
     with CpuDevice() as device:
         ours = tune_schedule(folder / "ours", options, device, Hooks(), resume=False)
     middle = time.monotonic()
-    peer = meta_schedule(operator, PeerSpec(trials, seed), folder / "meta_schedule")
+    peer = meta_schedule(operator, ReferenceSpec(trials, seed), folder / "meta_schedule")
     end = time.monotonic()
     speeds = confirmed(operator, ours, peer)
     return Compared(
@@ -100,7 +100,7 @@ def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
     )
 
 
-def confirmed(operator: Operator, ours: TunedSchedule, peer: PeerSearch) -> tuple[float, float]:
+def confirmed(operator: Operator, ours: TunedSchedule, peer: ReferenceTrials) -> tuple[float, float]:
     """Returns the GFLOPS of both after measuring the fastest schedules of both in turn."""
     space = ours.header.space
     mine = [one.number for one in ours.finalists]

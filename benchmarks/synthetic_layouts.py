@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench import rng
-from costbench.datasets.layout.graphs import LayoutGraph, write_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, write_layout_graph
 
 _CONFIGURABLE = np.array([34, 46, 76])
 _OTHERS = np.array([2, 13, 21, 63, 64, 67, 83])

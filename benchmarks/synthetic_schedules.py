@@ -19,7 +19,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64, Bool
 from costbench.search.space import Rows
-from costbench_schedules.features.traffic import traffic
+from costbench_schedules.features.estimates import traffic
 from costbench_schedules.search.problems import ScheduleEvaluator
 from costbench_schedules.spaces.nest import NONE, PARALLEL, VECTORIZE, StatementBatch, nest_batch
 from costbench_schedules.spaces.space import ScheduleSpace

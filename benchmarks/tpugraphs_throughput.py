@@ -36,7 +36,7 @@ from synthetic_kernels import kernel_samples
 from synthetic_layouts import random_graph, write_random_graph
 from torch import Tensor
 
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.features.packed_kernels import packed
 from costbench.models.batch.graph_batch import Collator, FeatureScaling
 from costbench.models.execution import applied

@@ -23,7 +23,7 @@ from corpus.programs import SPECS, find_spec
 from corpus.specs import ProgramSpec
 from costbench.artifacts import digest_bytes, remove_stale_temporaries, write_bytes
 from costbench.errors import CostbenchError, DataError
-from costbench.programs.canonical import canonicalize
+from costbench.programs.canonical import canonicalize, count_instructions, normalize
 from costbench.programs.manifest import (
     MANIFEST_NAME,
     ProgramEntry,
@@ -32,7 +32,6 @@ from costbench.programs.manifest import (
     toolchain_of,
     verify_program,
 )
-from costbench.programs.normal_form import count_instructions, normalize
 
 ZSTD_LEVEL = 19
 _PACKAGES = ("jax", "jaxlib", "keras", "zstandard")

@@ -12,7 +12,7 @@ import numpy as np
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hardware.device import Device
 from costbench.hardware.simulator import simulate

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 
-from costbench.datasets.layout.graphs import open_layout_graph
+from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import DataError
-from costbench.features.pyg_dataset import NUM_OPCODES
-from costbench.features.pyg_layouts import LayoutDataset, layout_data
+from costbench.features.pyg_dataset import NUM_OPCODES, LayoutDataset, layout_data
 from costbench.metrics.ranking import kendall_tau
 from costbench.training.layout.configs import held_out
 from costbench.training.layout.spec import HoldOutSpec

@@ -24,7 +24,7 @@ from costbench.features.pyg_dataset import (
     SampleDecisions,
     ScaleFeatures,
 )
-from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import kendall_tau
 
 

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from costbench.execution.process import start_logging
+from costbench.execution.workers import start_logging
 from costbench.experiments.stages.entry import guarded
 from costbench.programs.manifest import load_manifest
 

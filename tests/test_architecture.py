@@ -13,7 +13,11 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src" / "costbench"
-PACKAGES = {"": PACKAGE, "schedules": REPOSITORY / "src" / "costbench_schedules"}
+PACKAGES = {
+    "": PACKAGE,
+    "kernels": REPOSITORY / "src" / "costbench_kernels",
+    "schedules": REPOSITORY / "src" / "costbench_schedules",
+}
 """Import packages by the folder of their tests."""
 DRAWERS = {"util", "utils", "common", "helper", "helpers", "core", "misc", "base", "shared", "lib"}
 BANNED_MODULES = {"pickle", "cPickle", "dill", "shelve", "marshal"}
@@ -143,7 +147,7 @@ def test_arrays_and_checkpoints_are_loaded_without_running_code() -> None:
 def test_folders_of_tests_are_packages() -> None:
     """Tests mirror packages: `tests/hlo/text/` is about `costbench.hlo.text`.
 
-    `tests/schedules/` is about `costbench_schedules`.
+    `tests/schedules/` is about `costbench_schedules`, `tests/kernels/` about `costbench_kernels`.
     """
     elsewhere = {"contracts", "fuzz", "golden", "pipelines", "benchmarks", "corpus", "examples", "tools"}
     folders = {

@@ -72,7 +72,7 @@ def test_a_command_of_another_package_is_listed_and_runs(site: Path) -> None:
 def test_its_stage_and_section_are_loaded_and_its_code_is_digested(site: Path) -> None:
     script = """
 from pathlib import Path
-from costbench.execution.backend import Backend
+from costbench.execution.workers import Backend
 from costbench.experiments.identity import module_closure
 from costbench.experiments.workspace import Workspace
 from costbench.extensions import REPORT_SECTIONS, STAGES, StageExtension, load_extensions

@@ -29,17 +29,16 @@ ALLOWED = {
     "serving.mlflow_model": "import mlflow, costbench.models.a",
     "models.a": "import torch, torch_geometric, costbench.features.a",
     "models.baselines.boosting": "import lightgbm",
-    "models.kernels.register_tiles": "import llvmlite, numba",
+    "models.learned": "def f():\n    import costbench_kernels.dispatch",
     "features.a": "import torch, costbench.datasets.records",
     "datasets.records": "import costbench.hlo.a",
     "datasets.generation": "import costbench.hardware.a, costbench.search.a",
     "hardware.a": "import costbench.compiler.a",
     "search.a": "import costbench.compiler.a",
     "compiler.a": "import costbench.hlo.a, costbench.target",
-    "programs.canonical": "import jaxlib, costbench.hlo.a",
-    "programs.jax_function": "import jax, costbench.hlo.a",
+    "programs.canonical": "import jax, jaxlib, costbench.hlo.a",
     "hlo.a": "import costbench.artifacts, costbench.execution.compiled",
-    "hashing.a": "import costbench.execution.compiled",
+    "hashing": "import costbench.execution.compiled",
     "metrics.a": "import costbench.errors",
     "metrics.rows": "import costbench.artifacts",
     "tasks": "import costbench.metrics.a",
@@ -47,6 +46,7 @@ ALLOWED = {
     "params": "import costbench.errors",
     "artifacts": "import costbench.errors",
     "rng": "",
+    "arrays": "import numpy",
     "extensions": "import costbench.errors",
     "store": "import costbench.artifacts, costbench.params, costbench.execution.workers",
     "execution.compiled": "import numba",
@@ -61,8 +61,7 @@ OF_SCHEDULES = {
     "experiments.a": "import costbench_schedules.search.a",
     "search.a": "import costbench.search.a, costbench_schedules.models.a",
     "models.a": "import torch, costbench_schedules.features.a",
-    "models.boosting.lightgbm_trees": "import lightgbm",
-    "models.boosting.xgboost_trees": "import xgboost",
+    "models.trees": "import lightgbm, xgboost",
     "features.a": "import costbench_schedules.records.a",
     "records.a": "import costbench_schedules.devices.device",
     "crop.a": "import costbench_schedules.devices.device",
@@ -74,18 +73,29 @@ OF_SCHEDULES = {
     "devices.instrumented.engine": "import llvmlite",
     "llvm.program": "import llvmlite",
     "spaces.a": "import costbench_schedules.operators.a",
-    "operators.a": "import costbench_schedules.metrics.a",
-    "metrics.a": "import costbench.metrics.a",
+    "operators.a": "import costbench_schedules.metrics",
+    "metrics": "import costbench.metrics.a",
     "section_file": "import costbench.params",
 }
-"""The same of the other package."""
+"""The same of the package of schedules."""
+
+OF_KERNELS = {
+    "dispatch": "import torch, costbench.models.a, costbench_kernels.register_tiles",
+    "register_tiles": "import llvmlite, numba, costbench.execution.compiled",
+}
+"""The same of the package of compiled kernels."""
 
 
 def check(repository: Path, folder: Path, changes: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    packages = {"costbench": dict(ALLOWED), "costbench_schedules": dict(OF_SCHEDULES)}
+    packages = {
+        "costbench": dict(ALLOWED),
+        "costbench_kernels": dict(OF_KERNELS),
+        "costbench_schedules": dict(OF_SCHEDULES),
+    }
     for name, imports in changes.items():
-        top = "costbench_schedules" if name.startswith("costbench_schedules.") else "costbench"
-        packages[top][name.removeprefix("costbench_schedules.")] = imports
+        first, _, rest = name.partition(".")
+        top, module = (first, rest) if first in packages else ("costbench", name)
+        packages[top][module] = imports
     for top, modules in packages.items():
         package = folder / "src" / top
         for name, imports in modules.items():
@@ -166,6 +176,8 @@ def test_the_designed_imports_are_accepted(repository: Path, tmp_path: Path) -> 
             "import costbench_schedules.search.a",
             "costbench_schedules.crop.b -> costbench_schedules.search.a",
         ),
+        ("training.b", "import costbench_kernels.dispatch", "costbench.training.b -> costbench_kernels"),
+        ("costbench_kernels.b", "import costbench.training.a", "costbench_kernels.b -> costbench.training.a"),
         ("costbench_schedules.reports.b", "import torch", "costbench_schedules.reports.b -> torch"),
         ("errors", "import costbench.rng", "costbench.errors -> costbench.rng"),
         ("newcomer", "import costbench.errors", "newcomer"),

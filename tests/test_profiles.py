@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from costbench.datasets.folds import listed_split
+from costbench.datasets.splits import listed_split
+from costbench.experiments.grid.cells import experiment_names, listed_as
 from costbench.experiments.grid.experiment import load_experiment
-from costbench.experiments.grid.spec import experiment_names, listed_as
 from costbench.experiments.parameter_file import Params, load_params, load_sections
 from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweeps.space import resolve

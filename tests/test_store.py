@@ -12,7 +12,7 @@ import pytest
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.execution.backend import Backend
+from costbench.execution.workers import Backend
 from costbench.store import Entry, KeyedResult, Progress, WorkItem, compute, key_of, remove_outdated
 
 

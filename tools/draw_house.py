@@ -83,12 +83,26 @@ def draw_packages(top: str) -> str:
     return "\n".join([*lines, "```"])
 
 
+def draw_modules(top: str) -> str:
+    """Returns a table of the modules of an import package that has no packages."""
+    modules = sorted((ROOT / "src" / top).glob("*.py"))
+    lines = ["| module | what is in it | lines |", "|---|---|---|"]
+    for module in modules:
+        if module.name != "__init__.py":
+            lines.append(f"| `{module.stem}` | {_first_sentence(module)} | {_lines([module]):,} |")
+    return "\n".join([*lines, f"| together | | {_lines(modules):,} |"])
+
+
+def _first_sentence(module: Path) -> str:
+    text = ast.get_docstring(ast.parse(module.read_text("utf-8"))) or ""
+    return re.split(r"(?<=\.)\s", text)[0]
+
+
 def _purpose(top: str, name: str) -> str:
     if name == _LEAVES:
         folder = ROOT / "src" / top
         return ", ".join(f"`{path.stem}`" for path in sorted(folder.glob("*.py")) if path.name[0] != "_")
-    text = ast.get_docstring(ast.parse((ROOT / "src" / top / name / "__init__.py").read_text("utf-8"))) or ""
-    return re.split(r"(?<=\.)\s", text)[0]
+    return _first_sentence(ROOT / "src" / top / name / "__init__.py")
 
 
 def _lines(modules: list[Path]) -> int:
@@ -129,6 +143,7 @@ def draw_parameters() -> str:
 def page(text: str) -> str:
     """Returns the page with every drawing made again; the rest stays as it is."""
     drawings = {name: draw_packages(name) for name in ("costbench", "costbench_schedules")}
+    drawings["costbench_kernels"] = draw_modules("costbench_kernels")
     drawings |= {"stages": draw_stages(), "parameters": draw_parameters()}
     for name, drawing in drawings.items():
         start, end = _MARK.format(name), _MARK.format(f"end of {name}")

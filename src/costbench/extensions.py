@@ -8,7 +8,7 @@ wheel, joins by these three tables alone. An entry point that cannot be loaded i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -48,12 +48,14 @@ class StageExtension:
         module: name of the module whose code the stage runs, for the stage `inputs`.
         parameters: returns what the stage reads of a parameter file and of files beside it, unparsed.
         results: patterns of the files in the stage's folder that the report reads, for `costbench results`.
+        sections: dataclass of each section of `parameters`, as module:class, for `costbench params`.
     """
 
     command: Callable[..., None]
     module: str
     parameters: Callable[[Path], Mapping[str, object]]
     results: tuple[str, ...] = ()
+    sections: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_extensions(group: str, kind: type[_T]) -> dict[str, _T]:

@@ -30,8 +30,7 @@ from costbench.artifacts import (
     write_json,
 )
 from costbench.errors import DataError, ParamsError
-from costbench.execution.backend import Backend
-from costbench.execution.workers import run_work_items
+from costbench.execution.workers import Backend, run_work_items
 from costbench.params import parse
 
 _log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 A task is one frozen value: code reads the differences between tasks from it and never compares names. The
 code that makes, reads, evaluates or tunes the samples of a task is registered under the task's name in a
-table of the stage concerned; `tests/contracts/test_tasks.py` checks that no table lacks a task.
+table of the stage concerned; `tests/contracts/test_tasks.py` names every file that has one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class Labels:
     """What reports call a task and its parts.
 
     Attributes:
-        title: of sections ("Tile sizes").
-        heading: of tables ("Tile-size task").
-        searches: of tables about autotuners ("Tile sizes", "Fusion searches").
-        question: that the best model answers.
-        goal: what a cost model does on the task, as a verb phrase.
+        title: title of sections ("Tile sizes").
+        heading: heading of tables ("Tile-size task").
+        searches: heading of tables about autotuners ("Tile sizes", "Fusion searches").
+        question: question that the best model answers.
+        goal: work of a cost model on the task, as a verb phrase.
         error: name of the error, without its unit.
-        short_error: its abbreviation.
-        definition: of the two measures.
-        kernels: which kernels the measures are over, as an addition to titles; empty for all.
-        decisions: what is decided, in the plural.
-        prefix: in front of titles that say a task only where it is not the first.
+        short_error: abbreviation of the error.
+        definition: definition of the two measures.
+        kernels: kernels that the measures are over, as an addition to titles; empty for all.
+        decisions: name of the decisions, in the plural.
+        prefix: words in front of titles that say a task only where it is not the first.
     """
 
     title: str
@@ -54,19 +54,22 @@ class Task:
     """One decision of the compiler that cost models price.
 
     Attributes:
-        name: in parameter files, folders and result rows; also the name of its record type.
-        samples: what one sample is of: a kernel, or a whole program.
+        name: name in parameter files, folders and result rows; also that of its record type.
+        samples: subject of one sample: a kernel, or a whole program.
         measures_programs: whether an autotuner measures a decision by running the whole program, after
             compiling it, and not one kernel.
-        answers: what a cost model of the task answers: a `cost` whose order counts, or a `runtime_ns`.
+        answers: answer of a cost model of the task: a `cost` whose order counts, or a `runtime_ns`.
             None where no model is trained on the task.
         monitor: metric on validation programs by which the best model is chosen.
         measures: error and correlation of the task's main table; empty where no model is trained.
-        short_kernels: the same over kernels that take less than 5 us, where these are reported apart.
-        all_kernels: the same over all kernels, where the main table leaves short ones out.
+        short_kernels: both measures over kernels that take less than 5 us, where these are reported apart.
+        all_kernels: both measures over all kernels, where the main table leaves short ones out.
         counted: metric that says how many kernels a program's measures are over; empty for no such column.
         counts_kernels: whether tables of the corpus count kernels apart from samples.
-        labels: what reports say.
+        default_columns: columns of shards with each kernel's runtime under the default decision and with its
+            executions, for the audit of leaks; empty where samples are programs.
+        is_searched: whether the stage `autotune` and `costbench tune` search for decisions.
+        labels: names and sentences in reports.
     """
 
     name: TaskName
@@ -79,6 +82,8 @@ class Task:
     all_kernels: tuple[Measure, ...] = ()
     counted: str = ""
     counts_kernels: bool = False
+    default_columns: tuple[str, ...] = ()
+    is_searched: bool = False
     labels: Labels | None = None
 
     @property
@@ -105,6 +110,8 @@ _TILE = Task(
     monitor="tau",
     measures=(error_measure(APE, "ape", "Tile-Size APE (%)"), tau_measure(TAU, "tau", "Kendall's τ")),
     counts_kernels=True,
+    default_columns=("kernel_default_ns", "kernel_runs"),
+    is_searched=True,
     labels=Labels(
         title="Tile sizes",
         heading="Tile-size task",
@@ -136,6 +143,8 @@ _FUSION = Task(
     ),
     all_kernels=(error_measure("mape", "mape", "MAPE (%)"), tau_measure(TAU, "tau", "Kendall's τ")),
     counted="kernels_ge5us",
+    default_columns=("kernel_runtime_ns", "kernel_default_runs"),
+    is_searched=True,
     labels=Labels(
         title="Fusion",
         heading="Fusion task",
@@ -183,14 +192,17 @@ _LAYOUT = Task(
 TASKS: Mapping[str, Task] = {task.name: task for task in (_TILE, _FUSION, _LAYOUT)}
 """Every task by name, in the order in which reports show them."""
 
-AUDITED: tuple[str, ...] = tuple(name for name, task in TASKS.items() if task.samples == "kernel")
+AUDITED: tuple[str, ...] = tuple(name for name, task in TASKS.items() if task.default_columns)
 """Tasks whose samples are kernels, which may occur in training and test programs alike."""
 
 LEARNED: Mapping[str, Task] = {name: task for name, task in TASKS.items() if task.learned}
 """Tasks that cost models are trained and evaluated on."""
 
 KERNEL_TASKS: Mapping[str, Task] = {name: task for name, task in LEARNED.items() if task.samples == "kernel"}
-"""Those whose models price single kernels: autotuners ask them, and the registry serves their champions."""
+"""Those whose models price single kernels; the registry serves their champions."""
+
+SEARCHED: Mapping[str, Task] = {name: task for name, task in TASKS.items() if task.is_searched}
+"""Tasks whose decisions autotuners search for."""
 
 
 def labels_of(task: str) -> Labels:

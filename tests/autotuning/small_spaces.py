@@ -12,7 +12,7 @@ from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
 from costbench.compiler.spaces import VectorSpace
-from costbench.search.space import Numbered, Rows, Vectors
+from costbench.search.space import NumberedSearchSpace, Rows, VectorSearchSpace
 
 NONE: Rows = np.zeros((0, 1), dtype=np.int64)
 
@@ -121,9 +121,9 @@ class Distance:
 
 
 def line_problem(space: Line) -> TuningProblem[I64]:
-    return TuningProblem(Subject("line", "none", "by hand", "line", space.size), Numbered(space))
+    return TuningProblem(Subject("line", "none", "by hand", "line", space.size), NumberedSearchSpace(space))
 
 
 def vector_problem(space: VectorSpace) -> TuningProblem[I16]:
-    vectors = Vectors(space)
+    vectors = VectorSearchSpace(space)
     return TuningProblem(Subject("vector", "none", "by hand", "vector", vectors.size), vectors)

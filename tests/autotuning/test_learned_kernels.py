@@ -14,7 +14,7 @@ from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.calibrate_machine import main, write_timing
-from costbench.hardware.calibration import PRIORS, with_values
-from costbench.hardware.ensemble import load_ensemble, read_ensemble
+from costbench.hardware.calibration import PRIORS, load_ensemble, read_ensemble, with_values
 from costbench.target import load_target
 
 V3 = load_target("tpu_v3")

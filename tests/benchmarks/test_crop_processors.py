@@ -10,7 +10,7 @@ import pytest
 from benchmarks.crop_processors import FEWEST, OWN, THERE, main, scores, shared
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.operators import parse_operator
-from costbench_schedules.records.networks.estimated import PROGRAMS, EstimatedPrograms, write_estimated
+from costbench_schedules.records.programs import PROGRAMS, EstimatedPrograms, write_estimated
 
 MATMUL, CONV = (parse_operator(name) for name in ("matmul:m=16,n=16,k=16", "C6"))
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.layout_compiler import LayoutCompiler
 from benchmarks.recorded_layouts import RegularPricer, agreement, configs_of
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
-from costbench.datasets.tpugraphs.tuning import TuningProgram
+from costbench.datasets.tpugraphs.raw import TuningProgram
 from costbench.target import load_target
 from tests.hlo.builder import ModuleBuilder
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from costbench.cli.app import complete_app
 from costbench.errors import DataError
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import track_cell

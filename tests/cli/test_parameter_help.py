@@ -15,8 +15,9 @@ from costbench.experiments.parameter_file import load_sections
 
 def test_the_comments_of_the_default_profile_are_the_docstrings(repository: Path) -> None:
     """`costbench params --comment` writes them."""
-    text = (repository / "params.yaml").read_text("utf-8")
-    assert with_comments(text) == text
+    for name in ("params.yaml", "schedules.yaml"):
+        text = (repository / name).read_text("utf-8")
+        assert with_comments(text) == text
 
 
 def test_every_key_has_a_meaning() -> None:
@@ -46,6 +47,13 @@ def test_keys_of_experiments_and_units() -> None:
     assert find_key("experiments.main-tile.settings").meaning.startswith("changes to section `train`")
     assert find_key("autotune.fusion.search.model_minutes").unit == "minutes"
     assert find_key("train.tile").accepts.startswith("a mapping with seed, net")
+
+
+def test_keys_of_another_packages_section_are_explained(repository: Path) -> None:
+    smoke = str(repository / "profiles" / "smoke" / "params.yaml")
+    shown = CliRunner().invoke(app, ["params", "schedules.tables.trials", "--params", smoke])
+    assert shown.output.splitlines()[-2:] == ["  default: 400", f"  value in {smoke}: 32"]
+    assert find_key("schedules.tables.searches.NAME.targets").default == ("native",)
 
 
 def test_an_unknown_key_is_one_error() -> None:

@@ -13,8 +13,7 @@ from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_footprint import scratchpad_bytes
 from costbench.compiler.tile_space import MAX_UNITS, KernelBatch, TileSpace, balanced_splits, tile_space
-from costbench.datasets.tpugraphs.raw import read_tile_tuning
-from costbench.datasets.tpugraphs.tuning import TuningKernel
+from costbench.datasets.tpugraphs.raw import TuningKernel, read_tile_tuning
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.target import load_target
 from tests.compiler import small_kernels as small

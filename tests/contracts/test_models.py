@@ -17,7 +17,7 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import tile_space
-from costbench.experiments.evaluation.baselines import IterationModel, RandomModel
+from costbench.experiments.evaluation.unfitted import IterationModel, RandomModel
 from costbench.features.graph_tensors import KernelGraph
 from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.checkpoint import load_checkpoint, save_checkpoint

@@ -11,8 +11,7 @@ import pytest
 
 from costbench.arrays import AnyArray
 from costbench.datasets.arrow_tables import arrow_schema, stored_columns
-from costbench.datasets.layout.columns import LAYOUT
-from costbench.datasets.record_types import FUSION, RECORD_TYPES, TILE
+from costbench.datasets.record_types import FUSION, LAYOUT, RECORD_TYPES, TILE
 from costbench.datasets.storage import verify_shard, write_shard
 from tests.datasets.tile_columns import fusion_columns, metadata, tile_columns
 

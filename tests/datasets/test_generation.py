@@ -13,14 +13,14 @@ from costbench.datasets.generation import (
     Backend,
     Shards,
     ShardSummary,
+    ShardTask,
     SharedProgram,
-    Task,
     generate,
     shard_key,
     summaries_of,
     write_compiled_program,
 )
-from costbench.datasets.tile.generation import TileParams
+from costbench.datasets.tile_generation import TileParams
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.reader import module_from_bytes
 from costbench.store import Entry
@@ -61,13 +61,15 @@ class Written:
 
 
 def test_what_is_there_is_kept_and_the_heaviest_comes_first(tmp_path: Path) -> None:
-    tasks: list[Task] = [Written(name, tmp_path, weight) for name, weight in (("a", 1), ("b", 5), ("c", 3))]
-    kept: list[ShardSummary] = []
+    tasks: list[ShardTask] = [
+        Written(name, tmp_path, weight) for name, weight in (("a", 1), ("b", 5), ("c", 3))
+    ]
+    existing: list[ShardSummary] = []
     done: list[ShardSummary] = []
     Written("c", tmp_path).make()
-    found = generate(tasks, Backend(), done.append, kept.append)
+    found = generate(tasks, Backend(), done.append, existing.append)
     assert [summary.chip for summary in found] == ["a", "a-2", "b", "b-2", "c", "c-2"]
-    assert [summary.name for summary in kept] == ["c", "c"]
+    assert [summary.name for summary in existing] == ["c", "c"]
     assert [summary.name for summary in done] == ["b", "b", "a", "a"]
     assert (tmp_path / "made").read_text() == "cba"
     assert generate(tasks, Backend()) == found
@@ -75,7 +77,7 @@ def test_what_is_there_is_kept_and_the_heaviest_comes_first(tmp_path: Path) -> N
 
 
 def test_a_group_is_done_together_where_its_weights_add_up_to_most(tmp_path: Path) -> None:
-    tasks: list[Task] = [
+    tasks: list[ShardTask] = [
         Written("a", tmp_path, 3, group_name="ac"),
         Written("b", tmp_path, 4),
         Written("c", tmp_path, 2, group_name="ac"),
@@ -90,19 +92,19 @@ def test_a_group_is_done_together_where_its_weights_add_up_to_most(tmp_path: Pat
 def test_a_group_reads_compiles_and_writes_its_program_once(tmp_path: Path, repository: Path) -> None:
     data = (repository / "data" / "programs" / "rnn_char_b64_infer_f32.hlo.pb.zst").read_bytes()
     shared, path = SharedProgram(), tmp_path / "rnn.hlo.pb.zst"
-    prepared = shared.prepared(data, "rnn", path)
+    prepared = shared.compile(data, "rnn", path)
     written = path.read_bytes()
     path.unlink()
-    assert shared.prepared(data, "rnn", path) is prepared
+    assert shared.compile(data, "rnn", path) is prepared
     assert not path.exists()
-    other = shared.prepared(data, "rnn", tmp_path / "other.hlo.pb.zst")
+    other = shared.compile(data, "rnn", tmp_path / "other.hlo.pb.zst")
     assert other is not prepared
     assert (tmp_path / "other.hlo.pb.zst").read_bytes() == written
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_error_comes_through_and_finished_shards_stay(tmp_path: Path, jobs: int) -> None:
-    tasks: list[Task] = [Written("good", tmp_path, 2), Written("bad", tmp_path, broken=True)]
+    tasks: list[ShardTask] = [Written("good", tmp_path, 2), Written("bad", tmp_path, broken=True)]
     with pytest.raises(UnsupportedKernelError, match="bad: no tile"):
         generate(tasks, Backend(jobs=jobs))
     assert summaries_of(tasks[0]) is not None or jobs == 2

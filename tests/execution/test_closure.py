@@ -34,8 +34,8 @@ def write(package: Path, name: str, text: str) -> None:
     (package / name).write_text(text, "utf-8")
 
 
-def found(package: Path, *roots: str, bystanders: tuple[str, ...] = ()) -> Closure:
-    return find_closure(roots, read_sources(package), bystanders, version=lambda name: f"1.0 of {name}")
+def found(package: Path, *roots: str, excluded: tuple[str, ...] = ()) -> Closure:
+    return find_closure(roots, read_sources(package), excluded, version=lambda name: f"1.0 of {name}")
 
 
 def test_imports_are_followed_also_those_inside_functions(package: Path) -> None:
@@ -70,8 +70,8 @@ def test_imports_for_type_checkers_are_not_followed(package: Path) -> None:
     assert alone.libraries == {}
 
 
-def test_bystanders_are_left_out_with_what_only_they_import(package: Path) -> None:
-    assert list(found(package, "pack.top", bystanders=("pack.sub",)).modules) == ["pack", "pack.top"]
+def test_excluded_are_left_out_with_what_only_they_import(package: Path) -> None:
+    assert list(found(package, "pack.top", excluded=("pack.sub",)).modules) == ["pack", "pack.top"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 
 from costbench.errors import DataError, ParamsError
 from costbench.execution import cluster
-from costbench.execution.backend import Backend
 from costbench.execution.cluster import Requirements, code_of
-from costbench.execution.workers import run_work_items
+from costbench.execution.workers import Backend, run_work_items
 
 MODULE = "costbench.hlo.reader"
 HERE = Requirements(MODULE, code_of(MODULE), platform.python_version().rpartition(".")[0], None)

@@ -113,7 +113,7 @@ def test_a_new_folder_takes_the_place_of_those_unused_for_long(tmp_path: Path) -
 
 @pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "HOME"])
 def test_a_folder_that_does_not_exist_stops_nobody(tmp_path: Path, variable: str) -> None:
-    script = "from costbench.hardware.codegen import mix; import numpy as np; print(mix(np.uint64(1)))"
+    script = "from costbench.hardware.noise import mix; import numpy as np; print(mix(np.uint64(1)))"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, variable: str(tmp_path / "new")},

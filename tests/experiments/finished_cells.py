@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellResult
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.experiments.tracking.registry import Registered, best_candidate, register_champion

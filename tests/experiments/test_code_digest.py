@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 import costbench
-from costbench.datasets.fusion.generation import FusionTask
+from costbench.datasets.fusion_generation import FusionTask
 from costbench.datasets.generation import generate
-from costbench.datasets.layout.generation import LayoutTask
-from costbench.datasets.tile.generation import TileTask
+from costbench.datasets.layout_generation import LayoutTask
+from costbench.datasets.tile_generation import TileTask
 from costbench.execution.closure import Sources, find_closure, read_sources
 from costbench.experiments import identity
 from costbench.experiments.autotuning.programs import autotune
+from costbench.experiments.grid.kernel_training import KernelTraining
+from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.training_run import train_cell
-from costbench.experiments.grid.trainings.kernels import KernelTraining
-from costbench.experiments.grid.trainings.layouts import LayoutTraining
 from costbench.experiments.identity import BYSTANDERS, closure, code_digest
 from costbench.experiments.stages.features import make_features
 from costbench.experiments.sweeps.sweep import sweep
@@ -39,14 +39,15 @@ KNOWN = {
     "generate": ("params", "execution.compiled", "target", "rng", "hardware.simulator", "hlo.shape"),
     "features": ("params", "execution.compiled", "features.feature_shards"),
     "train": ("params", "execution.compiled", "training.fit", "training.kernel_source", "models.learned",
-              "models.kernels.register_tiles", "features.schema"),
+              "features.schema"),
     "layouts": ("params", "training.layout.fit", "models.layout.segments", "datasets.layout.graphs"),
     "sweep": ("params", "training.fit", "experiments.sweeps.study", "experiments.grid.training_run"),
     "autotune": ("params", "execution.compiled", "models.learned", "hardware.device", "search.genetic"),
 }  # fmt: skip
 
 
-CODE = read_sources(PACKAGE)
+KERNELS = PACKAGE.with_name("costbench_kernels")
+CODE = read_sources(PACKAGE, KERNELS)
 
 
 def digests(package: Sources) -> dict[str, str]:
@@ -68,6 +69,8 @@ def changed(package: Sources) -> set[str]:
 def test_known_modules_are_in(stage: str) -> None:
     modules = set(closure(*WORK[stage]).modules)
     assert {f"costbench.{name}" for name in KNOWN[stage]} <= modules
+    trains = stage in ("train", "sweep", "autotune")
+    assert ("costbench_kernels.register_tiles" in modules) == trains
     assert not [
         name for name in modules if name.startswith(("costbench.reports", "costbench.cli", *BYSTANDERS))
     ]
@@ -101,13 +104,14 @@ def rewritten(text: str) -> str:
 
 
 def test_comments_docstrings_and_format_change_nothing(tmp_path: Path) -> None:
-    copy = Path(
-        shutil.copytree(PACKAGE, tmp_path / "costbench", ignore=shutil.ignore_patterns("__pycache__"))
-    )
-    for file in copy.rglob("*.py"):
+    copies = [
+        Path(shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__")))
+        for package in (PACKAGE, KERNELS)
+    ]
+    for file in tmp_path.rglob("*.py"):
         file.write_text(rewritten(file.read_text("utf-8")), "utf-8")
-    assert "Another docstring." in (copy / "experiments" / "identity.py").read_text("utf-8")
-    assert changed(read_sources(copy)) == set()
+    assert "Another docstring." in (copies[0] / "experiments" / "identity.py").read_text("utf-8")
+    assert changed(read_sources(*copies)) == set()
 
 
 def test_data_files_have_a_reader() -> None:

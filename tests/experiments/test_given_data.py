@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.synthetic_kernels import kernel_samples
 from benchmarks.synthetic_layouts import random_graph, write_random_graph
 from costbench.cli.app import app
-from costbench.datasets.layout.graphs import open_layout_graph
+from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.given_data import GivenData, evaluate_on, train_on
 from costbench.metrics.ranking import kendall_tau

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from costbench.artifacts import read_json
-from costbench.datasets.layout.graphs import open_layout_graph
+from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import CostbenchError, DataError, ParamsError
-from costbench.experiments.evaluation.imported_tile import tile_rows
 from costbench.experiments.evaluation.layout import layout_rows
+from costbench.experiments.evaluation.tile import tile_rows
 from costbench.experiments.given_experiment import GivenSamples, given_samples, listing_digest
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import load_params, load_sections

@@ -12,11 +12,11 @@ import pytest
 
 from costbench.cli.parameter_help import SECTIONS, section_class
 from costbench.errors import ParamsError
+from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.experiment import load_experiment
-from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.parameter_file import expand_experiments, load_params, load_sections
 from costbench.experiments.stages.sweep import load_sweep
-from costbench_schedules.experiments.section import load_schedules_section
+from costbench_schedules.stage import load_schedules_section
 
 PROFILES = {"laptop": ".", **{name: f"profiles/{name}" for name in ("smoke", "evidence", "paper")}}
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "params.json").read_text("utf-8"))

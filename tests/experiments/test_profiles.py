@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from costbench.errors import ParamsError
+from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.experiment import load_experiment
-from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.profiles import profiles, set_profile, sizes
 

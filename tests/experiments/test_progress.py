@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from costbench.datasets.shard_summary import ShardSummary
+from costbench.datasets.storage import ShardSummary
 from costbench.experiments.progress import ShardProgress
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from costbench.datasets.splits import read_training_programs
-from costbench.execution.backend import Backend
-from costbench.experiments.grid.spec import Cell
+from costbench.execution.workers import Backend
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking, train_cell
-from costbench.experiments.grid.trainings.by_task import TRAININGS
-from costbench.experiments.stages.train import with_samples
+from costbench.experiments.stages.train import TRAININGS, with_samples
 from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.sweep import sweep
 from costbench.experiments.tracking.runs import OFF, Provenance

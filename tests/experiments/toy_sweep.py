@@ -11,9 +11,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from costbench.datasets.splits import TrainingPrograms
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch, Tracking
-from costbench.experiments.grid.trainings.by_task import TRAININGS
+from costbench.experiments.stages.train import TRAININGS
 from costbench.experiments.sweeps.space import Range, resolve
 from costbench.experiments.sweeps.storage import StorageSpec
 from costbench.experiments.sweeps.study import PrunerSpec, StudySpec

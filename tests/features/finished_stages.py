@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
 from costbench.datasets.splits import Split, write_split
-from costbench.datasets.tile.generation import TileParams, TileTask
-from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import program_features
 from costbench.target import load_target

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.synthetic_kernels import kernel_samples
+from costbench.datasets.tpugraphs.folder import TpuGraphsFolder
+from costbench.datasets.tpugraphs.npz import TileGraph, read_tile_npz
 from costbench.errors import DataError
-from costbench.features.packed_kernels import PackedKernels, packed
+from costbench.features.feature_shards import FeatureShard
+from costbench.features.packed_kernels import (
+    PackedKernels,
+    merged,
+    packed,
+    place_in_kernels,
+    runs,
+    shifted_pairs,
+    write_bounds,
+)
+from costbench.models.batch.graph_batch import FeatureScaling
+from tests.datasets.tpugraphs.public_folder import write_public_folder
 
 SAMPLES = [kernel_samples(seed, 3 + seed, 2 + seed) for seed in range(4)]
 
@@ -43,3 +57,75 @@ def test_joined_parts_are_the_kernels_packed_at_once() -> None:
 def test_no_parts_are_refused() -> None:
     with pytest.raises(DataError, match="no kernels"):
         PackedKernels.joined([])
+
+
+NONE = np.zeros(0, np.int64)
+
+
+def test_runs_of_numbers() -> None:
+    assert runs(np.array([7, 3, 0]), np.array([2, 0, 3])).tolist() == [7, 8, 0, 1, 2]
+    assert runs(NONE, NONE).tolist() == []
+
+
+def test_pairs_of_later_kernels_are_shifted() -> None:
+    pairs = np.array([[0, 1], [1, 2], [0, 3], [0, 1]], np.int32)
+    found = shifted_pairs(pairs, np.array([2, 0, 1, 1]), np.array([0, 3, 5, 10]))
+    assert found.tolist() == [[0, 1, 5, 10], [1, 2, 8, 11]]
+    assert found.dtype == np.int64
+    assert shifted_pairs(pairs[:0], NONE, NONE).shape == (2, 0)
+
+
+def test_inputs_have_numbers_and_others_say_whether_they_are_outputs() -> None:
+    """Of two inputs and two instructions, then of no input and one instruction."""
+    own = np.full((5, 2), 9, np.float32)
+    is_output = np.array([0, 0, 0, 1, 1], np.uint8)
+    place_in_kernels(own, is_output, np.array([2, 0]), np.array([4, 1]))
+    assert own.tolist() == [[0, 9], [1, 9], [9, 0], [9, 1], [9, 1]]
+
+
+def test_bounds_with_their_sum_and_product() -> None:
+    """Two columns for single bounds; lists of three and none, then of one and two bounds."""
+    table = np.zeros((2, 8), np.float32)
+    bounds = np.array([2, 3, 4, 5, 6, 7], np.int32)
+    write_bounds(table, bounds, np.array([[3, 0], [1, 2]]), np.array([0, 4]), 2)
+    assert table.tolist() == [[2, 3, 9, 24, 0, 0, 0, 0], [5, 0, 5, 5, 6, 7, 13, 42]]
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> tuple[list[FeatureShard], list[TileGraph]]:
+    """Three kernels of three programs, as shards and as stored."""
+    folder = TpuGraphsFolder(write_public_folder(tmp_path / "data", graphs=3), tmp_path / "cache")
+    stored = [read_tile_npz(path) for path in folder.graphs("tile:xla", "train")]
+    return [FeatureShard(path) for path in folder.tile_shards("train")], stored
+
+
+def test_kernels_one_by_one(kernels: tuple[list[FeatureShard], list[TileGraph]]) -> None:
+    for shard, wanted in zip(*kernels, strict=True):
+        graph = shard.graph(0)
+        assert np.array_equal(graph.node_features, wanted.node_feat)
+        assert np.array_equal(graph.opcodes, wanted.node_opcode)
+        assert np.array_equal(graph.edges, wanted.edge_index[:, ::-1].T)
+        assert np.array_equal(shard.config_features(0)[:, :24], wanted.config_feat)
+        assert (shard.config_features(0)[:, 24:] == 1.0).all()
+        normalised = wanted.config_runtime / wanted.config_runtime_normalizers
+        assert np.array_equal(np.argsort(shard.runtime_ns(0)), np.argsort(normalised))
+        assert shard.runtime_ns(0) == pytest.approx(normalised * wanted.config_runtime_normalizers[0])
+
+
+def test_batches_and_kernels_in_memory(kernels: tuple[list[FeatureShard], list[TileGraph]]) -> None:
+    shards, stored = kernels
+    columns = [shard.columns for shard in shards]
+    scaling = FeatureScaling.of_extremes((one.extremes() for one in columns), "log1p")
+    whole = merged(columns, scaling)
+    configs = [np.array([5, 1]), np.array([0])]
+    packed = whole.pack(np.array([2, 0]), configs)
+    chosen = [stored[2], stored[0]]
+    nodes = np.concatenate([one.node_feat for one in chosen])
+    assert np.array_equal(packed.node_features, scaling.node(nodes))
+    features = np.concatenate([one.config_feat[rows] for one, rows in zip(chosen, configs, strict=True)])
+    padded = np.concatenate([features, np.ones((3, 4), np.float32)], axis=1)
+    assert np.array_equal(packed.config_features, scaling.decision(padded))
+    alone = columns[2].pack(np.array([0]), configs[:1])
+    assert np.array_equal(alone.config_features, padded[:2])
+    assert np.array_equal(alone.node_features, stored[2].node_feat)
+    assert np.array_equal(alone.edges, packed.edges[:, : alone.edges.shape[1]])

@@ -8,8 +8,8 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
-from costbench.datasets.feature_columns import FEATURES
-from costbench.datasets.kernel_columns import offsets_of
+from costbench.datasets.record_types import FEATURES
+from costbench.datasets.records import offsets_of
 from costbench.datasets.storage import write_shard
 from costbench.features.schema import NODE_FEATURES, column
 from costbench.features.structures import kernel_structures, known_structures

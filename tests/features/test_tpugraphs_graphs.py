@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.compiler.spaces import TileSizes
-from costbench.datasets.layout.graphs import open_layout_graph
+from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.datasets.tpugraphs.npz import (
     convert_layout_npz,
     read_tile_npz,
@@ -22,7 +22,7 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
-from tests.datasets.layout.test_graphs import assert_equal
+from tests.datasets.test_layout_graphs import assert_equal
 
 
 def test_a_kernel_of_our_own() -> None:

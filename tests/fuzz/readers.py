@@ -20,7 +20,7 @@ from costbench.arrays import AnyArray
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.tile_space import tile_space
 from costbench.datasets.storage import verify_shard, write_shard
-from costbench.datasets.tile.generation import TileParams
+from costbench.datasets.tile_generation import TileParams
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, read_tile_npz
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning

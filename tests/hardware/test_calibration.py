@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tile_space import tile_space
+from costbench.errors import TargetError
 from costbench.hardware.calibration import (
     PRIORS,
     SCALED_BANDWIDTH_SD,
@@ -12,20 +16,24 @@ from costbench.hardware.calibration import (
     UNMEASURED,
     Draw,
     Recorded,
-    drawn_machine,
-    drawn_scaling,
+    ensemble_text,
     fidelity,
     fit,
     leave_one_out,
-    lowered_runs,
-    scaled,
+    load_ensemble,
+    lower_runs,
+    read_ensemble,
+    sample_machine,
+    sample_scaling,
+    scale_timing,
     with_values,
     without_codegen,
 )
 from costbench.hardware.fidelity import RecordedKernel
 from costbench.hardware.simulator import simulate
-from costbench.target import Target, load_target
+from costbench.target import Target, available_targets, load_target
 from tests.compiler import small_kernels as small
+from tests.hardware.machines import changed
 
 V3 = load_target("tpu_v3")
 
@@ -69,7 +77,7 @@ def test_a_fit_keeps_what_it_does_not_fit() -> None:
 
 def test_scaling_to_another_chip() -> None:
     v2 = load_target("tpu_v2")
-    found = scaled(V3, v2)
+    found = scale_timing(V3, v2)
     assert found.architecture == v2.architecture
     assert found.timing.launch_ns == pytest.approx(V3.timing.launch_ns * 940 / 700)
     assert found.timing.read_gb_per_s == pytest.approx(V3.timing.read_gb_per_s * 350 / 450)
@@ -95,7 +103,7 @@ def test_a_draw_moves_priors_and_weights() -> None:
 
 def test_drawn_machines_are_reproducible_and_differ() -> None:
     runs = recorded(V3)
-    first, again, other = (drawn_machine(runs, V3, 0, number) for number in (0, 0, 1))
+    first, again, other = (sample_machine(runs, V3, 0, number) for number in (0, 0, 1))
     assert first == again
     assert first.architecture == V3.architecture
     for name in (*UNMEASURED, "random_cycles"):
@@ -105,8 +113,8 @@ def test_drawn_machines_are_reproducible_and_differ() -> None:
 
 def test_drawn_scalings_spread_around_the_public_ratios() -> None:
     v2 = load_target("tpu_v2")
-    centre = scaled(V3, v2).timing
-    drawn = [drawn_scaling(V3, v2, 0, number).timing for number in range(200)]
+    centre = scale_timing(V3, v2).timing
+    drawn = [sample_scaling(V3, v2, 0, number).timing for number in range(200)]
     for name, sd in (("launch_ns", SCALED_SD), ("read_gb_per_s", SCALED_BANDWIDTH_SD)):
         logs = np.log([getattr(one, name) / getattr(centre, name) for one in drawn])
         assert logs.mean() == pytest.approx(0.0, abs=4 * sd / np.sqrt(200))
@@ -124,5 +132,40 @@ def test_a_kernel_left_out_is_predicted_by_the_others() -> None:
 
 def test_lowered_runs_keep_the_tiles() -> None:
     (kernel, *_) = [item.kernel for item in recorded(V3)]
-    (item,) = lowered_runs([kernel])
+    (item,) = lower_runs([kernel])
     assert item.extents.tolist() == loop_nest(kernel.kernel).extents(kernel.tile_sizes).tolist()
+
+
+def test_a_written_ensemble_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "chip.ensemble.json"
+    machines = [changed(V3, launch_ns=123.456), changed(V3, launch_ns=7.0)]
+    file.write_text(ensemble_text(machines), "utf-8")
+    found = read_ensemble(file, V3)
+    assert [one.name for one in found] == ["tpu_v3/0", "tpu_v3/1"]
+    assert [one.timing.launch_ns for one in found] == [123.5, 7.0]
+    assert found[0].architecture == V3.architecture
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"machines": 3}', '{"machines": [{"launch_ns": 1}]}'])
+def test_a_broken_ensemble_is_one_error(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "chip.ensemble.json"
+    file.write_text(text, "utf-8")
+    with pytest.raises(TargetError, match=r"chip\.ensemble\.json"):
+        read_ensemble(file, V3)
+
+
+@pytest.mark.parametrize("chip", available_targets())
+def test_every_chip_ships_with_an_ensemble(chip: str) -> None:
+    target = load_target(chip)
+    machines = load_ensemble(target)
+    assert len(machines) == 32
+    assert len({one.timing for one in machines}) == 32
+    # The chip lies inside its ensemble, parameter by parameter.
+    for name, value in vars(target.timing).items():
+        values = [getattr(one.timing, name) for one in machines]
+        assert min(values) <= value <= max(values), name
+
+
+def test_a_chip_of_your_own_has_none() -> None:
+    assert load_ensemble(changed(V3, launch_ns=1.0)) == ()
+    assert load_ensemble(replace(V3, name="other")) == ()

@@ -10,7 +10,15 @@ from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import tile_space
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.errors import DataError, UnsupportedKernelError
-from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity
+from costbench.hardware.fidelity import (
+    FidelityReport,
+    KernelFidelity,
+    RecordedKernel,
+    evaluate_fidelity,
+    fidelity_spread,
+    report_of,
+    spread,
+)
 from costbench.hardware.simulator import simulate
 from costbench.target import load_target
 from tests.compiler import small_kernels as small
@@ -198,3 +206,25 @@ def test_a_kernel_that_cannot_be_priced_is_named_and_the_others_count() -> None:
     assert "tile bound outside of the shape" in report.unpriced[0].reason
     with pytest.raises(UnsupportedKernelError):
         evaluate_fidelity([foreign], V3)
+
+
+def test_the_spread_is_the_median_and_nine_tenths() -> None:
+    found = spread([float(value) for value in range(21)])
+    assert found is not None
+    assert (found.median, found.low, found.high) == (10.0, 1.0, 19.0)
+    assert spread([None, 3.0, None]) == spread([3.0])
+    assert spread([None]) is None
+
+
+def test_fidelity_over_machines() -> None:
+    reports = [
+        report_of("chip", [KernelFidelity("k", 5, tau, 0.0, error, None)])
+        for tau, error in ((0.8, 4.0), (0.9, 6.0), (1.0, 8.0))
+    ]
+    found = fidelity_spread(reports)
+    assert found.num_machines == 3
+    assert found.kendall_tau is not None
+    assert found.kendall_tau.median == pytest.approx(0.9)
+    assert found.mape is not None
+    assert (found.mape.median, found.mape.low) == pytest.approx((6.0, 4.2))
+    assert found.tau_fastest_quartile is None

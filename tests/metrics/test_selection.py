@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from costbench.errors import DataError
-from costbench.metrics.selection import best_of_top_k, slowdown_at_k, tile_size_ape, top_k_score
+from costbench.metrics.selection import best_of_top_k, mape, slowdown_at_k, tile_size_ape, top_k_score
 
 
 def test_tile_size_ape_by_hand() -> None:
@@ -66,3 +68,20 @@ def test_at_least_one_decision_is_chosen() -> None:
         best_of_top_k([1.0], [1.0], 0)
     with pytest.raises(DataError, match="no values"):
         best_of_top_k([], [], 1)
+
+
+def test_mape_by_hand() -> None:
+    # 50% too much, 25% too little, exact.
+    assert mape([150, 75, 10], [100, 100, 10]) == pytest.approx(25.0)
+
+
+def test_a_perfect_prediction_has_no_error() -> None:
+    assert mape([3, 4], [3, 4]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("predicted", "measured"), [([], []), ([1.0], [0.0]), ([math.nan], [1.0]), ([1.0], [1.0, 2.0])]
+)
+def test_mape_of_broken_input_is_refused(predicted: list[float], measured: list[float]) -> None:
+    with pytest.raises(DataError):
+        mape(predicted, measured)

@@ -16,7 +16,7 @@ from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import ChoiceError, DataError
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models import learned

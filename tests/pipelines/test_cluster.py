@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from costbench.artifacts import digest_files
-from costbench.datasets.generation import Backend, Task, generate
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.generation import Backend, ShardTask, generate
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import DataError
 from costbench.execution.workers import run_work_items
 from costbench.target import load_target
@@ -38,9 +38,9 @@ HASH_SEED = "7"
 """Of all processes of the run that is killed; those of the other one take any."""
 
 
-def _tasks(repository: Path, folder: Path) -> list[Task]:
+def _tasks(repository: Path, folder: Path) -> list[ShardTask]:
     targets = (load_target("tpu_v3"),)
-    tasks: list[Task] = []
+    tasks: list[ShardTask] = []
     for name in PROGRAMS:
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
         tasks.append(TileTask(name, "Any", program, targets, TileParams(TILES), folder))

@@ -178,8 +178,8 @@ def test_user_programs_of_every_suffix_are_listed(small: tuple[Path, ProgramEntr
     assert [one.name for one in found] == [
         "user_dump", "user_mine", "user_other", "user_packed", "user_plain", "user_printed",
     ]  # fmt: skip
-    assert all(one.is_given for one in found)
-    assert not entry.is_given
+    assert all(one.is_user_program for one in found)
+    assert not entry.is_user_program
     for one in (found[0], found[4], found[5]):
         module = module_from_bytes(read_program_bytes(folder, one), where=one.name)
         assert [inst.name for inst in module.entry_computation.instructions] == ["x", "y"]
@@ -208,7 +208,7 @@ def test_nothing_of_jax_is_imported() -> None:
     # In a fresh interpreter: other tests have imported JAX into this one.
     code = (
         "import sys\n"
-        "from costbench.programs import canonical, jax_function, manifest, normal_form\n"
+        "from costbench.programs import canonical, manifest\n"
         "sys.exit(' '.join(m for m in ('jax', 'jaxlib', 'keras') if m in sys.modules) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

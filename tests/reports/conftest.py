@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.dataset_files import read_leakage, read_set_counts
+from costbench.reports.inputs import ReportData, ReportInputs
 from costbench.reports.results import Cell, load_results
+from costbench.reports.searches import Searches
 
 PROGRAMS = (("RNN", "rnn_gru_b128_train_f32"), ("ConvDRAW", "convdraw_b64_train_f32"), ("Own", "user_mine"))
 # APE and tau of the three programs, by model.
@@ -97,6 +102,34 @@ def kind_rows(kinds: dict[str, list[tuple[float, float, float, float] | None]]) 
             strict=True,
         )
     ]
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers of a text, in its order, without those in names such as tpu_v2 and lpm2021."""
+    return [
+        float(number.replace(",", ""))
+        for number in re.findall(r"(?<![\w.,])[+-]?\d[\d,]*(?:\.\d+)?(?![\w])", text)
+    ]
+
+
+def report_data(folder: Path, rows: list[MetricRow], **changes: object) -> ReportData:
+    """Data of a report with these rows, and nothing else unless it is given."""
+    write_rows(folder / "rows.jsonl", rows)
+    results = load_results(folder / "rows.jsonl")
+    data = ReportData(
+        inputs=ReportInputs(()),
+        results=results,
+        searches=Searches(),
+        leakage=read_leakage(None),
+        set_counts=read_set_counts(None),
+        cards=(),
+        budgets=(),
+        frame=results.frame,
+        findings=(),
+        figures=folder,
+        seed=0,
+    )
+    return replace(data, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -7,53 +7,44 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.artifacts import write_json, write_text
-from costbench.datasets.histograms import LogHistogram
+from costbench.artifacts import write_json
+from costbench.datasets.card import LogHistogram
 from costbench.errors import DataError
-from costbench.reports.dataset_files import flat_counts, flat_leaks, read_audits, read_cards, read_counts
-from costbench.reports.training_runs import read_history
+from costbench.reports.dataset_files import (
+    ALL_PROGRAMS,
+    flat_counts,
+    flat_leakage,
+    read_cards,
+    read_leakage,
+    read_set_counts,
+)
 from tests.reports.evidence_files import CARD, COUNTS, LEAK, write_evidence
 
 
 def test_audits(tmp_path: Path) -> None:
-    files = write_evidence(tmp_path, ("layout", "fusion", "tile"))
-    tile, fusion = read_audits(files.audits)
-    assert (tile.task, tile.split, tile.chip, tile.test.share_of_runtime) == (
-        "tile",
-        "random",
-        "tpu_v2",
-        0.25,
-    )
-    assert fusion.task == "fusion"
-    assert flat_leaks((tile,)) == {
+    leakage = read_leakage(write_evidence(tmp_path, ("layout", "fusion", "tile")).audits)
+    whole = leakage[leakage["program"] == ALL_PROGRAMS]
+    assert whole["task"].tolist() == ["tile", "fusion"]
+    assert leakage["program"].tolist() == ["rnn", ALL_PROGRAMS] * 2
+    tile = leakage[leakage["task"] == "tile"]
+    assert tile["share_of_runtime"].tolist() == [0.25, 0.25]
+    assert flat_leakage(tile) == {
         "leakage/tile/random/tpu_v2/share_of_kernels": 0.1,
         "leakage/tile/random/tpu_v2/share_of_runtime": 0.25,
     }
+    assert read_leakage(None).empty
+    assert flat_leakage(read_leakage(None)) == {}
 
 
 def test_counts_of_sets(tmp_path: Path) -> None:
     files = write_evidence(tmp_path, ("fusion", "tile"))
     write_json(files.counts, {"tile": {"manual": {"tpu_v3": COUNTS}, "random": {"tpu_v2": COUNTS}}})
-    first, second = read_counts(files.counts)
-    assert (first.split, second.split, second.chip) == ("random", "manual", "tpu_v3")
-    assert first.sets["test"].samples == 150
-
-
-def test_histories_leave_out_epochs_without_a_value(tmp_path: Path) -> None:
-    history = write_evidence(tmp_path).history
-    assert read_history(history, "val_tau") == ((0.0, 0.25), (2.0, 0.5))
-    assert len(read_history(history, "loss")) == 3
-
-
-def test_histories_without_the_column_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="missing"):
-        read_history(write_evidence(tmp_path).history, "missing")
-
-
-def test_histories_with_words_for_numbers_are_refused(tmp_path: Path) -> None:
-    write_text(tmp_path / "h.csv", "epoch,val_tau\n0,high\n")
-    with pytest.raises(DataError, match="no numbers"):
-        read_history(tmp_path / "h.csv", "val_tau")
+    counts = read_set_counts(files.counts)
+    assert counts[["split", "chip"]].drop_duplicates().values.tolist() == [
+        ["random", "tpu_v2"],
+        ["manual", "tpu_v3"],
+    ]
+    assert counts["samples"][counts["set"] == "test"].tolist() == [150, 150]
 
 
 @pytest.mark.parametrize(
@@ -62,20 +53,20 @@ def test_histories_with_words_for_numbers_are_refused(tmp_path: Path) -> None:
 def test_other_json_is_no_audit(tmp_path: Path, content: object) -> None:
     write_json(tmp_path / "leakage.json", content)
     with pytest.raises(DataError, match=r"leakage\.json"):
-        read_audits(tmp_path / "leakage.json")
+        read_leakage(tmp_path / "leakage.json")
 
 
 @pytest.mark.parametrize("sets", [{}, {**COUNTS, "more": {}}, {**COUNTS, "test": {"programs": "many"}}])
 def test_other_json_is_no_counts(tmp_path: Path, sets: object) -> None:
     write_json(tmp_path / "counts.json", {"tile": {"random": {"tpu_v2": sets}}})
     with pytest.raises(DataError, match=r"counts\.json: tile\.random\.tpu_v2"):
-        read_counts(tmp_path / "counts.json")
+        read_set_counts(tmp_path / "counts.json")
 
 
 def test_cards(tmp_path: Path) -> None:
     tile, layout = read_cards(write_evidence(tmp_path, ("layout", "tile")).card)
-    assert (tile.task, layout.task, tile.chip, tile.counts.configs) == ("tile", "layout", "tpu_v2", 600)
-    assert tile.applications["RNN"].kernels == 20
+    assert (tile.task, layout.task, tile.chip, tile.configs) == ("tile", "layout", "tpu_v2", 600)
+    assert tile.by_application["RNN"].kernels == 20
     shape = tile.distributions["tile_space_size"]
     assert shape.edges().tolist() == [1.0, 10.0, 100.0]
     assert (shape.median, shape.mean) == (20, 25.5)

@@ -9,7 +9,8 @@ import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.baseline_comparison import standings
-from costbench.reports.report import ReportInputs, write_report
+from costbench.reports.inputs import ReportInputs
+from costbench.reports.report import write_report
 from costbench.reports.results import load_results
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.tables.programs import program_table
@@ -46,7 +47,7 @@ def layout_rows(variant: str, top_1: float) -> list[MetricRow]:
 
 def written(folder: Path, rows: list[MetricRow], split: Path | None) -> ReportInputs:
     write_rows(folder / "given" / "rows.jsonl", rows)
-    return ReportInputs((folder / "given" / "rows.jsonl",), split, {}, {}, {})
+    return ReportInputs((folder / "given" / "rows.jsonl",), split)
 
 
 def test_imported_tiles_are_judged_by_their_kernels(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from costbench.metrics.rows import RowOrigin, write_rows
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.extension import RenderedPart, ReportPart
+from costbench.reports.inputs import ReportInputs
 from costbench.reports.page import Section
-from costbench.reports.report import ReportFiles, ReportInputs, write_report
+from costbench.reports.report import ReportFiles, write_report
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
@@ -41,7 +42,7 @@ def _text(written: ReportFiles) -> str:
 
 
 def _check_links(written: ReportFiles) -> None:
-    """What pages link to and show is there, on other pages too."""
+    """What pages link to and show is bars_with_results, on other pages too."""
     for page in written.pages:
         for link in re.findall(r'(?:href|src)="([^"]+)"', page.read_text()):
             path, _, anchor = link.partition("#")

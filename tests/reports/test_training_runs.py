@@ -15,11 +15,13 @@ from costbench.reports.training_runs import (
     budget_note,
     budget_table,
     read_budgets,
+    read_history,
     read_selected,
     rises,
     write_budgets,
     write_wall_times,
 )
+from tests.reports.evidence_files import write_evidence
 
 SHORT = Budget("inputs", "tile", "random", "tpu_v2", "mse", 0, 100, 8, 32, 2)
 
@@ -128,3 +130,20 @@ def test_a_history_without_the_column_is_an_error_that_names_it(tmp_path: Path) 
     place, budget = cell(tmp_path, "tile", "a", "0.5")
     with pytest.raises(DataError, match="'validation/ape'"):
         read_selected([place], [budget], {"tile": "validation/ape"}, lambda _: True)
+
+
+def test_histories_leave_out_epochs_without_a_value(tmp_path: Path) -> None:
+    history = write_evidence(tmp_path).history
+    assert read_history(history, "val_tau") == ((0.0, 0.25), (2.0, 0.5))
+    assert len(read_history(history, "loss")) == 3
+
+
+def test_histories_without_the_column_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="missing"):
+        read_history(write_evidence(tmp_path).history, "missing")
+
+
+def test_histories_with_words_for_numbers_are_refused(tmp_path: Path) -> None:
+    write_text(tmp_path / "h.csv", "epoch,val_tau\n0,high\n")
+    with pytest.raises(DataError, match="no numbers"):
+        read_history(tmp_path / "h.csv", "val_tau")

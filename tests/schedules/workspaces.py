@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costbench.execution.backend import Backend
+from costbench.execution.workers import Backend
 from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace
 

@@ -7,13 +7,13 @@ import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.tuning import Plan, tune
-from costbench.search.annealing import Annealing, accepts, distances_of, scale
-from costbench.search.space import Numbered, Vectors
+from costbench.search.annealing import Annealing, accept_moves, score_distances, temperature_scale
+from costbench.search.space import NumberedSearchSpace, VectorSearchSpace
 from tests.autotuning.small_spaces import Dials, Line, Table, line_problem
 
 
 def accepted(old: float, new: float, temperature: float, draw: float) -> bool:
-    return bool(accepts(np.array([old]), np.array([new]), temperature, np.array([draw]))[0])
+    return bool(accept_moves(np.array([old]), np.array([new]), temperature, np.array([draw]))[0])
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_scale() -> None:
     # Median of 1 2 100; a move that changes nothing, or does not work, is no distance.
     old = np.array([1.0, 5.0, 7.0, 3.0, math.inf, 2.0])
     new = np.array([2.0, 3.0, 107.0, 3.0, 1.0, math.inf])
-    assert distances_of(old, new).tolist() == [1.0, 2.0, 100.0]
-    assert scale(distances_of(old, new)) == 2.0
-    assert scale(np.zeros(0)) == 0.0
+    assert score_distances(old, new).tolist() == [1.0, 2.0, 100.0]
+    assert temperature_scale(score_distances(old, new)) == 2.0
+    assert temperature_scale(np.zeros(0)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_chains_are_scored_together() -> None:
 
 
 def test_chains_set_out_from_the_start() -> None:
-    space = Numbered(Line(100, frozenset()))
+    space = NumberedSearchSpace(Line(100, frozenset()))
     proposals = Annealing()(space, np.random.default_rng(0), space.rows([50]))
     assert next(proposals).tolist() == [[50]]
     assert sorted(proposals.send(np.array([1.0])).tolist()) == [[49], [51]]
@@ -72,7 +72,7 @@ def test_chains_set_out_from_the_start() -> None:
 
 def test_a_single_start_has_a_temperature() -> None:
     # A step turns one dial, which is worse by 1. A chain that never took a worse move would not get further.
-    space = Vectors(Dials(40))
+    space = VectorSearchSpace(Dials(40))
     proposals = Annealing(cooling=1.0)(space, np.random.default_rng(0), space.rows([0]))
     turned = (next(proposals) > 0).sum(axis=1)
     for _ in range(5):

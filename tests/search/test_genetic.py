@@ -6,7 +6,7 @@ import pytest
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.tuning import Plan, tune
 from costbench.search.genetic import Genetic, Population
-from costbench.search.space import Numbered, Seen
+from costbench.search.space import NumberedSearchSpace, Seen
 from tests.autotuning.small_spaces import Dials, Distance, Line, vector_problem
 
 
@@ -20,7 +20,7 @@ def test_impossible_settings(wrong: dict[str, int]) -> None:
 
 def test_children_are_near_the_best() -> None:
     # On a line a child is one or two steps from its parent, and only the best two parents go on.
-    space = Numbered(Line(1000, frozenset()))
+    space = NumberedSearchSpace(Line(1000, frozenset()))
     proposals = Genetic(population=2)(space, np.random.default_rng(0), space.rows([100, 500, 505]))
     next(proposals)
     children = set(space.numbers(proposals.send(np.array([9.0, 1.0, 0.0]))))
@@ -30,7 +30,7 @@ def test_children_are_near_the_best() -> None:
 @pytest.mark.parametrize("tries", [0, 5])
 def test_children_are_new_and_each_is_there_once(tries: int) -> None:
     # One or two steps from 5: 3, 4, 6, 7, of which 4 is known. 12 children at once find all of the others.
-    space, seen = Numbered(Line(1000, frozenset())), Seen(np.array([[4], [5]]))
+    space, seen = NumberedSearchSpace(Line(1000, frozenset())), Seen(np.array([[4], [5]]))
     breeding = Genetic(population=12, tries=tries)
     parents = Population(np.array([[5]]), np.zeros(1))
     children = breeding.children(space, np.random.default_rng(0), parents, 12, seen)

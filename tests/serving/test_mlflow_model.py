@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.hlo.conversion import module_to_bytes
 from costbench.serving.service import load_service

@@ -11,10 +11,10 @@ import pytest
 
 from costbench.arrays import I64
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.datasets.tile.generation import TileParams, TileTask
-from costbench.datasets.tile.kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import DataError
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.feature_shards import FeatureShard, feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.packed_kernels import PackedKernels, merged

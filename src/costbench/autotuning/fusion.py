@@ -22,7 +22,7 @@ from costbench.compiler.fingerprints import module_fingerprint
 from costbench.compiler.fusion.cuts import NO_KERNEL, CutConfig, FusionCuts
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.kernel import Kernel
-from costbench.search.space import Vectors
+from costbench.search.space import VectorSearchSpace
 
 NUM_RUNS = 3
 """Runs of a program per measurement, the fastest of which counts (lpm2021, section 4)."""
@@ -30,14 +30,14 @@ NUM_RUNS = 3
 
 def fusion_problem(space: FusionSpace, chip: str) -> TuningProblem[I16]:
     """Return the search problem over the fusion configs of a program."""
-    vectors = Vectors(space)
+    vectors = VectorSearchSpace(space)
     fingerprint = module_fingerprint(space.module)
     return TuningProblem(Subject("fusion", chip, space.name, fingerprint, vectors.size), vectors)
 
 
 def default_number(space: FusionSpace) -> int:
     """Return the number of the compiler's own config in `fusion_problem`."""
-    return Vectors(space).numbers(space.default[None])[0]
+    return VectorSearchSpace(space).numbers(space.default[None])[0]
 
 
 class SharedCuts(FusionCuts):

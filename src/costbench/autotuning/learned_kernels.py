@@ -11,7 +11,7 @@ from costbench.arrays import F64
 from costbench.autotuning.kernel_costs import TiledKernels
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.models.batch.graph_batch import KernelSamples
 from costbench.models.learned import LearnedCostModel

@@ -17,8 +17,7 @@ from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Evaluation, Evaluator
 from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.errors import DataError
-from costbench.search.sampling import Proposals
-from costbench.search.space import Rows, SearchSpace
+from costbench.search.space import Proposals, Rows, SearchSpace
 
 Decisions = TypeVar("Decisions")
 _LISTED_AT_A_TIME = 16

@@ -21,8 +21,7 @@ from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError, choose
 from costbench.rng import stream
-from costbench.search.sampling import Proposals
-from costbench.search.space import Numbered, Rows
+from costbench.search.space import NumberedSearchSpace, Proposals, Rows
 from costbench.search.strategies import STRATEGIES
 from costbench.target import Target
 
@@ -38,7 +37,7 @@ def tile_problem(kernel: Kernel, program: str, target: Target) -> TuningProblem[
     """
     space = tile_space(kernel, target.architecture)
     subject = Subject("tile", target.name, program, kernel.fingerprint, space.size)
-    return TuningProblem(subject, Numbered(space, space.radices))
+    return TuningProblem(subject, NumberedSearchSpace(space, space.radices))
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import CommandGroup, StageExtension, load_extensions
 
 if TYPE_CHECKING:
-    from costbench.hardware.ensemble import FidelitySpread
-    from costbench.hardware.fidelity import FidelityReport
+    from costbench.hardware.fidelity import FidelityReport, FidelitySpread
     from costbench.programs.manifest import ProgramEntry
 
 app = typer.Typer(

@@ -33,7 +33,7 @@ def from_jax(
     """
     from costbench.artifacts import write_bytes
     from costbench.hlo.reader import module_from_bytes
-    from costbench.programs.jax_function import lower_function
+    from costbench.programs.canonical import lower_function
 
     destination = out or Path(f"{function.rpartition(':')[2]}.hlo.pb")
     proto = lower_function(function, shapes or ())

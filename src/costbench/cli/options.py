@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from costbench.execution.backend import BackendFlags
+    from costbench.execution.workers import BackendFlags
     from costbench.experiments.stages.entry import Stage
 
 Params = Annotated[
@@ -53,14 +53,14 @@ def console() -> Console:
 
 def backend_flags(backend: str | None, scheduler: str | None, jobs: int | None) -> BackendFlags:
     """Returns what the command line says about the backend."""
-    from costbench.execution.backend import BackendFlags
+    from costbench.execution.workers import BackendFlags
 
     return BackendFlags(backend, scheduler, jobs)
 
 
 def run_stage(run: Stage, params: Path) -> None:
     """Runs a stage on a parameter file, with its progress on stderr."""
-    from costbench.execution.process import start_logging
+    from costbench.execution.workers import start_logging
 
     start_logging()
     run(params)

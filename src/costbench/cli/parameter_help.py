@@ -17,6 +17,7 @@ from typing import Any
 
 from costbench.errors import ParamsError
 from costbench.experiments.parameter_file import SECTION, load_sections
+from costbench.extensions import STAGES, StageExtension, load_extensions
 from costbench.params import describe
 
 _STAGES = "costbench.experiments.stages"
@@ -26,14 +27,14 @@ SECTIONS: Mapping[str, str] = {
     "split": f"{_STAGES}.split:SplitParams",
     "features": f"{_STAGES}.features:FeaturesParams",
     "sweep": f"{_STAGES}.sweep:SweepParams",
-    "train": f"{_STAGES}.train:TrainParams",
+    "train": "costbench.training.specs:TrainParams",
     "baselines": "costbench.models.baselines.spec:BaselineParams",
     "evaluate": "costbench.experiments.evaluation.program:EvaluateParams",
     "autotune": "costbench.experiments.autotuning.work_items:AutotuneParams",
     "register": f"{_STAGES}.register:RegisterParams",
     "report": "costbench.reports.stage:ReportParams",
 }
-"""The dataclass of each section, as module:class."""
+"""The dataclass of each section of `params.yaml`, as module:class."""
 _GRID = "costbench.experiments.grid.experiment:GivenGrid"
 _OF_ENTRIES: Mapping[str, tuple[str, str]] = {
     "settings": ("changes to section `train` for all variants", "a mapping of keys of `train.TASK`"),
@@ -76,9 +77,19 @@ class Key:
     unit: str
 
 
+@cache
+def sections() -> Mapping[str, str]:
+    """Return the dataclass of each section, those of other packages' stages in files beside included."""
+    stages = load_extensions(STAGES, StageExtension).values()
+    return {**SECTIONS, **{name: cls for stage in stages for name, cls in stage.sections.items()}}
+
+
 def keys() -> Iterator[Key]:
-    """Yield all keys of all sections but `experiments`, in order."""
-    for section in SECTIONS:
+    """Yield all keys of all sections but `experiments`, in order.
+
+    What stands under names of the user's has the name `NAME`.
+    """
+    for section in sections():
         yield _section(section)
         yield from _keys(section_class(section), section)
 
@@ -99,7 +110,7 @@ def find_key(name: str) -> Key:
         known = {key.name: key for key in keys()}
     if name not in known:
         parent = name.rpartition(".")[0]
-        beside = [key for key in known if key.rpartition(".")[0] == parent] or list(SECTIONS)
+        beside = [key for key in known if key.rpartition(".")[0] == parent] or list(sections())
         raise ParamsError("no such key", where="command line", field=name, expected=", ".join(beside))
     return known[name]
 
@@ -110,7 +121,9 @@ def value_of(params: Path, name: str) -> object:
     Raises:
         ParamsError: for a file that cannot be read.
     """
-    value: Any = load_sections(params)
+    value: Any = dict(load_sections(params))
+    for stage in load_extensions(STAGES, StageExtension).values():
+        value |= stage.parameters(params)
     for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:
             return dataclasses.MISSING
@@ -122,9 +135,10 @@ def with_comments(text: str) -> str:
     """Return the text of a parameter file with the meaning of each key beside it.
 
     A comment is the first sentence of the key's description. Lines that hold a comment alone stay.
-    Of the entries of section `experiments` the first has comments, for all of them.
+    Of entries under names of the user's, as in section `experiments`, the first has comments for all.
     """
     known = {key.name: key.meaning for key in keys()}
+    named = [name.removesuffix(".NAME") for name in known if name.endswith(".NAME")]
     lines, parents, seen = [], list[tuple[int, str]](), set[str]()
     for line in text.splitlines():
         match = _KEY.match(line)
@@ -134,7 +148,11 @@ def with_comments(text: str) -> str:
         indent = len(match[1])
         parents = [(n, name) for n, name in parents if n < indent] + [(indent, match[2])]
         path = ".".join(name for _, name in parents)
-        meaning = known.get(path, "")
+        parent = next((name for name in named if path.startswith(f"{name}.")), "")
+        if parent:
+            path = ".".join([parent, "NAME", *path.removeprefix(f"{parent}.").split(".")[1:]])
+        meaning = "" if parent and path in seen else known.get(path, "")
+        seen.add(path)
         if parents[0][1] == SECTION and len(parents) == 3 and match[2] not in seen:
             seen.add(match[2])
             meaning = {key.name: key.meaning for key in _entry_keys("")}.get(match[2], "")
@@ -158,9 +176,13 @@ def _first_sentence(meaning: str) -> str:
 
 def _section(name: str) -> Key:
     cls = section_class(name)
+    return Key(name, _first_line(cls), describe(cls), dataclasses.MISSING, "")
+
+
+def _first_line(cls: Any) -> str:
+    """Return what the docstring of a dataclass says first, without the name of its section."""
     first = (inspect.getdoc(cls) or "").partition("\n")[0]
-    meaning = first.partition(": ")[2] or first
-    return Key(name, meaning, describe(cls), dataclasses.MISSING, "")
+    return first.partition(": ")[2] or first
 
 
 def _keys(cls: Any, prefix: str) -> Iterator[Key]:
@@ -171,6 +193,10 @@ def _keys(cls: Any, prefix: str) -> Iterator[Key]:
         inner = _dataclass_in(hint)
         if inner is not None:
             yield from _keys(inner, name)
+        elif typing.get_origin(hint) is Mapping and dataclasses.is_dataclass(typing.get_args(hint)[1]):
+            entry = typing.get_args(hint)[1]
+            yield Key(f"{name}.NAME", _first_line(entry), describe(entry), dataclasses.MISSING, "")
+            yield from _keys(entry, f"{name}.NAME")
 
 
 def _entry_keys(prefix: str) -> Iterator[Key]:
@@ -219,7 +245,7 @@ def _unit(name: str) -> str:
 
 def section_class(name: str) -> Any:
     """Return the dataclass of a section."""
-    return _class(SECTIONS[name])
+    return _class(sections()[name])
 
 
 @cache

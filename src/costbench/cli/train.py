@@ -89,7 +89,7 @@ def train(  # noqa: PLR0913 (a command has its options)
 
         run_stage(lambda path: run(path, experiment, backend_flags(backend, scheduler, jobs)), params)
         return
-    from costbench.execution.process import start_logging
+    from costbench.execution.workers import start_logging
     from costbench.experiments.given_data import GivenData, train_on
 
     start_logging()

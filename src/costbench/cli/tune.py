@@ -127,7 +127,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
     `costbench tune --task schedule conv2d:n=1,h=28,w=28,ci=128,co=128,kh=3,kw=3,pad=1 --trials 200`
     """
     from costbench.errors import choose
-    from costbench.tasks import KERNEL_TASKS
+    from costbench.tasks import SEARCHED
 
     def of_program() -> None:
         from costbench.experiments.tuning.program import TuneOptions
@@ -135,7 +135,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         _refuse(context, ("trials", "target"), task)
         options = TuneOptions(
             file=Path(subject),
-            task=KERNEL_TASKS[task].name,
+            task=SEARCHED[task].name,
             model=model,
             minutes=budget,
             model_minutes=model_budget,
@@ -154,7 +154,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         command(subject, trials, target, earlier, seed, out, resume)
 
     extensions = {name: partial(by_extension, command) for name, command in _extensions().items()}
-    choose(dict.fromkeys(KERNEL_TASKS, of_program) | extensions, task, "task")()
+    choose(dict.fromkeys(SEARCHED, of_program) | extensions, task, "task")()
 
 
 def _extensions() -> dict[str, Callable[..., None]]:
@@ -323,13 +323,13 @@ def _found(step: Step, progress: Progress) -> str:
 def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path, chip: str) -> None:
     from rich.table import Table
 
-    from costbench.tasks import KERNEL_TASKS
+    from costbench.tasks import TASKS
 
     gained = sorted((gain for gain in tuned.gains if gain.saved_ns > 0), key=lambda gain: -gain.saved_ns)
     if gained:
         table = Table(title=f"{tuned.program}, {options.task}: what was gained on {chip}")
         # A trained model of tile sizes predicts scores without unit.
-        in_ns = not KERNEL_TASKS[options.task].ranks_decisions or options.model == "analytical"
+        in_ns = not TASKS[options.task].ranks_decisions or options.model == "analytical"
         predicted = ["predicted (µs)" if in_ns else "predicted score"] if tuned.num_predicted else []
         for name in ("what", "runs", "default (µs)", "now (µs)", "saved (µs)", *predicted):
             table.add_column(name, justify="left" if name == "what" else "right")

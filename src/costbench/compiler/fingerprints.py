@@ -36,7 +36,7 @@ from costbench.arrays import I64, U64, Bool
 from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays, lists_to_arrays
 from costbench.errors import HloError
 from costbench.execution.compiled import compiled
-from costbench.hashing.blake2 import DIGEST_WORDS, WORD_BYTES, digest_16, put_word, words_of
+from costbench.hashing import DIGEST_WORDS, WORD_BYTES, digest_16, put_word, words_of
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.memo import Memo
 from costbench.hlo.module import HloModule

@@ -21,7 +21,7 @@ from costbench.compiler.fusion.group_graph import Groups
 from costbench.compiler.fusion.views import BodyArrays
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.execution.compiled import compiled
-from costbench.hashing.splitmix64 import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
+from costbench.hashing import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
 
 # Odd constants that separate kinds of hashed items: SplitMix64's, and the multiplier of degski's 64-bit hash.
 _NODE, _INSIDE, _INPUT = GOLDEN_GAMMA, FIRST_MULTIPLIER, SECOND_MULTIPLIER

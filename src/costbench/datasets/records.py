@@ -5,13 +5,13 @@ The columns themselves are in `record_types`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from costbench.arrays import AnyArray
+from costbench.arrays import I64, U8, AnyArray
 from costbench.errors import DataError
 
 
@@ -157,3 +157,13 @@ def check_offsets(column: Column, array: AnyArray, length: int, where: Path | st
             field=column.key,
             expected=f"ascending from 0 to {length}, the length of {column.offsets_into}",
         )
+
+
+def digests_of(fingerprints: Sequence[str]) -> U8:
+    """Returns fingerprints of 32 hexadecimal digits as bytes, uint8 [k, 16]."""
+    return np.frombuffer(bytes.fromhex("".join(fingerprints)), dtype=np.uint8).reshape(-1, 16)
+
+
+def offsets_of(lengths: Iterable[int]) -> I64:
+    """Returns where lists of these lengths begin, laid end to end, and where the last ends, int64 [k + 1]."""
+    return np.concatenate([[0], np.cumsum(list(lengths), dtype=np.int64)]).astype(np.int64)

@@ -1,15 +1,4 @@
-"""Stores shards as Arrow IPC files, written atomically, checked on opening, and read by memory map.
-
-A shard is one uncompressed Arrow IPC file ("Feather v2") of one record batch, so pandas, polars and DuckDB
-can open it; `arrow_tables` describes the table of each record type. The schema's metadata holds, as
-`costbench`, JSON with the record type, its version, the facts that the samples were made from (program,
-chip, ...) and the SHA-256 of every column, and as `costbench.sha256` the digest of this JSON.
-
-A shard is written under a temporary name and renamed when complete, so a killed writer leaves no shard.
-Opening reads no column data: it checks the metadata against their digest and the table's schema against the
-record type, which detects truncated files and damaged schemas. Lengths, offsets and values of a column are
-checked when it is first used, and `verify_shard` compares all columns with their digests.
-"""
+"""The summary of a finished shard, which every stage that makes shards logs."""
 
 from __future__ import annotations
 
@@ -48,6 +37,42 @@ from costbench.datasets.records import (
     check_values,
 )
 from costbench.errors import DataError
+from costbench.store import KeyedResult
+
+
+@dataclass(frozen=True)
+class ShardSummary:
+    """How much a shard holds, and what it cost to measure.
+
+    Attributes:
+        task: what is decided: `tile`, `fusion` or `layout`.
+        name: of the program.
+        chip: it ran on.
+        num_kernels: unique kernels that have samples.
+        num_samples: decisions that ran.
+        num_failed: compiles that failed.
+        device_seconds: accelerator time charged.
+    """
+
+    task: str
+    name: str
+    chip: str
+    num_kernels: int
+    num_samples: int
+    num_failed: int
+    device_seconds: float
+
+
+@dataclass(frozen=True)
+class Shards(KeyedResult):
+    """Finished shards, as the store keeps them.
+
+    Attributes:
+        summaries: one a shard, in the order of their paths.
+    """
+
+    summaries: tuple[ShardSummary, ...]
+
 
 SUFFIX = ".arrow"
 _MAGIC = b"ARROW1\0\0"

@@ -27,9 +27,9 @@ _NO_DATA = {".py", ".pyc", ".pyi", ".proto", ".typed"}
 # Distributions whose names differ from the name that is imported.
 _DISTRIBUTIONS = {"google": "protobuf", "ruamel": "ruamel.yaml"}
 # Numba makes machine code through llvmlite, whose version decides about it as well.
-_CARRIERS = {"numba": ("llvmlite",)}
+_TRANSITIVE = {"numba": ("llvmlite",)}
 # By these names a module finds the folder it lies in: `__file__`, `importlib.resources.files`.
-_PLACES = ("__file__", "resources")
+_PATH_NAMES = ("__file__", "resources")
 _DIGEST_LENGTH = 16
 _COSTBENCH = Path(__file__).resolve().parents[1]
 
@@ -39,11 +39,11 @@ class _Source:
     """A parsed module.
 
     Attributes:
-        digest: of its code, without comments, docstrings and formatting.
+        digest: digest of its code, without comments, docstrings and formatting.
         imports: absolute names that it imports, in any package; not all are modules.
         mentions: strings that look like names of modules.
         finds_files: whether it asks for its own location, as modules do that read package data.
-        strings: its constants, if it does.
+        strings: string constants of the module, if it does.
     """
 
     digest: str
@@ -68,7 +68,9 @@ class Closure:
     libraries: Mapping[str, str]
 
     def digest(self) -> str:
-        """Identity of code and libraries, 16 hexadecimal digits; the same with every version of Python."""
+        """Returns the identity of code and libraries, 16 hexadecimal digits; the same with every version of
+        Python.
+        """
         parts = (*self.modules.items(), *self.data.items(), *self.libraries.items())
         return _digest("\n".join(f"{name} {value}" for name, value in parts).encode())
 
@@ -78,8 +80,8 @@ class Sources:
     """The files of one or more import packages.
 
     Attributes:
-        names: by which the packages are imported.
-        modules: their texts, by name.
+        names: names by which the packages are imported.
+        modules: text of each module, by name.
         packages: names of those modules that are packages themselves.
         data: contents of files that are no modules, by path from the folder that holds the package.
     """
@@ -91,7 +93,7 @@ class Sources:
 
 
 def read_sources(*locations: Path) -> Sources:
-    """Read all files of packages, each in a folder of its name or a file of its own."""
+    """Reads all files of packages, each in a folder of its name or a file of its own."""
     modules, packages, data = {}, set(), {}
     for location in locations:
         files = [location] if location.is_file() else sorted(location.rglob("*"))
@@ -111,8 +113,13 @@ def read_sources(*locations: Path) -> Sources:
 
 @cache
 def installed_sources() -> Sources:
-    """Returns the sources of costbench and of the packages that extend it, read once in a process."""
-    return read_sources(_COSTBENCH, *(_location(name) for name in extension_packages()))
+    """Returns the sources of costbench and of the packages that extend it, read once in a process.
+
+    These are packages beside it whose names begin with `costbench`, as those of its wheel do, and others with
+    entry points.
+    """
+    beside = {file.parent for file in _COSTBENCH.parent.glob("costbench*/__init__.py")}
+    return read_sources(*sorted(beside | {_location(name) for name in extension_packages()}))
 
 
 def _location(package: str) -> Path:
@@ -127,7 +134,7 @@ def _location(package: str) -> Path:
 def find_closure(
     roots: Iterable[str],
     sources: Sources,
-    bystanders: Sequence[str] = (),
+    excluded: Sequence[str] = (),
     version: Callable[[str], str] | None = None,
 ) -> Closure:
     """Returns the code that modules run.
@@ -135,8 +142,8 @@ def find_closure(
     Args:
         roots: names of modules of the packages.
         sources: files of the packages.
-        bystanders: modules and packages that are left out, with all that only they import.
-        version: of a distribution by name; of those installed here where it is None.
+        excluded: modules and packages that are left out, with all that only they import.
+        version: function from the name of a distribution to its version; None for those installed here.
 
     Returns:
         modules of the packages, data and libraries that the roots reach, the roots themselves included.
@@ -146,19 +153,23 @@ def find_closure(
     """
     reached: dict[str, _Source] = {}
     libraries: set[str] = set()
-    waiting = sorted(set(roots))
-    if unknown := [root for root in waiting if root not in sources.modules]:
+    pending = sorted(set(roots))
+    if unknown := [root for root in pending if root not in sources.modules]:
         raise ValueError(f"no modules of {', '.join(sorted(sources.names))}: {', '.join(unknown)}")
-    while waiting:
-        name = waiting.pop()
-        if name in reached or name not in sources.modules or any(_within(name, one) for one in bystanders):
+    while pending:
+        name = pending.pop()
+        if (
+            name in reached
+            or name not in sources.modules
+            or any(_within(name, package) for package in excluded)
+        ):
             continue
         reached[name] = source = _read(sources.modules[name], name, name in sources.packages)
-        waiting += sorted(source.imports | source.mentions)
+        pending += sorted(source.imports | source.mentions)
         # A package's own file runs before its modules do.
-        waiting += [name.rpartition(".")[0]]
+        pending += [name.rpartition(".")[0]]
         libraries |= {imported.partition(".")[0] for imported in source.imports} - sources.names
-    data = {path for name, source in reached.items() for path in _data(name, source, sources)}
+    data = {path for name, source in reached.items() for path in _data_files(name, source, sources)}
     return Closure(
         {name: reached[name].digest for name in sorted(reached)},
         {path: _digest(sources.data[path]) for path in sorted(data)},
@@ -174,7 +185,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_DIGEST_LENGTH]
 
 
-def _data(name: str, source: _Source, sources: Sources) -> list[str]:
+def _data_files(name: str, source: _Source, sources: Sources) -> list[str]:
     """Returns data files beside a module that asks for its location, and those in folders that it names."""
     if not source.finds_files:
         return []
@@ -189,9 +200,9 @@ def _data(name: str, source: _Source, sources: Sources) -> list[str]:
 
 
 def _versions(imported: set[str], version: Callable[[str], str]) -> dict[str, str]:
-    """Versions of libraries, without what builds of one version differ by (`+cpu`)."""
+    """Returns versions of libraries, without what builds of one version differ by (`+cpu`)."""
     names = imported - sys.stdlib_module_names
-    names |= {carried for name in names for carried in _CARRIERS.get(name, ())}
+    names |= {dependency for name in names for dependency in _TRANSITIVE.get(name, ())}
     distributions = sorted({_DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names})
     return {name: version(name).partition("+")[0] for name in distributions}
 
@@ -206,7 +217,7 @@ def _installed(distribution: str) -> str:
 
 @cache
 def _read(text: bytes, name: str, is_package: bool) -> _Source:
-    """Parse a module. It is kept by its contents: closures share most of their modules."""
+    """Parses a module. Results are cached by contents: closures share most of their modules."""
     collects = gc.isenabled()
     # Trees hold no cycles that need collection; looking for some would double the time.
     gc.disable()
@@ -229,7 +240,7 @@ class _Reader:
     """Serialises a syntax tree without positions and docstrings, in one form for all versions of Python.
 
     Attributes:
-        code: the tree in words.
+        code: words of the tree.
         names: modules that may be imported; also attributes of modules, which name none.
         finds_files: whether the module asks for its own location.
         strings: constants, among them names of modules and of folders.
@@ -243,11 +254,11 @@ class _Reader:
         self._package = package
 
     def visit(self, node: ast.AST) -> None:
-        """Append a node and its descendants to the code."""
-        if isinstance(node, ast.If) and _is_for_type_checkers(node.test):
+        """Appends a node and its descendants to the code."""
+        if isinstance(node, ast.If) and _name_of(node.test) == "TYPE_CHECKING":
             self._fields([("orelse", node.orelse)])
             return
-        self._look(node)
+        self._collect_names(node)
         self.code.append(type(node).__name__)
         self._fields(ast.iter_fields(node))
 
@@ -257,24 +268,26 @@ class _Reader:
             if value is None or value == [] or name in ("kind", "type_comment"):
                 continue
             self.code.append(name)
-            for one in value if isinstance(value, list) else (value,):
-                if not isinstance(one, ast.AST):
-                    self.code.append(repr(one))
-                elif not _is_docstring(one):
-                    self.visit(one)
+            for child in value if isinstance(value, list) else (value,):
+                if not isinstance(child, ast.AST):
+                    self.code.append(repr(child))
+                elif not _is_docstring(child):
+                    self.visit(child)
         self.code.append(")")
 
-    def _look(self, node: ast.AST) -> None:
+    def _collect_names(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):
             self.names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             module = self._absolute(node.module or "", node.level)
             self.names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Call) and _named(node.func) == "import_module":
-            self.names |= {str(one.value) for one in node.args if isinstance(one, ast.Constant)}
+        elif isinstance(node, ast.Call) and _name_of(node.func) == "import_module":
+            self.names |= {
+                str(argument.value) for argument in node.args if isinstance(argument, ast.Constant)
+            }
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             self.strings.add(node.value)
-        elif isinstance(node, ast.Name | ast.Attribute) and _named(node) in _PLACES:
+        elif isinstance(node, ast.Name | ast.Attribute) and _name_of(node) in _PATH_NAMES:
             self.finds_files = True
 
     def _absolute(self, module: str, level: int) -> str:
@@ -284,18 +297,14 @@ class _Reader:
         return ".".join([*parents[: len(parents) - level + 1], *([module] if module else [])])
 
 
-def _named(node: ast.AST) -> str:
+def _name_of(node: ast.AST) -> str:
     if isinstance(node, ast.Name):
         return node.id
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _is_for_type_checkers(test: ast.AST) -> bool:
-    return _named(test) == "TYPE_CHECKING"
-
-
 def _is_docstring(node: ast.AST) -> bool:
-    """Whether a statement is a string alone: a docstring of a module, class, function or name."""
+    """Returns whether a statement is a string alone: a docstring of a module, class, function or name."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)

@@ -25,8 +25,7 @@ from typing import Any, TypeVar
 from costbench.artifacts import read_json, write_text
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.execution.closure import Closure, find_closure, installed_sources
-from costbench.execution.process import start_logging, without_collection
-from costbench.execution.workers import WorkersLostError
+from costbench.execution.workers import WorkersLostError, start_logging, without_collection
 
 _CONNECT_S = 20
 """A scheduler with much to do may take several seconds to answer."""
@@ -45,7 +44,7 @@ def code_of(module: str) -> Closure:
     """Returns the code and libraries that a module of costbench, or of a package that extends it, runs.
 
     Args:
-        module: its name; for a module of another package, the code that runs work items.
+        module: name of the module; for one of another package, the code that runs work items is meant.
     """
     sources = installed_sources()
     return find_closure((module if module in sources.modules else __name__,), sources)
@@ -56,10 +55,10 @@ class Requirements:
     """What a worker must have in common with the process that submits work items.
 
     Attributes:
-        module: of the function that computes work items.
-        code: as `code_of` gives it there for this module.
+        module: module of the function that computes work items.
+        code: code of that module there, as `code_of` gives it.
         python: minor version of Python there, whose byte code Numba compiles.
-        mark: a file that was written there, below the folder of the results; None for no folder.
+        mark: file that was written there, below the folder of the results; None for no folder.
     """
 
     module: str
@@ -68,10 +67,10 @@ class Requirements:
     mark: Path | None
 
     def check(self, num_threads: int) -> None:
-        """Refuse this process as a worker unless it meets the requirements.
+        """Refuses this process as a worker unless it meets the requirements.
 
         Args:
-            num_threads: work items that it computes at a time.
+            num_threads: number of work items that it computes at a time.
 
         Raises:
             ParamsError: naming the machine, what it has and what is required.
@@ -79,11 +78,16 @@ class Requirements:
         where = f"worker on {socket.gethostname()}"
         if num_threads != 1:
             # Seeds and thread counts of torch belong to the process, so two items would disturb each other.
-            found = f"has {num_threads} threads"
-            raise ParamsError(found, where=where, expected="`dask worker --nthreads 1`")
-        other = [*_differences(self.code, code_of(self.module)), *_unlike("Python", self.python, _PYTHON)]
-        if other:
-            raise ParamsError(f"runs other code: {', '.join(other[:3])}", where=where, expected=_EXPECTED)
+            expected = "`dask worker --nthreads 1`"
+            raise ParamsError(f"has {num_threads} threads", where=where, expected=expected)
+        differences = [
+            *_differences(self.code, code_of(self.module)),
+            *_difference("Python", self.python, _PYTHON),
+        ]
+        if differences:
+            raise ParamsError(
+                f"runs other code: {', '.join(differences[:3])}", where=where, expected=_EXPECTED
+            )
         if self.mark is not None and not self.mark.exists():
             raise ParamsError(
                 f"does not see {self.mark.parent}",
@@ -92,28 +96,28 @@ class Requirements:
             )
 
 
-def _differences(required: Closure, found: Closure) -> Iterator[str]:
-    for name in sorted({*required.libraries, *found.libraries}):
-        yield from _unlike(name, required.libraries.get(name, ""), found.libraries.get(name, ""))
-    for ours, theirs in ((required.modules, found.modules), (required.data, found.data)):
+def _differences(required: Closure, present: Closure) -> Iterator[str]:
+    for name in sorted({*required.libraries, *present.libraries}):
+        yield from _difference(name, required.libraries.get(name, ""), present.libraries.get(name, ""))
+    for ours, theirs in ((required.modules, present.modules), (required.data, present.data)):
         yield from (name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name))
 
 
-def _unlike(name: str, required: str, found: str) -> Iterator[str]:
-    if required != found:
-        yield f"{name} {found or 'missing'} in place of {required or 'none'}"
+def _difference(name: str, required: str, present: str) -> Iterator[str]:
+    if required != present:
+        yield f"{name} {present or 'missing'} in place of {required or 'none'}"
 
 
 def _check(requirements: Requirements, num_threads: Mapping[str, int], dask_worker: Any) -> None:
-    """`Requirements.check` on every worker; Dask fills `dask_worker` in."""
+    """Runs `Requirements.check` on every worker; Dask fills `dask_worker` in."""
     requirements.check(num_threads.get(dask_worker.address, 1))
 
 
-def _on_worker(requirements: Requirements, work_item: bytes) -> object:
-    """Compute one work item on a worker, with one thread of BLAS and OpenMP.
+def _compute_on_worker(requirements: Requirements, work_item: bytes) -> object:
+    """Computes one work item on a worker, with one thread of BLAS and OpenMP.
 
     Args:
-        requirements: that the worker has to meet.
+        requirements: requirements that the worker has to meet.
         work_item: function, key and argument as Dask serialises them. Dask's scheduler, which reads all
             arguments, would import the modules of a function that it were given as such, among them torch.
 
@@ -133,9 +137,9 @@ class Cluster:
     """The workers of a Dask scheduler.
 
     Args:
-        client: of the scheduler.
-        scheduler: its address, for messages.
-        mark: a file below the folder of the results, which every worker has to see; None for no folder.
+        client: client of the scheduler.
+        scheduler: address of the scheduler, for messages.
+        mark: file below the folder of the results, which every worker has to see; None for no folder.
     """
 
     def __init__(self, client: Any, scheduler: str, mark: Path | None) -> None:
@@ -144,7 +148,7 @@ class Cluster:
         self._mark = mark
 
     def _check(self, requirements: Requirements) -> None:
-        """Check the workers that exist.
+        """Checks the workers that exist.
 
         Raises:
             ParamsError: for a worker that does not meet the requirements.
@@ -159,7 +163,7 @@ class Cluster:
             ) from error
 
     def results(self, function: Callable[[_T], _R], work_items: Mapping[_K, _T]) -> Iterator[tuple[_K, _R]]:
-        """Compute all work items and yield their results in order of completion.
+        """Computes all work items and yields their results in order of completion.
 
         Raises:
             WorkersLostError: after the results that were finished, if Dask gave some work items up.
@@ -170,11 +174,11 @@ class Cluster:
         module = function.__module__
         requirements = Requirements(module, code_of(module), _PYTHON, self._mark)
         self._check(requirements)
-        waiting = (self._submitted(requirements, function, key, item) for key, item in work_items.items())
-        running = distributed.as_completed(list(islice(waiting, _IN_FLIGHT)), loop=self._client.loop)
+        futures = (self._submit(requirements, function, key, item) for key, item in work_items.items())
+        running = distributed.as_completed(list(islice(futures, _IN_FLIGHT)), loop=self._client.loop)
         lost = False
         for future in running:
-            for following in islice(waiting, 1):
+            for following in islice(futures, 1):
                 running.add(following)
             try:
                 result: tuple[_K, _R] = future.result()
@@ -191,29 +195,29 @@ class Cluster:
         if lost:
             raise WorkersLostError
 
-    def _submitted(self, requirements: Requirements, function: Callable[[_T], _R], key: _K, item: _T) -> Any:
+    def _submit(self, requirements: Requirements, function: Callable[[_T], _R], key: _K, item: _T) -> Any:
         # Dask's dashboard shows a key up to its last dash as the kind of a task.
         name = f"{function.__name__.strip('_')}-{secrets.token_hex(8)}"
         work_item = _distributed().protocol.serialize_bytes(
             (function, key, item), serializers=("pickle",), on_error="raise"
         )
-        return self._client.submit(_on_worker, requirements, work_item, key=name, pure=False)
+        return self._client.submit(_compute_on_worker, requirements, work_item, key=name, pure=False)
 
 
 @contextmanager
-def connected(scheduler: str, folder: Path | None) -> Iterator[Cluster]:
-    """Connect to a Dask cluster.
+def connect(scheduler: str, folder: Path | None) -> Iterator[Cluster]:
+    """Connects to a Dask cluster.
 
     Args:
         scheduler: address of the scheduler, or its scheduler file.
-        folder: below which work items read and write; every worker has to see it.
+        folder: folder below which work items read and write; every worker has to see it.
 
     Raises:
         ParamsError: if no scheduler answers, or it has no worker.
         DataError: for a scheduler file that cannot be used, or a folder that cannot be written.
     """
     mark = None if folder is None else folder / f".cluster-{secrets.token_hex(8)}"
-    client = _connect(scheduler)
+    client = _connect_client(scheduler)
     try:
         if mark is not None:
             write_text(mark, "every worker sees this file\n")
@@ -226,7 +230,7 @@ def connected(scheduler: str, folder: Path | None) -> Iterator[Cluster]:
             client.close(timeout=_CONNECT_S)
 
 
-def _connect(scheduler: str) -> Any:
+def _connect_client(scheduler: str) -> Any:
     start = partial(_distributed().Client, timeout=_CONNECT_S, set_as_default=False)
     address = _address(scheduler)
     try:
@@ -254,21 +258,21 @@ def _line(error: Exception) -> str:
 
 
 def _in_time(connect: Callable[[], _R]) -> _R:
-    """Call `connect` in a thread that is left behind if it hangs: another server's port never answers.
+    """Calls `connect` in a thread that is left behind if it hangs: another server's port never answers.
 
     Raises:
         TimeoutError: after a little more than the time that Dask takes to give up by itself.
     """
-    found: Future[_R] = Future()
+    result: Future[_R] = Future()
 
     def work() -> None:
         try:
-            found.set_result(connect())
+            result.set_result(connect())
         except BaseException as error:
-            found.set_exception(error)
+            result.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    return found.result(timeout=_CONNECT_S + 2)
+    return result.result(timeout=_CONNECT_S + 2)
 
 
 def _address(scheduler: str) -> str:

@@ -38,12 +38,12 @@ _IMPORTED = re.compile(rb"^from (costbench\w*\.[\w.]+) import", re.MULTILINE)
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function of arrays, numbers and named tuples of these on its first call."""
+    """Compiles a function of arrays, numbers and named tuples of these on its first call."""
     return cast(Function, njit(cache=True)(function))
 
 
 def compiled_step(function: Function) -> Function:
-    """Compile a part of a compiled loop that allocates no arrays and divides as NumPy does; it is inlined.
+    """Compiles a part of a compiled loop that allocates no arrays and divides as NumPy does; it is inlined.
 
     Without Numba's runtime its array arguments are not reference-counted, which would cost more than the
     arithmetic.
@@ -53,7 +53,7 @@ def compiled_step(function: Function) -> Function:
 
 
 def compiled_fused(function: Function) -> Function:
-    """Compile as `compiled_step` does, for networks: a * b + c is rounded once where the processor can.
+    """Compiles as `compiled_step` does, for networks: a * b + c is rounded once where the processor can.
 
     That takes half the time. Last bits therefore differ between processors, which is
     acceptable for networks but not for the simulated machine.
@@ -63,7 +63,7 @@ def compiled_fused(function: Function) -> Function:
 
 
 def compiled_inline(function: Function) -> Function:
-    """Inline a function into its callers before compilation, so that constant arguments stay constants."""
+    """Inlines a function into its callers before compilation, so that constant arguments stay constants."""
     return cast(Function, njit(inline="always")(function))
 
 
@@ -75,27 +75,27 @@ def source_digest(folder: Path) -> str:
     faster than a parser, and comments count, as they do for Numba.
     """
     texts = {file: file.read_bytes() for file in folder.glob("costbench*/**/*.py")}
-    waiting = [file for file, text in texts.items() if b"from costbench.execution.compiled import" in text]
-    found: set[Path] = set()
-    while waiting:
-        file = waiting.pop()
-        if file in texts and file not in found:
-            found.add(file)
+    pending = [file for file, text in texts.items() if b"from costbench.execution.compiled import" in text]
+    files: set[Path] = set()
+    while pending:
+        file = pending.pop()
+        if file in texts and file not in files:
+            files.add(file)
             names = (name.decode().split(".") for name in _IMPORTED.findall(texts[file]))
-            waiting += [folder.joinpath(*name).with_suffix(".py") for name in names]
+            pending += [folder.joinpath(*name).with_suffix(".py") for name in names]
     digest = hashlib.sha256()
-    for file in sorted(found):
+    for file in sorted(files):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + texts[file] + b"\0")
     return digest.hexdigest()[:16]
 
 
-def cache_folder(places: list[Path], name: str) -> Path:
-    """Returns the folder `name` in the first of `places` that can be written to, and creates it if needed.
+def cache_folder(parents: list[Path], name: str) -> Path:
+    """Returns the folder `name` in the first of `parents` that can be written to, and creates it if needed.
 
     When it is created, folders of older sources that no process has added to for a week are removed.
     """
-    for place in places:
-        folder = place / name
+    for parent in parents:
+        folder = parent / name
         try:
             is_new = not folder.exists()
             folder.mkdir(parents=True, exist_ok=True)
@@ -103,13 +103,13 @@ def cache_folder(places: list[Path], name: str) -> Path:
             continue
         if os.access(folder, os.W_OK):
             if is_new:
-                _remove_stale(place, name.split("-")[0])
+                _remove_stale(parent, name.split("-")[0])
             return folder
     return Path(tempfile.mkdtemp(prefix=name))
 
 
-def _remove_stale(place: Path, prefix: str) -> None:
-    for folder in place.glob(f"{prefix}-{'[0-9a-f]' * 16}"):
+def _remove_stale(parent: Path, prefix: str) -> None:
+    for folder in parent.glob(f"{prefix}-{'[0-9a-f]' * 16}"):
         # Another process may be removing it, too.
         with suppress(OSError):
             newest = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
@@ -117,10 +117,10 @@ def _remove_stale(place: Path, prefix: str) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _places() -> list[Path]:
-    chosen = config.CACHE_DIR  # type: ignore[attr-defined]
+def _cache_parents() -> list[Path]:
+    configured = config.CACHE_DIR  # type: ignore[attr-defined]
     users = [os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")]
-    return [Path(place) for place in (chosen, _PACKAGE / "__pycache__", *users) if place]
+    return [Path(path) for path in (configured, _PACKAGE / "__pycache__", *users) if path]
 
 
 def _names_for_symbols() -> Iterator[int]:
@@ -162,5 +162,5 @@ caching.IndexDataCacheFile = _CacheFile  # type: ignore[misc]
 
 # Numba asks for the folder when it decorates a function: it has to be set before the first one is.
 config.CACHE_DIR = str(  # type: ignore[attr-defined]
-    cache_folder(_places(), f".costbench-{source_digest(_PACKAGE.parent)}")
+    cache_folder(_cache_parents(), f".costbench-{source_digest(_PACKAGE.parent)}")
 )

@@ -20,12 +20,12 @@ _DIGEST_LENGTH = 16
 
 
 def is_dotted(name: str) -> bool:
-    """Whether a name has the form `package.module:attribute`; `models:/name@alias` has not."""
+    """Returns whether a name has the form `package.module:attribute`; `models:/name@alias` has not."""
     return _DOTTED.fullmatch(name) is not None
 
 
 def load_dotted(name: str) -> object:
-    """Import a module, of the current folder or installed, and return its attribute.
+    """Imports a module, of the current folder or installed, and returns its attribute.
 
     Args:
         name: `package.module:attribute`.
@@ -41,18 +41,18 @@ def load_dotted(name: str) -> object:
         # A file that was written since this process began is found as well.
         importlib.invalidate_caches()
         with errors_of(name):
-            found: object = _imported(module_name, name)
+            value: object = _import(module_name, name)
     for attribute in attributes.split("."):
-        if not hasattr(found, attribute):
-            names = ", ".join(one for one in dir(found) if one[0] != "_")
+        if not hasattr(value, attribute):
+            names = ", ".join(public for public in dir(value) if public[0] != "_")
             raise DataError(f"no attribute {attribute!r}", where=name, expected=f"one of {names}")
-        found = getattr(found, attribute)
-    return found
+        value = getattr(value, attribute)
+    return value
 
 
 @contextmanager
 def errors_of(name: str) -> Iterator[None]:
-    """Turn any exception of the user's code into one line: file, line, function, kind and message.
+    """Turns any exception of the user's code into one line: file, line, function, kind and message.
 
     The line is the last one in a file of the user's, which is often not where a library raised.
 
@@ -67,15 +67,15 @@ def errors_of(name: str) -> Iterator[None]:
     except DataError as error:
         if error.where == name:
             raise
-        raise DataError(error.message(), where=name, field=_place(error, name)) from error
+        raise DataError(error.message(), where=name, field=_location(error, name)) from error
     except Exception as error:
         what = " ".join(str(error).split())
         problem = f"{type(error).__name__}: {what}" if what else type(error).__name__
-        raise DataError(problem, where=name, field=_place(error, name)) from error
+        raise DataError(problem, where=name, field=_location(error, name)) from error
 
 
 def source_digest(name: str) -> str:
-    """Return the digest of the file that a dotted path is defined in, 16 hexadecimal digits.
+    """Returns the digest of the file that a dotted path is defined in, 16 hexadecimal digits.
 
     What the file imports does not count. Nothing of it is run, unless it lies in a package.
 
@@ -92,7 +92,7 @@ def source_digest(name: str) -> str:
     return hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]
 
 
-def _imported(module: str, name: str) -> object:
+def _import(module: str, name: str) -> object:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -104,7 +104,7 @@ def _imported(module: str, name: str) -> object:
 
 
 def _file_of(module: str) -> str | None:
-    """Return the path of a module's file; None where there is none, or its package cannot be imported."""
+    """Returns the path of a module's file; None where there is none, or its package cannot be imported."""
     importlib.invalidate_caches()
     with _current_folder(), suppress(Exception):
         spec = importlib.util.find_spec(module)
@@ -114,24 +114,24 @@ def _file_of(module: str) -> str | None:
 
 @contextmanager
 def _current_folder() -> Iterator[None]:
-    """Look for modules in the current folder first, as `python -m` does and installed commands do not."""
-    place = str(Path.cwd())
-    sys.path.insert(0, place)
+    """Looks for modules in the current folder first, as `python -m` does and installed commands do not."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
     try:
         yield
     finally:
-        sys.path.remove(place)
+        sys.path.remove(folder)
 
 
-def _place(error: Exception, name: str) -> str | None:
-    """Return file, line and function of the last frame in the file that a dotted path names, if any."""
+def _location(error: Exception, name: str) -> str | None:
+    """Returns file, line and function of the last frame in the file that a dotted path names, if any."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     module = name.partition(":")[0]
     file = getattr(sys.modules.get(module), "__file__", None) or _file_of(module)
-    own = [frame for frame in frames if frame.filename == file]
-    if not own:
+    frame = next((frame for frame in reversed(frames) if frame.filename == file), None)
+    if frame is None:
         return None
-    function = "" if own[-1].name == "<module>" else f", in {own[-1].name}"
-    return f"{Path(own[-1].filename).name}, line {own[-1].lineno}{function}"
+    function = "" if frame.name == "<module>" else f", in {frame.name}"
+    return f"{Path(frame.filename).name}, line {frame.lineno}{function}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_bytes, read_json, write_json
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz
 from costbench.errors import DataError

@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 
 from costbench.artifacts import digest_bytes
-from costbench.datasets.layout.graphs import open_layout_graph, write_layout_graph
+from costbench.datasets.layout_graphs import open_layout_graph, write_layout_graph
 from costbench.datasets.splits import Split, TrainingPrograms
 from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.folder import COLLECTIONS, TILE_COLLECTION, TpuGraphsFolder, convert_once

@@ -11,7 +11,7 @@ import numpy as np
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard
-from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.tpugraphs import TILE_TOP_K, graph_metrics, ordered_pairs, pooled_accuracy
 from costbench.models.checkpoint import load_checkpoint
 from costbench.models.execution_spec import Execution

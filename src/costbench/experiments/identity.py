@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 BYSTANDERS = (
     "costbench.experiments.tracking",
     "costbench.experiments.progress",
-    "costbench.execution.backend",
     "costbench.execution.cluster",
-    "costbench.execution.process",
     "costbench.execution.workers",
     "costbench.store",
 )

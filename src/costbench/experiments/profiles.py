@@ -18,8 +18,8 @@ from ruamel.yaml import YAML
 
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
+from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.experiment import load_experiment
-from costbench.experiments.grid.spec import experiment_names
 from costbench.experiments.parameter_file import EXTENDS, FILE, load_params, load_sections, profile_file
 from costbench.experiments.workspace import load_workspace
 from costbench.tasks import LEARNED

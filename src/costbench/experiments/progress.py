@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from costbench.datasets.shard_summary import ShardSummary
+from costbench.datasets.storage import ShardSummary
 
 _log = logging.getLogger(__name__)
 

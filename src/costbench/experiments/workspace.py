@@ -7,11 +7,13 @@ folder.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
+from costbench.execution.workers import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.parameter_file import Params
+from costbench.target import available_targets, load_target
 
 
 @dataclass(frozen=True)
@@ -88,3 +90,17 @@ def load_workspace(params: Params, flags: BackendFlags = NO_FLAGS) -> Workspace:
         programs=root / run.programs,
         backend=flags.resolve(run.jobs, root / run.out),
     )
+
+
+def chip_files(params: Params) -> dict[str, str]:
+    """Return the YAML file of each chip of section `generate` that has one of the user's own, by its name.
+
+    Raises:
+        TargetError: for a file that describes no chip.
+    """
+    section = params.sections.get("generate")
+    chips = section.get("chips") if isinstance(section, dict) else None
+    if not isinstance(chips, Sequence) or isinstance(chips, str):
+        return {}
+    files = [str(chip) for chip in chips if str(chip) not in available_targets()]
+    return {load_target(file).name: file for file in files}

@@ -1,7 +1,7 @@
 """Writes the features of measured kernels to shards on disk, once, and reads them by memory map in training.
 
 Reading a kernel takes microseconds; computing its features again would mean parsing its program. The
-columns are described in `costbench.datasets.feature_columns`.
+columns are described in `costbench.datasets.record_types`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace
-from costbench.datasets.feature_columns import FEATURES
-from costbench.datasets.kernel_columns import digests_of, offsets_of
+from costbench.datasets.record_types import FEATURES, TILE_GRAPHS
+from costbench.datasets.records import digests_of, offsets_of
 from costbench.datasets.storage import Shard, write_shard
-from costbench.datasets.tpugraphs.columns import TILE_GRAPHS
 from costbench.errors import DataError
-from costbench.features.config import loop_features, static_performance, tile_features
+from costbench.features.decision_features import loop_features, static_performance, tile_features
 from costbench.features.graph_tensors import (
     KernelGraph,
     ProgramFeatures,
@@ -37,7 +36,7 @@ from costbench.hlo.opcode import Opcode
 
 
 class Measured(Protocol):
-    """A measured kernel, such as a `costbench.datasets.tile.kernels.MeasuredKernel`."""
+    """A measured kernel, such as a `costbench.datasets.measured_kernels.MeasuredKernel`."""
 
     @property
     def kernel(self) -> Kernel:
@@ -230,7 +229,7 @@ class FeatureShard:
     """The kernels of a feature shard, by position.
 
     Args:
-        path: of the shard, or of one of imported kernels (`costbench.datasets.tpugraphs.tile_shards`), which
+        path: of the shard, or of one of imported kernels (`costbench.datasets.tpugraphs.folder`), which
             have no tile sizes but only their features.
 
     Raises:

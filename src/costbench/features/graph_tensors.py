@@ -18,7 +18,7 @@ import numpy as np
 from costbench.arrays import F32, I64, U8
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError, ParamsError
-from costbench.features.config import static_performance
+from costbench.features.decision_features import static_performance
 from costbench.features.node import (
     IS_ROOT_COLUMN,
     PARAMETER_NUMBER_COLUMN,

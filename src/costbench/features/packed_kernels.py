@@ -14,14 +14,19 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from costbench.arrays import F32, F64, I64, AnyArray
+from costbench.arrays import F32, F64, I32, I64, AnyArray
 from costbench.errors import DataError
-from costbench.features.config import gathered_tile_features
-from costbench.features.gathers import place_in_kernels, runs, shifted_pairs
+from costbench.execution.compiled import compiled
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
 from costbench.features.normalizer import MinMaxNormalizer
-from costbench.features.schema import NUM_DECISION_FEATURES, NUM_LOOP_FEATURES
+from costbench.features.schema import (
+    NUM_DECISION_FEATURES,
+    NUM_LOOP_FEATURES,
+    TILE_FEATURES,
+    absent_row,
+    column,
+)
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "node_row": ("node_row", "node_is_output"),
@@ -32,6 +37,9 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 """Column that offsets delimit -> columns with as many entries of each kernel."""
 _PER_KERNEL = ("kernel_num_inputs", "kernel_static", "kernel_ranks")
 _OWN = [PARAMETER_NUMBER_COLUMN, IS_ROOT_COLUMN]
+_NO_TILE = absent_row(TILE_FEATURES)
+_BLOCKS = np.array([column(TILE_FEATURES, f"{block}_0") for block in ("kernel_bounds", "output_bounds")])
+_KEPT_BOUNDS = 6
 # Decisions whose features are held at a time while looking for their extremes.
 _CHUNK = 1 << 18
 
@@ -156,7 +164,7 @@ class FeatureExtremes:
 
 
 class KernelColumns:
-    """Columns of feature shards (`costbench.datasets.feature_columns`) that batches are gathered from.
+    """Columns of feature shards (`costbench.datasets.record_types`) that batches are gathered from.
 
     Args:
         columns: of one shard, mapped or in memory.
@@ -267,7 +275,7 @@ class KernelColumns:
 
 
 class ImportedColumns(KernelColumns):
-    """Columns of imported kernels (`costbench.datasets.tpugraphs.columns`), whose tile features are given.
+    """Columns of imported kernels (`costbench.datasets.record_types`), whose tile features are given.
 
     Their loop features are not known and constant.
     """
@@ -280,6 +288,19 @@ class ImportedColumns(KernelColumns):
 
     def _config_features(self, _kernel: I64, _config: I64, decisions: I64) -> F32:
         return with_unknown_loops(self.columns["config_features"][decisions])
+
+
+def gathered_tile_features(bounds: I32, first: I64, ranks: I64) -> F32:
+    """Returns `tile_features` of tile sizes of different kernels: float32 [n, 24].
+
+    Args:
+        bounds: [b], for each tile size its kernel bounds, then its output bounds.
+        first: int64 [n], index of each tile size's first bound.
+        ranks: int64 [n, 2], the number of kernel bounds and of output bounds.
+    """
+    table = np.tile(_NO_TILE, (len(first), 1))
+    write_bounds(table, bounds[runs(first, ranks.sum(axis=1))], ranks, _BLOCKS, _KEPT_BOUNDS)
+    return table
 
 
 def with_unknown_loops(tiles: F32) -> F32:
@@ -313,3 +334,79 @@ def merged(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns
 def _bounds(values: F32) -> F32:
     """[n, k] to [2, k], or [0, k] without rows."""
     return np.stack([values.min(axis=0), values.max(axis=0)]) if len(values) else values[:0]
+
+
+@compiled
+def runs(starts: I64, counts: I64) -> I64:
+    """Returns all runs of integers starts[i] to starts[i] + counts[i] (exclusive), concatenated; int64."""
+    found = np.empty(counts.sum(), np.int64)
+    end = 0
+    for run in range(len(counts)):
+        for place in range(counts[run]):
+            found[end + place] = starts[run] + place
+        end += counts[run]
+    return found
+
+
+@compiled
+def shifted_pairs(pairs: AnyArray, counts: I64, shifts: I64) -> I64:
+    """Returns pairs [m, 2] as int64 [2, m]; run i, of counts[i] pairs, is increased by shifts[i]."""
+    found = np.empty((2, len(pairs)), np.int64)
+    end = 0
+    for run in range(len(counts)):
+        for place in range(end, end + counts[run]):
+            found[0, place] = pairs[place, 0] + shifts[run]
+            found[1, place] = pairs[place, 1] + shifts[run]
+        end += counts[run]
+    return found
+
+
+@compiled
+def place_in_kernels(own: F32, is_output: AnyArray, num_inputs: I64, counts: I64) -> None:
+    """Write what `graph_tensors.place_in_kernel` writes, for several kernels.
+
+    Args:
+        own: float32 [n, 2], parameter number and whether it is a root, of counts[0] nodes of one kernel, then
+            of another; changed.
+        is_output: of every node, [n].
+        num_inputs: of every kernel, its first nodes.
+        counts: nodes of every kernel.
+    """
+    end = 0
+    for kernel in range(len(counts)):
+        for place in range(counts[kernel]):
+            if place < num_inputs[kernel]:
+                own[end + place, 0] = place
+            else:
+                own[end + place, 1] = is_output[end + place]
+        end += counts[kernel]
+
+
+@compiled
+def write_bounds(table: F32, bounds: AnyArray, ranks: I64, blocks: I64, kept: int) -> None:
+    """Write lists of bounds into a table, each into the columns of its block.
+
+    A list takes `kept` columns for its first bounds, one for their sum and one for their product, which is 0
+    for an empty list.
+
+    Args:
+        table: float32 [n, k], zeros in those columns; changed.
+        bounds: the lists of the first row, those of the second, and so on.
+        ranks: int64 [n, b], lengths of the lists of a row.
+        blocks: int64 [b], first columns.
+        kept: columns for single bounds.
+    """
+    end = 0
+    for row in range(len(ranks)):
+        for block in range(ranks.shape[1]):
+            rank, start = ranks[row, block], blocks[block]
+            total, product = np.int64(0), np.int64(1)
+            for place in range(rank):
+                bound = np.int64(bounds[end + place])
+                if place < kept:
+                    table[row, start + place] = bound
+                total += bound
+                product *= bound
+            end += rank
+            table[row, start + kept] = total
+            table[row, start + kept + 1] = product if rank else 0

@@ -6,17 +6,34 @@ the graphs that costbench's models read (`graph_tensors`). Source: tpugraphs2023
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
 import numpy as np
 
-from costbench.arrays import I64
+from costbench.arrays import F32, I32, I64
 from costbench.compiler.spaces import TileSizes
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
+from costbench.datasets.layout_shards import SEARCHES, open_layout_shard
 from costbench.datasets.tpugraphs.npz import TileGraph
 from costbench.datasets.tpugraphs.options import encode_options
-from costbench.datasets.tpugraphs.tuning import TuningKernel, TuningProgram, node_splits
-from costbench.features.config import layout_features, tile_features
-from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes
+from costbench.datasets.tpugraphs.raw import TuningKernel, TuningProgram, node_splits, splits_after
+from costbench.errors import DataError, HloError
+from costbench.features.decision_features import layout_features, tile_features
+from costbench.features.node import NodeTable, module_edges, module_node_features, tpugraphs_opcodes
+from costbench.hlo.conversion import callees_first, convolution_from_proto
+from costbench.hlo.instruction import (
+    ConvolutionDimensions,
+    PaddingDimension,
+    SliceDimension,
+    WindowDimension,
+)
 from costbench.hlo.module import HloModule
+from costbench.hlo.opcode import Opcode
+from costbench.hlo.proto import hlo_pb2
+from costbench.hlo.reader import module_from_bytes
+from costbench.hlo.shape import ElementType, Shape
 
 
 def tile_graph(
@@ -78,4 +95,233 @@ def layout_graph_of(tuning: TuningProgram, name: str, collection: str) -> Layout
         config_options=options.config_options,
         runtime_ns=tuning.runtime_ns,
         node_splits=node_splits(tuning.module),
+    )
+
+
+FEWEST_CONFIGS = 2
+"""Configs of a program that can be ranked."""
+
+
+def searches_of(path: Path) -> dict[str, str]:
+    """Returns the collections that a shard has enough configs for, by search: `random`, `default`.
+
+    Raises:
+        DataError: if the file is not a layout shard, damaged, or does not say its family of collections.
+    """
+    shard = open_layout_shard(path)
+    family = shard.metadata.get("family")
+    if not isinstance(family, str):
+        raise DataError("missing", where=path, field="metadata.family", expected="`xla` or `nlp`")
+    if not len(shard["node_opcode"]):
+        return {}
+    source = np.asarray(shard["config_source"])
+    counts = {search: np.isin(source, values).sum() for search, values in SEARCHES.items()}
+    return {
+        search: f"layout:{family}:{search}" for search, count in counts.items() if count >= FEWEST_CONFIGS
+    }
+
+
+def layout_graph(path: Path, search: str) -> LayoutGraph:
+    """Returns the program of a layout shard with the configs of one search, in the order of their runs.
+
+    Args:
+        path: of the shard.
+        search: a key of `searches_of(path)`.
+
+    Raises:
+        DataError: if the file is not a layout shard or damaged.
+        HloError: if its program cannot be read.
+    """
+    shard = open_layout_shard(path)
+    nodes = _program_nodes(shard["program"].tobytes(), str(path))
+    rows = np.flatnonzero(np.isin(shard["config_source"], SEARCHES[search]))
+    name = str(shard.metadata["program"])
+    ids = nodes.offsets[shard["node_computation"]] + shard["node_position"]
+    return LayoutGraph(
+        name=name,
+        program=name,
+        collection=searches_of(path)[search],
+        node_features=nodes.features,
+        opcodes=nodes.opcodes,
+        edges=nodes.edges,
+        node_config_ids=ids.astype(np.int32),
+        option_offsets=np.asarray(shard["option_offsets"]),
+        option_features=shard["option_layout"].astype(np.float32),
+        config_options=shard["config_options"][rows],
+        runtime_ns=shard["config_runtime_ns"][rows],
+        node_splits=nodes.splits,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramNodes:
+    """The nodes of a program: index of each computation's first one, features, opcodes, edges, parts."""
+
+    offsets: I64
+    features: F32
+    opcodes: I32
+    edges: I32
+    splits: I64
+
+
+def extract_nodes(path: Path) -> ProgramNodes:
+    """Returns the nodes of a layout shard's program: what a model of layouts computes once for a program.
+
+    Raises:
+        DataError: if the file is not a layout shard or damaged.
+        HloError: if its program cannot be read.
+    """
+    return _extracted(open_layout_shard(path)["program"].tobytes(), str(path))
+
+
+@lru_cache(maxsize=1)
+def _program_nodes(program: bytes, where: str) -> ProgramNodes:
+    """Returns the nodes of a compressed program; the graphs of its searches follow one another."""
+    return _extracted(program, where)
+
+
+def _extracted(program: bytes, where: str) -> ProgramNodes:
+    module = module_from_bytes(program, where=where)
+    return ProgramNodes(
+        np.array(module.offsets, dtype=np.int64),
+        module_node_features(module),
+        tpugraphs_opcodes(module).astype(np.int32),
+        module_edges(module).astype(np.int32),
+        node_splits(module),
+    )
+
+
+_CODES = {opcode.xla_name: opcode.tpugraphs_code for opcode in Opcode}
+_TYPES = {int(kind): kind for kind in ElementType}
+
+
+@dataclass(frozen=True, eq=False)
+class ProtoGraph:
+    """A program of n instructions in TpuGraphs' numbering.
+
+    Attributes:
+        node_features: float32 [n, 140].
+        opcodes: int64 [n], 0 for an opcode that TpuGraphs does not have.
+        edges: int64 [m, 2], rows (consumer, producer), sorted, each once.
+        node_splits: int64 [s], where the major computations start, and n.
+    """
+
+    node_features: F32
+    opcodes: I64
+    edges: I64
+    node_splits: I64
+
+
+@dataclass(slots=True)
+class _Fields:
+    """The fields of an instruction that features are made of."""
+
+    parameter_number: int
+    feature_group_count: int
+    batch_group_count: int
+    is_stable: bool
+    shape: Shape
+    dimensions: tuple[int, ...]
+    dynamic_slice_sizes: tuple[int, ...]
+    window: tuple[WindowDimension, ...]
+    convolution: ConvolutionDimensions | None
+    slices: tuple[SliceDimension, ...]
+    padding: tuple[PaddingDimension, ...]
+
+
+def proto_graph(proto: hlo_pb2.HloModuleProto, *, where: str) -> ProtoGraph:
+    """Returns the graph of all computations of a program, callees first.
+
+    Args:
+        proto: the program, not necessarily one that XLA would accept.
+        where: names the source in errors.
+
+    Raises:
+        HloError: if an operand, a called computation or a root does not exist, or ids occur twice.
+    """
+    computations = [proto.computations[index] for index in callees_first(proto, where)]
+    counts = [len(computation.instructions) for computation in computations]
+    offsets = np.cumsum([0, *counts])
+    table = NodeTable(int(offsets[-1]))
+    opcodes = np.zeros(offsets[-1], np.int64)
+    roots: dict[int, int] = {}
+    consumers: list[int] = []
+    producers: list[int] = []
+    for offset, computation in zip(offsets.tolist(), computations, strict=False):
+        node_of = {inst.id: node for node, inst in enumerate(computation.instructions, start=offset)}
+        if len(node_of) != len(computation.instructions):
+            raise HloError("two instructions share an id", where=where, field=computation.name)
+        if computation.root_id not in node_of:
+            problem = f"root id {computation.root_id} does not exist"
+            raise HloError(problem, where=where, field=computation.name)
+        root = roots[computation.id] = node_of[computation.root_id]
+        for node, inst in enumerate(computation.instructions, start=offset):
+            opcodes[node] = _CODES.get(inst.opcode, 0)
+            table.add(node, _fields(inst), node == root)
+            try:
+                read = [node_of[operand] for operand in inst.operand_ids]
+            except KeyError as error:
+                problem, field = (
+                    f"operand id {error.args[0]} does not exist",
+                    f"{computation.name}/{inst.name}",
+                )
+                raise HloError(problem, where=where, field=field) from None
+            if inst.called_computation_ids:
+                read.extend(roots[callee] for callee in inst.called_computation_ids)
+            consumers.extend([node] * len(read))
+            producers.extend(read)
+    # Sorted by consumer, then producer; an operand that is read twice is one edge.
+    edges = np.unique(np.array([consumers, producers], np.int64).T.reshape(-1, 2), axis=0)
+    splits = splits_after([computation.name for computation in computations], offsets[1:].tolist())
+    return ProtoGraph(table.finish(), opcodes, edges, splits)
+
+
+def _fields(p: hlo_pb2.HloInstructionProto) -> _Fields:
+    return _Fields(
+        parameter_number=p.parameter_number,
+        feature_group_count=p.feature_group_count,
+        batch_group_count=p.batch_group_count,
+        is_stable=p.is_stable,
+        shape=_shape(p.shape),
+        dimensions=tuple(p.dimensions),
+        dynamic_slice_sizes=tuple(p.dynamic_slice_sizes),
+        window=_window(p.window) if p.HasField("window") else (),
+        convolution=convolution_from_proto(p.convolution_dimension_numbers)
+        if p.HasField("convolution_dimension_numbers")
+        else None,
+        slices=tuple(SliceDimension(d.start, d.limit, d.stride) for d in p.slice_dimensions),
+        padding=tuple(
+            PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding)
+            for d in p.padding_config.dimensions
+        )
+        if p.HasField("padding_config")
+        else (),
+    )
+
+
+def _shape(p: hlo_pb2.ShapeProto) -> Shape:
+    kind = _TYPES.get(p.element_type)
+    members = (_MEMBER,) * len(p.tuple_shapes) if p.tuple_shapes else ()
+    layout = tuple(p.layout.minor_to_major) if p.HasField("layout") else ()
+    # An element type that is not known has no column, like one that TpuGraphs does not list.
+    return Shape(_UNLISTED if kind is None else kind, tuple(p.dimensions), layout, members)
+
+
+# Members count, what they are does not.
+_MEMBER = Shape(ElementType.TOKEN)
+_UNLISTED = ElementType.F8E5M2
+
+
+def _window(p: hlo_pb2.Window) -> tuple[WindowDimension, ...]:
+    return tuple(
+        WindowDimension(
+            size=d.size,
+            stride=d.stride,
+            padding_low=d.padding_low,
+            padding_high=d.padding_high,
+            window_dilation=d.window_dilation,
+            base_dilation=d.base_dilation,
+            reversal=d.window_reversal,
+        )
+        for d in p.dimensions
     )

@@ -1,26 +1,32 @@
-"""Fits the simulated machine's `timing` to recorded runs of a real one; draws machines that agree with them.
+"""Fits the simulated machine's `timing` to recorded runs of a real one; samples machines that agree.
 
 Least squares on the log error of every recorded (kernel, tile), robust against outliers (soft L1), with a
 weak prior on each parameter so that what the runs do not tell stays at its public or physical value. Kernels
 weigh by the square root of the square root of their runs, so that one kernel with hundreds of tiles does not
 outvote the rest.
 
-The runs leave many parameters open. `drawn_machine` samples what they leave open by the weighted Bayesian
+The runs leave many parameters open. `sample_machine` samples what they leave open by the weighted Bayesian
 bootstrap with random priors (Newton, Polson and Xu, "Weighted Bayesian bootstrap for scalable posterior
 distributions", 2021): kernels get exponential weights, each prior's centre is drawn from the prior, and the
-fit is repeated. Parameters that no recorded kernel shows are drawn around their assumed value.
+fit is repeated. Parameters that no recorded kernel shows are drawn around their assumed value. The machines
+are a chip's ensemble, in a file beside the chip's, which `python -m benchmarks.calibrate_machine` writes. A
+result that holds for all of them does not hang on a parameter that nobody measured.
 """
 
 from __future__ import annotations
 
+import importlib.resources
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
+from costbench.errors import ParamsError, TargetError
 from costbench.hardware.fidelity import (
     FidelityReport,
     KernelFidelity,
@@ -29,8 +35,9 @@ from costbench.hardware.fidelity import (
     report_of,
 )
 from costbench.hardware.simulator import simulate_nest
+from costbench.params import parse
 from costbench.rng import stream
-from costbench.target import Target
+from costbench.target import Target, Timing, load_target
 
 PRIORS: dict[str, tuple[float, float]] = {
     # Parameter: (value expected before any fit, standard deviation of its logarithm).
@@ -77,11 +84,19 @@ BY_CLOCK = (
     "row_address_ns",
 )
 BY_BANDWIDTH = ("read_gb_per_s", "write_gb_per_s")
+SUFFIX = ".ensemble.json"
+"""Ending of the file of an ensemble, beside the chip's."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """One kernel, its tiles laid out once for all fits."""
+    """Recorded runs of one kernel, lowered once for all fits.
+
+    Attributes:
+        kernel: the kernel with its tile sizes and runtimes.
+        nest: its loop nest.
+        extents: loop extents of the tile sizes, [n, num_loops].
+    """
 
     kernel: RecordedKernel
     nest: LoopNest
@@ -93,10 +108,10 @@ class Fit:
     """A fitted machine.
 
     Attributes:
-        target: with the fitted timing.
-        cost: of the robust least squares.
+        target: chip with the fitted timing.
+        cost: cost of the robust least squares.
         log_sd: standard deviation of the logarithm of each parameter.
-        correlation: of these logarithms, [parameters, parameters].
+        correlation: correlation of these logarithms, [parameters, parameters].
     """
 
     target: Target
@@ -110,41 +125,39 @@ class Draw:
     """One draw of the bootstrap.
 
     Attributes:
-        weights: of the recorded kernels, mean 1.
-        deviations: of each prior's centre, in its standard deviations.
+        weights: weights of the recorded kernels, mean 1.
+        deviations: shifts of the priors' centres, in standard deviations of each prior.
     """
 
     weights: F64
     deviations: F64
 
 
-def lowered_runs(kernels: Sequence[RecordedKernel]) -> list[Recorded]:
+def lower_runs(kernels: Sequence[RecordedKernel]) -> list[Recorded]:
     """Returns recorded kernels with their loop nests and the loop extents of their tiles.
 
     Raises:
         UnsupportedKernelError: if a kernel cannot be lowered.
     """
-    found = []
-    for item in kernels:
-        nest = loop_nest(item.kernel)
-        found.append(Recorded(item, nest, nest.extents(item.tile_sizes)))
-    return found
+    nests = [loop_nest(item.kernel) for item in kernels]
+    return [
+        Recorded(item, nest, nest.extents(item.tile_sizes)) for item, nest in zip(kernels, nests, strict=True)
+    ]
 
 
 def with_values(target: Target, log_values: F64) -> Target:
-    """Returns the chip with other timing parameters."""
-    values = dict(zip(PRIORS, map(float, np.exp(log_values)), strict=True))
-    return replace(target, timing=replace(target.timing, **values))
+    """Returns the chip with the fitted timing parameters, given by their logarithms."""
+    return with_timing(target, dict(zip(PRIORS, map(float, np.exp(log_values)), strict=True)))
 
 
-def with_pinned(target: Target, values: Mapping[str, float]) -> Target:
+def with_timing(target: Target, values: Mapping[str, float]) -> Target:
     """Returns the chip with some timing parameters set."""
     return replace(target, timing=replace(target.timing, **values))
 
 
 def without_codegen(target: Target) -> Target:
     """Returns the chip with perfectly regular generated code, as formulas see it."""
-    return with_pinned(target, {"codegen_compute_sd": 0.0, "codegen_transfer_sd": 0.0})
+    return with_timing(target, {"codegen_compute_sd": 0.0, "codegen_transfer_sd": 0.0})
 
 
 def fit(
@@ -157,7 +170,7 @@ def fit(
     """Returns the machine that explains the recorded runs best, by robust least squares from the priors.
 
     Args:
-        recorded: the runs.
+        recorded: recorded runs.
         target: chip whose other parameters are kept.
         pinned: parameters that keep their value, zero included.
         prior_width: factor on the standard deviation of all priors.
@@ -171,7 +184,7 @@ def fit(
     weights = np.ones(len(recorded)) if draw is None else draw.weights
 
     def residuals(log_values: F64) -> F64:
-        machine = with_pinned(with_values(regular, log_values), fixed)
+        machine = with_timing(with_values(regular, log_values), fixed)
         parts = [(log_values - centre) / prior_sd]
         for item, weight in zip(recorded, weights, strict=True):
             measured = item.kernel.runtime_ns.astype(np.float64)
@@ -179,13 +192,13 @@ def fit(
             parts.append(error * np.sqrt(weight) * len(measured) ** -0.25 / ERROR_SCALE)
         return np.concatenate(parts)
 
-    found = least_squares(residuals, start, loss="soft_l1", diff_step=[1e-3], max_nfev=60)
-    jacobian: F64 = np.asarray(found.jac, dtype=np.float64)
+    solution = least_squares(residuals, start, loss="soft_l1", diff_step=[1e-3], max_nfev=60)
+    jacobian: F64 = np.asarray(solution.jac, dtype=np.float64)
     covariance = np.linalg.inv(jacobian.T @ jacobian)
     log_sd = np.sqrt(np.diag(covariance))
     return Fit(
-        target=with_pinned(with_values(target, found.x), fixed),
-        cost=float(found.cost),
+        target=with_timing(with_values(target, solution.x), fixed),
+        cost=float(solution.cost),
         log_sd=log_sd,
         correlation=covariance / np.outer(log_sd, log_sd),
     )
@@ -203,25 +216,25 @@ def leave_one_out(recorded: Sequence[Recorded], target: Target, prior_width: flo
     kernels: list[KernelFidelity] = []
     for held in recorded:
         others = [item for item in recorded if item is not held]
-        found = fit(others, target, prior_width=prior_width)
-        kernels += fidelity([held], without_codegen(found.target)).kernels
+        fitted = fit(others, target, prior_width=prior_width).target
+        kernels += fidelity([held], without_codegen(fitted)).kernels
     return report_of(target.name, kernels)
 
 
-def drawn_machine(recorded: Sequence[Recorded], target: Target, seed: int, number: int) -> Target:
-    """Returns a machine that agrees with the recorded runs, see the module; the same for equal arguments."""
+def sample_machine(recorded: Sequence[Recorded], target: Target, seed: int, number: int) -> Target:
+    """Returns a random machine that agrees with the recorded runs, see the module; repeatable."""
     generator = stream(seed, "drawn machine", target.name, number)
     weights = generator.exponential(size=len(recorded))
     draw = Draw(weights / weights.mean(), generator.standard_normal(len(PRIORS)))
-    guessed = {
+    guesses = {
         name: getattr(target.timing, name) * float(np.exp(sd * generator.standard_normal()))
         for name, sd in UNMEASURED.items()
     }
-    return with_pinned(fit(recorded, target, draw=draw).target, guessed)
+    return with_timing(fit(recorded, target, draw=draw).target, guesses)
 
 
-def scaled(source: Target, chip: Target) -> Target:
-    """Returns timing for a chip on which nothing was measured, by the public ratios.
+def scale_timing(source: Target, chip: Target) -> Target:
+    """Returns a chip on which nothing was measured with timing that is scaled by the public ratios.
 
     Nanoseconds of control and latency scale with the clocks, transfers with the nominal bandwidths; what is
     counted in cycles, registers or shares stays.
@@ -235,11 +248,67 @@ def scaled(source: Target, chip: Target) -> Target:
     return replace(chip, timing=replace(source.timing, **values))
 
 
-def drawn_scaling(source: Target, chip: Target, seed: int, number: int) -> Target:
-    """Returns `scaled` with an error on each fitted parameter, as nobody measured whether the ratios hold."""
-    generator, found = stream(seed, "drawn scaling", chip.name, number), scaled(source, chip)
+def sample_scaling(source: Target, chip: Target, seed: int, number: int) -> Target:
+    """Returns a chip as `scale_timing` does, with a random error on each fitted parameter: nobody measured
+    whether the ratios hold.
+    """
+    generator, scaled = stream(seed, "drawn scaling", chip.name, number), scale_timing(source, chip)
     values = {}
     for name in PRIORS:
         sd = SCALED_BANDWIDTH_SD if name in BY_BANDWIDTH else SCALED_SD
-        values[name] = getattr(found.timing, name) * float(np.exp(sd * generator.standard_normal()))
-    return with_pinned(found, values)
+        values[name] = getattr(scaled.timing, name) * float(np.exp(sd * generator.standard_normal()))
+    return with_timing(scaled, values)
+
+
+def ensemble_path(chip: str) -> Path:
+    """Returns where the ensemble of a chip that ships with the package is kept."""
+    return Path(str(importlib.resources.files("costbench") / "chips" / (chip + SUFFIX)))
+
+
+def load_ensemble(target: Target) -> tuple[Target, ...]:
+    """Returns the machines of the ensemble of a chip as it ships with the package, none for any other.
+
+    Machine i is called `<chip>/<i>`, so that the structured effects of generated code, which are drawn by
+    name, differ from machine to machine as well.
+
+    Raises:
+        TargetError: if the file is damaged.
+    """
+    path = ensemble_path(target.name)
+    if not path.is_file() or target != load_target(target.name):
+        return ()
+    return read_ensemble(path, target)
+
+
+def read_ensemble(path: Path, target: Target) -> tuple[Target, ...]:
+    """Does the same for a file that `ensemble_text` wrote.
+
+    Raises:
+        TargetError: if it holds something else.
+    """
+    try:
+        machines = list(json.loads(path.read_text("utf-8"))["machines"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise TargetError(f"broken ensemble: {error}", where=path, expected="a list `machines`") from None
+    try:
+        timings = [
+            parse(Timing, timing, where=path, field=f"machines[{i}]") for i, timing in enumerate(machines)
+        ]
+    except ParamsError as error:
+        raise TargetError(
+            error.problem, where=error.where, field=error.field, expected=error.expected
+        ) from None
+    return tuple(
+        replace(target, name=f"{target.name}/{number}", timing=timing)
+        for number, timing in enumerate(timings)
+    )
+
+
+def ensemble_text(machines: Sequence[Target]) -> str:
+    """Returns the file of an ensemble: JSON, a machine a line, four digits."""
+    names = [field.name for field in fields(Timing)]
+    rows = [
+        json.dumps({name: float(f"{getattr(machine.timing, name):.4g}") for name in names})
+        for machine in machines
+    ]
+    return '{"machines": [\n' + ",\n".join(rows) + "\n]}\n"

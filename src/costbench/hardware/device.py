@@ -1,38 +1,57 @@
 """The measuring device: a simulated chip with noise, occasional compile failures and accounted device time.
 
 A measurement runs a kernel three times and keeps the minimum, as the papers do (lpm2021, section 4). Noise
-and failures depend on what is measured and on the seed alone, never on the order of measuring.
+and failures depend on what is measured and on the seed alone, never on the order of measuring. `Device`
+measures many tile sizes of one kernel; `measure_batch` one tile size of each of many kernels, with equal
+results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from costbench.arrays import F64, I64, AnyArray, Bool
+from costbench.arrays import F64, I64, U64, AnyArray, Bool
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
+from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels, loop_nest
+from costbench.compiler.lowering.lower import Nests
 from costbench.compiler.lowering.packed import bound_bytes, unpacked
+from costbench.compiler.lowering.work import Ragged, add_up, contraction_rows, row_of
 from costbench.compiler.spaces import TileSizes
-from costbench.compiler.tile_footprint import scratchpad_bytes
+from costbench.compiler.tile_footprint import new_tile, row_bytes, scratchpad_bytes
+from costbench.compiler.tile_space import words_of
 from costbench.execution.compiled import compiled, compiled_step
-from costbench.hardware.codegen import halves, uniform
 from costbench.hardware.machine import (
     FAILURE_FLOOR,
     FAILURE_RATE,
     NOISE_SD,
     NOISE_SHORT_NS,
     SCRATCHPAD_BYTES,
+    machine_numbers,
 )
-from costbench.hardware.normal import normal_quantile
-from costbench.hardware.simulator import NUM_PARTS, prepare, price
-from costbench.hashing.splitmix64 import mix
-from costbench.rng import stream_key
+from costbench.hardware.matrix_unit import MATRIX_UNIT, pack_contraction
+from costbench.hardware.noise import (
+    NUM_STRUCTURES,
+    halves,
+    normal_quantile,
+    set_factors,
+    structure_key,
+    structure_of,
+    uniform,
+)
+from costbench.hardware.simulator import NUM_PARTS, PreparedKernel, prepare, price
+from costbench.hardware.vector_unit import VECTOR_WORK
+from costbench.hashing import mix
+from costbench.rng import stream_key, stream_words
 from costbench.target import Target
 
 NUM_RUNS = 3
+_FASTEST, _TOTAL = NUM_PARTS, NUM_PARTS + 1
+_NOTHING = np.zeros(0)
+_BITS = np.uint64(64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +59,10 @@ class Measurement:
     """Measurements of `n` tile sizes.
 
     Attributes:
-        runtime_ns: int64 [n], minimum of three runs, at least 1; 0 where the compile failed.
-        failed: bool [n], compiles that failed near the limit of the scratchpad.
+        runtime_ns: minimum of three runs, at least 1; 0 where the compile failed; int64 [n].
+        failed: whether the compile failed near the limit of the scratchpad, bool [n].
         seconds: accelerator time charged for all runs.
-        run_seconds: float64 [n], the part of `seconds` that each tile size took; 0 where the compile failed.
+        run_seconds: the part of `seconds` that each tile size took; 0 where the compile failed; float64 [n].
     """
 
     runtime_ns: I64
@@ -57,7 +76,7 @@ class Device:
     """One simulated accelerator.
 
     Attributes:
-        target: the chip.
+        target: description of the chip.
         seed: seed of noise and failures.
     """
 
@@ -71,23 +90,14 @@ class Device:
 
     def measure_nest(self, nest: LoopNest, extents: I64) -> Measurement:
         """Does the same for a lowered kernel and loop extents [n, num_loops]."""
-        return measurement_of(self._timed(nest, extents, nest.kernel.fingerprint))
-
-    def measure_kernels(
-        self, nests: Sequence[LoopNest], extents: Sequence[I64], fingerprints: Sequence[str]
-    ) -> Measurement:
-        """Measures one tile size, given as loop extents [num_loops], of each of n kernels."""
-        timed = np.empty((2, len(nests)))
-        for place, (nest, one, fingerprint) in enumerate(zip(nests, extents, fingerprints, strict=True)):
-            timed[:, place] = self._timed(nest, one.reshape(1, -1), fingerprint)[:, 0]
-        return measurement_of(timed)
+        return _measurement(self._run(nest, extents, nest.kernel.fingerprint))
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns measured nanoseconds as a cost model's prediction, infinite where the compile failed."""
         measurement = self.measure(kernel, decisions)
         return np.where(measurement.failed, np.inf, measurement.runtime_ns.astype(np.float64))
 
-    def _timed(self, nest: LoopNest, extents: I64, fingerprint: str) -> F64:
+    def _run(self, nest: LoopNest, extents: I64, fingerprint: str) -> F64:
         """Returns [2, n]: nanoseconds of the fastest run and of all runs together; 0 for failed compiles."""
         extents = np.ascontiguousarray(extents)
         columns = np.empty((NUM_PARTS + 2, len(extents)))
@@ -97,27 +107,23 @@ class Device:
         if nest.is_tiled and bound_bytes(nest.words) > limit:
             needed = scratchpad_bytes(nest, extents)
         start = np.uint64(stream_key(self.seed, "device", self.target.name, fingerprint) & (2**64 - 1))
-        wrong = run_priced(columns, nest.words, extents, needed, start, prepared.machine)
-        if wrong >= 0:
+        invalid = _run_priced(columns, nest.words, extents, needed, start, prepared.machine)
+        if invalid >= 0:
             raise FloatingPointError(
-                f"{nest.kernel.module.name}: the machine priced a kernel at {columns[FASTEST, wrong]} ns"
+                f"{nest.kernel.module.name}: the machine priced a kernel at {columns[_FASTEST, invalid]} ns"
             )
-        return columns[FASTEST:]
+        return columns[_FASTEST:]
 
 
-FASTEST, _TOTAL = NUM_PARTS, NUM_PARTS + 1
-_NOTHING = np.zeros(0)
-
-
-def measurement_of(timed: F64) -> Measurement:
+def _measurement(times: F64) -> Measurement:
     """Makes a measurement of times [2, n]: fastest run, and all runs together; 0 for failed compiles."""
-    runtime_ns = timed[0].astype(np.int64)
-    run_seconds = timed[1] * 1e-9
+    runtime_ns = times[0].astype(np.int64)
+    run_seconds = times[1] * 1e-9
     return Measurement(runtime_ns, runtime_ns == 0, float(run_seconds.sum()), run_seconds)
 
 
 @compiled
-def run_priced(
+def _run_priced(
     columns: F64,
     words: F64,
     extents: I64,
@@ -143,14 +149,14 @@ def run_priced(
         runtime = 0.0
         for part in range(NUM_PARTS):
             runtime += columns[part, i]
-        columns[FASTEST, i], columns[_TOTAL, i] = runtime, 0.0
+        columns[_FASTEST, i], columns[_TOTAL, i] = runtime, 0.0
         if not 0.0 < runtime < np.inf:
             return i
         key = _key(loops, extents[i], start)
         if len(needed) and _fails(extents[i], needed[i], key, machine):
-            columns[FASTEST, i] = 0.0
+            columns[_FASTEST, i] = 0.0
         else:
-            columns[FASTEST, i], columns[_TOTAL, i] = _noisy(runtime, key, machine)
+            columns[_FASTEST, i], columns[_TOTAL, i] = _noisy(runtime, key, machine)
     return -1
 
 
@@ -189,3 +195,126 @@ def _fails(extents: I64, needed: float, key: np.uint64, machine: F64) -> bool:
     for loop in range(len(extents)):
         largest = max(largest, extents[loop])
     return largest > 1 and uniform(mix(key)) < above * machine[FAILURE_RATE]
+
+
+class _Inputs(NamedTuple):
+    """Inputs of the measured times besides loop nests and tile sizes.
+
+    Attributes:
+        subjects: `WorkTable.subjects` of the vector work.
+        amounts: `WorkTable.amounts` of the vector work.
+        contractions: packed contractions, see `pack_contraction`.
+        structures: `structure_key` of each kernel, [m].
+        starts: keys of the kernels' noise, [m].
+        machine: numbers of the chip, see `machine_numbers`.
+        deviations: standard deviations of the generated-code factors: compute, transfers.
+    """
+
+    subjects: I64
+    amounts: F64
+    contractions: Ragged
+    structures: U64
+    starts: U64
+    machine: F64
+    deviations: tuple[float, float]
+
+
+def measure_batch(
+    device: Device, lowered: LoweredKernels, chosen: I64, extents: I64, fingerprints: Sequence[str]
+) -> Measurement:
+    """Measures one tile size of each of m of the lowered kernels of a computation.
+
+    Args:
+        device: the measuring device.
+        lowered: the kernels.
+        chosen: numbers of the measured kernels, [m].
+        extents: extents of their loops, [m, most_loops].
+        fingerprints: fingerprints of the m kernels.
+
+    Raises:
+        UnsupportedKernelError: if a kernel holds an operation that the machine cannot run.
+    """
+    target = device.target
+    table = lowered.tables.table(VECTOR_WORK)
+    table.complete(lowered.kernels.instructions)
+    inputs = _Inputs(
+        table.subjects,
+        table.amounts,
+        contraction_rows(lowered.spaces, MATRIX_UNIT, pack_contraction),
+        structure_keys(lowered, target.name)[chosen],
+        stream_words(device.seed, "device", target.name, ends=fingerprints),
+        machine_numbers(target),
+        (target.timing.codegen_compute_sd, target.timing.codegen_transfer_sd),
+    )
+    times = np.empty((2, len(chosen)))
+    invalid = _run_each(lowered.nests, chosen, extents, inputs, times)
+    if invalid >= 0:
+        raise FloatingPointError(
+            f"{lowered.module.name}: the machine priced a kernel at {times[0, invalid]} ns"
+        )
+    return _measurement(times)
+
+
+def structure_keys(lowered: LoweredKernels, chip: str) -> U64:
+    """Returns `structure_key` of every kernel, [k]."""
+    kernels, body = lowered.kernels, lowered.module.computations[lowered.computation]
+    opcodes = np.array(body.opcodes, dtype=np.int64)
+    mixes = _operation_mixes(kernels.instructions_offsets, opcodes[kernels.instructions])
+    _, first, inverse = np.unique(mixes, return_index=True, return_inverse=True)
+    keys = []
+    for kernel in first.tolist():
+        start, stop = kernels.instructions_offsets[kernel : kernel + 2]
+        keys.append(structure_key(tuple(opcodes[kernels.instructions[start:stop]].tolist()), chip))
+    result: U64 = np.array(keys, dtype=np.uint64)[inverse.reshape(-1)]
+    return result
+
+
+@compiled
+def _operation_mixes(offsets: I64, opcodes: I64) -> U64:
+    """Returns hashes [k], equal for kernels of equal `structure_key`, else different except by chance."""
+    counts = np.zeros(opcodes.max() + 1, dtype=np.int64)
+    result = np.zeros(len(offsets) - 1, dtype=np.uint64)
+    for k in range(len(result)):
+        for i in range(offsets[k], offsets[k + 1]):
+            counts[opcodes[i]] += 1
+        for i in range(offsets[k], offsets[k + 1]):
+            opcode, bits = opcodes[i], 0
+            while counts[opcode] >> bits:
+                bits += 1
+            if bits:
+                result[k] += mix(np.uint64(opcode) * _BITS + np.uint64(bits))
+            counts[opcode] = 0
+    return result
+
+
+@compiled
+def _run_each(nests: Nests, chosen: I64, extents: I64, inputs: _Inputs, times: F64) -> int:
+    """Fills in [2, m] times of the fastest run and of all runs; returns the first kernel whose price is no
+    valid time, or -1.
+    """
+    machine = inputs.machine
+    limit = machine[FAILURE_FLOOR] * machine[SCRATCHPAD_BYTES]
+    columns, factors = np.empty((NUM_PARTS + 2, 1)), np.ones((2, NUM_STRUCTURES))
+    is_regular = inputs.deviations[0] == 0.0 and inputs.deviations[1] == 0.0
+    for i in range(len(chosen)):
+        words = words_of(nests, chosen[i])
+        nest = unpacked(words)
+        tile = np.empty((1, len(nest.loops)), dtype=np.int64)
+        for loop in range(len(nest.loops)):
+            tile[0, loop] = extents[i, loop]
+        amounts = np.zeros((2, len(nest.boxes) - 1, inputs.amounts.shape[2]))
+        add_up(nest, inputs.subjects, inputs.amounts, amounts)
+        structure = structure_of(nest, tile[0])
+        factors[:, structure] = 1.0
+        if len(nest.loops) and not is_regular:
+            set_factors(factors, structure, inputs.structures[i], inputs.deviations)
+        contraction = row_of(inputs.contractions, nests.spaces[chosen[i]])
+        price(PreparedKernel(words, contraction, amounts, factors, machine), tile, columns)
+        needed = np.zeros(1 if len(nest.loops) and bound_bytes(words) > limit else 0)
+        if len(needed):
+            needed[0] = row_bytes(nest, tile[0], new_tile(nest))
+        invalid = _run_priced(columns, words, tile, needed, inputs.starts[i], machine)
+        times[0, i], times[1, i] = columns[_FASTEST, 0], columns[_TOTAL, 0]
+        if invalid >= 0:
+            return i
+    return -1

@@ -1,4 +1,4 @@
-"""Compares the simulated machine with real runs: prices every recorded (kernel, tile) and reports errors."""
+"""Compares simulated machines with real runs: prices every recorded (kernel, tile) and reports errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.hardware.simulator import simulate
 from costbench.metrics.ranking import kendall_tau
-from costbench.metrics.regression import mape
+from costbench.metrics.selection import mape
 from costbench.target import Target
 
 MIN_RUNS_FOR_RANKING = 5
@@ -163,3 +163,51 @@ def _tau(predicted: F64, measured: F64) -> float | None:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return float(np.mean(known)) if known else None
+
+
+LOW, HIGH = 0.05, 0.95
+"""Quantiles between which nine of ten machines lie."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median of a figure over an ensemble, and its 5% and 95% quantiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class FidelitySpread:
+    """Spreads of the means of `FidelityReport` over the machines of an ensemble; None if undefined."""
+
+    num_machines: int
+    kendall_tau: Spread | None
+    tau_fastest_quartile: Spread | None
+    top1_slowdown: Spread | None
+    mape: Spread | None
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns plain values for JSON."""
+        return asdict(self)
+
+
+def spread(values: Sequence[float | None]) -> Spread | None:
+    """Returns the spread of the values that are defined; None if there are none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, median, high = np.quantile(known, (LOW, 0.5, HIGH))
+    return Spread(float(median), float(low), float(high))
+
+
+def fidelity_spread(reports: Sequence[FidelityReport]) -> FidelitySpread:
+    """Returns the spreads over reports of the same runs by different machines."""
+    return FidelitySpread(
+        num_machines=len(reports),
+        kendall_tau=spread([report.kendall_tau for report in reports]),
+        tau_fastest_quartile=spread([report.tau_fastest_quartile for report in reports]),
+        top1_slowdown=spread([report.top1_slowdown for report in reports]),
+        mape=spread([report.mape for report in reports]),
+    )

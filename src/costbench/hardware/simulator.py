@@ -26,7 +26,6 @@ from costbench.compiler.lowering.work import contraction_numbers
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_footprint import Tile, new_tile, set_sizes, set_tile
 from costbench.execution.compiled import compiled, compiled_step
-from costbench.hardware.codegen import COMPUTE, TRANSFER, codegen_factors, structure_of
 from costbench.hardware.machine import (
     ITERATION_NS,
     LAUNCH_NS,
@@ -36,8 +35,8 @@ from costbench.hardware.machine import (
 )
 from costbench.hardware.matrix_unit import MATRIX_UNIT, matrix_time, pack_contraction
 from costbench.hardware.memory import set_copy_times
-from costbench.hardware.vector_unit import VectorRates, vector_ns, vector_rates
-from costbench.hardware.vector_work import VECTOR_WORK
+from costbench.hardware.noise import COMPUTE, TRANSFER, codegen_factors, structure_of
+from costbench.hardware.vector_unit import VECTOR_WORK, VectorRates, vector_ns, vector_rates
 from costbench.target import Target
 
 NUM_PARTS = 7

@@ -13,7 +13,7 @@ from costbench.errors import DataError
 
 
 def vector(values: npt.ArrayLike, name: str) -> F64:
-    """`values` as float64 [n].
+    """Returns `values` as float64 [n].
 
     Raises:
         DataError: naming `name`, if it is not one-dimensional or holds NaN or an infinity.
@@ -22,13 +22,13 @@ def vector(values: npt.ArrayLike, name: str) -> F64:
     if array.ndim != 1:
         raise DataError(f"{array.ndim} dimensions", field=name, expected="one dimension")
     if not np.isfinite(array).all():
-        place = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise DataError(f"{array[place]} at position {place}", field=name, expected="finite numbers")
+        index = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise DataError(f"{array[index]} at position {index}", field=name, expected="finite numbers")
     return array
 
 
 def paired(left: npt.ArrayLike, right: npt.ArrayLike, names: tuple[str, str]) -> tuple[F64, F64]:
-    """Both as float64 [n]. Raises: DataError, as `vector`, or if their lengths differ."""
+    """Returns both as float64 [n]. Raises: DataError, as `vector`, or if their lengths differ."""
     first, second = vector(left, names[0]), vector(right, names[1])
     if len(first) != len(second):
         raise DataError(f"{len(second)} values for {len(first)} {names[0]}", field=names[1])
@@ -36,16 +36,16 @@ def paired(left: npt.ArrayLike, right: npt.ArrayLike, names: tuple[str, str]) ->
 
 
 def positive(values: npt.ArrayLike, name: str) -> F64:
-    """`values` as float64 [n], all above zero. Raises: DataError, as `vector`, or if one is not."""
+    """Returns `values` as float64 [n], all above zero. Raises: DataError, as `vector`, or if one is not."""
     array = vector(values, name)
     if (array <= 0.0).any():
-        place = int(np.flatnonzero(array <= 0.0)[0])
-        raise DataError(f"{array[place]} at position {place}", field=name, expected="numbers above zero")
+        index = int(np.flatnonzero(array <= 0.0)[0])
+        raise DataError(f"{array[index]} at position {index}", field=name, expected="numbers above zero")
     return array
 
 
 def not_empty(array: F64, name: str) -> F64:
-    """`array` itself. Raises: DataError naming `name`, if there is nothing in it."""
+    """Returns `array` itself. Raises: DataError naming `name`, if there is nothing in it."""
     if not len(array):
         raise DataError("no values", field=name, expected="at least one")
     return array

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from costbench.artifacts import read_json, write_json
@@ -16,6 +17,7 @@ from costbench.params import parse
 
 BATCH = 100
 """Configs of a batch, as in Table 10 of tpugraphs2023."""
+_ORDER = attrgetter("split", "chip", "program")
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,12 @@ class Overhead:
     """What evaluating one layout config of a program takes, in seconds.
 
     Attributes:
-        split: of the program.
-        chip: that it runs on.
-        application: of the program.
-        program: by name.
-        compile_s: charged for compiling it.
-        run_s: of the simulated chip, for running it once.
+        split: split that the program is a test program of.
+        chip: chip that it runs on.
+        application: application family of the program.
+        program: name of the program.
+        compile_s: seconds charged for compiling it.
+        run_s: seconds of the simulated chip for running it once.
         extraction_s: wall time of extracting the features of its graph, once for all configs.
         batch_s: wall time of scoring a hundred configs, divided by a hundred.
         single_s: wall time of scoring one config.
@@ -52,26 +54,22 @@ class Overhead:
 
 def write_overheads(path: Path, overheads: Iterable[Overhead]) -> None:
     """Writes what was measured, as a list of objects. Raises: DataError, if that is impossible."""
-    write_json(path, [asdict(one) for one in sorted(overheads, key=_place)])
+    write_json(path, [asdict(overhead) for overhead in sorted(overheads, key=_ORDER)])
 
 
 def read_overheads(folders: Iterable[Path]) -> tuple[Overhead, ...]:
     """Returns what was measured, by split, chip and program.
 
     Args:
-        folders: of experiments, with a file for each program; those that are not there are passed over.
+        folders: folders of experiments, with a file for each program; absent ones are passed over.
 
     Raises:
         DataError: for a file that is no list of such objects.
     """
-    found = []
+    overheads: list[Overhead] = []
     for path in (path for folder in folders for path in sorted(folder.glob("*.json"))):
         content = read_json(path)
         if not isinstance(content, list):
             raise DataError("no list", where=path, expected="one object a program")
-        found += [parse(Overhead, one, where=path, field=f"[{i}]") for i, one in enumerate(content)]
-    return tuple(sorted(found, key=_place))
-
-
-def _place(one: Overhead) -> tuple[str, str, str]:
-    return one.split, one.chip, one.program
+        overheads += [parse(Overhead, item, where=path, field=f"[{i}]") for i, item in enumerate(content)]
+    return tuple(sorted(overheads, key=_ORDER))

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from costbench.arrays import F64, I64
 from costbench.metrics.checks import paired
 
-# Number of values up to which all pairs are compared directly.
-_FEW = 256
+_MAX_DIRECT = 256
+"""Number of values up to which all pairs are compared directly."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class PairCounts:
 
 
 def count_pairs(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> PairCounts:
-    """Pair counts of two float [n] arrays, in O(n log n).
+    """Returns pair counts of two float [n] arrays, in O(n log n).
 
     Raises:
         DataError: if the lengths differ or a value is NaN or infinite.
     """
     x, y = paired(predicted, measured, ("predicted", "measured"))
     n = len(x)
-    if n <= _FEW:
-        return _count_each_pair(x, y)
+    if n <= _MAX_DIRECT:
+        return _count_pairs_directly(x, y)
     x_rank, y_rank = _dense_ranks(x), _dense_ranks(y)
     order = np.lexsort((y_rank, x_rank))
     # Within equal x, y ascends: a pair tied in x is never an inversion.
@@ -60,7 +60,7 @@ def count_pairs(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> PairCounts
     return PairCounts(concordant, discordant, tied_x, tied_y, total)
 
 
-def _count_each_pair(x: F64, y: F64) -> PairCounts:
+def _count_pairs_directly(x: F64, y: F64) -> PairCounts:
     """Returns the same counts in O(n^2) time, which is faster where n is small."""
     total = len(x) * (len(x) - 1) // 2
     less_x, less_y = x[:, None] < x, y[:, None] < y
@@ -70,7 +70,7 @@ def _count_each_pair(x: F64, y: F64) -> PairCounts:
 
 
 def kendall_tau(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> float:
-    """Kendall's tau-b: (C - D) / sqrt((P - T_x) (P - T_y)).
+    """Returns Kendall's tau-b: (C - D) / sqrt((P - T_x) (P - T_y)).
 
     C and D are concordant and discordant pairs, P all pairs, T_x and T_y those tied in either array. A
     tie is an exact equality. 1 is the same order, -1 the reverse.
@@ -86,7 +86,7 @@ def kendall_tau(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> float:
 
 
 def tau_of(pairs: PairCounts) -> float:
-    """Kendall's tau-b as the score of one kernel, for averaging over kernels.
+    """Returns Kendall's tau-b as the score of one kernel, for averaging over kernels.
 
     A kernel whose measured runtimes are all equal (or that has one decision) ranks nothing and gives NaN,
     to be left out. A prediction that is constant where the runtimes are not gives 0 and stays in: a model
@@ -102,10 +102,10 @@ def tau_of(pairs: PairCounts) -> float:
 
 
 def ordered_pair_accuracy_of(pairs: PairCounts) -> float:
-    """Share of pairs with different runtimes that the prediction orders rightly (tpugraphs2023, section 5).
+    """Returns the share of pairs with different runtimes that the prediction orders rightly.
 
-    OPA = C / (P - T_y). Pairs tied in the measurement do not count; one tied in the prediction only is
-    wrong. NaN where all runtimes are equal.
+    OPA = C / (P - T_y), as in section 5 of tpugraphs2023. Pairs tied in the measurement do not count; one
+    tied in the prediction only is wrong. NaN where all runtimes are equal.
     """
     ordered = pairs.total - pairs.tied_measured
     return pairs.concordant / ordered if ordered else math.nan
@@ -121,7 +121,7 @@ def _tied_pairs(keys: I64) -> int:
 
 
 def _inversions(ranks: I64) -> int:
-    """Pairs i < j with ranks[i] > ranks[j].
+    """Returns the number of pairs i < j with ranks[i] > ranks[j].
 
     Two different ranks share their upper bits down to some bit, where the larger has a 1: so at each bit,
     from the top, the ones that precede a zero are counted among numbers with equal upper bits, and the

@@ -32,14 +32,14 @@ class MetricRow:
         seed: seed of the training run (or of the random ranking); 0 for models without one.
         application: application family of the program.
         program: name of the test program.
-        kernels: which of its kernels: `all`, `unseen` (those that training has not seen),
+        kernels: group of its kernels: `all`, `unseen` (those that training has not seen),
             `new_structure` (those whose operator graph, extents aside, it has not seen), or those of a kind.
         metric: name of the metric, unit included where it has one (`tile_size_ape`: percent).
         value: the number, finite.
         params_digest: identity of the parameters that the numbers follow from.
         data_digest: identity of the samples.
         git_revision: revision of the code.
-        computed_by: of a trained network, `compiled` kernels or the `plain` network; empty for other models.
+        computed_by: `compiled` kernels or the `plain` network for a trained network; empty for other models.
     """
 
     task: str
@@ -83,19 +83,19 @@ class RowOrigin:
     def rows(
         self,
         kernels: str,
-        found: Mapping[tuple[str, str, int], Mapping[str, float]],
+        metrics: Mapping[tuple[str, str, int], Mapping[str, float]],
         computed_by: Mapping[tuple[str, str, int], str] = MappingProxyType({}),
     ) -> Iterator[MetricRow]:
-        """Rows of metrics by model, variant and seed, over a group of kernels.
+        """Yields rows of metrics by model, variant and seed, over a group of kernels.
 
         Args:
             kernels: name of the group.
-            found: the metrics.
-            computed_by: of the models that are trained networks; see `MetricRow`.
+            metrics: values by name, by model, variant and seed.
+            computed_by: see `MetricRow`, for the models that are trained networks.
         """
         common = asdict(self)
-        for (model, variant, seed), metrics in found.items():
-            for metric, value in metrics.items():
+        for (model, variant, seed), values in metrics.items():
+            for metric, value in values.items():
                 yield MetricRow(
                     model=model,
                     variant=variant,
@@ -115,7 +115,7 @@ _NAMES = tuple(field.name for field in fields(MetricRow))
 
 
 def write_rows(path: str | PathLike[str], rows: Iterable[MetricRow]) -> None:
-    """Write rows as JSON lines, sorted, atomically.
+    """Writes rows as JSON lines, sorted, atomically.
 
     Raises:
         DataError: naming `path`, if a value is not finite or two rows have the same key.
@@ -132,7 +132,7 @@ def write_rows(path: str | PathLike[str], rows: Iterable[MetricRow]) -> None:
 
 
 def read_rows(path: str | PathLike[str]) -> tuple[MetricRow, ...]:
-    """The rows of a file, sorted.
+    """Returns the rows of a file, sorted.
 
     Raises:
         DataError: naming file, line and field, for a line that is no row, a missing or unknown field, a

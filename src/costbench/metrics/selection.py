@@ -1,6 +1,6 @@
-"""Metrics of the decisions that a model chooses: Tile-Size APE, slowdown@k, top-k score.
+"""Metrics of decisions that a model chooses (Tile-Size APE, slowdown@k, top-k score), and MAPE of runtimes.
 
-A cost model's job is to choose, so these look only at the runtimes of what it chose. Ties among
+A cost model's job is to choose, so the first look only at the runtimes of what it chose. Ties among
 predictions are broken by position (the first of equal predictions wins), which makes every metric here a
 function of its arguments.
 """
@@ -16,12 +16,12 @@ from costbench.metrics.checks import not_empty, paired, positive, vector
 
 
 def best_of_top_k(predicted: npt.ArrayLike, runtime_ns: npt.ArrayLike, k: int) -> float:
-    """Fastest runtime among the `k` decisions predicted fastest: min of `runtime_ns` over them.
+    """Returns the fastest runtime among the `k` decisions predicted fastest: min of `runtime_ns` over them.
 
     Args:
         predicted: cost, float [n], lower is faster.
         runtime_ns: measured runtimes, [n].
-        k: how many are tried; with `k >= n` all are.
+        k: number of decisions that are tried; with `k >= n` all are.
 
     Raises:
         DataError: if the arrays differ in length, are empty or not finite, or `k < 1`.
@@ -37,7 +37,7 @@ def best_of_top_k(predicted: npt.ArrayLike, runtime_ns: npt.ArrayLike, k: int) -
 def tile_size_ape(
     chosen_ns: npt.ArrayLike, best_ns: npt.ArrayLike, executions: npt.ArrayLike | None = None
 ) -> float:
-    """Tile-Size APE of a program, in percent (lpm2021, equation 2).
+    """Returns the Tile-Size APE of a program, in percent (lpm2021, equation 2).
 
     100 * sum_k w_k |chosen_k - best_k| / sum_k w_k best_k, over the program's kernels k: how much slower
     the program is with the model's choices than with the best ones. The paper sums over all kernels of a
@@ -58,7 +58,7 @@ def tile_size_ape(
 def top_k_score(
     chosen_ns: npt.ArrayLike, best_ns: npt.ArrayLike, executions: npt.ArrayLike | None = None
 ) -> float:
-    """Share of the best speed that a choice reaches (crop2024, table 2).
+    """Returns the share of the best speed that a choice reaches (crop2024, table 2).
 
     sum_k w_k best_k / sum_k w_k chosen_k, in (0, 1]; `chosen_ns` holds `best_of_top_k` of each kernel.
 
@@ -70,9 +70,9 @@ def top_k_score(
 
 
 def slowdown_at_k(predicted: npt.ArrayLike, runtime_ns: npt.ArrayLike, k: int) -> float:
-    """Top-k error of one kernel: best of the k predicted fastest / best of all - 1 (tpugraphs2023, eq. 1).
+    """Returns the top-k error of one kernel: best of the k predicted fastest / best of all - 1.
 
-    A fraction, 0 when the best is among the k.
+    A fraction (tpugraphs2023, equation 1), 0 when the best is among the k.
 
     Raises:
         DataError: as `best_of_top_k`, or if a runtime is not above zero.
@@ -93,3 +93,16 @@ def _weighted(
     if len(weight) != len(best):
         raise DataError(f"{len(weight)} values for {len(best)} kernels", field="executions")
     return chosen, best, weight
+
+
+def mape(predicted_ns: npt.ArrayLike, runtime_ns: npt.ArrayLike) -> float:
+    """Returns the mean absolute percentage error, 100 / n * sum |predicted - measured| / measured.
+
+    It is that of lpm2021, section 5.2.
+
+    Raises:
+        DataError: for arrays that are empty, of different lengths or not finite, or a runtime <= 0.
+    """
+    predicted, measured = paired(predicted_ns, runtime_ns, ("predicted_ns", "runtime_ns"))
+    positive(not_empty(measured, "runtime_ns"), "runtime_ns")
+    return float(100.0 * np.mean(np.abs(predicted - measured) / measured))

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from costbench.arrays import F64, I64
 from costbench.errors import DataError
-from costbench.metrics.averages import mean_without_nan
 from costbench.metrics.checks import paired, positive
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import count_pairs
 
 TILE_TOP_K = (1, 5, 10)
@@ -42,7 +42,7 @@ class OrderedPairs:
 
     @property
     def accuracy(self) -> float:
-        """correct / total, NaN without pairs."""
+        """Returns correct / total, NaN without pairs."""
         return self.correct / self.total if self.total else math.nan
 
     def __add__(self, other: OrderedPairs) -> OrderedPairs:
@@ -168,9 +168,9 @@ def graph_metrics(
         DataError: as `top_k_slowdown`.
     """
     labels, costs = _valid(runtime, scores, normalizers)
-    found = {"opa": ordered_pair_accuracy(labels, costs), "kendall_tau": kendall_tau_b(labels, costs)}
-    found |= {f"top_{k}": top_k_slowdown(labels, costs, k) for k in top_k}
-    return {name: None if math.isnan(value) else value for name, value in found.items()}
+    metrics = {"opa": ordered_pair_accuracy(labels, costs), "kendall_tau": kendall_tau_b(labels, costs)}
+    metrics |= {f"top_{k}": top_k_slowdown(labels, costs, k) for k in top_k}
+    return {name: None if math.isnan(value) else value for name, value in metrics.items()}
 
 
 def competition_tile_score(
@@ -187,14 +187,14 @@ def competition_tile_score(
         DataError: as `labels_of`; if nothing is chosen, or an index does not exist.
     """
     labels = positive(labels_of(runtime, normalizers), "runtime")
-    places = _places(chosen[:COMPETITION_K], len(labels))
-    if not len(places):
+    indices = _indices(chosen[:COMPETITION_K], len(labels))
+    if not len(indices):
         raise DataError("no configurations", field="TopConfigs", expected="one to five")
-    return float(2.0 - labels[places].min() / labels.min())
+    return float(2.0 - labels[indices].min() / labels.min())
 
 
 def competition_layout_score(runtime: npt.ArrayLike, ranking: Sequence[int]) -> float:
-    """Returns Kendall's tau-b between runtimes and places in a ranking of all configurations, or NaN.
+    """Returns Kendall's tau-b between runtimes and ranks in a ranking of all configurations, or NaN.
 
     Args:
         runtime: [c], in ns.
@@ -204,11 +204,11 @@ def competition_layout_score(runtime: npt.ArrayLike, ranking: Sequence[int]) -> 
         DataError: if it does not name each configuration once.
     """
     labels = labels_of(runtime)
-    places = _places(ranking, len(labels))
-    if len(places) != len(labels) or len(np.unique(places)) != len(labels):
-        raise DataError(f"{len(places)} entries", field="TopConfigs", expected=f"each of {len(labels)} once")
+    indices = _indices(ranking, len(labels))
+    if len(indices) != len(labels) or len(np.unique(indices)) != len(labels):
+        raise DataError(f"{len(indices)} entries", field="TopConfigs", expected=f"each of {len(labels)} once")
     rank = np.empty(len(labels))
-    rank[places] = np.arange(len(labels))
+    rank[indices] = np.arange(len(labels))
     return kendall_tau_b(labels, rank)
 
 
@@ -222,13 +222,13 @@ def _valid(
 ) -> tuple[F64, F64]:
     labels = labels_of(runtime, normalizers)
     costs = paired(labels, scores, ("runtime", "scores"))[1]
-    counted = labels >= 0.0
-    return labels[counted], costs[counted]
+    is_valid = labels >= 0.0
+    return labels[is_valid], costs[is_valid]
 
 
-def _places(indices: Sequence[int], count: int) -> I64:
-    places = np.array(indices, np.int64)
-    outside = places[(places < 0) | (places >= count)]
+def _indices(configurations: Sequence[int], count: int) -> I64:
+    indices = np.array(configurations, np.int64)
+    outside = indices[(indices < 0) | (indices >= count)]
     if len(outside):
         raise DataError(f"configuration {outside[0]}", field="TopConfigs", expected=f"0 to {count - 1}")
-    return places
+    return indices

@@ -17,7 +17,7 @@ class Execution:
         threads: OpenMP threads of torch. Two processes of one thread beat one process of two here.
         onednn_matmul: multiply fp32 matrices with oneDNN on processors where that stays fp32.
         keep_memory: let glibc keep freed memory for the next tensor.
-        compiled: use compiled kernels where `kernels.dispatch` has them for the network.
+        compiled: use compiled kernels where `costbench_kernels` has them for the network.
     """
 
     threads: int = 1

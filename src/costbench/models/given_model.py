@@ -15,8 +15,9 @@ from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.execution.dotted import errors_of, load_dotted
 from costbench.target import Architecture
+from costbench.tasks import KERNEL_TASKS
 
-TILE, FUSION = "tile", "fusion"
+_DEFAULT_TASKS = ("tile",)
 _SHOWN = 3
 
 
@@ -118,7 +119,8 @@ def load_given_model(name: str, architecture: Architecture) -> GivenModel:
             found = found(architecture=architecture) if takes else found()
     if not callable(getattr(found, "predict", None)):
         raise DataError("has no method predict", where=name, expected="predict(kernel, decisions) -> costs")
-    tasks = getattr(found, "tasks", (TILE,))
-    if isinstance(tasks, str) or not set(tasks) <= {TILE, FUSION} or not tasks:
-        raise DataError(f"{tasks!r}", where=name, field="tasks", expected=f"({TILE!r},) or with {FUSION!r}")
+    tasks = getattr(found, "tasks", _DEFAULT_TASKS)
+    if isinstance(tasks, str) or not set(tasks) <= set(KERNEL_TASKS) or not tasks:
+        expected = f"a tuple of {' or '.join(map(repr, KERNEL_TASKS))}"
+        raise DataError(f"{tasks!r}", where=name, field="tasks", expected=expected)
     return GivenModel(name, found, tuple(tasks))

@@ -9,7 +9,10 @@ so that it learns only the errors of that model; lpm2021 compares the two models
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,7 +23,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
 from costbench.models.batch.graph_batch import (
@@ -33,13 +36,35 @@ from costbench.models.batch.graph_batch import (
 from costbench.models.cost_model import CostModel
 from costbench.models.execution import applied, choose_products
 from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
-from costbench.models.kernels.dispatch import ComputedBy, compiled_forward
 from costbench.models.net_spec import Predicts
 from costbench.models.networks.cost_network import CostNetwork
 
+_LOG = logging.getLogger(__name__)
+
+ComputedBy = Literal["compiled", "plain"]
+"""What computed a result: compiled kernels, or the plain network. Results are recorded with it."""
+_Forward = Callable[[GraphBatch], Tensor]
+
+
+@cache
+def find_kernels() -> Callable[[CostNetwork, GraphBatch], _Forward | None] | None:
+    """Returns `costbench_kernels.dispatch.compiled_forward`, or None where that package is not installed.
+
+    This is the one place where costbench meets its compiled kernels.
+    """
+    try:
+        # At the first batch, since they import the networks that this module builds on.
+        from costbench_kernels.dispatch import compiled_forward
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "costbench_kernels":
+            raise
+        _LOG.info("costbench_kernels is not installed: plain networks run")
+        return None
+    return compiled_forward
+
 
 class LearnedCostNet(CostNetwork):
-    """A `CostNetwork` that runs through compiled kernels on a CPU where they exist (`kernels.dispatch`).
+    """A `CostNetwork` that runs through compiled kernels on a CPU where they exist (`costbench_kernels`).
 
     Attributes:
         computed_by: what computed the last batch; None before the first.
@@ -53,10 +78,11 @@ class LearnedCostNet(CostNetwork):
         Raises:
             DataError: if a hybrid is given kernels without analytical estimates.
         """
-        compiled = compiled_forward(self, batch)
-        self.computed_by = "plain" if compiled is None else "compiled"
-        if compiled is not None:
-            return compiled(batch)
+        find_forward = find_kernels()
+        forward = None if find_forward is None else find_forward(self, batch)
+        self.computed_by = "plain" if forward is None else "compiled"
+        if forward is not None:
+            return forward(batch)
         # Chosen before any product, so that the choice for the last batch does not affect this one.
         choose_products(len(batch.opcodes) * batch.mask.shape[1])
         return super().forward(batch)

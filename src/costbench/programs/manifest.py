@@ -21,7 +21,7 @@ USER_FOLDER = "user"
 _USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb", ".pb", ".hlo.txt", ".txt", ".hlo")
 _USER_APPLICATION = "user:"
 _MAYBE_NOTES = ".txt"
-_LOOKED_AT = 1 << 16
+_BEGINNING_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ProgramEntry:
     """One row of the manifest.
 
     Attributes:
-        name: unique; `<stem>_b<batch>_<step>_<dtype>` for programs of the corpus.
+        name: unique name; `<stem>_b<batch>_<step>_<dtype>` for programs of the corpus.
         application: family that the by-application split keeps together.
         builder: function of the model zoo that builds it, empty for a user's program.
         step: `train`, `infer`, or empty where unknown.
@@ -37,10 +37,10 @@ class ProgramEntry:
         dtype: compute dtype, `f32` or `bf16`, or empty where unknown.
         optimizer: rule of the training step; empty for inference.
         source: `keras`, `jax` or `user`.
-        faithful: where the layer sizes come from.
+        faithful: source of the layer sizes.
         reference: text that describes the model, empty for a user's program.
         instructions: number of instructions in all computations (0 where not counted).
-        sha256: of the uncompressed proto; empty for a user's program.
+        sha256: digest of the uncompressed proto; empty for a user's program.
         file: file name relative to the programs folder.
     """
 
@@ -59,13 +59,13 @@ class ProgramEntry:
     file: str
 
     @property
-    def is_given(self) -> bool:
-        """Whether the program is one of the user's own."""
+    def is_user_program(self) -> bool:
+        """Returns whether the program is one of the user's own."""
         return self.application.startswith(_USER_APPLICATION)
 
 
 def load_manifest(folder: Path) -> tuple[ProgramEntry, ...]:
-    """Rows of the corpus in order of name.
+    """Returns rows of the corpus in order of name.
 
     Raises:
         DataError: there is no such folder or manifest, or a row lacks a field, has an unknown one or
@@ -107,7 +107,7 @@ def _parse(row: object, index: int, path: Path) -> ProgramEntry:
 
 
 def save_manifest(folder: Path, entries: Iterable[ProgramEntry], toolchain: Mapping[str, str]) -> None:
-    """Write the manifest atomically; rows in order of name, `toolchain` as package -> version.
+    """Writes the manifest atomically; rows in order of name, `toolchain` as package -> version.
 
     Raises:
         DataError: the file cannot be written.
@@ -117,7 +117,7 @@ def save_manifest(folder: Path, entries: Iterable[ProgramEntry], toolchain: Mapp
 
 
 def toolchain_of(folder: Path) -> dict[str, str]:
-    """Package -> version with which the corpus was built; empty if there is no manifest yet."""
+    """Returns package -> version with which the corpus was built; empty if there is no manifest yet."""
     path = Path(folder) / MANIFEST_NAME
     content = read_json(path) if path.exists() else {}
     versions = content.get("toolchain", {}) if isinstance(content, dict) else {}
@@ -125,7 +125,7 @@ def toolchain_of(folder: Path) -> dict[str, str]:
 
 
 def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
-    """The uncompressed serialised HloModuleProto of a program; HLO text is converted.
+    """Returns the uncompressed serialised HloModuleProto of a program; HLO text is converted.
 
     Raises:
         DataError: the file is missing, unreadable, or a truncated or corrupt zstd frame.
@@ -133,7 +133,7 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
     """
     path = Path(folder) / entry.file
     data = read_bytes(path)
-    if entry.is_given and (text := _hlo_text(data)) is not None:
+    if entry.is_user_program and (text := _hlo_text(data)) is not None:
         return proto_from_text(text, where=str(path)).SerializeToString(deterministic=True)
     try:
         return decompress(data, where=str(path))
@@ -142,7 +142,7 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
 
 
 def verify_program(folder: Path, entry: ProgramEntry) -> None:
-    """Check that a program's file holds what its row says. A user's program has no digest to check.
+    """Checks that a program's file holds what its row says. A user's program has no digest to check.
 
     Raises:
         DataError: the file is missing or corrupt, or its digest differs from the row's.
@@ -158,7 +158,7 @@ def verify_program(folder: Path, entry: ProgramEntry) -> None:
 
 
 def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
-    """Programs that a user dropped in `<folder>/user`, each an application `user:<stem>` of its own.
+    """Returns programs that a user dropped in `<folder>/user`, each an application `user:<stem>` of its own.
 
     Any `*.hlo.pb`, `*.pb`, `*.hlo.pb.zst` or `*.hlo` counts, and any `*.txt` that begins as HLO text does;
     the folder may be absent.
@@ -166,25 +166,25 @@ def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
     Raises:
         DataError: two files have one stem.
     """
-    place = Path(folder) / USER_FOLDER
-    found: dict[str, Path] = {}
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
-        suffix = next((one for one in _USER_SUFFIXES if path.name.endswith(one)), None)
+    user_folder = Path(folder) / USER_FOLDER
+    paths: dict[str, Path] = {}
+    for path in sorted(user_folder.iterdir()) if user_folder.is_dir() else ():
+        suffix = next((ending for ending in _USER_SUFFIXES if path.name.endswith(ending)), None)
         stem = path.name.removesuffix(suffix) if suffix else ""
         if not path.is_file() or not stem or stem.startswith("."):
             continue
         if suffix == _MAYBE_NOTES and _hlo_text(_beginning(path)) is None:
             continue
-        if stem in found:
-            raise DataError(f"{path.name} and {found[stem].name} share a stem", where=place)
-        found[stem] = path
-    return tuple(_user_entry(stem, path.name) for stem, path in sorted(found.items()))
+        if stem in paths:
+            raise DataError(f"{path.name} and {paths[stem].name} share a stem", where=user_folder)
+        paths[stem] = path
+    return tuple(_user_entry(stem, path.name) for stem, path in sorted(paths.items()))
 
 
 def _beginning(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(_LOOKED_AT)
+            return file.read(_BEGINNING_BYTES)
     except OSError as error:
         raise DataError(f"cannot read: {error.strerror}", where=path) from error
 
@@ -196,7 +196,7 @@ def _hlo_text(data: bytes) -> str | None:
 
 
 def all_programs(folder: Path) -> tuple[ProgramEntry, ...]:
-    """The corpus, then the user's own programs.
+    """Returns the corpus, then the user's own programs.
 
     Raises:
         DataError: see `load_manifest` and `user_programs`.

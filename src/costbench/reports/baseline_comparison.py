@@ -1,7 +1,7 @@
 """How every model of a cell stands to the strongest baseline, with intervals over programs and seeds.
 
 All numbers are of the error of the task's main table (Tile-Size APE; MAPE of kernels from 5 us). A 95%
-interval is that of `metrics.small_samples`, of 10,000 resamples of test programs and training seeds, the same
+interval is that of `metrics.intervals`, of 10,000 resamples of test programs and training seeds, the same
 draws for all models (`metrics.intervals.CrossedDraws`).
 """
 
@@ -14,10 +14,9 @@ from functools import reduce
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.metrics.intervals import CrossedDraws
+from costbench.metrics.intervals import CONFIDENCE, CrossedDraws, small_sample_interval
 from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN
-from costbench.metrics.small_samples import CONFIDENCE, small_sample_interval
 from costbench.reports.claims.claim import Side
 from costbench.reports.results import BASELINES, Cell, Results, described
 from costbench.reports.scores import (

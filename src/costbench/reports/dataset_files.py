@@ -5,12 +5,13 @@ They are read strictly, since readers judge the results by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from costbench.arrays import F64
 from costbench.artifacts import read_json
@@ -24,13 +25,17 @@ if TYPE_CHECKING:
 
 
 _Plain = TypeVar("_Plain", bound="DataclassInstance")
-"""In the order in which tables show them."""
-PARTS = ("train", "validation", "test", "dropped")
+SETS = ("train", "validation", "test", "dropped")
+"""Sets of programs of a split, in the order in which tables show them."""
+ALL_PROGRAMS = "all"
+"""In place of a program: the whole test set."""
+QUANTILES = ("min", "p10", "median", "p90", "max", "mean")
+_PLACE = ("task", "split", "chip")
 
 
 @dataclass(frozen=True)
-class Leak:
-    """Test kernels that also occur in training (see `costbench.datasets.validation`)."""
+class Leakage:
+    """Test kernels that also occur in training (see `costbench.datasets.leakage`)."""
 
     kernels: int
     leaked_kernels: int
@@ -41,7 +46,7 @@ class Leak:
 
 
 @dataclass(frozen=True)
-class Counts:
+class SetCounts:
     """Samples of a set of programs (see `costbench.datasets.card`)."""
 
     programs: int
@@ -49,63 +54,51 @@ class Counts:
     samples: int
 
 
-@dataclass(frozen=True)
-class SplitCounts:
-    """Counts of one task, split and chip by set: train, validation, test, dropped."""
+def read_leakage(path: Path | None) -> pd.DataFrame:
+    """Returns the leakage audits in `leakage.json`, tile and random split first.
 
-    task: str
-    split: str
-    chip: str
-    sets: Mapping[str, Counts]
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The audit of one task, split and chip: the whole test set, and each test program."""
-
-    task: str
-    split: str
-    chip: str
-    test: Leak
-    by_program: Mapping[str, Leak]
-
-
-def read_audits(path: Path) -> tuple[Audit, ...]:
-    """The leakage audits in `leakage.json`, random split first.
+    Returns:
+        one row a task, split, chip and test program, with the fields of `Leakage`; the last row of a split
+        and chip is that of all programs. Without a file it has no rows.
 
     Raises:
-        DataError: if the file is missing or is something else.
+        DataError: if the file is something else, or there is none.
     """
-    audits = []
-    for task, split, chip, report in _leaves(path):
+    rows = []
+    for task, split, chip, report in _entries(path):
         field = f"{task}.{split}.{chip}"
         body = mapping(report, path, field)
         by_program = mapping(body.get("by_program"), path, f"{field}.by_program")
-        leaks = {name: parsed(Leak, value, path, f"{field}.{name}") for name, value in by_program.items()}
-        audits.append(Audit(task, split, chip, parsed(Leak, body.get("test"), path, f"{field}.test"), leaks))
-    return tuple(audits)
+        for program, value in (*sorted(by_program.items()), (ALL_PROGRAMS, body.get("test"))):
+            leakage = parse_data(Leakage, value, path, f"{field}.{program}")
+            rows.append({"task": task, "split": split, "chip": chip, "program": program, **asdict(leakage)})
+    return pd.DataFrame(rows, columns=[*_PLACE, "program", *(field.name for field in fields(Leakage))])
 
 
-def read_counts(path: Path) -> tuple[SplitCounts, ...]:
-    """The counts of sets in `counts.json`, random split first.
+def read_set_counts(path: Path | None) -> pd.DataFrame:
+    """Returns the counts of sets in `counts.json`, tile and random split first.
+
+    Returns:
+        one row a task, split, chip and set, with the fields of `SetCounts`; without a file it has no rows.
 
     Raises:
-        DataError: if the file is missing or is something else.
+        DataError: if the file is something else, or there is none.
     """
-    found = []
-    for task, split, chip, sets in _leaves(path):
+    rows = []
+    for task, split, chip, value in _entries(path):
         field = f"{task}.{split}.{chip}"
-        body = mapping(sets, path, field)
-        if set(body) != set(PARTS):
-            raise DataError(f"{', '.join(body)}", where=path, field=field, expected=", ".join(PARTS))
-        counts = {part: parsed(Counts, body[part], path, f"{field}.{part}") for part in PARTS}
-        found.append(SplitCounts(task, split, chip, counts))
-    return tuple(found)
+        body = mapping(value, path, field)
+        if set(body) != set(SETS):
+            raise DataError(f"{', '.join(body)}", where=path, field=field, expected=", ".join(SETS))
+        for name in SETS:
+            counts = parse_data(SetCounts, body[name], path, f"{field}.{name}")
+            rows.append({"task": task, "split": split, "chip": chip, "set": name, **asdict(counts)})
+    return pd.DataFrame(rows, columns=[*_PLACE, "set", *(field.name for field in fields(SetCounts))])
 
 
-def _leaves(path: Path) -> Iterator[tuple[str, str, str, object]]:
-    """(task, split, chip, value) of a file nested like that: tile first, random first."""
-    content = mapping(read_json(path), path, "")
+def _entries(path: Path | None) -> Iterator[tuple[str, str, str, object]]:
+    """Yields (task, split, chip, value) of a file nested like that: tile first, random first."""
+    content = {} if path is None else mapping(read_json(path), path, "")
     for task in sorted(content, key=task_order):
         splits = mapping(content[task], path, task)
         for split in sorted(splits, key=lambda name: (split_order(name), name)):
@@ -113,54 +106,19 @@ def _leaves(path: Path) -> Iterator[tuple[str, str, str, object]]:
                 yield task, split, chip, value
 
 
-def flat_leaks(audits: Sequence[Audit]) -> dict[str, float]:
-    """Shares of the audits for `summary.json`: `leakage/{task}/{split}/{chip}/share_of_kernels` and so on."""
+def flat_leakage(leakage: pd.DataFrame) -> dict[str, float]:
+    """Returns shares for `summary.json`: `leakage/{task}/{split}/{chip}/share_of_kernels` and so on."""
+    whole = leakage[leakage["program"] == ALL_PROGRAMS]
     return {
-        f"leakage/{audit.task}/{audit.split}/{audit.chip}/{name}": float(getattr(audit.test, name))
-        for audit in audits
+        f"leakage/{row['task']}/{row['split']}/{row['chip']}/{name}": float(row[name])
+        for row in whole.to_dict("records")
         for name in ("share_of_kernels", "share_of_runtime")
     }
 
 
-def mapping(value: object, path: Path, field: str) -> Mapping[str, object]:
-    """The value, if it is a JSON object. Raises: DataError naming file and field, if not."""
-    if not isinstance(value, Mapping):
-        raise DataError(f"{type(value).__name__}", where=path, field=field, expected="an object")
-    return value
-
-
-def parsed(cls: type[_Plain], value: object, path: Path, field: str) -> _Plain:
-    """The value as `cls`, as strictly as parameters. Raises: DataError naming file and field."""
-    try:
-        return parse(cls, value, where=path, field=field)
-    except ParamsError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
-
-
-QUANTILES = ("min", "p10", "median", "p90", "max", "mean")
-
-
-@dataclass(frozen=True)
-class CardCounts:
-    """Counts of one task's samples of one chip.
-
-    `fast_kernels` are fusion kernels faster than 5 us, `tried_configs` the fusion configurations tried.
-    """
-
-    programs: int
-    applications: int
-    kernels: int
-    unique_kernels: int
-    configs: int
-    failed: int
-    fast_kernels: int
-    tried_configs: int
-    device_seconds: float
-
-
 @dataclass(frozen=True)
 class ApplicationCounts:
-    """What of it one application has."""
+    """Programs and samples of one application."""
 
     programs: int
     kernels: int
@@ -169,16 +127,16 @@ class ApplicationCounts:
 
 @dataclass(frozen=True)
 class Distribution:
-    """One quantity: quantiles, and counts in logarithmic bins (see `costbench.datasets.histograms`).
+    """One quantity: quantiles, and counts in logarithmic bins (see `costbench.datasets.card`).
 
     Attributes:
         bins_per_decade: bins in a factor of ten.
         first: number of the first bin; bin i begins at 10^(i / bins_per_decade).
-        counts: of that bin and those behind it; none without numbers.
+        counts: counts of that bin and of those behind it; empty without numbers.
         min: smallest number; like those that follow, None without numbers.
-        p10: a tenth is not above it.
-        median: half is not above it.
-        p90: nine tenths are not above it.
+        p10: number that a tenth is not above.
+        median: number that half is not above.
+        p90: number that nine tenths are not above.
         max: largest number.
         mean: arithmetic mean.
     """
@@ -194,53 +152,85 @@ class Distribution:
     mean: float | None = None
 
     def edges(self) -> F64:
-        """Where bins begin and end, one more than there are bins."""
-        places = np.arange(self.first, self.first + len(self.counts) + 1)
-        return np.asarray(10.0 ** (places / self.bins_per_decade), dtype=np.float64)
+        """Returns where bins begin and end, one more than there are bins."""
+        indices = np.arange(self.first, self.first + len(self.counts) + 1)
+        return np.asarray(10.0 ** (indices / self.bins_per_decade), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Card:
-    """The card of one task and chip."""
+    """Counts and distributions of the samples of one task and chip.
+
+    Attributes:
+        task: compiler's decision.
+        chip: chip that was measured.
+        programs: number of programs.
+        applications: number of applications.
+        kernels: number of kernels.
+        unique_kernels: number of kernels that differ.
+        configs: number of samples.
+        failed: number of measurements that failed.
+        fast_kernels: number of fusion kernels faster than 5 us.
+        tried_configs: number of fusion configurations tried.
+        device_seconds: time of the simulated machines.
+        by_application: counts of each application.
+        distributions: distribution of each quantity.
+    """
 
     task: str
     chip: str
-    counts: CardCounts
-    applications: Mapping[str, ApplicationCounts]
+    programs: int
+    applications: int
+    kernels: int
+    unique_kernels: int
+    configs: int
+    failed: int
+    fast_kernels: int
+    tried_configs: int
+    device_seconds: float
+    by_application: Mapping[str, ApplicationCounts]
     distributions: Mapping[str, Distribution]
 
 
-def read_cards(path: Path) -> tuple[Card, ...]:
-    """The cards in `card.json`, by task and chip.
+def read_cards(path: Path | None) -> tuple[Card, ...]:
+    """Returns the cards in `card.json`, by task and chip; none without a file.
 
     Raises:
-        DataError: if the file is missing or is something else.
+        DataError: if the file is something else, or there is none.
     """
-    cards = []
-    content = mapping(read_json(path), path, "")
-    for task in sorted(content, key=task_order):
-        for chip, value in sorted(mapping(content[task], path, task).items()):
-            field = f"{task}.{chip}"
-            body = dict(mapping(value, path, field))
-            families = mapping(body.pop("by_application", None), path, f"{field}.by_application")
-            shapes = mapping(body.pop("distributions", None), path, f"{field}.distributions")
-            cards.append(
-                Card(
-                    task,
-                    chip,
-                    parsed(CardCounts, body, path, field),
-                    {n: parsed(ApplicationCounts, v, path, f"{field}.{n}") for n, v in families.items()},
-                    {n: parsed(Distribution, v, path, f"{field}.{n}") for n, v in shapes.items()},
-                )
-            )
-    return tuple(cards)
+    content = {} if path is None else mapping(read_json(path), path, "")
+    return tuple(
+        parse_data(
+            Card,
+            {**mapping(body, path, f"{task}.{chip}"), "task": task, "chip": chip},
+            path,
+            f"{task}.{chip}",
+        )
+        for task in sorted(content, key=task_order)
+        for chip, body in sorted(mapping(content[task], path, task).items())
+    )
 
 
 def flat_counts(cards: Iterable[Card]) -> dict[str, float]:
-    """Counts for `summary.json`: `dataset/{task}/{chip}/kernels` and so on."""
+    """Returns counts for `summary.json`: `dataset/{task}/{chip}/kernels` and so on."""
     names = ("programs", "applications", "kernels", "unique_kernels", "configs", "failed")
     return {
-        f"dataset/{card.task}/{card.chip}/{name}": float(getattr(card.counts, name))
+        f"dataset/{card.task}/{card.chip}/{name}": float(getattr(card, name))
         for card in cards
         for name in names
     }
+
+
+def mapping(value: object, path: Path | None, field: str) -> Mapping[str, object]:
+    """Returns the value, if it is a JSON object. Raises: DataError naming file and field, if not."""
+    if not isinstance(value, Mapping):
+        raise DataError(f"{type(value).__name__}", where=path, field=field, expected="an object")
+    return value
+
+
+def parse_data(cls: type[_Plain], value: object, path: Path | None, field: str) -> _Plain:
+    """Returns the value as `cls`, as strict as parameters. Raises: DataError naming file and field."""
+    try:
+        return parse(cls, value, where=path or "", field=field)
+    except ParamsError as error:
+        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error

@@ -30,8 +30,7 @@ from typing import Literal, TypeAlias
 import pandas as pd
 
 from costbench.errors import choose
-from costbench.metrics.averages import APE_FLOOR_PERCENT
-from costbench.metrics.measures import AVERAGES, Measure
+from costbench.metrics.measures import APE_FLOOR_PERCENT, AVERAGES, Measure
 from costbench.params import load_section, load_yaml, parse
 from costbench.reports.frame import COLUMNS, means, select
 from costbench.reports.papers.printed import PrintedRow, PrintedTable

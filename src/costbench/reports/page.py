@@ -1,4 +1,8 @@
-"""Pages made of sections, and what they say in words: templates over data (`templates`)."""
+"""Pages made of sections: figures, tables, and what they say in words, which templates make of data.
+
+A section has a template of its own, `templates/NAME.txt.j2`: its block `paragraphs` is the text, blank lines
+parting paragraphs; `<figure>_alt` and `<figure>_caption` go with a figure; others are single sentences.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +102,7 @@ def write_pages(
     names = dict.fromkeys((FIRST, *pages.values()))
     # What stands on a page, sections and tables, by anchor.
     pages |= {table.name: pages[section.anchor] for section in sections for table in section.tables}
-    template = environment().get_template("page.html.j2")
+    template = page_environment().get_template("page.html.j2")
     written = []
     for name in names:
         root = "" if name == FIRST else "../"
@@ -126,9 +130,9 @@ def write_pages(
 
 
 @cache
-def environment() -> jinja2.Environment:
-    """Returns what renders the templates of the package."""
-    made = jinja2.Environment(
+def page_environment() -> jinja2.Environment:
+    """Returns what renders pages and tables as HTML: all text is escaped."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -136,57 +140,71 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals |= {"groups": groups, "breakable": _breakable}
-    return made
+    environment.globals |= {"groups": column_groups, "breakable": _breakable}
+    return environment
 
 
-def groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
-    """Runs of columns of one group: (name, width)."""
+def column_groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
+    """Returns runs of columns of one group: (name, width)."""
     return [(name, len(list(run))) for name, run in groupby(columns, key=lambda column: column.group)]
 
 
 def _breakable(text: str) -> Markup:
-    """The text, which may go on in a new line after an underscore: names of programs are long."""
+    """Returns the text, which may go on in a new line after an underscore: names of programs are long."""
     # Everything but the element is escaped.
     return Markup(str(Markup.escape(text)).replace("_", "_<wbr>"))  # noqa: S704
 
 
-def facts_of(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Name and value pairs for a section, in order of the mapping."""
-    return tuple((str(name), str(value)) for name, value in values.items())
-
-
-def paragraphs(template: str, **data: object) -> tuple[str, ...]:
-    """Returns the paragraphs of a template as plain text, those that have any.
-
-    Args:
-        template: file in `templates`, without `.txt.j2`; blank lines part its paragraphs.
-        data: what it is filled with.
-    """
-    text = _environment().get_template(f"{template}.txt.j2").render(**data)
-    lines = ("\n".join(line.strip() for line in text.splitlines())).split("\n\n")
-    return tuple(" ".join(paragraph.split()) for paragraph in lines if paragraph.split())
-
-
-def sentence(template: str, block: str, **data: object) -> str:
-    """Returns one block of a template as plain text, such as the caption of a figure; it may be empty.
-
-    Args:
-        template: as for `paragraphs`.
-        block: name of the macro in it.
-        data: its arguments.
-    """
-    module = _environment().get_template(f"{template}.txt.j2").module
-    return " ".join(str(getattr(module, block)(**data)).split())
-
-
 @cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+def _text_environment() -> jinja2.Environment:
+    """Returns what renders words: plain text, which pages escape and files of Markdown take as it is."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
-        # Pages escape all text; files of Markdown take it as it is.
         autoescape=False,  # noqa: S701
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["number"] = format
+    return environment
+
+
+def _block(template: str, block: str, data: Mapping[str, object]) -> str:
+    loaded = _text_environment().get_template(f"{template}.txt.j2")
+    return "".join(loaded.blocks[block](loaded.new_context(dict(data))))
+
+
+def paragraphs(template: str, block: str = "paragraphs", /, **data: object) -> tuple[str, ...]:
+    """Returns the paragraphs of a template as plain text, those that have any.
+
+    Args:
+        template: file in `templates`, without `.txt.j2`.
+        block: block of the template; blank lines part its paragraphs.
+        data: values that the block is filled with.
+    """
+    lines = "\n".join(line.strip() for line in _block(template, block, data).splitlines())
+    return tuple(" ".join(text.split()) for text in lines.split("\n\n") if text.split())
+
+
+def sentence(template: str, block: str, /, **data: object) -> str:
+    """Returns one block of a template as a line of plain text; it may be empty.
+
+    Args:
+        template: file in `templates`, without `.txt.j2`.
+        block: block of the template.
+        data: values that the block is filled with.
+    """
+    return " ".join(_block(template, block, data).split())
+
+
+def page_figure(path: Path, template: str, name: str, /, **data: object) -> PageFigure:
+    """Returns a figure with the words that a template has for it.
+
+    Args:
+        path: file of the figure.
+        template: file in `templates`, without `.txt.j2`.
+        name: beginning of the names of its two blocks, `<name>_alt` and `<name>_caption`.
+        data: values that the blocks are filled with.
+    """
+    alt, caption = (sentence(template, f"{name}_{part}", **data) for part in ("alt", "caption"))
+    return PageFigure(path, alt, caption)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from costbench.artifacts import read_bytes, read_json, write_json, write_text
 from costbench.errors import DataError, choose
-from costbench.reports.page import environment, groups
+from costbench.reports.page import column_groups, page_environment
 from costbench.reports.table import Column, Table
 
 _LATEX_SPECIAL = {
@@ -90,7 +90,7 @@ def to_latex(table: Table) -> str:
 
 def _latex_groups(table: Table) -> list[str]:
     cells, rules, start = [], [], 1
-    for group, width in groups(table.columns):
+    for group, width in column_groups(table.columns):
         cells.append(rf"\multicolumn{{{width}}}{{c}}{{{_latex(group)}}}")
         if group:
             rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
@@ -113,7 +113,7 @@ def _latex(text: str) -> str:
 
 def to_html(table: Table) -> str:
     """A `table` element with its notes, as on the pages of the report."""
-    return environment().get_template("table.html.j2").render(table=table).strip() + "\n"
+    return page_environment().get_template("table.html.j2").render(table=table).strip() + "\n"
 
 
 RENDERERS: Mapping[str, Callable[[Table], str]] = {

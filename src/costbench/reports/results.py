@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from costbench.baselines import BASELINES as ROWS
 from costbench.errors import DataError
 from costbench.metrics.measures import Measure, error_measure
 from costbench.metrics.rows import MAIN, read_rows
@@ -20,28 +21,16 @@ from costbench.tasks import LEARNED, Labels, Task, labels_of, task_order
 
 TRAINED = ("learned", "tuned", "hybrid", "lpm2021")
 """Networks, with a seed for each training run."""
-BASELINES = (
-    *("analytical", "analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"),
-    *("linear", "trees", "trees_analytical", "iterations", "default_first", "random"),
-)
+BASELINES = tuple(name for name, row in ROWS.items() if not row.is_ceiling)
 """Models without a network, fitted to training programs or not at all."""
 MODELS = (*TRAINED, *BASELINES)
 """In the order in which tables and figures show them."""
-CEILINGS = ("measured_again", "regular_machine")
+CEILINGS = tuple(name for name, row in ROWS.items() if row.is_ceiling)
 """Marks of what a model can reach, no models: another measurement, the machine without irregular code."""
 TITLES: Mapping[str, str] = {
     "tuned": "best of sweep",
     "lpm2021": "as in lpm2021",
-    "analytical_unscaled": "analytical, unscaled",
-    "analytical_constant": "analytical x constant",
-    "analytical_launch": "launch + analytical",
-    "analytical_linear": "linear in costs",
-    "linear": "linear ranker",
-    "trees": "boosted trees",
-    "trees_analytical": "boosted trees, analytical",
-    "default_first": "default first",
-    "measured_again": "measured again",
-    "regular_machine": "machine without irregular code",
+    **{name: row.title for name, row in ROWS.items() if row.title},
 }
 """Names of models in tables and figures, where they differ from those in rows."""
 BEST = "best"
@@ -103,7 +92,7 @@ def deviation_over_runs(
 
 
 @dataclass(frozen=True, order=True)
-class Testbed:
+class ChipSplit:
     """A split and a chip that models were tested on."""
 
     split: str

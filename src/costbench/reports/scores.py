@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from costbench.arrays import F64
-from costbench.metrics.averages import APE_FLOOR_PERCENT
-from costbench.metrics.intervals import CrossedDraws, Drawn
-from costbench.metrics.small_samples import Redrawn
+from costbench.metrics.intervals import CrossedDraws, Drawn, Redrawn
+from costbench.metrics.measures import APE_FLOOR_PERCENT
 from costbench.reports.claims.claim import ANY, Side
 
 MIN_PROGRAMS = 6

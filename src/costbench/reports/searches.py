@@ -16,7 +16,7 @@ from os import PathLike
 import numpy as np
 import pandas as pd
 
-from costbench.metrics.averages import geometric_mean
+from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MAIN, read_rows
 from costbench.reports.figures.programs import COLOURS
 from costbench.reports.frame import frame_of, split_by

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.datasets.layout.sizes import read_collection_sizes
-from costbench.experiments.grid.spec import MAIN, experiment_names
+from costbench.datasets.layout_graphs import read_collection_sizes
+from costbench.experiments.grid.cells import MAIN, experiment_names
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.parameter_file import SECTION, Params, load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
@@ -18,8 +18,9 @@ from costbench.metrics.overhead import read_overheads
 from costbench.params import load_yaml, merged
 from costbench.reports.extension import ReportExtension
 from costbench.reports.frame import write_frame
+from costbench.reports.inputs import ReportInputs
 from costbench.reports.overhead import overhead_metrics, write_machine_overheads
-from costbench.reports.report import ReportFiles, ReportInputs, write_report
+from costbench.reports.report import ReportFiles, write_report
 from costbench.reports.results import PRIMARY_CHIP
 from costbench.reports.sections.tpugraphs import TpuGraphsInputs
 from costbench.reports.tables.hyperparameters import Settings

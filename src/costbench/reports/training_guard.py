@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from costbench.datasets.folds import listed_split
-from costbench.experiments.grid.spec import Cell as GridCell
-from costbench.experiments.grid.spec import listed_as
+from costbench.datasets.splits import listed_split
+from costbench.experiments.grid.cells import Cell as GridCell
+from costbench.experiments.grid.cells import listed_as
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Side
 from costbench.reports.results import Results

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from costbench.arrays import F64, Bool
-from costbench.search.sampling import Proposals
-from costbench.search.space import Rows, SearchSpace, Seen, keys
+from costbench.search.space import Proposals, Rows, SearchSpace, Seen, keys
+
+_MAX_DISTANCES = 1024
+"""Number of moves that the scale of the temperature is taken from."""
 
 
 @dataclass(frozen=True)
@@ -44,49 +46,45 @@ class Annealing:
 
     def __call__(self, space: SearchSpace[Any], rng: np.random.Generator, start: Rows, /) -> Proposals:
         """Runs chains from `start` (from random decisions if it is empty), later from random ones."""
-        known = Known()
-        states = start if len(start) else space.draw(rng, self.num_chains, known.seen)
+        table = ScoreTable()
+        states = start if len(start) else space.draw(rng, self.num_chains, table.seen)
         while len(states):
-            known.learn(states, (yield states))
+            table.record(states, (yield states))
             count = max(self.num_chains, len(states))
-            yield from self._steps(space, rng, states[np.arange(count) % len(states)], known)
-            states = space.draw(rng, self.num_chains, known.seen)
+            yield from self._steps(space, rng, states[np.arange(count) % len(states)], table)
+            states = space.draw(rng, self.num_chains, table.seen)
 
     def _steps(
-        self, space: SearchSpace[Any], rng: np.random.Generator, states: Rows, known: Known
+        self, space: SearchSpace[Any], rng: np.random.Generator, states: Rows, table: ScoreTable
     ) -> Proposals:
-        """Yields new moves of the chains until `patience` steps bring none; adds their scores to `known`."""
+        """Yields new moves of the chains until `patience` steps bring none, and records their scores."""
         heat, idle = 1.0, 0
         distances = np.zeros(0)
         while idle < self.patience:
             moves = space.step(states, rng)
-            fresh = moves[known.seen.fresh(moves)]
+            fresh = moves[table.seen.fresh(moves)]
             idle = 0 if len(fresh) else idle + 1
             if len(fresh):
-                known.learn(fresh, (yield fresh))
-            old, new = known.scores(states), known.scores(moves)
-            distances = np.concatenate([distances, distances_of(old, new)])[-_REMEMBERED:]
-            accepted = accepts(old, new, heat * scale(distances), rng.random(len(states)))
+                table.record(fresh, (yield fresh))
+            old, new = table.scores(states), table.scores(moves)
+            distances = np.concatenate([distances, score_distances(old, new)])[-_MAX_DISTANCES:]
+            accepted = accept_moves(old, new, heat * temperature_scale(distances), rng.random(len(states)))
             states = np.where(accepted[:, None], moves, states)
             heat *= self.cooling
 
 
-_REMEMBERED = 1024
-"""Moves that the scale of the temperature is taken from."""
-
-
-class Known:
+class ScoreTable:
     """The scores of all decisions scored so far.
 
     Attributes:
-        seen: the decisions that have a score.
+        seen: decisions that have a score.
     """
 
     def __init__(self) -> None:
         self.seen = Seen()
         self._scores: dict[bytes, float] = {}
 
-    def learn(self, rows: Rows, scores: F64) -> None:
+    def record(self, rows: Rows, scores: F64) -> None:
         """Adds the scores of some decisions."""
         self.seen.add(rows)
         self._scores.update(zip(keys(rows), scores.tolist(), strict=True))
@@ -96,14 +94,14 @@ class Known:
         return np.array([self._scores[key] for key in keys(rows)], dtype=np.float64)
 
 
-def accepts(old: F64, new: F64, temperature: float, draws: F64) -> Bool:
+def accept_moves(old: F64, new: F64, temperature: float, draws: F64) -> Bool:
     """Applies the Metropolis rule: new <= old, or draw < exp(-(new - old) / temperature); bool [chains].
 
     Args:
         old: scores of the states, infinite for a decision that failed.
         new: scores of the moves, likewise.
-        temperature: in units of scores; at 0 nothing worse is accepted.
-        draws: uniform in [0, 1).
+        temperature: temperature in units of scores; at 0 nothing worse is accepted.
+        draws: uniform random numbers in [0, 1).
     """
     worse = np.zeros(len(old))
     uphill = new > old
@@ -116,7 +114,7 @@ def accepts(old: F64, new: F64, temperature: float, draws: F64) -> Bool:
     return ~uphill | chance
 
 
-def distances_of(old: F64, new: F64) -> F64:
+def score_distances(old: F64, new: F64) -> F64:
     """Returns |new - old| where both are finite and differ: equal scores say nothing about the scale."""
     both = np.isfinite(old) & np.isfinite(new)
     distances = np.abs(new[both] - old[both])
@@ -124,6 +122,6 @@ def distances_of(old: F64, new: F64) -> F64:
     return result
 
 
-def scale(distances: F64) -> float:
+def temperature_scale(distances: F64) -> float:
     """Returns the median of the distances, which is robust to outliers; 0 if there are none."""
     return float(np.median(distances)) if len(distances) else 0.0

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from costbench.arrays import F64, I64
-from costbench.search.sampling import Proposals
-from costbench.search.space import Rows, SearchSpace, Seen
+from costbench.search.space import Proposals, Rows, SearchSpace, Seen
 
 _TOURNAMENT = 2
 
@@ -26,8 +25,9 @@ class Genetic:
         population: decisions kept from one generation to the next, and children per generation.
         crossover: share of children that have two parents.
         mutations: steps to a neighbour that a child takes, at most; at least one.
-        tries: 0, or attempts per child to breed one that is new. With 0 a generation is drawn at once and
-            children that are known are dropped from it; otherwise children are drawn one after another.
+        tries: 0, or number of attempts per child to breed one that is new. With 0 a generation is drawn at
+            once and children that are known are dropped from it; otherwise children are drawn one after
+            another.
 
     Raises:
         ValueError: for a population below 2, no mutations, a share outside of [0, 1], or fewer than 0 tries.
@@ -55,12 +55,12 @@ class Genetic:
         small space is visited as a whole.
         """
         seen = Seen()
-        kept = Population(space.rows([]), np.zeros(0))
+        survivors = Population(space.rows([]), np.zeros(0))
         batch = start if len(start) else space.draw(rng, self.population, seen)
         while len(batch):
             seen.add(batch)
-            kept = self.survivors(kept, Population(batch, (yield batch)))
-            batch = self.children(space, rng, kept, self.population, seen)
+            survivors = self.survivors(survivors, Population(batch, (yield batch)))
+            batch = self.children(space, rng, survivors, self.population, seen)
             if not len(batch):
                 batch = space.draw(rng, self.population, seen)
 
@@ -77,13 +77,13 @@ class Genetic:
         """Returns up to `count` children that are not in `seen`, and adds them to it."""
         if not self.tries:
             return seen.take_fresh(self._generation(space, rng, parents, count))
-        found = space.rows([])
+        children = space.rows([])
         for _ in range(count * self.tries):
-            if len(found) == count:
+            if len(children) == count:
                 break
             child = self._child(space, rng, parents)
-            found = np.concatenate([found, seen.take_fresh(child)])
-        return found
+            children = np.concatenate([children, seen.take_fresh(child)])
+        return children
 
     def _generation(
         self, space: SearchSpace[Any], rng: np.random.Generator, parents: Population, count: int
@@ -113,8 +113,8 @@ class Population:
     """Decisions with their scores.
 
     Attributes:
-        rows: [n, m].
-        scores: float64 [n], lower is better.
+        rows: decisions, [n, m].
+        scores: score of each, float64 [n], lower is better.
     """
 
     rows: Rows
@@ -122,7 +122,7 @@ class Population:
 
     def tournament(self, rng: np.random.Generator, count: int) -> Rows:
         """Returns `count` parents, each the better of two drawn ones, [count, m]."""
-        drawn = rng.integers(len(self.scores), size=(count, _TOURNAMENT))
-        better: I64 = drawn[np.arange(count), np.argmin(self.scores[drawn], axis=1)]
-        parents: Rows = self.rows[better]
+        candidates = rng.integers(len(self.scores), size=(count, _TOURNAMENT))
+        winners: I64 = candidates[np.arange(count), np.argmin(self.scores[candidates], axis=1)]
+        parents: Rows = self.rows[winners]
         return parents

@@ -8,25 +8,27 @@ a number, so a trace can hold any of them. Rows of one space are equal if and on
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from costbench.arrays import I16, I64, AnyInt, Bool
+from costbench.arrays import F64, I16, I64, AnyInt, Bool
 from costbench.compiler.spaces import DecisionSpace, VectorSpace
 
 Rows = AnyInt
 """Decisions, integers [n, m]."""
 Decisions_co = TypeVar("Decisions_co", covariant=True)
 Decisions = TypeVar("Decisions")
+Proposals = Generator[Rows, F64, None]
+"""Batches of decisions to score; each is answered by its scores."""
 
 _KEY_BYTES = 16
-_ROUNDS = 8
+_MAX_IDLE_DRAWS = 8
 """Draws in a row without anything new after which a large space is taken to be used up."""
-_FEW_BITS = 16
+_MAX_ENUMERATED_BITS = 16
 """Spaces up to this size in bits are enumerated when random draws find nothing new."""
 
 
@@ -47,13 +49,13 @@ class Seen:
 
     def fresh(self, rows: Rows) -> Bool:
         """Returns which of [n, m] are not in the set and are the first of equal ones in `rows`, bool [n]."""
-        met: set[bytes] = set()
-        result = np.zeros(len(rows), dtype=bool)
-        for place, key in enumerate(keys(rows)):
-            if key not in self._keys and key not in met:
-                met.add(key)
-                result[place] = True
-        return result
+        batch: set[bytes] = set()
+        is_fresh = np.zeros(len(rows), dtype=bool)
+        for index, key in enumerate(keys(rows)):
+            if key not in self._keys and key not in batch:
+                batch.add(key)
+                is_fresh[index] = True
+        return is_fresh
 
     def take_fresh(self, rows: Rows) -> Rows:
         """Returns the rows for which `fresh` is true and adds them to the set."""
@@ -90,7 +92,7 @@ class SearchSpace(Protocol[Decisions_co]):
         ...
 
     def numbers(self, rows: Rows) -> list[int]:
-        """Inverse of `rows`."""
+        """Returns the numbers of decisions, the inverse of `rows`."""
         ...
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
@@ -107,13 +109,13 @@ class SearchSpace(Protocol[Decisions_co]):
 
 
 @dataclass(frozen=True, eq=False)
-class Numbered(Generic[Decisions]):
+class NumberedSearchSpace(Generic[Decisions]):
     """A `SearchSpace` of numbered decisions, int64 [n, 1].
 
     Attributes:
-        space: the decisions.
-        radices: number of choices at each place if numbers are in mixed radix (first place most significant);
-            crossover then takes each place from one of the parents. If empty, a child equals one parent.
+        space: space of the decisions.
+        radices: number of choices at each digit if numbers are in mixed radix (first digit most significant);
+            crossover then takes each digit from one of the parents. If empty, a child equals one parent.
     """
 
     space: DecisionSpace[Decisions]
@@ -121,45 +123,45 @@ class Numbered(Generic[Decisions]):
 
     @property
     def size(self) -> int:
-        """Numbers there are."""
+        """Returns how many numbers there are."""
         return self.space.size
 
     def legal(self, rows: Rows) -> Bool:
         """Returns whether each number is in the space and can be compiled."""
         ids = _ids(rows)
-        result = (ids >= 0) & (ids < self.size)
-        result[result] = self.space.legal(ids[result])
-        return result
+        is_legal = (ids >= 0) & (ids < self.size)
+        is_legal[is_legal] = self.space.legal(ids[is_legal])
+        return is_legal
 
     def decode(self, rows: Rows) -> Decisions:
-        """As the space does."""
+        """Returns the decisions as the space does."""
         return self.space.decode(_ids(rows))
 
     def rows(self, numbers: Sequence[int]) -> Rows:
-        """The numbers themselves."""
+        """Returns the numbers themselves."""
         return np.array(numbers, dtype=np.int64).reshape(-1, 1)
 
     def numbers(self, rows: Rows) -> list[int]:
-        """The numbers themselves."""
+        """Returns the numbers themselves."""
         return [int(number) for number in _ids(rows).tolist()]
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
         """Returns new numbers; none once every legal one is in `seen`."""
         # Of len(seen) + count distinct decisions at least `count` are new.
-        drawn = self.space.sample(rng, len(seen) + count).reshape(-1, 1)
-        return rng.permutation(drawn[seen.fresh(drawn)])[:count]
+        rows = self.space.sample(rng, len(seen) + count).reshape(-1, 1)
+        return rng.permutation(rows[seen.fresh(rows)])[:count]
 
     def step(self, rows: Rows, rng: np.random.Generator) -> Rows:
-        """One of the space's neighbours."""
+        """Returns one of the space's neighbours of each decision."""
         moves = rows.copy()
-        for place, number in enumerate(_ids(rows).tolist()):
-            around = self.space.neighbours(number)
-            if len(around):
-                moves[place, 0] = rng.choice(around)
+        for index, number in enumerate(_ids(rows).tolist()):
+            neighbours = self.space.neighbours(number)
+            if len(neighbours):
+                moves[index, 0] = rng.choice(neighbours)
         return moves
 
     def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> Rows:
-        """Returns children with places mixed at random; the first parent where that is not legal."""
+        """Returns children with digits mixed at random; the first parent where that is not legal."""
         if not self.radices:
             return first
         parents = [np.array(np.unravel_index(_ids(rows), self.radices)) for rows in (first, second)]
@@ -169,13 +171,13 @@ class Numbered(Generic[Decisions]):
 
 
 @dataclass(frozen=True, eq=False)
-class Vectors:
+class VectorSearchSpace:
     """A `SearchSpace` of vectors of choices, int16 [n, m].
 
-    The number of a vector is its choices written one after another, each in as many bits as its place needs.
+    The number of a vector is its choices written one after another, each in as many bits as it needs.
 
     Attributes:
-        space: the decisions.
+        space: space of the decisions.
     """
 
     space: VectorSpace
@@ -183,35 +185,35 @@ class Vectors:
     @property
     def size(self) -> int:
         """Returns two to the power of the total number of bits."""
-        return 1 << len(self._places)
+        return 1 << len(self._positions)
 
     @cached_property
     def _widths(self) -> I64:
-        """Returns the number of bits of each place."""
+        """Returns the number of bits of each choice."""
         return np.array([max(1, int(n - 1).bit_length()) for n in self.space.num_choices], dtype=np.int64)
 
     @cached_property
-    def _places(self) -> I64:
-        """Returns the place that each bit belongs to, most significant first."""
+    def _positions(self) -> I64:
+        """Returns the choice that each bit belongs to, most significant first."""
         return np.repeat(np.arange(len(self._widths)), self._widths)
 
     @cached_property
     def _shifts(self) -> I64:
-        """Returns the exponent of each bit within its place."""
+        """Returns the exponent of each bit within its choice."""
         ends = np.repeat(np.cumsum(self._widths), self._widths)
-        return np.asarray(ends - 1 - np.arange(len(self._places)), dtype=np.int64)
+        return np.asarray(ends - 1 - np.arange(len(self._positions)), dtype=np.int64)
 
     def legal(self, rows: Rows) -> Bool:
-        """As the space says."""
+        """Returns whether each vector is legal, as the space says."""
         return self.space.legal(rows.astype(np.int16))
 
     def decode(self, rows: Rows) -> I16:
-        """The vectors themselves."""
+        """Returns the vectors themselves."""
         return rows.astype(np.int16)
 
     def rows(self, numbers: Sequence[int]) -> Rows:
-        """Vectors from their numbers."""
-        count = len(self._places)
+        """Returns vectors from their numbers."""
+        count = len(self._positions)
         num_bytes = -(-count // 8)
         packed = b"".join(int(number).to_bytes(num_bytes, "big") for number in numbers)
         table = np.frombuffer(packed, dtype=np.uint8).reshape(len(numbers), num_bytes)
@@ -222,40 +224,40 @@ class Vectors:
         return np.add.reduceat(bits, starts, axis=1).astype(np.int16)
 
     def numbers(self, rows: Rows) -> list[int]:
-        """Numbers of vectors."""
-        bits = rows if len(self._places) == rows.shape[1] else rows[:, self._places] >> self._shifts & 1
-        padding = np.zeros((len(rows), -len(self._places) % 8), dtype=np.uint8)
+        """Returns numbers of vectors."""
+        bits = rows if len(self._positions) == rows.shape[1] else rows[:, self._positions] >> self._shifts & 1
+        padding = np.zeros((len(rows), -len(self._positions) % 8), dtype=np.uint8)
         packed = np.packbits(np.concatenate([padding, bits.astype(np.uint8)], axis=1), axis=1)
         return [int.from_bytes(row.tobytes(), "big") for row in packed]
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
         """Returns new vectors; a large space counts as exhausted after several draws without new ones."""
-        found = Seen()
-        parts: list[Rows] = []
+        drawn = Seen()
+        batches: list[Rows] = []
         idle = 0
-        while len(found) < count and idle < _ROUNDS:
-            drawn = self.space.sample(rng, count - len(found))
-            new = drawn[seen.fresh(drawn) & found.fresh(drawn) & self.legal(drawn)]
+        while len(drawn) < count and idle < _MAX_IDLE_DRAWS:
+            rows = self.space.sample(rng, count - len(drawn))
+            new = rows[seen.fresh(rows) & drawn.fresh(rows) & self.legal(rows)]
             idle = 0 if len(new) else idle + 1
-            found.add(new)
-            parts.append(new)
-        if not len(found) and len(self._places) <= _FEW_BITS:
-            listed = self.rows(range(self.size))
-            listed = listed[self.legal(listed)]
-            return rng.permutation(listed[seen.fresh(listed)])[:count]
-        return np.concatenate([self.rows([]), *parts])
+            drawn.add(new)
+            batches.append(new)
+        if not len(drawn) and len(self._positions) <= _MAX_ENUMERATED_BITS:
+            rows = self.rows(range(self.size))
+            rows = rows[self.legal(rows)]
+            return rng.permutation(rows[seen.fresh(rows)])[:count]
+        return np.concatenate([self.rows([]), *batches])
 
     def step(self, rows: Rows, rng: np.random.Generator) -> Rows:
-        """One of the space's neighbours."""
+        """Returns one of the space's neighbours of each decision."""
         moves = [self.space.neighbours(row, rng, 1) for row in rows.astype(np.int16)]
         return np.array(
             [move[0] if len(move) else row for move, row in zip(moves, rows, strict=True)], dtype=np.int16
         ).reshape(rows.shape)
 
     def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> Rows:
-        """The space's own crossover."""
+        """Returns children by the space's own crossover."""
         pairs = zip(first.astype(np.int16), second.astype(np.int16), strict=True)
-        children = [self.space.crossover(one, other, rng) for one, other in pairs]
+        children = [self.space.crossover(*parents, rng) for parents in pairs]
         return np.array(children, dtype=np.int16).reshape(first.shape)
 
 

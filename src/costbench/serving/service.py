@@ -14,6 +14,7 @@ from costbench.models.checkpoint import load_checkpoint
 from costbench.models.cost_model import CostModel
 from costbench.serving.requests import read_kernel, read_tiles
 from costbench.target import Architecture, load_target
+from costbench.tasks import KERNEL_TASKS
 
 Row = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -35,7 +36,8 @@ class CostService:
     def __init__(self, model: CostModel, task: str, chip: str) -> None:
         self._model = model
         self._chip = chip
-        self._answer = choose(ANSWERS, task, "task")
+        answers = choose(KERNEL_TASKS, task, "task").answers
+        self._answer = ANSWERS[answers or ""]
         self._architecture = load_target(chip).architecture
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
@@ -73,13 +75,13 @@ def load_service(checkpoint: str | PathLike[str], task: str, chip: str) -> CostS
     return CostService(load_checkpoint(checkpoint, analytical=analytical), task, chip)
 
 
-def _answer_tile(model: CostModel, row: Row, _architecture: Architecture, where: str) -> Answer:
+def _answer_costs(model: CostModel, row: Row, _architecture: Architecture, where: str) -> Answer:
     kernel = read_kernel(row.get("kernel"), where)
     tiles = read_tiles(row.get("tiles"), loop_nest(kernel), where)
     return {"costs": model.predict(kernel, tiles).tolist()}
 
 
-def _answer_fusion(model: CostModel, row: Row, architecture: Architecture, where: str) -> Answer:
+def _answer_runtime(model: CostModel, row: Row, architecture: Architecture, where: str) -> Answer:
     kernel = read_kernel(row.get("kernel"), where)
     if row.get("tiles") is not None:
         raise DataError("given", where=f"{where}.tiles", expected="none: the compiler chooses the tile size")
@@ -89,6 +91,7 @@ def _answer_fusion(model: CostModel, row: Row, architecture: Architecture, where
 
 
 ANSWERS: Mapping[str, Callable[[CostModel, Row, Architecture, str], Answer]] = {
-    "tile": _answer_tile,
-    "fusion": _answer_fusion,
+    "cost": _answer_costs,
+    "runtime_ns": _answer_runtime,
 }
+"""By what a model of the task answers."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, tau_of
 from costbench.metrics.selection import tile_size_ape
 from costbench.models.net_spec import Predicts

@@ -9,7 +9,7 @@ from costbench.extensions import CommandGroup, StageExtension
 from costbench_schedules.cli.crop import COMMANDS as CROP
 from costbench_schedules.cli.live import tune_schedule
 from costbench_schedules.cli.schedules import COMMANDS as SCHEDULES
-from costbench_schedules.section_file import read_sections
+from costbench_schedules.section_file import SECTION, read_sections
 
 
 def schedules(
@@ -32,6 +32,7 @@ STAGE = StageExtension(
     schedules,
     "costbench_schedules.stage",
     read_sections,
+    sections={SECTION: "costbench_schedules.stage:SchedulesSection"},
     results=(
         *("tables/rows.jsonl", "tables/curves.json", "tables/tables.json", "tables/wall_times.json"),
         *("networks/rows.jsonl", "networks/card.json", "estimated/rows.jsonl", "estimated/curves.json"),

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from costbench_schedules.crop.estimate import Breakdown
-    from costbench_schedules.devices.instrumented.machine import AnalysingMachine
+    from costbench_schedules.devices.instrumented.analysis import AnalysingMachine
     from costbench_schedules.llvm.features import ProgramFeatures
-    from costbench_schedules.records.networks.drawn import DrawnPrograms
-    from costbench_schedules.records.networks.recording import DrawSpec
+    from costbench_schedules.records.program_recording import DrawSpec
+    from costbench_schedules.records.programs import DrawnPrograms
 
 _SHOWN_BLOCKS = 5
 _APART = 0.05
@@ -90,7 +90,7 @@ def explain(
             share, cycles = 100 * block.share, block.cycles
             typer.echo(f"  {share:5.1f}%  {block.executions:>11,} x {cycles:9.1f} cycles  {block.name}")
     if plot is not None:
-        from costbench_schedules.reports.time_parts import write_time_parts
+        from costbench_schedules.reports.crop2024.figures import write_time_parts
 
         for path in write_time_parts(bars, f"{workload}, schedule {number}, {threads} threads", plot):
             typer.echo(str(path))
@@ -118,8 +118,7 @@ def _features(workload: str, number: int, threads: int, path: Path | None) -> Pr
         raise DataError(f"no configuration {number}", where=workload, expected=f"a number below {space.size}")
     if path is not None and path.exists():
         return ProgramFeatures.load(path)
-    from costbench_schedules.devices.instrumented.analysis import Analyzer
-    from costbench_schedules.devices.instrumented.schedules import kernel_of
+    from costbench_schedules.devices.instrumented.analysis import Analyzer, kernel_of
 
     kernel = kernel_of(space.operator, space.choices(space.rows([number])[0]))
     with Analyzer((threads,)) as analyzer:
@@ -150,7 +149,7 @@ def record_networks(
     from functools import partial
 
     from costbench_schedules.operators.operators import parse_operator
-    from costbench_schedules.records.networks.recording import DrawSpec, record_curve, record_programs
+    from costbench_schedules.records.program_recording import DrawSpec, record_curve, record_programs
 
     spec = DrawSpec(random, searched)
     if not curve:
@@ -162,7 +161,7 @@ def record_networks(
 
 
 def _analysing_machine(spec: DrawSpec) -> AnalysingMachine:
-    from costbench_schedules.devices.instrumented.machine import AnalysingMachine
+    from costbench_schedules.devices.instrumented.analysis import AnalysingMachine
     from costbench_schedules.devices.process import Limits
 
     return AnalysingMachine(spec.timing, Limits(run_s=6.0), seconds=20.0)
@@ -207,8 +206,8 @@ def repeat_networks(
     """
     from functools import partial
 
-    from costbench_schedules.records.networks.estimated import PROGRAMS, read_estimated
-    from costbench_schedules.records.networks.recording import DrawSpec, record_same
+    from costbench_schedules.records.program_recording import DrawSpec, record_same
+    from costbench_schedules.records.programs import PROGRAMS, read_estimated
 
     spec = DrawSpec(random, searched)
     _record_each(partial(record_same, spec, read_estimated(recorded / PROGRAMS)), spec, network, out, minutes)
@@ -232,8 +231,8 @@ def analyse_tables(
     import time
 
     from costbench.errors import choose
-    from costbench_schedules.devices.instrumented.schedules import ScheduleAnalyzer
-    from costbench_schedules.records.networks.of_tables import analyse_table
+    from costbench_schedules.devices.instrumented.analysis import ScheduleAnalyzer
+    from costbench_schedules.records.program_recording import analyse_table
     from costbench_schedules.records.replay import read_tables
 
     found = {table.workload: table for table in read_tables(tables / target)}
@@ -284,7 +283,7 @@ def estimate_networks(
     Example: `costbench estimate-networks recorded data/networks --processor amd_epyc_zen4`
     """
     from costbench_schedules.devices.processor import load_processor
-    from costbench_schedules.experiments.networks.estimating import estimate_folder
+    from costbench_schedules.records.estimation import estimate_folder
 
     found = estimate_folder(recorded, out, load_processor(processor), remarks)
     analysed = int(found.columns["analysed"].sum())

@@ -101,8 +101,8 @@ def schedule_noise(
 
     from costbench.rng import stream
     from costbench_schedules.devices.device import CpuDevice
-    from costbench_schedules.devices.noise import noise_report
     from costbench_schedules.operators.operators import parse_operator
+    from costbench_schedules.records.agreement import noise_report
     from costbench_schedules.spaces.sub_spaces import recorded_space
 
     space = recorded_space(parse_operator(workload))
@@ -137,8 +137,7 @@ def show_schedule(
 
     from costbench.errors import DataError
     from costbench_schedules.operators.operators import parse_operator
-    from costbench_schedules.spaces.nest import nest_of
-    from costbench_schedules.spaces.printing import nest_text
+    from costbench_schedules.spaces.nest import nest_of, nest_text
     from costbench_schedules.spaces.sub_spaces import recorded_space
 
     space = recorded_space(parse_operator(workload), limit)
@@ -198,18 +197,15 @@ def import_schedules(
 
     Example: `costbench import-schedules tuned.log --out imported`
     """
-    from costbench_schedules.records.imported.autotvm import read_autotvm
-    from costbench_schedules.records.imported.logs import write_imported
-    from costbench_schedules.records.imported.metaschedule import read_metaschedule
+    from costbench_schedules.records.imported.importing import read_records, write_imported
 
-    read = read_metaschedule if source.is_dir() else read_autotvm
-    found = write_imported(read(source), out, source.name)
-    for path, count in found.logs.items():
+    imported = write_imported(read_records(source), out, source.name)
+    for path, count in imported.logs.items():
         typer.echo(f"{path}: {count:,} schedules")
-    for reason, count in found.others.items():
+    for reason, count in imported.others.items():
         typer.echo(f"others.jsonl: {count:,} records: {reason}")
-    if found.repeated:
-        typer.echo(f"{found.repeated:,} repeated schedules left out")
+    if imported.repeated:
+        typer.echo(f"{imported.repeated:,} repeated schedules left out")
 
 
 COMMANDS = (

@@ -16,8 +16,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64, Bool
 from costbench.errors import DataError
-from costbench_schedules.crop.hierarchy import level_shares
-from costbench_schedules.crop.machine_code import RESOURCE_NAMES, InstructionCosts
+from costbench_schedules.crop.costs import RESOURCE_NAMES, InstructionCosts, level_shares
 from costbench_schedules.crop.pipeline import Code, edge_cycles
 from costbench_schedules.crop.registers import spills
 from costbench_schedules.devices.processor import Processor

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from costbench.arrays import F64
-from costbench_schedules.crop.hierarchy import level_shares
-from costbench_schedules.crop.machine_code import InstructionCosts
+from costbench_schedules.crop.costs import InstructionCosts, level_shares
 from costbench_schedules.devices.processor import Processor
 from costbench_schedules.llvm.features import BIN_DISTANCES, ProgramFeatures
 from costbench_schedules.llvm.operations import KINDS

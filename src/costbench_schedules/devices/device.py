@@ -135,7 +135,7 @@ class CpuDevice:
 
     @property
     def host(self) -> Mapping[str, Any]:
-        """Returns processor, architecture, mcpu, features and versions; see `tvm_adapter.Host`.
+        """Returns processor, architecture, mcpu, features and versions; see `tvm_adapter.HostToolchain`.
 
         Raises:
             DataError: if the extra `cpu` is not installed.

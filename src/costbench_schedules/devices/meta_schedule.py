@@ -20,7 +20,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from costbench.errors import DataError
 from costbench_schedules.devices.device import CpuDevice
-from costbench_schedules.devices.peer import PeerSearch, PeerSpec, PeerTrial
+from costbench_schedules.devices.reference_tuner import ReferenceSpec, ReferenceTrial, ReferenceTrials
 from costbench_schedules.devices.tvm_adapter import module_of, target_of, write_program
 from costbench_schedules.operators.operators import Operator
 
@@ -54,7 +54,7 @@ class _Builder(ms.builder.PyBuilder):  # type: ignore[misc]
 class _Finished(ms.runner.PyRunnerFuture):  # type: ignore[misc]
     """A measurement that has been made."""
 
-    def __init__(self, trial: PeerTrial) -> None:
+    def __init__(self, trial: ReferenceTrial) -> None:
         super().__init__()
         self._trial = trial
 
@@ -73,7 +73,7 @@ class _Finished(ms.runner.PyRunnerFuture):  # type: ignore[misc]
 class _Runner(ms.runner.PyRunner):  # type: ignore[misc]
     """Measures programs with a device."""
 
-    def __init__(self, measure: Callable[[Path], PeerTrial]) -> None:
+    def __init__(self, measure: Callable[[Path], ReferenceTrial]) -> None:
         super().__init__()
         self._measure = measure
 
@@ -91,17 +91,17 @@ class _Measured:
 
     def __init__(self, operator: Operator, device: CpuDevice) -> None:
         self._operator, self._device = operator, device
-        self.trials: list[PeerTrial] = []
+        self.trials: list[ReferenceTrial] = []
 
-    def __call__(self, program: Path) -> PeerTrial:
+    def __call__(self, program: Path) -> ReferenceTrial:
         found = self._device.measure_program(self._operator, program)
         runtime = None if found.failed[0] else int(found.runtime_ns[0])
-        trial = PeerTrial(runtime, found.reasons[0], str(program))
+        trial = ReferenceTrial(runtime, found.reasons[0], str(program))
         self.trials.append(trial)
         return trial
 
 
-def search_by_meta_schedule(operator: Operator, spec: PeerSpec, folder: Path) -> PeerSearch:
+def search_by_meta_schedule(operator: Operator, spec: ReferenceSpec, folder: Path) -> ReferenceTrials:
     """Returns what TVM's tuner finds for an operator; see `peer.meta_schedule`.
 
     Raises:
@@ -127,4 +127,4 @@ def search_by_meta_schedule(operator: Operator, spec: PeerSpec, folder: Path) ->
         )
     if not measured.trials:
         raise DataError("MetaSchedule measured nothing", where=operator.text)
-    return PeerSearch(tuple(measured.trials))
+    return ReferenceTrials(tuple(measured.trials))

@@ -44,7 +44,7 @@ _BLOCK = "compute"
 
 
 @dataclass(frozen=True)
-class Host:
+class HostToolchain:
     """What machine code is made for and by.
 
     Attributes:
@@ -70,12 +70,12 @@ def check_versions() -> None:
 
 
 @cache
-def host() -> Host:
+def host() -> HostToolchain:
     """Returns what this machine is."""
     versions = {"tvm": tvm.__version__, "tvm_ffi": tvm_ffi.__version__}
     versions["llvm"] = str(tvm.target.codegen.llvm_version_major())
     found = this_processor()
-    return Host(
+    return HostToolchain(
         found.name,
         found.architecture,
         str(tvm.target.codegen.llvm_get_system_cpu()),

@@ -23,8 +23,7 @@ from costbench.rng import stream
 from costbench.search.space import Rows, Seen
 from costbench.search.strategies import Strategy
 from costbench_schedules.devices.device import CpuDevice
-from costbench_schedules.features.representations import REPRESENTATIONS
-from costbench_schedules.features.vectors import filled
+from costbench_schedules.features.vectors import REPRESENTATIONS, fill_columns
 from costbench_schedules.models.learner import ScheduleModel, samples_of
 from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
 from costbench_schedules.models.storage import MODEL_FILE, load_schedule_model, save_schedule_model
@@ -210,7 +209,7 @@ class Guidance:
 
     def _read(self, found: Any) -> Any:
         """Returns features as wide as the earlier model reads them."""
-        return filled(found, self.earlier.columns) if isinstance(self.earlier, Trees) else found
+        return fill_columns(found, self.earlier.columns) if isinstance(self.earlier, Trees) else found
 
     def settings(self, seed: int, starts: int) -> Mapping[str, object]:
         """Returns all that decides what is tried."""

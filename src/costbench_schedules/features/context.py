@@ -92,16 +92,16 @@ def context_features(nests: NestBatch) -> ContextBatch:
     first = starts[batches.index(trunk)]
     reduces = np.array([axis.kind == "reduce" for axis in nests.operator.axes])
     parts = [_of_statement(batch, trunk is batch, reduces) for batch in batches]
-    real = np.concatenate([own for _, own in parts], axis=1)
+    real = np.concatenate([is_own for _, is_own in parts], axis=1)
     parents, leaves = [], []
-    for start, batch, (_, own) in zip(starts, batches, parts, strict=True):
-        inner, last = _parents(own, start)
+    for start, batch, (_, is_own) in zip(starts, batches, parts, strict=True):
+        parent, last = _parents(is_own, start)
         if batch is not trunk:
             # Loops of its own hang from the innermost loop that it shares with the computation.
             stem = _last_before(trunk.extents > 1, batch.shared, first)
-            inner = np.where(own & (inner < 0), stem[:, None], inner)
+            parent = np.where(is_own & (parent < 0), stem[:, None], parent)
             last = np.where(last < 0, stem, last)
-        parents.append(inner)
+        parents.append(parent)
         leaves.append(np.where(batch.present, last, -1))
     axes = np.concatenate([batch.axes for batch in batches], axis=1)
     levels = np.concatenate([batch.levels for batch in batches], axis=1)
@@ -127,18 +127,18 @@ def _of_statement(batch: StatementBatch, whole: bool, reduces: Bool) -> tuple[F3
         reduces: which axes are reductions, [A].
     """
     loops = batch.extents > 1
-    own = loops & batch.present[:, None]
+    is_own = loops & batch.present[:, None]
     if not whole:
-        own &= np.arange(batch.extents.shape[1]) >= batch.shared[:, None]
+        is_own &= np.arange(batch.extents.shape[1]) >= batch.shared[:, None]
     extents = batch.extents.astype(np.float64)
     top_down = np.cumprod(extents, axis=1)
     bottom_up = np.cumprod(extents[:, ::-1], axis=1)[:, ::-1]
     depth: I64 = np.cumsum(loops, axis=1) - loops
     height = loops.sum(axis=1)[:, None] - 1 - depth
     values = np.zeros((*batch.extents.shape, NUM_FEATURES), dtype=np.float32)
-    places = [place for wanted in (True, False) for place in np.flatnonzero(batch.writes == wanted)]
-    touched = batch.touched[:, :, places].astype(np.float64)
-    strides = np.abs(batch.strides[:, :, places]).astype(np.float64) * ELEMENT_BYTES
+    buffers = [buffer for written in (True, False) for buffer in np.flatnonzero(batch.writes == written)]
+    touched = batch.touched[:, :, buffers].astype(np.float64)
+    strides = np.abs(batch.strides[:, :, buffers]).astype(np.float64) * ELEMENT_BYTES
     reuse = bottom_up[:, :, None] / np.maximum(touched, 1.0)
     working_set = touched.sum(axis=2) * ELEMENT_BYTES
     for column, numbers in enumerate((extents, depth, height, top_down, bottom_up, working_set)):
@@ -151,25 +151,25 @@ def _of_statement(batch: StatementBatch, whole: bool, reduces: Bool) -> tuple[F3
             column += 1
     values[:, :, column + STATEMENTS.index(batch.name)] = 1.0
     column += len(STATEMENTS)
-    for place in range(len(places)):
-        per_buffer = (touched[:, :, place] * ELEMENT_BYTES, reuse[:, :, place], strides[:, :, place])
+    for buffer in range(len(buffers)):
+        per_buffer = (touched[:, :, buffer] * ELEMENT_BYTES, reuse[:, :, buffer], strides[:, :, buffer])
         for numbers in per_buffer:
             values[:, :, column] = np.log2(1.0 + numbers)
             column += 1
-    values *= own[:, :, None]
-    return values, own
+    values *= is_own[:, :, None]
+    return values, is_own
 
 
-def _parents(own: Bool, start: int) -> tuple[I64, I64]:
+def _parents(is_own: Bool, start: int) -> tuple[I64, I64]:
     """Returns the place of the own loop before each one, and of the last one; -1 if there is none."""
-    places = np.where(own, np.arange(own.shape[1]) + start, -1)
-    latest = np.maximum.accumulate(places, axis=1)
-    before = np.concatenate([np.full((len(own), 1), -1), latest[:, :-1]], axis=1)
-    return np.where(own, before, -1), latest[:, -1]
+    indices = np.where(is_own, np.arange(is_own.shape[1]) + start, -1)
+    latest = np.maximum.accumulate(indices, axis=1)
+    before = np.concatenate([np.full((len(is_own), 1), -1), latest[:, :-1]], axis=1)
+    return np.where(is_own, before, -1), latest[:, -1]
 
 
 def _last_before(loops: Bool, stop: I64, start: int) -> I64:
     """Returns the place of the last loop among the first `stop` ones, int64 [n]; -1 if there is none."""
     inside = loops & (np.arange(loops.shape[1]) < stop[:, None])
-    places = np.where(inside, np.arange(loops.shape[1]) + start, -1)
-    return np.asarray(places.max(axis=1, initial=-1), dtype=np.int64)
+    indices = np.where(inside, np.arange(loops.shape[1]) + start, -1)
+    return np.asarray(indices.max(axis=1, initial=-1), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What the analytical model of crop2024 says of programs, as features of a learned model."""
+"""Costs that analytical models give schedules: Crop's estimates as features, bytes that enter a cache."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from costbench.arrays import F32, F64
+from costbench.search.space import Rows
+from costbench_schedules.features.context import ELEMENT_BYTES
+from costbench_schedules.spaces.nest import StatementBatch, nest_batch
+from costbench_schedules.spaces.space import ScheduleSpace
 
 PARTS = ("compute", "L2", "L3", "RAM", "branches")
 _SIMPLER = ("throughput", "roofline", "instructions")
@@ -20,8 +24,9 @@ def estimate_features(estimates: Mapping[str, F64], lanes: F64) -> F32:
     to the most frequent kind.
 
     Args:
-        estimates: [n] by name, `total` and some of the others; see `networks.estimating.ProgramEstimates.of`.
-        lanes: [n, kinds], executed lanes.
+        estimates: estimates [n] by name, `total` and some of the others; see
+            `networks.estimating.ProgramEstimates.of`.
+        lanes: executed lanes by kind of operation, [n, kinds].
     """
     total = estimates["total"]
     shares = [estimates[name] / total for name in PARTS if name in estimates]
@@ -30,6 +35,34 @@ def estimate_features(estimates: Mapping[str, F64], lanes: F64) -> F32:
         for name, values in estimates.items()
         if name in _SIMPLER or name.startswith("total@")
     ]
-    most = lanes.max(axis=1, keepdims=True)
-    logarithms = np.log2((1.0 + lanes) / (1.0 + most))
+    largest = lanes.max(axis=1, keepdims=True)
+    logarithms = np.log2((1.0 + lanes) / (1.0 + largest))
     return np.column_stack([*shares, *ratios, logarithms]).astype(np.float32)
+
+
+CACHE_BYTES = 32 * 1024
+"""Size of a first-level cache for data, as most x86 processors have."""
+
+
+def traffic(compute: StatementBatch, capacity: int) -> F64:
+    """Returns the bytes that enter a cache of that size during the computation, float64 [n].
+
+    It is the traffic of the outermost loop whose working set fits: the bytes that one run of it touches,
+    times its runs. Where not even the innermost loop fits, every access is traffic.
+    """
+    extents = compute.extents.astype(np.float64)
+    touched = compute.touched.sum(axis=2) * float(ELEMENT_BYTES)
+    # One more, innermost "loop": a single point, which accesses one element of each buffer.
+    point = np.full((len(extents), 1), float(ELEMENT_BYTES * compute.touched.shape[2]))
+    touched = np.concatenate([touched, point], axis=1)
+    runs = np.cumprod(np.concatenate([np.ones((len(extents), 1)), extents], axis=1), axis=1)
+    fits = touched <= capacity
+    fits[:, -1] = True
+    first = np.argmax(fits, axis=1)
+    indices = np.arange(len(extents))
+    return np.asarray(runs[indices, first] * touched[indices, first], dtype=np.float64)
+
+
+def traffic_cost(space: ScheduleSpace, rows: Rows, capacity: int = CACHE_BYTES) -> F64:
+    """Returns the traffic of configurations [n, m] as a cost, float64 [n]: lower is taken to be faster."""
+    return traffic(nest_batch(space, rows).statements["compute"], capacity)

@@ -28,25 +28,25 @@ def primitive_sequences(space: ScheduleSpace, rows: Rows) -> F32:
     to five parameters: of a split log2 of the extent and of each factor, outermost first; of a number
     log2(1 + it); of a choice among names a one-hot column for each.
     """
-    found = np.zeros((len(rows), LENGTH, WIDTH), dtype=np.float32)
+    sequences = np.zeros((len(rows), LENGTH, WIDTH), dtype=np.float32)
     operator = space.operator
-    place_of = {knob.name: place for place, knob in enumerate(space.knobs)}
+    knob_of = {knob.name: index for index, knob in enumerate(space.knobs)}
     first = len(SPLITS) + len(OTHERS)
     # The last axes of operators have most in common: they stand at the same lines.
     for line, axis in enumerate(reversed(operator.axes)):
-        place = place_of[tile_name(axis)]
-        factors = np.log2(np.array(space.knobs[place].values, dtype=np.float64))[rows[:, place]]
-        found[:, line, SPLITS.index(axis.kind)] = 1.0
-        found[:, line, first] = line / LENGTH
-        found[:, line, first + 1] = np.log2(axis.extent)
-        found[:, line, first + 2 : first + 2 + factors.shape[1]] = factors
+        knob = knob_of[tile_name(axis)]
+        factors = np.log2(np.array(space.knobs[knob].values, dtype=np.float64))[rows[:, knob]]
+        sequences[:, line, SPLITS.index(axis.kind)] = 1.0
+        sequences[:, line, first] = line / LENGTH
+        sequences[:, line, first + 1] = np.log2(axis.extent)
+        sequences[:, line, first + 2 : first + 2 + factors.shape[1]] = factors
     for line, name in enumerate(OTHERS, _AXES):
-        place = place_of[name]
-        values = space.knobs[place].values
-        found[:, line, len(SPLITS) + OTHERS.index(name)] = 1.0
+        knob = knob_of[name]
+        values = space.knobs[knob].values
+        sequences[:, line, len(SPLITS) + OTHERS.index(name)] = 1.0
         if isinstance(values[0], int):
             numbers = np.log2(1.0 + np.array(values, dtype=np.float64))
-            found[:, line, first + 1] = numbers[rows[:, place]]
+            sequences[:, line, first + 1] = numbers[rows[:, knob]]
         else:
-            found[:, line, first + 1 : first + 1 + len(values)] = np.eye(len(values))[rows[:, place]]
-    return found
+            sequences[:, line, first + 1 : first + 1 + len(values)] = np.eye(len(values))[rows[:, knob]]
+    return sequences

@@ -1,8 +1,12 @@
-"""Schedules as trees of loops, for recursive networks (autotvm2018, Figure 3c and 3d).
+"""Schedules as trees of loops, for recursive networks (autotvm2018, Figure 3c and 3d), and as graphs.
 
 A node is a loop of more than one iteration, or a statement, which is a leaf. The children of a loop are the
 loops and statements right inside it; those outside of all loops are children of the root, which is no node.
 Nodes are in program order: a loop comes before what is inside it, and that in the order in which it runs.
+
+A graph, as the networks of the other tasks read programs, has the nodes of the loop tree. Edges lead from a
+loop to what is right inside it, and along the flow of data: from a statement to one that reads what it has
+written.
 """
 
 from __future__ import annotations
@@ -44,25 +48,23 @@ class LoopTrees:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, places: I64, /) -> LoopTrees:
+    def __getitem__(self, indices: I64, /) -> LoopTrees:
         return LoopTrees(
-            self.values[places], self.parents[places], self.depths[places], self.identifiers[places]
+            self.values[indices], self.parents[indices], self.depths[indices], self.identifiers[indices]
         )
 
 
-def stacked(parts: Sequence[LoopTrees]) -> LoopTrees:
+def stack_trees(parts: Sequence[LoopTrees]) -> LoopTrees:
     """Returns the trees of several operators, in order, with places for the nodes of the largest."""
-    most = max(trees.depths.shape[1] for trees in parts)
+    num_nodes = max(trees.depths.shape[1] for trees in parts)
 
-    def filled(name: str, value: int) -> AnyArray:
+    def pad(name: str, value: int) -> AnyArray:
         arrays = [getattr(trees, name) for trees in parts]
-        widths = [[(0, 0), (0, most - a.shape[1]), *[(0, 0)] * (a.ndim - 2)] for a in arrays]
+        widths = [[(0, 0), (0, num_nodes - a.shape[1]), *[(0, 0)] * (a.ndim - 2)] for a in arrays]
         padded = [np.pad(a, w, constant_values=value) for a, w in zip(arrays, widths, strict=True)]
         return np.concatenate(padded)
 
-    return LoopTrees(
-        filled("values", 0), filled("parents", -1), filled("depths", 0), filled("identifiers", 0)
-    )
+    return LoopTrees(pad("values", 0), pad("parents", -1), pad("depths", 0), pad("identifiers", 0))
 
 
 def loop_trees(contexts: ContextBatch) -> LoopTrees:
@@ -93,7 +95,7 @@ def loop_trees(contexts: ContextBatch) -> LoopTrees:
             axis=1,
         ),
     )
-    return _compacted(trees, _program_order(contexts))
+    return _move_to_front(trees, _program_order(contexts))
 
 
 def _program_order(contexts: ContextBatch) -> I16:
@@ -115,20 +117,20 @@ def _program_order(contexts: ContextBatch) -> I16:
             keys = step * contexts.shared[:, number, None] + code
         else:
             keys = np.array([step * (block.stop - block.start + 1) + code])
-        own = np.broadcast_to(keys, (len(contexts), size + 1))
-        loops.append(own[:, :size])
-        leaves.append(own[:, size:])
+        statement_keys = np.broadcast_to(keys, (len(contexts), size + 1))
+        loops.append(statement_keys[:, :size])
+        leaves.append(statement_keys[:, size:])
     # Numbers of 16 bits are sorted by their digits, which is the fastest way.
     return np.concatenate([*loops, *leaves], axis=1).astype(np.int16)
 
 
-def _compacted(trees: LoopTrees, keys: I16) -> LoopTrees:
+def _move_to_front(trees: LoopTrees, keys: I16) -> LoopTrees:
     """Returns the trees with their nodes moved to the first places, in the order of their keys."""
     absent = trees.depths == 0
-    most = int((~absent).sum(axis=1).max(initial=0))
+    num_nodes = int((~absent).sum(axis=1).max(initial=0))
     order = np.argsort(np.where(absent, np.iinfo(np.int16).max, keys), axis=1, kind="stable")
     moved = np.argsort(order, axis=1)
-    order = order[:, :most]
+    order = order[:, :num_nodes]
     parents = np.take_along_axis(trees.parents, order, axis=1)
     parents = np.where(parents >= 0, np.take_along_axis(moved, np.maximum(parents, 0), axis=1), -1)
     return LoopTrees(
@@ -137,3 +139,48 @@ def _compacted(trees: LoopTrees, keys: I16) -> LoopTrees:
         np.take_along_axis(trees.depths, order, axis=1),
         np.take_along_axis(trees.identifiers, order, axis=1),
     )
+
+
+DATA_FLOW = (("padding", "compute"), ("init", "compute"), ("compute", "write"))
+"""Statements that write a buffer, and those that read it: the padded input, the zeros, the sums."""
+LOOP = 0
+"""Kind of a loop."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopGraphs:
+    """n schedules with N nodes and E edges in total, concatenated.
+
+    Attributes:
+        values: features of each node as in `LoopTrees`, float32 [N, F].
+        kinds: int64 [N], `LOOP`, or 1 + the position of a statement in `STATEMENTS`.
+        counts: nodes of each schedule, int64 [n]; at least its computation.
+        edges: int64 [2, E], sources above targets, places among all N nodes, which are in program order: a
+            source comes before its target.
+    """
+
+    values: F32
+    kinds: I64
+    counts: I64
+    edges: I64
+
+
+def loop_graphs(trees: LoopTrees) -> LoopGraphs:
+    """Returns the graphs of schedules."""
+    real = trees.depths > 0
+    tree, node = np.nonzero(real)
+    counts = real.sum(axis=1)
+    first = np.cumsum(counts) - counts
+    # Nodes fill the first places of a tree.
+    number = first[tree] + node
+    parents = trees.parents[real]
+    inner = np.flatnonzero(parents >= 0)
+    edges = [np.stack([first[tree[inner]] + parents[inner], number[inner]])]
+    kinds = np.maximum(trees.identifiers[real] - FIRST_STATEMENT + 1, LOOP)
+    leaf_of = np.full((len(trees), len(STATEMENTS)), -1)
+    leaves = np.flatnonzero(kinds > LOOP)
+    leaf_of[tree[leaves], kinds[leaves] - 1] = number[leaves]
+    for writer, reader in DATA_FLOW:
+        pairs = leaf_of[:, [STATEMENTS.index(writer), STATEMENTS.index(reader)]]
+        edges.append(pairs[(pairs >= 0).all(axis=1)].T)
+    return LoopGraphs(trees.values[real], kinds, counts, np.concatenate(edges, axis=1))

@@ -1,4 +1,6 @@
-"""Features of a whole schedule as one row, for boosted trees: three representations of growing invariance.
+"""Representations of schedules by name, among them the features of a schedule as one row, for trees.
+
+Three representations as rows, of growing invariance:
 
 - `config_features`: the choices themselves. They mean little in another space.
 - `flattened_features`: the loops' context features side by side. They mean the same for loops at the same
@@ -9,13 +11,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from costbench.arrays import F32, AnyFloat, Bool
-from costbench.errors import DataError
+from costbench.errors import DataError, SpaceTooLargeError, choose
 from costbench.search.space import Rows
-from costbench_schedules.features.context import FEATURE_NAMES, NUM_FEATURES, ContextBatch
-from costbench_schedules.spaces.nest import STATEMENTS
+from costbench_schedules.features.context import FEATURE_NAMES, NUM_FEATURES, ContextBatch, context_features
+from costbench_schedules.features.trees import loop_trees
+from costbench_schedules.spaces.nest import STATEMENTS, nest_batch
 from costbench_schedules.spaces.space import ScheduleSpace
 
 THRESHOLDS = tuple(2.0 ** (3 * t) for t in range(1, 11))
@@ -40,8 +47,8 @@ def config_features(space: ScheduleSpace, rows: Rows) -> F32:
     """
     columns: list[AnyFloat] = []
     full = ScheduleSpace(space.operator)
-    for place, knob in enumerate(full.knobs):
-        chosen = space.chosen[place][np.asarray(rows[:, place], dtype=np.int64)]
+    for index, knob in enumerate(full.knobs):
+        chosen = space.chosen[index][np.asarray(rows[:, index], dtype=np.int64)]
         if isinstance(knob.values[0], tuple):
             columns.append(np.log2(np.array(knob.values, dtype=np.float64))[chosen])
         elif isinstance(knob.values[0], int):
@@ -62,7 +69,7 @@ def flattened_features(contexts: ContextBatch) -> F32:
     return np.concatenate([present, values.reshape(len(values), -1)], axis=1)
 
 
-def filled(features: F32, columns: int) -> F32:
+def fill_columns(features: F32, columns: int) -> F32:
     """Returns features [n, F] filled up with zeros to [n, columns]: what a model of wider rows can read.
 
     Raises:
@@ -81,7 +88,7 @@ def relation_features(contexts: ContextBatch) -> F32:
     for all F features i, the J features j of `BOUNDED_BY` and the T `THRESHOLDS` beta; 0 without such a loop.
     Columns are sorted by j, then t, then i. Source: autotvm2018, section 4; there j is any feature.
     """
-    values, real = _compacted(contexts)
+    values, real = _move_to_front(contexts)
     bounds = np.log2(1.0 + np.array(THRESHOLDS)).astype(np.float32)
     selecting = [FEATURE_NAMES.index(name) for name in BOUNDED_BY]
     shape = (len(values), len(selecting) * len(bounds) + 1, NUM_FEATURES)
@@ -102,15 +109,71 @@ def _relations(values: F32, real: Bool, selecting: list[int], bounds: F32, resul
         table = result[:, number * count : (number + 1) * count]
         for loop in range(values.shape[1]):
             rows = np.flatnonzero(first[:, loop] < count)
-            places = first[rows, loop]
-            table[rows, places] = np.maximum(table[rows, places], values[rows, loop])
+            thresholds = first[rows, loop]
+            table[rows, thresholds] = np.maximum(table[rows, thresholds], values[rows, loop])
         np.maximum.accumulate(table, axis=1, out=table)
     result[:, -1] = values.max(axis=1, initial=0.0)
 
 
-def _compacted(contexts: ContextBatch) -> tuple[F32, Bool]:
+def _move_to_front(contexts: ContextBatch) -> tuple[F32, Bool]:
     """Returns the loops that are there, in order, moved to the first places."""
-    most = int(contexts.real.sum(axis=1).max(initial=0))
-    order = np.argsort(~contexts.real, axis=1, kind="stable")[:, :most]
+    num_loops = int(contexts.real.sum(axis=1).max(initial=0))
+    order = np.argsort(~contexts.real, axis=1, kind="stable")[:, :num_loops]
     values = np.take_along_axis(contexts.values, order[:, :, None], axis=1)
     return values, np.take_along_axis(contexts.real, order, axis=1)
+
+
+Featurizer = Callable[[ScheduleSpace, Rows], Any]
+"""Configurations of a space to their features, an array [n, F] or `LoopTrees`."""
+_MAX_PRECOMPUTED = 1 << 16
+
+
+def _of_loops(represent: Callable[[ContextBatch], Any]) -> Featurizer:
+    return lambda space, rows: represent(context_features(nest_batch(space, rows)))
+
+
+REPRESENTATIONS: Mapping[str, Featurizer] = {
+    "config": config_features,
+    "flattened": _of_loops(flattened_features),
+    "relation": _of_loops(relation_features),
+    "tree": _of_loops(loop_trees),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Precomputed:
+    """The features of all configurations of a space, for searches that are repeated.
+
+    Attributes:
+        space: space that the configurations are of.
+        features: features of each configuration, in the order of their numbers.
+    """
+
+    space: ScheduleSpace
+    features: Any
+
+    def __call__(self, rows: Rows) -> Any:
+        """Returns the features of some configurations, as the representation does."""
+        return self.features[np.array(self.space.numbers(rows), dtype=np.int64)]
+
+
+def precompute(space: ScheduleSpace, representation: str) -> Precomputed:
+    """Returns the features of a whole space.
+
+    Args:
+        space: space of at most 65,536 configurations.
+        representation: key of `REPRESENTATIONS`.
+
+    Raises:
+        ChoiceError: for an unknown representation.
+        SpaceTooLargeError: for a larger space.
+    """
+    represent = choose(REPRESENTATIONS, representation, "representation")
+    if space.size > _MAX_PRECOMPUTED:
+        text = space.operator.text
+        raise SpaceTooLargeError(
+            f"{space.size} configurations",
+            where=text,
+            expected=f"at most {_MAX_PRECOMPUTED}, see `sub_space`",
+        )
+    return Precomputed(space, represent(space, space.rows(range(space.size))))

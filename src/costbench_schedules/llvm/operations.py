@@ -3,7 +3,7 @@
 An instruction becomes an operation: a kind, its lanes and the bits of a lane. What machine code does not
 execute is of kind `free`: phis, casts that rename a register, addresses that a load or store computes itself,
 a scalar load that is broadcast. How many native vectors an operation takes is the target's business
-(`costbench_schedules.crop.machine_code`).
+(`costbench_schedules.crop.costs`).
 """
 
 from __future__ import annotations

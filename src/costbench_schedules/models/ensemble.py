@@ -1,7 +1,8 @@
-"""Uncertainty by bootstrapping, and acquisition functions that use it (autotvm2018, section 3.3).
+"""Models made of models: bootstrapped ensembles (autotvm2018, section 3.3), and transfer (section 4).
 
-Several models are fitted to samples drawn with replacement; their spread stands for what is not known. The
-paper does so with five models and the regression objective, whose costs share one scale.
+Several models are fitted to samples drawn with replacement; their spread stands for what is not known, and
+acquisition functions use it. The paper does so with five models and the regression objective, whose costs
+share one scale. Transfer adds a local model to a global one of earlier workloads (equation 4).
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Ensemble(Generic[Features]):
     """Several fitted models, a `ScheduleModel` of their acquisition function.
 
     Attributes:
-        models: at least one.
-        acquisition: a name of `ACQUISITIONS`.
+        models: fitted models, at least one.
+        acquisition: name of the acquisition function, a key of `ACQUISITIONS`.
     """
 
     models: Sequence[ScheduleModel[Features]]
@@ -80,9 +81,9 @@ class Bootstrap(Generic[Features]):
     """A `Learner` of ensembles.
 
     Attributes:
-        learner: fits each model.
+        learner: learner that fits each model.
         size: number of models.
-        acquisition: a name of `ACQUISITIONS`.
+        acquisition: name of the acquisition function, a key of `ACQUISITIONS`.
 
     Raises:
         ValueError: for fewer than one model.
@@ -102,6 +103,23 @@ class Bootstrap(Generic[Features]):
         """Returns models of samples drawn with replacement from the measurements, as many as these are."""
         models = []
         for number in range(self.size):
-            places = rng.stream(seed, "bootstrap", number).integers(len(samples), size=len(samples))
-            models.append(self.learner.fit(features[places], samples.select(places), seed))
+            indices = rng.stream(seed, "bootstrap", number).integers(len(samples), size=len(samples))
+            models.append(self.learner.fit(features[indices], samples.select(indices), seed))
         return Ensemble(models, self.acquisition)
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected(Generic[Features]):
+    """f(x) = f_global(x) + f_local(x), a `ScheduleModel`.
+
+    Attributes:
+        earlier: f_global, fitted to other workloads or another machine on features that mean the same there.
+        local: f_local, fitted with `Samples.start` = f_global, so that it learns what that one leaves over.
+    """
+
+    earlier: ScheduleModel[Features]
+    local: ScheduleModel[Features]
+
+    def predict(self, features: Features, /) -> F64:
+        """Returns the sum of both predictions, float64 [n]."""
+        return self.earlier.predict(features) + self.local.predict(features)

@@ -23,7 +23,7 @@ class Selectable(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, places: I64, /) -> Self:
+    def __getitem__(self, indices: I64, /) -> Self:
         """Returns the features of these samples, which may repeat."""
         ...
 
@@ -50,9 +50,11 @@ class Samples:
     def __len__(self) -> int:
         return len(self.runtime_ns)
 
-    def select(self, places: I64) -> Samples:
+    def select(self, indices: I64) -> Samples:
         """Returns some samples, which may repeat; speeds stay relative to the fastest of all."""
-        return Samples(self.runtime_ns[places], self.speed[places], self.groups[places], self.start[places])
+        return Samples(
+            self.runtime_ns[indices], self.speed[indices], self.groups[indices], self.start[indices]
+        )
 
 
 def samples_of(runtime_ns: F64, groups: I64 | None = None, start: F64 | None = None) -> Samples:
@@ -70,10 +72,10 @@ def samples_of(runtime_ns: F64, groups: I64 | None = None, start: F64 | None = N
         raise ValueError("runtime_ns: expected numbers above 0, infinite for failures")
     speed = np.zeros(count)
     for group in np.unique(groups):
-        own = groups == group
-        best = runtime_ns[own].min()
-        if np.isfinite(best):
-            speed[own] = best / runtime_ns[own]
+        members = groups == group
+        best_ns = runtime_ns[members].min()
+        if np.isfinite(best_ns):
+            speed[members] = best_ns / runtime_ns[members]
     return Samples(runtime_ns.astype(np.float64), speed, groups, start)
 
 

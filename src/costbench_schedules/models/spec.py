@@ -14,22 +14,19 @@ from costbench_schedules.models.trees import BoostedTrees
 
 def _tree_gru(objective: Objective, *, context: bool) -> Learner[Any]:
     """Returns a learner of networks. Torch is imported here: searches that trees guide start without it."""
-    from costbench_schedules.models.tree_gru.fit import TreeGruLearner
-    from costbench_schedules.models.tree_gru.network import TreeGruSpec
+    from costbench_schedules.models.tree_gru import TreeGruLearner, TreeGruSpec
 
     return TreeGruLearner(objective, TreeGruSpec(context=context))
 
 
-def _gnn(objective: Objective) -> Learner[Any]:
-    from costbench_schedules.models.graph_network.fit import GraphLearner
-    from costbench_schedules.models.graph_network.presets import GNN, GNN_TRAINING
+def _graph_sage(objective: Objective) -> Learner[Any]:
+    from costbench_schedules.models.graph_network import GNN, GNN_TRAINING, GraphLearner
 
     return GraphLearner(objective, GNN, GNN_TRAINING)
 
 
 def _lstm(objective: Objective) -> Learner[Any]:
-    from costbench_schedules.models.graph_network.fit import GraphLearner
-    from costbench_schedules.models.graph_network.presets import LSTM, LSTM_TRAINING
+    from costbench_schedules.models.graph_network import LSTM, LSTM_TRAINING, GraphLearner
 
     return GraphLearner(objective, LSTM, LSTM_TRAINING)
 
@@ -37,7 +34,7 @@ def _lstm(objective: Objective) -> Learner[Any]:
 MODELS: Mapping[str, Callable[[Objective], Learner[Any]]] = {
     "gbt": BoostedTrees,
     "gbt_xgboost": lambda objective: BoostedTrees(objective, "xgboost"),
-    "gnn": _gnn,
+    "gnn": _graph_sage,
     "lstm": _lstm,
     "treegru": lambda objective: _tree_gru(objective, context=False),
     "treegru_context": lambda objective: _tree_gru(objective, context=True),
@@ -53,12 +50,12 @@ class ScheduleModelSpec:
     """A cost model and what it reads.
 
     Attributes:
-        model: a name of `MODELS`.
-        representation: a name of `costbench_schedules.features.representations.REPRESENTATIONS`.
-        objective: "rank" or "regression".
+        model: name of the kind of model, a key of `MODELS`.
+        representation: name of what the model reads, a key of `features.vectors.REPRESENTATIONS`.
+        objective: what costs are fitted to, "rank" or "regression".
         models: number of bootstrapped models; 1 for one model of all measurements.
-        acquisition: what of an ensemble is searched, a name of `ACQUISITIONS`; "ei" and "ucb" need more than
-            one model and the regression objective, whose costs share one scale.
+        acquisition: function of an ensemble that is searched, a key of `ACQUISITIONS`; "ei" and "ucb" need
+            more than one model and the regression objective, whose costs share one scale.
 
     Raises:
         ChoiceError: for an unknown name.

@@ -22,8 +22,7 @@ from costbench_schedules.features.context import FEATURE_NAMES
 from costbench_schedules.features.vectors import BOUNDED_BY, THRESHOLDS
 from costbench_schedules.models.learner import ScheduleModel
 from costbench_schedules.models.spec import GRAPH_NETWORKS, ScheduleModelSpec
-from costbench_schedules.models.tree_gru.fit import TrainedTreeGru
-from costbench_schedules.models.tree_gru.network import TreeGru, TreeGruSpec
+from costbench_schedules.models.tree_gru import TrainedTreeGru, TreeGru, TreeGruSpec
 from costbench_schedules.models.trees import LIBRARIES, Trees
 
 FORMAT = "costbench schedule model 1"
@@ -88,19 +87,19 @@ def save_schedule_model(
     Raises:
         DataError: for another kind of model, a weight that is not finite, or a folder that cannot be written.
     """
-    place = Path(folder)
+    folder = Path(folder)
     if isinstance(model, Trees):
         digest = digest_bytes(model.text.encode())
         fitted = asdict(_StoredTrees(model.library, model.columns, model.text, digest))
     elif isinstance(model, TrainedTreeGru):
-        weights = save_weights(model.net, place / WEIGHTS_FILE)
+        weights = save_weights(model.net, folder / WEIGHTS_FILE)
         fitted = asdict(_StoredNetwork(model.net.spec, weights))
     elif spec.model in GRAPH_NETWORKS:
-        fitted = asdict(_stored_graph_network(model, place))
+        fitted = asdict(_stored_graph_network(model, folder))
     else:
-        raise _not_stored(model, place)
+        raise _not_stored(model, folder)
     described = {"format": FORMAT, "features": features_digest(), "spec": asdict(spec), "fitted": fitted}
-    write_json(place / MODEL_FILE, described)
+    write_json(folder / MODEL_FILE, described)
 
 
 def load_schedule_model(folder: str | PathLike[str]) -> tuple[ScheduleModel[Any], ScheduleModelSpec]:
@@ -131,8 +130,8 @@ def _trees(stored: _StoredTrees, path: Path) -> Trees:
         expected = ", ".join(LIBRARIES)
         raise DataError(f"{stored.library!r}", where=path, field="fitted.library", expected=expected)
     _require(digest_bytes(stored.text.encode()), stored.text_sha256, path, "fitted.text")
-    restored = LIBRARIES[stored.library].restored(stored.text)
-    return Trees(restored, stored.library, stored.columns, stored.text)
+    predictor = LIBRARIES[stored.library].restore(stored.text)
+    return Trees(predictor, stored.library, stored.columns, stored.text)
 
 
 def _network(stored: _StoredNetwork, path: Path) -> TrainedTreeGru:
@@ -141,21 +140,21 @@ def _network(stored: _StoredNetwork, path: Path) -> TrainedTreeGru:
     return TrainedTreeGru(net.eval())
 
 
-def _stored_graph_network(model: ScheduleModel[Any], place: Path) -> _StoredGraphNetwork:
+def _stored_graph_network(model: ScheduleModel[Any], folder: Path) -> _StoredGraphNetwork:
     """Writes the weights. PyG takes seconds to import: only where such a network is stored or loaded."""
-    from costbench_schedules.models.graph_network.fit import TrainedGraphNetwork
+    from costbench_schedules.models.graph_network import TrainedGraphNetwork
 
     if not isinstance(model, TrainedGraphNetwork):
-        raise _not_stored(model, place)
+        raise _not_stored(model, folder)
     scaler = _StoredScaler(**model.scaling.node.to_dict())
-    return _StoredGraphNetwork(model.net.spec, scaler, save_weights(model.net, place / WEIGHTS_FILE))
+    return _StoredGraphNetwork(model.net.spec, scaler, save_weights(model.net, folder / WEIGHTS_FILE))
 
 
 def _graph_network(stored: _StoredGraphNetwork, path: Path) -> ScheduleModel[Any]:
-    from costbench_schedules.models.graph_network.fit import restored
+    from costbench_schedules.models.graph_network import restore_network
 
     try:
-        model = restored(stored.net, asdict(stored.scaler))
+        model = restore_network(stored.net, asdict(stored.scaler))
     except CostbenchError as error:
         raise DataError(error.problem, where=path, field="fitted", expected=error.expected) from error
     _load_checked(model.net, stored.weights_sha256, path)
@@ -164,18 +163,18 @@ def _graph_network(stored: _StoredGraphNetwork, path: Path) -> ScheduleModel[Any
 
 def _load_checked(net: nn.Module, digest: str, path: Path) -> None:
     """Gives a network the weights beside `path`, which have to have the digest."""
-    place = path.parent / WEIGHTS_FILE
-    weights = read_bytes(place)
-    _require(digest_bytes(weights), digest, place, None)
-    load_weights(net, weights, place)
+    weights_path = path.parent / WEIGHTS_FILE
+    weights = read_bytes(weights_path)
+    _require(digest_bytes(weights), digest, weights_path, None)
+    load_weights(net, weights, weights_path)
 
 
-def _not_stored(model: ScheduleModel[Any], place: Path) -> DataError:
-    return DataError(type(model).__name__, where=place, expected="trees or a network, not a sum of models")
+def _not_stored(model: ScheduleModel[Any], folder: Path) -> DataError:
+    return DataError(type(model).__name__, where=folder, expected="trees or a network, not a sum of models")
 
 
-def _require(found: str, expected: str, path: Path, field: str | None) -> None:
-    if found != expected:
+def _require(actual: str, expected: str, path: Path, field: str | None) -> None:
+    if actual != expected:
         raise DataError(
             "changed since it was written", where=path, field=field, expected=f"SHA-256 {expected}"
         )

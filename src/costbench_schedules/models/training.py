@@ -14,19 +14,16 @@ from torch.nn import functional
 from costbench.arrays import F64, I64
 from costbench_schedules.models.learner import Objective, Samples
 
-CHUNK = 512
-"""Schedules that are predicted at a time."""
-
 
 @dataclass(frozen=True)
 class TrainingSpec:
     """Length and pace of a training by Adam.
 
     Attributes:
-        epochs: passes over the measurements.
-        batch: schedules per step; the rank loss compares those of one step.
-        learning_rate: of Adam.
-        max_steps: after which a training on many measurements ends; None for no limit.
+        epochs: number of passes over the measurements.
+        batch: number of schedules per step; the rank loss compares those of one step.
+        learning_rate: learning rate of Adam.
+        max_steps: number of steps after which a training on many measurements ends; None for no limit.
 
     Raises:
         ValueError: for numbers out of range.
@@ -45,41 +42,41 @@ class TrainingSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """What a network is fitted to.
+class SampleLoss:
+    """The loss of a network on some measurements.
 
     Attributes:
-        samples: the measurements.
-        objective: of the costs.
-        costs: returns the network's costs of some of the samples, by their places: int64 [b] to [b].
+        samples: measurements that the network is fitted to.
+        objective: what the costs are fitted to.
+        costs: function of indices int64 [b] of samples to the network's costs of these, [b].
     """
 
     samples: Samples
     objective: Objective
     costs: Callable[[I64], Tensor]
 
-    def loss(self, places: I64) -> Tensor:
-        """Returns the loss of some samples, a scalar."""
-        own, costs = self.samples.select(places), self.costs(places)
-        costs = costs + torch.from_numpy(own.start.astype(np.float32)).to(costs.device)
+    def __call__(self, indices: I64) -> Tensor:
+        """Returns the loss of the samples with these indices, a scalar."""
+        batch, costs = self.samples.select(indices), self.costs(indices)
+        costs = costs + torch.from_numpy(batch.start.astype(np.float32)).to(costs.device)
         if self.objective == "rank":
-            return rank_loss(costs, own)
-        speed = torch.from_numpy(own.speed.astype(np.float32)).to(costs.device)
+            return rank_loss(costs, batch)
+        speed = torch.from_numpy(batch.speed.astype(np.float32)).to(costs.device)
         return functional.mse_loss(costs, -speed)
 
 
-def train(net: nn.Module, fitted: Fitted, spec: TrainingSpec, draws: np.random.Generator) -> None:
-    """Changes the weights of a network.
+def train(net: nn.Module, sample_loss: SampleLoss, spec: TrainingSpec, draws: np.random.Generator) -> None:
+    """Trains the weights of a network in place.
 
     Args:
-        net: whose weights are trained.
-        fitted: what to.
-        spec: how long.
-        draws: the order of the samples in every epoch.
+        net: network whose weights are trained.
+        sample_loss: loss that is minimised.
+        spec: length and pace.
+        draws: random numbers that order the samples in every epoch.
     """
     optimizer = torch.optim.Adam(net.parameters(), lr=spec.learning_rate)
-    for places in islice(_steps(len(fitted.samples), spec, draws), spec.max_steps):
-        loss = fitted.loss(places)
+    for indices in islice(_batches(len(sample_loss.samples), spec, draws), spec.max_steps):
+        loss = sample_loss(indices)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -92,22 +89,24 @@ def rank_loss(costs: Tensor, samples: Samples) -> Tensor:
     """
     runtimes, groups = samples.runtime_ns, samples.groups
     slower = (runtimes[:, None] > runtimes) & (groups[:, None] == groups)
-    first, second = (torch.from_numpy(places).to(costs.device) for places in np.nonzero(slower))
+    first, second = (torch.from_numpy(indices).to(costs.device) for indices in np.nonzero(slower))
     terms = functional.softplus(costs[second] - costs[first])
     return terms.sum() / max(len(first), 1)
 
 
-def predicted(costs: Callable[[I64], F64], count: int) -> F64:
-    """Returns the costs of `count` schedules, float64 [count], asked for a part at a time."""
-    return np.concatenate([np.zeros(0), *(costs(places) for places in _chunks(count))])
+def predict_in_chunks(predict: Callable[[I64], F64], count: int, chunk: int = 512) -> F64:
+    """Returns the costs of schedules, float64 [count].
+
+    Args:
+        predict: function of indices int64 [b] of schedules to their costs, float64 [b].
+        count: number of schedules.
+        chunk: number of schedules that are predicted at a time.
+    """
+    chunks = (np.arange(start, min(start + chunk, count)) for start in range(0, count, chunk))
+    return np.concatenate([np.zeros(0), *map(predict, chunks)])
 
 
-def _chunks(count: int) -> Iterator[I64]:
-    for start in range(0, count, CHUNK):
-        yield np.arange(start, min(start + CHUNK, count))
-
-
-def _steps(count: int, spec: TrainingSpec, draws: np.random.Generator) -> Iterator[I64]:
-    """Yields the places of each step: every epoch in an order of its own, in parts of even size."""
+def _batches(count: int, spec: TrainingSpec, draws: np.random.Generator) -> Iterator[I64]:
+    """Yields the indices of each step: every epoch in an order of its own, in parts of even size."""
     for _ in range(spec.epochs):
         yield from np.array_split(draws.permutation(count), -(-count // spec.batch))

@@ -74,9 +74,9 @@ def write_card(folder: Path, remarks: str = "") -> dict[str, object]:
     for source in paths:
         card = table_card(read_table(source))
         tables[source.relative_to(folder).as_posix()] = card | {"sha256": digest_file(source)}
-    found: dict[str, object] = {"remarks": remarks, "tables": tables}
-    write_json(path, found)
-    return found
+    content: dict[str, object] = {"remarks": remarks, "tables": tables}
+    write_json(path, content)
+    return content
 
 
 def check_card(folder: Path) -> None:
@@ -89,9 +89,9 @@ def check_card(folder: Path) -> None:
     tables = card.get("tables") if isinstance(card, dict) else None
     if not isinstance(tables, dict):
         raise DataError("is no card", where=folder / CARD, expected="a key `tables`")
-    found = {path.relative_to(folder).as_posix() for path in table_paths(folder)}
-    for name in sorted(found ^ tables.keys()):
-        problem = "is not in the card" if name in found else "no such file"
+    names = {path.relative_to(folder).as_posix() for path in table_paths(folder)}
+    for name in sorted(names ^ tables.keys()):
+        problem = "is not in the card" if name in names else "no such file"
         raise DataError(problem, where=folder / name, expected=f"the tables of {CARD}")
     for name, facts in sorted(tables.items()):
         if digest_file(folder / name) != facts["sha256"]:

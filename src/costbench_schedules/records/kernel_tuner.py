@@ -59,8 +59,8 @@ class KernelTunerSpace:
 
     def places(self, configs: Rows) -> I64:
         """Returns the place in the file of each configuration [n, m], -1 for those that it does not have."""
-        found = [self._places.get(key, -1) for key in keys(np.ascontiguousarray(configs, dtype=np.int16))]
-        return np.array(found, dtype=np.int64)
+        indices = [self._places.get(key, -1) for key in keys(np.ascontiguousarray(configs, dtype=np.int16))]
+        return np.array(indices, dtype=np.int64)
 
     def legal(self, configs: I16) -> Bool:
         """Returns whether the file has each configuration, bool [n]."""
@@ -114,19 +114,19 @@ class KernelTunerDevice:
         """
         if space is not self.space:
             raise DataError("configurations of another file", where=self.kernel, expected="its own space")
-        places = space.places(rows)
-        if np.any(places < 0):
-            wrong = space.choices(rows[int(np.argmin(places))])
+        indices = space.places(rows)
+        if np.any(indices < 0):
+            wrong = space.choices(rows[int(np.argmin(indices))])
             raise DataError(f"{wrong} was not recorded", where=self.kernel, expected="a configuration of it")
         whole = self.measurement
         return ScheduleMeasurement(
-            whole.runtime_ns[places],
-            whole.failed[places],
-            whole.run_seconds[places],
-            tuple(whole.reasons[place] for place in places.tolist()),
-            whole.spread[places],
-            whole.clean[places],
-            whole.build_seconds[places],
+            whole.runtime_ns[indices],
+            whole.failed[indices],
+            whole.run_seconds[indices],
+            tuple(whole.reasons[index] for index in indices.tolist()),
+            whole.spread[indices],
+            whole.clean[indices],
+            whole.build_seconds[indices],
         )
 
 
@@ -137,12 +137,12 @@ def read_kernel_tuner(path: Path) -> KernelTunerDevice:
         DataError: naming the file and the field or configuration, if it is no cache file, has another
             objective than time, or values that cannot be.
     """
-    found = read_json(path)
-    if not isinstance(found, dict) or any(key not in found for key in _KEYS):
+    content = read_json(path)
+    if not isinstance(content, dict) or any(key not in content for key in _KEYS):
         raise DataError("is no cache file", where=path, expected="the keys " + ", ".join(_KEYS))
-    if found.get("objective", _OBJECTIVE) != _OBJECTIVE:
-        raise DataError(repr(found["objective"]), where=path, field="objective", expected=_OBJECTIVE)
-    names, values, cache = found["tune_params_keys"], found["tune_params"], found["cache"]
+    if content.get("objective", _OBJECTIVE) != _OBJECTIVE:
+        raise DataError(repr(content["objective"]), where=path, field="objective", expected=_OBJECTIVE)
+    names, values, cache = content["tune_params_keys"], content["tune_params"], content["cache"]
     if not isinstance(cache, dict) or not cache or not isinstance(values, dict):
         raise DataError("no configurations", where=path, field="cache", expected="an object with entries")
     if (
@@ -157,9 +157,9 @@ def read_kernel_tuner(path: Path) -> KernelTunerDevice:
     space = KernelTunerSpace(parameters, np.array(rows, dtype=np.int16))
     measured = [_one(key, entry, path) for key, entry in cache.items()]
     return KernelTunerDevice(
-        str(found["device_name"]),
-        str(found["kernel_name"]),
-        found.get("problem_size"),
+        str(content["device_name"]),
+        str(content["kernel_name"]),
+        content.get("problem_size"),
         space,
         _gathered(measured),
     )
@@ -192,7 +192,7 @@ def _one(key: str, entry: Mapping[str, Any], path: Path) -> _One:
     parts = [entry.get(name, 0.0) for name in _CHARGED]
     times = entry.get("times", [time])
     numbers = [time, *parts, *times] if isinstance(time, int | float) and isinstance(times, list) else parts
-    good = all(isinstance(one, int | float) and 0 <= one < _LONGEST_MS for one in numbers)
+    good = all(isinstance(number, int | float) and 0 <= number < _LONGEST_MS for number in numbers)
     if not good or not (isinstance(time, str) or numbers is not parts) or time == 0:
         expected = "non-negative milliseconds, or the name of a failure"
         raise DataError(f"{_OBJECTIVE} = {time!r}", where=path, field=f"cache.{key}", expected=expected)
@@ -204,15 +204,15 @@ def _one(key: str, entry: Mapping[str, Any], path: Path) -> _One:
     return _One(runtime, max(middle, float(runtime)), "", len(times), seconds, parts[0] / _MS_PER_S)
 
 
-def _gathered(found: list[_One]) -> ScheduleMeasurement:
-    runtime = np.array([one.runtime_ns for one in found], dtype=np.int64)
-    median = np.array([one.median_ns for one in found], dtype=np.float64)
+def _gathered(measurements: list[_One]) -> ScheduleMeasurement:
+    runtime = np.array([measurement.runtime_ns for measurement in measurements], dtype=np.int64)
+    median = np.array([measurement.median_ns for measurement in measurements], dtype=np.float64)
     return ScheduleMeasurement(
         runtime,
         runtime == 0,
-        np.array([one.seconds for one in found], dtype=np.float64),
-        tuple(one.reason for one in found),
+        np.array([measurement.seconds for measurement in measurements], dtype=np.float64),
+        tuple(measurement.reason for measurement in measurements),
         np.where(runtime > 0, median / np.maximum(1, runtime) - 1.0, 0.0),
-        np.array([one.runs for one in found], dtype=np.int64),
-        np.array([one.build_seconds for one in found], dtype=np.float64),
+        np.array([measurement.runs for measurement in measurements], dtype=np.int64),
+        np.array([measurement.build_seconds for measurement in measurements], dtype=np.float64),
     )

@@ -112,19 +112,19 @@ def _start(spec: RecordingSpec, path: Path, fresh: RecordedTable) -> RecordedTab
     """Returns the table that is continued, or the empty one."""
     if not path.exists():
         return fresh
-    found = read_table(path)
+    table = read_table(path)
     same = {
-        "restrict": [ids.tolist() for ids in found.space.chosen]
+        "restrict": [ids.tolist() for ids in table.space.chosen]
         == [ids.tolist() for ids in fresh.space.chosen],
-        "operator": found.space.operator.text == fresh.space.operator.text,
-        "host": dict(found.host) == _as_json(fresh.host),
-        "timing": dict(found.timing) == dict(fresh.timing),
+        "operator": table.space.operator.text == fresh.space.operator.text,
+        "host": dict(table.host) == _as_json(fresh.host),
+        "timing": dict(table.timing) == dict(fresh.timing),
     }
     for name, equal in same.items():
         if not equal:
             expected = f"the same {name}; another folder for another recording"
             raise DataError("was recorded otherwise", where=path, field=name, expected=expected)
-    return found
+    return table
 
 
 def _as_json(host: object) -> dict[str, object]:
@@ -136,14 +136,18 @@ def _measured(device: CpuDevice, space: ScheduleSpace, numbers: I64) -> Schedule
     return device.measure(space, space.rows(numbers.tolist()))
 
 
-def _with(table: RecordedTable, numbers: I64, found: ScheduleMeasurement) -> RecordedTable:
+def _with(table: RecordedTable, numbers: I64, measurement: ScheduleMeasurement) -> RecordedTable:
     columns = {name: column.copy() for name, column in table.columns.items()}
     columns["measured"][numbers] = True
-    columns["runtime_ns"][numbers] = found.runtime_ns
-    columns["median_ns"][numbers] = np.round(found.runtime_ns * (1.0 + found.spread)).astype(np.int64)
-    columns["clean"][numbers] = np.minimum(found.clean, 255)
-    columns["seconds"][numbers] = found.run_seconds
-    failures = {int(number): reason for number, reason in zip(numbers, found.reasons, strict=True) if reason}
+    columns["runtime_ns"][numbers] = measurement.runtime_ns
+    columns["median_ns"][numbers] = np.round(measurement.runtime_ns * (1.0 + measurement.spread)).astype(
+        np.int64
+    )
+    columns["clean"][numbers] = np.minimum(measurement.clean, 255)
+    columns["seconds"][numbers] = measurement.run_seconds
+    failures = {
+        int(number): reason for number, reason in zip(numbers, measurement.reasons, strict=True) if reason
+    }
     return replace(table, columns=columns).with_reasons(failures)
 
 
@@ -152,8 +156,8 @@ def _again(spec: RecordingSpec, device: CpuDevice, table: RecordedTable, order: 
     ran = table.columns["measured"] & ~table.failed
     known = order[ran[order]]
     rng = stream(spec.seed, "repeat", table.space.operator.text, spec.target, table.num_measured)
-    drawn = rng.choice(known, size=min(_AGAIN, len(known)), replace=False)
-    return _repeated(device, table, [*known[:_ANCHORS].tolist(), *drawn.tolist()], WHILE_RECORDING)
+    random = rng.choice(known, size=min(_AGAIN, len(known)), replace=False)
+    return _repeated(device, table, [*known[:_ANCHORS].tolist(), *random.tolist()], WHILE_RECORDING)
 
 
 def _confirm(spec: RecordingSpec, device: CpuDevice, table: RecordedTable) -> RecordedTable:
@@ -162,17 +166,17 @@ def _confirm(spec: RecordingSpec, device: CpuDevice, table: RecordedTable) -> Re
     fastest = fastest_numbers(table)
     rng = stream(spec.seed, "confirm", table.space.operator.text, spec.target)
     others = np.setdiff1d(known, fastest)
-    drawn = rng.choice(others, size=min(_CONFIRMED, len(others)), replace=False)
-    return _repeated(device, table, rng.permutation(np.concatenate([fastest, drawn])).tolist(), AFTERWARDS)
+    random = rng.choice(others, size=min(_CONFIRMED, len(others)), replace=False)
+    return _repeated(device, table, rng.permutation(np.concatenate([fastest, random])).tolist(), AFTERWARDS)
 
 
 def _repeated(
     device: CpuDevice, table: RecordedTable, numbers: Sequence[int], round_number: int
 ) -> RecordedTable:
-    found = _measured(device, table.space, np.array(numbers, dtype=np.int64))
+    measurement = _measured(device, table.space, np.array(numbers, dtype=np.int64))
     rows = [
         (number, runtime, table.num_measured, round_number)
-        for number, runtime in zip(numbers, found.runtime_ns.tolist(), strict=True)
+        for number, runtime in zip(numbers, measurement.runtime_ns.tolist(), strict=True)
     ]
     repeats = np.concatenate([table.repeats, np.array(rows, dtype=np.int64).reshape(-1, 4)])
     return replace(table, repeats=repeats)

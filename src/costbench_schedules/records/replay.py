@@ -74,16 +74,16 @@ class ReplayDevice:
     @staticmethod
     def _numbers(table: RecordedTable, space: ScheduleSpace, rows: Rows) -> I64:
         full = space.full_rows(rows)
-        places = np.full(full.shape, -1, dtype=np.int64)
+        choices = np.full(full.shape, -1, dtype=np.int64)
         for knob, ids in enumerate(table.space.chosen):
             inverse = np.full(1 + max(int(ids.max()), int(full[:, knob].max(initial=0))), -1, dtype=np.int64)
             inverse[ids] = np.arange(len(ids))
-            places[:, knob] = inverse[full[:, knob]]
-        outside = np.any(places < 0, axis=1)
+            choices[:, knob] = inverse[full[:, knob]]
+        outside = np.any(choices < 0, axis=1)
         if np.any(outside):
             wrong = space.choices(rows[int(np.argmax(outside))])
             raise DataError(f"{wrong} was not recorded", where=space.operator.text, expected="the sub-space")
-        return np.array(table.space.numbers(places), dtype=np.int64)
+        return np.array(table.space.numbers(choices), dtype=np.int64)
 
 
 def read_tables(folder: Path) -> list[RecordedTable]:

@@ -17,7 +17,6 @@ measured before it, round] with round 0 while recording and 1 after it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 
 from costbench.arrays import F64, I64, AnyArray, Bool
-from costbench.artifacts import atomic_path
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records.arrow_file import read_arrow, write_arrow
 from costbench_schedules.spaces.space import ScheduleSpace
 
 SUFFIX = ".arrow"
@@ -58,14 +57,14 @@ class RecordedTable:
     """Measurements of the n configurations of a sub-space.
 
     Attributes:
-        workload: name that the operator goes by.
-        space: the sub-space.
-        target: what code was built for, see `CpuDevice`.
-        host: the machine: processor, architecture, mcpu, features, versions.
-        timing: how long and how often was measured, see `TimingSpec`.
-        reasons: why configurations failed.
-        repeats: int64 [r, 4], see above.
-        columns: the arrays of the file, [n] each.
+        workload: name of the workload.
+        space: sub-space that was recorded.
+        target: target that code was built for, see `CpuDevice`.
+        host: facts of the machine: processor, architecture, mcpu, features, versions.
+        timing: length and number of measurements, see `TimingSpec`.
+        reasons: reasons for which configurations failed.
+        repeats: repeated measurements, int64 [r, 4], see above.
+        columns: arrays of the file by name, [n] each.
     """
 
     workload: str
@@ -102,10 +101,15 @@ class RecordedTable:
         rate = self.space.operator.flops / np.maximum(1, runtime)
         return np.where(runtime > 0, rate, 0.0)
 
-    def with_reasons(self, found: Mapping[int, str]) -> RecordedTable:
+    def unrestricted_numbers(self, indices: I64) -> list[int]:
+        """Returns the numbers that some rows have in the unrestricted space of the operator."""
+        full = self.space.full_rows(self.space.rows(indices.tolist()))
+        return ScheduleSpace(self.space.operator).numbers(full)
+
+    def with_reasons(self, failures: Mapping[int, str]) -> RecordedTable:
         """Returns the table with these rows failed, by number, with their reasons."""
         reasons, column = list(self.reasons), self.columns["reason"].copy()
-        for number, reason in found.items():
+        for number, reason in failures.items():
             if reason not in reasons:
                 reason = reason if len(reasons) < _MAX_REASONS - 1 else _OTHER
             if reason not in reasons:
@@ -148,17 +152,8 @@ def write_table(path: Path, table: RecordedTable) -> None:
         "reasons": list(table.reasons),
         "repeats": table.repeats.tolist(),
     }
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-    schema = _SCHEMA.with_metadata({_KEY: text})
     arrays = [pa.array(table.columns[name], kind) for name, (_, kind) in _COLUMNS.items()]
-    batch = pa.record_batch(arrays, schema=schema)
-    options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
-    with (
-        atomic_path(path) as temporary,
-        pa.OSFile(str(temporary), "wb") as file,
-        pa.ipc.new_file(file, schema, options=options) as writer,
-    ):
-        writer.write_batch(batch)
+    write_arrow(path, _KEY, facts, _SCHEMA, arrays)
 
 
 def read_table(path: Path) -> RecordedTable:
@@ -168,15 +163,16 @@ def read_table(path: Path) -> RecordedTable:
         DataError: naming the file, if it is missing, damaged, of another version, or holds what cannot be.
     """
     try:
-        with pa.OSFile(str(path), "rb") as file:
-            found = pa.ipc.open_file(file).read_all()
-            columns = {name: found.column(name).to_numpy() for name in _COLUMNS}
-            facts = json.loads((found.schema.metadata or {})[_KEY])
+        facts, found = read_arrow(path, _KEY)
+        columns = {name: found.column(name).to_numpy() for name in _COLUMNS}
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         problem = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"cannot be read: {problem}", where=path, expected="a recorded table") from error
-    missing = [key for key in _FACTS if key not in facts] if isinstance(facts, dict) else list(_FACTS)
-    if missing or facts["version"] != VERSION or not found.schema.equals(_SCHEMA, check_metadata=False):
+    if (
+        any(key not in facts for key in _FACTS)
+        or facts["version"] != VERSION
+        or not found.schema.equals(_SCHEMA, check_metadata=False)
+    ):
         raise DataError(
             "is of another version", where=path, expected=f"a recorded table of version {VERSION}"
         )

@@ -33,7 +33,7 @@ class LogHeader:
         operator: as `parse_operator` reads it.
         restrict: for restricted knobs, the indices of their choices in the unrestricted space.
         target: what was built for.
-        host: the machine; see `hardware.cpu.tvm_adapter.Host`.
+        host: the machine; see `devices.tvm_adapter.HostToolchain`.
         settings: what else decides what is tried, such as the seed.
         format: `FORMAT`.
     """

@@ -10,11 +10,9 @@ from costbench.experiments.workspace import Workspace
 from costbench.reports.claims.claim import Claim, read_claims
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.extension import RenderedPart, ReportExtension, ReportPart
-from costbench_schedules.reports.autotvm2018.models import flat_models
-from costbench_schedules.reports.autotvm2018.results import load_schedules
+from costbench_schedules.reports.autotvm2018.results import load_schedules, write_machine_times
 from costbench_schedules.reports.autotvm2018.searches import flat_schedules
-from costbench_schedules.reports.autotvm2018.section import schedule_rows, schedule_section
-from costbench_schedules.reports.autotvm2018.times import write_machine_times
+from costbench_schedules.reports.autotvm2018.section import flat_models, schedule_rows, schedule_section
 from costbench_schedules.reports.crop2024.results import load_networks, not_trained_enough
 from costbench_schedules.reports.crop2024.section import flat_networks, networks_section
 from costbench_schedules.section_file import recorded_tables

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 from costbench.arrays import AnyArray, Bool
-from costbench.search.sampling import Proposals
-from costbench.search.space import Rows, SearchSpace, Seen
-from costbench_schedules.search.chains import Candidates, ChainSpec, Energy
-from costbench_schedules.search.finders import Finder
+from costbench.search.space import Proposals, Rows, SearchSpace, Seen
+from costbench_schedules.search.finders import Candidates, ChainSpec, Energy, Finder
 from costbench_schedules.search.guided import ModelGuided
 
 FeaturesOf = Callable[[Rows], AnyArray]
@@ -28,19 +26,19 @@ class LastFeatures:
     """Keeps the features of the last configurations: a finder's model and `DistinctFinder` ask for the same.
 
     Args:
-        features: of configurations.
+        features: function of configurations to their features.
     """
 
     def __init__(self, features: FeaturesOf) -> None:
         self._features = features
         self._rows: Rows | None = None
-        self._found: AnyArray = np.zeros((0, 0))
+        self._last: AnyArray = np.zeros((0, 0))
 
     def __call__(self, rows: Rows) -> AnyArray:
         """Returns the features, [n, F]."""
         if self._rows is None or not np.array_equal(rows, self._rows):
-            self._rows, self._found = rows.copy(), np.ascontiguousarray(self._features(rows))
-        return self._found
+            self._rows, self._last = rows.copy(), np.ascontiguousarray(self._features(rows))
+        return self._last
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +46,8 @@ class DistinctFinder:
     """A `Finder` whose candidates have different features, and those of nothing that was measured.
 
     Attributes:
-        finder: whose candidates.
-        features: of configurations.
+        finder: finder whose candidates are thinned out.
+        features: function of configurations to their features.
         measured: features of what has been measured; whoever measures adds to them.
     """
 
@@ -57,9 +55,9 @@ class DistinctFinder:
     features: FeaturesOf
     measured: Seen
 
-    def run(self, energy: Energy, wanted: int, measured: Seen, rng: np.random.Generator) -> Candidates:
-        """Returns the finder's `wanted` cheapest; of equal programs the one that it met first."""
-        return self.finder.run(energy, wanted, _Programs(measured, self.measured, self.features), rng)
+    def run(self, energy: Energy, count: int, measured: Seen, rng: np.random.Generator) -> Candidates:
+        """Returns the finder's `count` cheapest; of equal programs the one that it met first."""
+        return self.finder.run(energy, count, _Programs(measured, self.measured, self.features), rng)
 
 
 class _Programs(Seen):
@@ -74,9 +72,9 @@ class _Programs(Seen):
         """Returns which rows [n, m] are the first of a program that was not measured, bool [n]."""
         new = self._rows.fresh(rows)
         if len(rows):
-            found = self._features(rows)[new]
-            first = self._measured.fresh(found) & self._met.fresh(found)
-            self._met.add(found[first])
+            features = self._features(rows)[new]
+            first = self._measured.fresh(features) & self._met.fresh(features)
+            self._met.add(features[first])
             new[new] = first
         return new
 
@@ -86,8 +84,8 @@ class DistinctGuided:
     """A `Strategy`: a guided search whose batches hold different programs.
 
     Attributes:
-        search: what proposes.
-        features: that tell programs apart, whatever the model of the search reads.
+        search: search that proposes.
+        features: features that tell programs apart, whatever the model of the search reads.
     """
 
     search: ModelGuided[Any]

@@ -1,7 +1,8 @@
 """Algorithm 1 of autotvm2018: a search that fits a cost model to what it has measured, and follows it.
 
 It is a strategy like those of `costbench.search.strategies`, so budgets, traces, interruption and resumption
-work on it as on every other one. Scores that it is sent are measured runtimes.
+work on it as on every other one. Scores that it is sent are measured runtimes. A batch is selected to be
+both cheap and diverse (equation 3).
 """
 
 from __future__ import annotations
@@ -12,16 +13,47 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from costbench.arrays import F64
-from costbench.search.sampling import Proposals
-from costbench.search.space import Rows, SearchSpace, Seen
-from costbench_schedules.models.learner import Learner, ScheduleModel, samples_of
-from costbench_schedules.models.transfer import Corrected
-from costbench_schedules.search.chains import Chains, ChainSpec, Energy
-from costbench_schedules.search.finders import Finder
-from costbench_schedules.search.selection import diverse
+from costbench.arrays import F64, I64
+from costbench.search.space import Proposals, Rows, SearchSpace, Seen
+from costbench_schedules.models.ensemble import Corrected
+from costbench_schedules.models.learner import Learner, ScheduleModel, Selectable, samples_of
+from costbench_schedules.search.finders import Chains, ChainSpec, Energy, Finder
 
-Features = TypeVar("Features")
+
+def select_diverse(costs: F64, rows: Rows, count: int, alpha: float) -> I64:
+    """Returns which `count` candidates greedily maximise L(S), int64 [min(count, n)], in order of choice.
+
+        L(S) = - sum over s in S of cost(s) + alpha sum_j |union over s in S of {s_j}|
+
+    The second term counts the distinct values of every component of the decisions in S. L is submodular: with
+    all costs shifted to at most 0, which changes no choice, the greedy set reaches at least 1 - 1/e of what
+    the best one of its size does (Nemhauser, Wolsey and Fisher 1978). Of equal gains the first candidate is
+    taken. With alpha = 0 these are the cheapest.
+
+    Args:
+        costs: costs of the candidates, float64 [n].
+        rows: components of each, [n, m].
+        count: size of S.
+        alpha: worth of a new value of a component, in units of costs.
+
+    Raises:
+        ValueError: for a negative alpha.
+    """
+    if alpha < 0.0:
+        raise ValueError(f"alpha is {alpha}, must not be negative")
+    uncovered = np.ones(rows.shape, dtype=bool)
+    left = np.ones(len(rows), dtype=bool)
+    chosen = np.empty(min(count, len(rows)), dtype=np.int64)
+    for rank in range(len(chosen)):
+        gains = np.where(left, alpha * uncovered.sum(axis=1) - costs, -np.inf)
+        best = int(np.argmax(gains))
+        chosen[rank] = best
+        left[best] = False
+        uncovered &= rows != rows[best]
+    return chosen
+
+
+Features = TypeVar("Features", bound=Selectable)
 
 
 @dataclass(frozen=True)
@@ -29,12 +61,12 @@ class GuidedSpec:
     """Settings of Algorithm 1; the defaults are those of AutoTVM's own tuner where it has them.
 
     Attributes:
-        batch: b, measurements between two updates of the model.
+        batch: b, number of measurements between two updates of the model.
         epsilon: share of a batch that is drawn at random.
         candidates: lambda; the batch is selected from the lambda b cheapest candidates.
         alpha: weight of diversity in equation 3, in units of the standard deviation of these candidates'
             costs, because a rank model's costs have no unit; 0 takes the cheapest.
-        chains: the annealing.
+        chains: settings of the annealing.
 
     Raises:
         ValueError: for numbers out of range.
@@ -65,14 +97,15 @@ class ModelGuided(Generic[Features]):
     """A `Strategy`.
 
     Attributes:
-        features: of decisions, as the learner takes them.
-        learner: fits the model after every batch.
-        spec: settings.
-        earlier: a model that was fitted to other measurements (section 4). It selects the first batch, and
+        features: function of decisions to their features, as the learner takes them.
+        learner: learner that fits the model after every batch.
+        spec: settings of the search.
+        earlier: model that was fitted to other measurements (section 4). It selects the first batch, and
             the learner fits what it leaves over (equation 4). Without it the first batch is random.
-        trials: measurements after which the search ends, for a caller that would else fit a last model in
-            vain; None to go on until no new decisions are left.
-        finder: of a space and `spec.chains`, finds the candidates of a batch; annealing chains by default.
+        trials: number of measurements after which the search ends, for a caller that would else fit a last
+            model in vain; None to go on until no new decisions are left.
+        finder: function of a space and `spec.chains` to what finds the candidates of a batch; annealing
+            chains by default.
     """
 
     features: Callable[[Rows], Features]
@@ -88,8 +121,8 @@ class ModelGuided(Generic[Features]):
         The first batch is `start`, filled up to the size of a batch; every further one is chosen by the model
         that is fitted to all before it.
         """
-        turn = _Turn(space, self.finder(space, self.spec.chains), Seen(start), rng)
-        first = self._batch(turn, self.earlier, max(0, self.spec.batch - len(start)))
+        state = _SearchState(space, self.finder(space, self.spec.chains), Seen(start), rng)
+        first = self._next_batch(state, self.earlier, max(0, self.spec.batch - len(start)))
         batch = np.concatenate([start, first]) if len(start) else first
         rows, scores = space.rows([]), np.zeros(0)
         while len(batch := batch[: self._left(len(rows))]):
@@ -97,28 +130,27 @@ class ModelGuided(Generic[Features]):
             rows, scores = np.concatenate([rows, batch]), np.concatenate([scores, measured])
             if self._left(len(rows)) == 0:
                 return
-            batch = self._batch(turn, self._fitted(rows, scores, rng), self.spec.batch)
+            batch = self._next_batch(state, self._fitted(rows, scores, rng), self.spec.batch)
 
     def _left(self, done: int) -> int | None:
         """Returns how many trials are left; None for no limit."""
         return None if self.trials is None else max(0, self.trials - done)
 
-    def _batch(self, turn: _Turn, model: ScheduleModel[Features] | None, size: int) -> Rows:
+    def _next_batch(self, state: _SearchState, model: ScheduleModel[Features] | None, size: int) -> Rows:
         """Returns up to `size` unseen decisions, those of the model first, and adds them to the seen ones."""
-        guided = turn.space.rows([])
+        guided = state.space.rows([])
         spec = self.spec
         if model is not None and size > spec.num_random:
             count = size - spec.num_random
-            energy = self._energy(model)
-            found = turn.finder.run(energy, spec.candidates * count, turn.seen, turn.rng)
-            if len(found.costs):
-                alpha = spec.alpha * float(np.std(found.costs))
-                guided = found.rows[diverse(found.costs, found.rows, count, alpha)]
-                turn.seen.add(guided)
+            candidates = state.finder.run(self._energy(model), spec.candidates * count, state.seen, state.rng)
+            if len(candidates.costs):
+                alpha = spec.alpha * float(np.std(candidates.costs))
+                guided = candidates.rows[select_diverse(candidates.costs, candidates.rows, count, alpha)]
+                state.seen.add(guided)
         # Fewer than a batch where the chains, caught in a small space, met too few new decisions.
-        drawn = turn.space.draw(turn.rng, size - len(guided), turn.seen)
-        turn.seen.add(drawn)
-        return np.concatenate([guided, drawn]) if len(guided) else drawn
+        random = state.space.draw(state.rng, size - len(guided), state.seen)
+        state.seen.add(random)
+        return np.concatenate([guided, random]) if len(guided) else random
 
     def _energy(self, model: ScheduleModel[Features]) -> Energy:
         """Returns the model as a function of decisions."""
@@ -134,7 +166,7 @@ class ModelGuided(Generic[Features]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Turn:
+class _SearchState:
     """What lasts from batch to batch."""
 
     space: SearchSpace[Any]

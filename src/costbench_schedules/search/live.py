@@ -144,8 +144,8 @@ class LiveEvaluator:
         """
         entries = [self._measured(row) for row in decisions]
         return Evaluation(
-            np.array([math.inf if one.runtime_ns is None else one.runtime_ns for one in entries]),
-            np.array([one.seconds for one in entries]),
+            np.array([math.inf if entry.runtime_ns is None else entry.runtime_ns for entry in entries]),
+            np.array([entry.seconds for entry in entries]),
         )
 
     def recall(self, decisions: I64) -> None:
@@ -165,15 +165,15 @@ class LiveEvaluator:
 
 def logged(space: ScheduleSpace, row: Rows, device: ScheduleDevice) -> LogEntry:
     """Measures a configuration [m] and returns it as a log has it."""
-    found = device.measure(space, row[None])
+    measurement = device.measure(space, row[None])
     [number] = space.numbers(row[None])
     return LogEntry(
         number,
-        None if found.failed[0] else int(found.runtime_ns[0]),
-        float(found.run_seconds[0]),
-        float(found.spread[0]),
-        int(found.clean[0]),
-        found.reasons[0],
+        None if measurement.failed[0] else int(measurement.runtime_ns[0]),
+        float(measurement.run_seconds[0]),
+        float(measurement.spread[0]),
+        int(measurement.clean[0]),
+        measurement.reasons[0],
     )
 
 

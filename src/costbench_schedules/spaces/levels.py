@@ -1,32 +1,30 @@
-"""The tiles and structure knobs of many configurations as arrays: extents of loops, their steps, their order.
+"""The tiles and structure knobs of many configurations as arrays: loops, their order, their buffers.
 
 Loops have two numberings. In the flat one a spatial loop is level * S + axis and the reduction loops follow
 likewise; the trunk of every loop order begins as the flat one. `permutation` leads from a place in the loop
-order to the flat number.
+order to the flat number. Buffers are what schedules access: whole tensors, or the parts of them that copies
+and sums are kept in.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from costbench.arrays import I64, AnyInt, Bool
-from costbench_schedules.operators.operators import Operator
+from costbench_schedules.operators.operators import Access, Operator
 from costbench_schedules.spaces.space import (
     CACHES,
     ORDERS,
+    PADDINGS,
     PARALLEL,
     REDUCE_LEVELS,
     SPATIAL_LEVELS,
     ScheduleSpace,
 )
-
-if TYPE_CHECKING:
-    from costbench_schedules.spaces.buffers import Buffer
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +32,17 @@ class Levels:
     """The loops of n configurations, with S spatial axes, A axes and L loops.
 
     Attributes:
-        operator: what is scheduled.
-        extents: iterations by flat number, int64 [n, L].
-        steps: how far one iteration moves along the loop's axis, int64 [n, L].
+        operator: operator that is scheduled.
+        extents: number of iterations by flat number, int64 [n, L].
+        steps: distance that one iteration moves along the loop's axis, int64 [n, L].
         axis_of: axis of each flat number, int64 [L].
         level_of: level of each flat number, int64 [L].
         permutation: flat numbers in loop order, int64 [n, L].
-        first_reduce: loops around the first reduction loop, int64 [n].
-        num_parallel: loops that are fused and run in parallel, int64 [n].
-        cache_outer: spatial levels around the buffer of sums, int64 [n]; 0 without one.
-        vectorized: bool [n].
-        unroll: the knob's limit, int64 [n].
+        first_reduce: number of loops around the first reduction loop, int64 [n].
+        num_parallel: number of loops that are fused and run in parallel, int64 [n].
+        cache_outer: number of spatial levels around the buffer of sums, int64 [n]; 0 without one.
+        vectorized: whether the vector loop is vectorised, bool [n].
+        unroll: limit of the knob `unroll`, int64 [n].
         padding: choice of the padding knob by name, [n].
     """
 
@@ -87,8 +85,8 @@ class Levels:
         In a dimension indexed by a x + b y with b = 1 there are min(X Y, a (X - 1) + Y) distinct values.
 
         Args:
-            buffer: what is accessed.
-            inside: the boxes' extents, int64 [n, k, A].
+            buffer: buffer that is accessed.
+            inside: extents of the boxes, int64 [n, k, A].
         """
         scope = np.where(self.outside(buffer), 1, self.extents)
         limits = np.stack(
@@ -148,13 +146,13 @@ def levels_of(space: ScheduleSpace, rows: AnyInt) -> Levels:
     spatial, reduce = len(operator.spatial), len(operator.reduce)
     structure = _structure(spatial, reduce)
     tiles = [np.array(knob.values, dtype=np.int64) for knob in space.knobs[: spatial + reduce]]
-    factors = [table[rows[:, place]] for place, table in enumerate(tiles)]
+    factors = [table[rows[:, index]] for index, table in enumerate(tiles)]
     steps = [_suffix_products(factor) for factor in factors]
-    knobs = {knob.name: (place, knob.values) for place, knob in enumerate(space.knobs)}
+    knobs = {knob.name: (index, knob.values) for index, knob in enumerate(space.knobs)}
     chosen = {
-        name: np.array(values)[rows[:, place]]
-        for name, (place, values) in knobs.items()
-        if place >= len(tiles)
+        name: np.array(values)[rows[:, index]]
+        for name, (index, values) in knobs.items()
+        if index >= len(tiles)
     }
     order = np.array([list(ORDERS).index(str(value)) for value in knobs["order"][1]])[
         rows[:, knobs["order"][0]]
@@ -194,3 +192,97 @@ def _flat(parts: list[I64], spatial: int) -> I64:
     """Returns values per axis and level by flat number, int64 [n, L]."""
     blocks = [np.stack(group, axis=2) for group in (parts[:spatial], parts[spatial:]) if group]
     return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
+
+
+SUMS = "sums"
+"""Name of the buffer that sums are kept in, the output itself where a schedule has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A buffer of n schedules, with D dimensions, accessed at indices affine in A axes.
+
+    Attributes:
+        name: name of the tensor, or `SUMS`.
+        shape: extents of its dimensions, int64 [n, D].
+        outer: number of spatial levels around the loops whose part of the tensor it holds, int64 [n]; 0: all
+            of it.
+        coefficients: coefficient of each axis in each dimension's index, int64 [D, A].
+        padded: whether it is a padded input.
+        inline: whether it is an input that is read without a padded copy, bool [n].
+    """
+
+    name: str
+    shape: I64
+    outer: I64
+    coefficients: I64
+    padded: bool
+    inline: Bool
+
+    @property
+    def dim_strides(self) -> I64:
+        """Returns the elements between neighbours in each dimension, row-major, int64 [n, D]."""
+        products = np.cumprod(self.shape[:, ::-1], axis=1)[:, ::-1]
+        return np.asarray(products // self.shape, dtype=np.int64)
+
+    @property
+    def size(self) -> I64:
+        """Returns the number of elements, int64 [n]."""
+        return np.asarray(np.prod(self.shape, axis=1), dtype=np.int64)
+
+
+def _coefficients(operator: Operator, access: Access) -> I64:
+    names = [axis.name for axis in operator.axes]
+    table = np.zeros((len(access.strides), len(names)), dtype=np.int64)
+    for dim, index in enumerate(access.strides):
+        for axis, coefficient in index:
+            table[dim, names.index(axis)] += coefficient
+    return table
+
+
+def buffers_of(levels: Levels) -> tuple[Buffer, ...]:
+    """Returns what the computation accesses, in the order of the operator's accesses."""
+    return tuple(_buffer(levels, access) for access in levels.operator.accesses)
+
+
+def _buffer(levels: Levels, access: Access) -> Buffer:
+    operator, count = levels.operator, len(levels.extents)
+    coefficients = _coefficients(operator, access)
+    whole = np.broadcast_to(np.array(operator.tensors[access.tensor]), (count, len(access.strides)))
+    never = np.zeros(count, dtype=bool)
+    if access.write:
+        part = _part(levels, coefficients, levels.cache_outer)
+        return Buffer(
+            SUMS,
+            np.where(levels.cache_outer[:, None] > 0, part, whole),
+            levels.cache_outer,
+            coefficients,
+            False,
+            never,
+        )
+    if access.tensor not in operator.padding:
+        return Buffer(access.tensor, whole, np.zeros(count, dtype=np.int64), coefficients, False, never)
+    inline, tile = levels.padding == PADDINGS[0], levels.padding == PADDINGS[2]
+    outer = np.where(tile, 2, 0)
+    source = np.array(operator.tensors[operator.padding[access.tensor][0]])
+    shape = np.where(
+        tile[:, None], _part(levels, coefficients, outer), np.where(inline[:, None], source, whole)
+    )
+    return Buffer(access.tensor, shape, outer, coefficients, True, inline)
+
+
+def _part(levels: Levels, coefficients: I64, outer: I64) -> I64:
+    """Returns the shape of the part of a tensor that is accessed inside some spatial levels, int64 [n, D]."""
+    spatial = np.arange(len(levels.axis_of)) < levels.num_spatial
+    extents = np.where(spatial & (levels.level_of < outer[:, None]), 1, levels.extents)
+    inside = [np.prod(extents[:, levels.axis_of == axis], axis=1) for axis in range(coefficients.shape[1])]
+    return np.asarray(1 + (np.stack(inside, axis=1) - 1) @ coefficients.T, dtype=np.int64)
+
+
+def copy_buffers(levels: Levels, part: Buffer, tensor: str) -> Buffer:
+    """Returns the whole tensor that a part is copied from or to, accessed at the part's indices."""
+    count = len(levels.extents)
+    shape = np.broadcast_to(np.array(levels.operator.tensors[tensor]), (count, part.shape.shape[1]))
+    return Buffer(
+        tensor, shape, np.zeros(count, dtype=np.int64), part.coefficients, False, np.zeros(count, dtype=bool)
+    )

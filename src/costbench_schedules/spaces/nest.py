@@ -7,8 +7,10 @@ describe many schedules of one operator at once. A loop of one iteration is no l
 have fixed places and absent ones have extent 1.
 
 Consecutive parallel loops are one fused loop in the compiled program. Unrolling follows the rule of TVM's
-pass UnrollLoop: from the innermost loop outwards, while the loops inside are unrolled and the number of
-statements stays within the knob's limit.
+pass UnrollLoop (`src/tirx/transform/unroll_loop.cc`). From the innermost loop outwards: a serial loop is
+unrolled if all loops inside it are, at most 9 deep, and its extent times the number of statements inside is
+within the knob's limit. Statements of loops side by side add up. Vectorised loops are gone by then. A padding
+copy outside of the computation's loops is not under the limit's annotation and stays as it is.
 """
 
 from __future__ import annotations
@@ -20,10 +22,8 @@ import numpy as np
 
 from costbench.arrays import I8, I64, AnyInt, Bool
 from costbench_schedules.operators.operators import Operator
-from costbench_schedules.spaces.buffers import Buffer, buffers_of, copy_buffers
-from costbench_schedules.spaces.levels import Levels, levels_of
+from costbench_schedules.spaces.levels import Buffer, Levels, buffers_of, copy_buffers, levels_of
 from costbench_schedules.spaces.space import ScheduleSpace
-from costbench_schedules.spaces.unrolling import mark_unrolled
 
 NONE, PARALLEL, VECTORIZE, UNROLL = range(4)
 """Annotations of loops."""
@@ -31,6 +31,14 @@ ANNOTATIONS = ("none", "parallel", "vectorize", "unroll")
 LANES = 16
 """Most elements that a copy moves at once: a vector of AVX-512."""
 STATEMENTS = ("padding", "init", "compute", "write")
+_MAX_UNROLLED_DEPTH = 8
+_INDENT = "  "
+_STATEMENT_TEXT = {
+    "padding": "{1} = {0}, zeros around it",
+    "init": "{0} = 0",
+    "compute": "{2} += {0} * {1}",
+    "write": "{1} = {0}",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +46,13 @@ class StatementBatch:
     """One statement of n schedules: L loops, outermost first, around accesses to B buffers.
 
     Attributes:
-        name: one of `STATEMENTS`.
+        name: name of the statement, one of `STATEMENTS`.
         buffers: names of the buffers [B]; those of sums and padded inputs differ in size among schedules.
         writes: whether each buffer is written, bool [B].
         present: whether the schedule has the statement, bool [n].
-        shared: loops in common with the computation, int64 [n]; of the computation itself, all.
-        extents: iterations of each loop, int64 [n, L]; 1 where there is none.
-        annotations: codes, int8 [n, L].
+        shared: number of loops in common with the computation, int64 [n]; of the computation itself, all.
+        extents: number of iterations of each loop, int64 [n, L]; 1 where there is none.
+        annotations: codes of `ANNOTATIONS`, int8 [n, L].
         axes: position in `Operator.axes` of the axis that each loop runs over, int8 [n, L]; in the own loops
             of a copy the dimension of the buffer, counted from -1 downwards.
         levels: level of each loop's tile, int8 [n, L]; 0 in the own loops of a copy.
@@ -73,9 +81,9 @@ class NestBatch:
     """The statements of n schedules of one operator.
 
     Attributes:
-        operator: what is scheduled.
-        statements: by name, in the order in which they run.
-        unroll: most statements that unrolled loops may become, int64 [n].
+        operator: operator that is scheduled.
+        statements: statements by name, in the order in which they run.
+        unroll: largest number of statements that unrolled loops may become, int64 [n].
     """
 
     operator: Operator
@@ -92,8 +100,8 @@ class Loop:
 
     Attributes:
         name: axis and level ("co.3"), or the dimension of a copied buffer ("dim 2").
-        extent: iterations.
-        annotation: one of `ANNOTATIONS`.
+        extent: number of iterations.
+        annotation: annotation of the loop, one of `ANNOTATIONS`.
         strides: elements between the accesses of consecutive iterations, per buffer.
         touched: distinct elements accessed by one run of the loop, per buffer.
     """
@@ -110,9 +118,9 @@ class LoopStatement:
     """One statement of one schedule.
 
     Attributes:
-        name: one of `STATEMENTS`.
-        loops: outermost first.
-        shared: how many of them are the computation's, too.
+        name: name of the statement, one of `STATEMENTS`.
+        loops: loops around it, outermost first.
+        shared: number of these that are the computation's, too.
         buffers: name, whether it is written and number of elements of each buffer accessed.
     """
 
@@ -127,8 +135,8 @@ class ScheduledNest:
     """The statements of one schedule.
 
     Attributes:
-        operator: what is scheduled.
-        statements: those that it has, in the order in which they run.
+        operator: operator that is scheduled.
+        statements: statements that it has, in the order in which they run.
     """
 
     operator: Operator
@@ -151,35 +159,35 @@ def nest_batch(space: ScheduleSpace, rows: AnyInt) -> NestBatch:
 
 def nest_of(space: ScheduleSpace, row: AnyInt) -> ScheduledNest:
     """Returns the loops of one configuration [m]."""
-    return one_of(nest_batch(space, row[None]), 0)
+    return schedule_at(nest_batch(space, row[None]), 0)
 
 
-def one_of(batch: NestBatch, place: int) -> ScheduledNest:
+def schedule_at(batch: NestBatch, index: int) -> ScheduledNest:
     """Returns one schedule of a batch, without loops of one iteration."""
-    found = [
-        _statement(batch.operator, statement, place)
+    statements = [
+        _statement(batch.operator, statement, index)
         for statement in batch.statements.values()
-        if statement.present[place]
+        if statement.present[index]
     ]
-    return ScheduledNest(batch.operator, tuple(found))
+    return ScheduledNest(batch.operator, tuple(statements))
 
 
-def _statement(operator: Operator, batch: StatementBatch, place: int) -> LoopStatement:
-    real = np.flatnonzero(batch.extents[place] > 1)
+def _statement(operator: Operator, batch: StatementBatch, index: int) -> LoopStatement:
+    real = np.flatnonzero(batch.extents[index] > 1)
     loops = []
     for loop in real.tolist():
-        axis, level = int(batch.axes[place, loop]), int(batch.levels[place, loop])
+        axis, level = int(batch.axes[index, loop]), int(batch.levels[index, loop])
         loops.append(
             Loop(
                 f"{operator.axes[axis].name}.{level}" if axis >= 0 else f"dim {-1 - axis}",
-                int(batch.extents[place, loop]),
-                ANNOTATIONS[batch.annotations[place, loop]],
-                tuple(batch.strides[place, loop].tolist()),
-                tuple(batch.touched[place, loop].tolist()),
+                int(batch.extents[index, loop]),
+                ANNOTATIONS[batch.annotations[index, loop]],
+                tuple(batch.strides[index, loop].tolist()),
+                tuple(batch.touched[index, loop].tolist()),
             )
         )
-    shared = int(np.count_nonzero(real < batch.shared[place]))
-    buffers = zip(batch.buffers, batch.writes.tolist(), batch.sizes[place].tolist(), strict=True)
+    shared = int(np.count_nonzero(real < batch.shared[index]))
+    buffers = zip(batch.buffers, batch.writes.tolist(), batch.sizes[index].tolist(), strict=True)
     return LoopStatement(batch.name, tuple(loops), shared, tuple(buffers))
 
 
@@ -212,8 +220,8 @@ def _compute(levels: Levels, buffers: tuple[Buffer, ...]) -> StatementBatch:
 
 def _inside(extents: I64, axes: I64, num_axes: int) -> I64:
     """Returns how many values of each axis one run of each loop goes through, int64 [n, L, A]."""
-    own = np.where(axes[:, :, None] == np.arange(num_axes), extents[:, :, None], 1)
-    return np.asarray(np.cumprod(own[:, ::-1], axis=1)[:, ::-1], dtype=np.int64)
+    values = np.where(axes[:, :, None] == np.arange(num_axes), extents[:, :, None], 1)
+    return np.asarray(np.cumprod(values[:, ::-1], axis=1)[:, ::-1], dtype=np.int64)
 
 
 def _init(levels: Levels, sums: Buffer) -> StatementBatch:
@@ -248,8 +256,8 @@ def _write(levels: Levels, sums: Buffer) -> StatementBatch:
 
 
 def _padding(levels: Levels, buffers: tuple[Buffer, ...]) -> StatementBatch:
-    [(place, padded)] = [(i, buffer) for i, buffer in enumerate(buffers) if buffer.padded]
-    source = copy_buffers(levels, padded, levels.operator.padding[levels.operator.accesses[place].tensor][0])
+    [(index, padded)] = [(i, buffer) for i, buffer in enumerate(buffers) if buffer.padded]
+    source = copy_buffers(levels, padded, levels.operator.padding[levels.operator.accesses[index].tensor][0])
     shared = padded.outer * len(levels.operator.spatial)
     return _copy(
         "padding", levels, (source, padded), shared, 2 * len(levels.operator.spatial), ~padded.inline
@@ -266,9 +274,9 @@ def _copy(
 ) -> StatementBatch:
     """Returns the copy of a buffer into another, whose own loops run over the smaller one's dimensions."""
     small = pair[0] if name == "write" else pair[1]
-    own, vectorized = _split_last(small.shape, levels.vectorized)
-    outer = np.where(np.arange(num_outer) < shared[:, None], levels.extents[:, :num_outer], 1)
-    extents = np.where(present[:, None], np.concatenate([outer, own], axis=1), 1)
+    own_extents, vectorized = _split_last(small.shape, levels.vectorized)
+    outer_extents = np.where(np.arange(num_outer) < shared[:, None], levels.extents[:, :num_outer], 1)
+    extents = np.where(present[:, None], np.concatenate([outer_extents, own_extents], axis=1), 1)
     annotations = np.zeros(extents.shape, dtype=np.int8)
     parallel = (np.arange(num_outer) < levels.num_parallel[:, None]) & (shared > 0)[:, None]
     annotations[:, :num_outer][parallel] = PARALLEL
@@ -281,11 +289,11 @@ def _copy(
     strides, touched = [], []
     for buffer in pair:
         steps = buffer.dim_strides[:, dims] * np.where(
-            np.arange(num_dims + 1) == num_dims - 1, own[:, -1:], 1
+            np.arange(num_dims + 1) == num_dims - 1, own_extents[:, -1:], 1
         )
         strides.append(np.concatenate([levels.strides(buffer)[:, :num_outer], steps], axis=1))
         trunk = levels.touched(buffer, inside)
-        whole = np.cumprod(own[:, ::-1], axis=1)[:, ::-1]
+        whole = np.cumprod(own_extents[:, ::-1], axis=1)[:, ::-1]
         limit = buffer.size[:, None]
         touched.append(np.minimum(np.concatenate([trunk, whole], axis=1), limit))
     # An absent loop has no stride and touches what the loops inside it touch; both are never looked at.
@@ -311,9 +319,9 @@ def _inside_trunk(levels: Levels, num_outer: int) -> I64:
     num = levels.num_spatial
     axes = np.broadcast_to(levels.axis_of[:num], (len(levels.extents), num))
     inside = _inside(levels.extents[:, :num], axes, len(levels.operator.axes))[:, :num_outer]
-    for place, axis in enumerate(levels.operator.axes):
+    for index, axis in enumerate(levels.operator.axes):
         if axis.kind == "reduce":
-            inside[:, :, place] = axis.extent
+            inside[:, :, index] = axis.extent
     return inside
 
 
@@ -324,3 +332,106 @@ def _split_last(shape: I64, vectorized: Bool) -> tuple[I64, Bool]:
         lanes = np.where(vectorized & (shape[:, -1] % width == 0), width, lanes)
     last = np.stack([shape[:, -1] // lanes, lanes], axis=1)
     return np.concatenate([shape[:, :-1], last], axis=1), lanes > 1
+
+
+class _Body:
+    """What lies inside a loop, per schedule: statements, whether one loop is not unrolled, unrolled depth."""
+
+    def __init__(self, count: int, statements: int) -> None:
+        self.statements = np.full(count, statements, dtype=np.int64)
+        self.rolled = np.zeros(count, dtype=bool)
+        self.depth = np.zeros(count, dtype=np.int64)
+
+    def add(self, other: _Body, where: Bool) -> None:
+        """Puts another body beside this one where it is."""
+        self.statements += np.where(where, other.statements, 0)
+        self.rolled |= where & other.rolled
+        self.depth = np.where(where, np.maximum(self.depth, other.depth), self.depth)
+
+    def enclose(self, extents: I64, annotations: I8, limit: I64, where: Bool) -> Bool:
+        """Puts a loop around this body where it has one; returns where that loop is unrolled."""
+        loop = where & (extents > 1) & (annotations != VECTORIZE)
+        unrolled: Bool = loop & (annotations == NONE) & ~self.rolled & (self.depth <= _MAX_UNROLLED_DEPTH)
+        unrolled &= extents * self.statements <= limit
+        self.statements = np.where(unrolled, extents * self.statements, self.statements)
+        self.depth = self.depth + unrolled
+        self.rolled = self.rolled | (loop & ~unrolled)
+        return unrolled
+
+
+def mark_unrolled(statements: Mapping[str, StatementBatch], first_reduce: I64, limit: I64) -> None:
+    """Sets the annotations of unrolled loops.
+
+    Args:
+        statements: the statements by name, among them "compute", whose loops are the trunk.
+        first_reduce: number of loops of the trunk, int64 [n].
+        limit: largest number of statements that unrolled loops may become, int64 [n].
+    """
+    compute = statements["compute"]
+    count, num_loops = compute.extents.shape
+    trunk = _Body(count, 1)
+    for index in reversed(range(num_loops)):
+        is_inside = index >= first_reduce
+        unrolled = trunk.enclose(compute.extents[:, index], compute.annotations[:, index], limit, is_inside)
+        compute.annotations[unrolled, index] = UNROLL
+    other_bodies = [
+        (statement, _mark_own_loops(statement, limit))
+        for name, statement in statements.items()
+        if name != "compute"
+    ]
+    for index in reversed(range(int(first_reduce.max(initial=0)))):
+        for statement, body in other_bodies:
+            trunk.add(body, statement.present & (statement.shared == index + 1))
+        is_inside = index < first_reduce
+        unrolled = trunk.enclose(compute.extents[:, index], compute.annotations[:, index], limit, is_inside)
+        compute.annotations[unrolled, index] = UNROLL
+        for statement, _ in other_bodies:
+            if index < statement.extents.shape[1]:
+                statement.annotations[unrolled & (index < statement.shared), index] = UNROLL
+
+
+def _mark_own_loops(statement: StatementBatch, limit: I64) -> _Body:
+    """Marks a statement's own loops and returns them as a body."""
+    body = _Body(len(statement.extents), 1)
+    has_shared = statement.shared > 0
+    for index in reversed(range(statement.extents.shape[1])):
+        is_own = has_shared & statement.present & (index >= statement.shared)
+        unrolled = body.enclose(statement.extents[:, index], statement.annotations[:, index], limit, is_own)
+        statement.annotations[unrolled, index] = UNROLL
+    return body
+
+
+def nest_text(nest: ScheduledNest) -> str:
+    """Returns the loops of a schedule as indented lines; loops that statements share are written once."""
+    lines: list[str] = []
+    compute = next(statement for statement in nest.statements if statement.name == "compute")
+    earlier = {
+        statement.name: statement for statement in nest.statements if statement.name in ("padding", "init")
+    }
+    after = [statement for statement in nest.statements if statement.name == "write"]
+    for depth, loop in enumerate((*compute.loops, None)):
+        for statement in earlier.values():
+            if statement.shared == depth:
+                lines += _own_lines(statement, depth)
+        if loop is not None:
+            lines.append(_loop_line(loop.name, loop.extent, loop.annotation, depth))
+    lines.append(_INDENT * len(compute.loops) + _statement_line(compute))
+    for statement in after:
+        lines += _own_lines(statement, statement.shared)
+    return "\n".join(lines)
+
+
+def _own_lines(statement: LoopStatement, depth: int) -> list[str]:
+    """Returns the lines of a statement's own loops and of itself."""
+    loops = statement.loops[statement.shared :]
+    lines = [_loop_line(loop.name, loop.extent, loop.annotation, depth + i) for i, loop in enumerate(loops)]
+    return [*lines, _INDENT * (depth + len(loops)) + _statement_line(statement)]
+
+
+def _loop_line(name: str, extent: int, annotation: str, depth: int) -> str:
+    note = "" if annotation == "none" else f"  # {annotation}"
+    return f"{_INDENT * depth}for {name} in {extent}:{note}"
+
+
+def _statement_line(statement: LoopStatement) -> str:
+    return _STATEMENT_TEXT[statement.name].format(*(name for name, _, _ in statement.buffers))

@@ -117,13 +117,13 @@ class ScheduleSpace:
     def __init__(self, operator: Operator, restrict: Mapping[str, Sequence[int]] | None = None) -> None:
         self.operator = operator
         full = knobs_of(operator)
-        given = dict(restrict or {})
+        restrict_left = dict(restrict or {})
         self.chosen = tuple(
-            np.array(given.pop(knob.name, range(len(knob.values))), dtype=np.int64) for knob in full
+            np.array(restrict_left.pop(knob.name, range(len(knob.values))), dtype=np.int64) for knob in full
         )
-        if given:
+        if restrict_left:
             expected = ", ".join(knob.name for knob in full)
-            raise DataError("no knob", where=operator.text, field=min(given), expected=expected)
+            raise DataError("no knob", where=operator.text, field=min(restrict_left), expected=expected)
         for knob, ids in zip(full, self.chosen, strict=True):
             if (
                 not len(ids)
@@ -162,7 +162,7 @@ class ScheduleSpace:
 
     def full_rows(self, rows: AnyInt) -> I64:
         """Returns the same configurations as rows of the unrestricted space, int64 [n, m]."""
-        columns = [ids[rows[:, place]] for place, ids in enumerate(self.chosen)]
+        columns = [ids[rows[:, knob]] for knob, ids in enumerate(self.chosen)]
         return np.stack(columns, axis=1) if len(rows) else np.empty((0, len(self.knobs)), dtype=np.int64)
 
     def rows(self, numbers: Sequence[int]) -> I64:
@@ -172,17 +172,17 @@ class ScheduleSpace:
         """
         result = np.empty((len(numbers), len(self.knobs)), dtype=np.int64)
         rest = [int(number) for number in numbers]
-        for place in reversed(range(len(self.knobs))):
-            radix = int(self.sizes[place])
-            result[:, place] = [number % radix for number in rest]
+        for knob in reversed(range(len(self.knobs))):
+            radix = int(self.sizes[knob])
+            result[:, knob] = [number % radix for number in rest]
             rest = [number // radix for number in rest]
         return result
 
     def numbers(self, rows: AnyInt) -> list[int]:
         """Inverse of `rows`."""
         result = [0] * len(rows)
-        for place, radix in enumerate(self.sizes.tolist()):
-            digits = rows[:, place].tolist()
+        for knob, radix in enumerate(self.sizes.tolist()):
+            digits = rows[:, knob].tolist()
             result = [number * radix + digit for number, digit in zip(result, digits, strict=True)]
         return result
 
@@ -202,11 +202,11 @@ class ScheduleSpace:
         """
         free = np.flatnonzero(self.sizes > 1)
         result = np.repeat(config[None].astype(np.int16), count if len(free) else 0, axis=0)
-        places = rng.choice(free, size=len(result)) if len(free) else free
-        shifts = rng.integers(1, self.sizes[places]) if len(free) else free
-        lines = np.arange(len(result))
-        moved = (result[lines, places] + shifts) % self.sizes[places]
-        result[lines, places] = moved.astype(np.int16)
+        knobs = rng.choice(free, size=len(result)) if len(free) else free
+        shifts = rng.integers(1, self.sizes[knobs]) if len(free) else free
+        indices = np.arange(len(result))
+        moved = (result[indices, knobs] + shifts) % self.sizes[knobs]
+        result[indices, knobs] = moved.astype(np.int16)
         return result
 
     def crossover(self, first: I16, second: I16, rng: np.random.Generator) -> I16:
@@ -232,7 +232,7 @@ class ScheduleSpace:
             row.append(knob.values.index(value))
         return np.array(row, dtype=np.int64)
 
-    def sub_space(self, wanted: Mapping[str, Sequence[Value]]) -> ScheduleSpace:
+    def sub_space(self, choices: Mapping[str, Sequence[Value]]) -> ScheduleSpace:
         """Returns the space in which some knobs have only these choices.
 
         Raises:
@@ -240,7 +240,7 @@ class ScheduleSpace:
         """
         known = {knob.name: (knob, ids) for knob, ids in zip(self.knobs, self.chosen, strict=True)}
         restrict = {knob.name: ids.tolist() for knob, ids in known.values()}
-        for name, values in wanted.items():
+        for name, values in choices.items():
             if name not in known:
                 raise DataError("no knob", where=self.operator.text, field=name, expected=", ".join(known))
             knob, ids = known[name]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.tpugraphs.npz import convert_layout_npz
 
 

@@ -17,7 +17,7 @@ from costbench.experiments.autotuning.programs import (
     tile_metrics,
 )
 from costbench.experiments.autotuning.tile import AutotuneTileParams, TilePoint
-from costbench.features.config import decision_features
+from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
 from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples

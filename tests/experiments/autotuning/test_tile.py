@@ -22,7 +22,7 @@ from costbench.experiments.autotuning.tile import (
     tile_points,
     tried_kernels,
 )
-from costbench.experiments.evaluation.baselines import IterationModel
+from costbench.experiments.evaluation.unfitted import IterationModel
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.target import load_target

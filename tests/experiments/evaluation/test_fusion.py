@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costbench.experiments.evaluation.fusion import fusion_metrics, scaled_estimates
+from costbench.experiments.evaluation.fusion import fusion_metrics, scale_estimates
 
 
 def test_estimates_are_scaled_to_the_total_of_their_kind() -> None:
@@ -14,7 +14,7 @@ def test_estimates_are_scaled_to_the_total_of_their_kind() -> None:
     measured = np.array([100.0, 300.0, 999.0, 20.0, 8.0])
     runs = np.array([2, 1, 0, 3, 0])
     kinds = ["contraction", "contraction", "contraction", "reduction", "elementwise"]
-    scaled = scaled_estimates(estimated, measured, runs, kinds)
+    scaled = scale_estimates(estimated, measured, runs, kinds)
     assert scaled[:4].tolist() == pytest.approx([100.0, 300.0, 70.0, 20.0])
     # No elementwise kernel runs under the default config.
     assert np.isnan(scaled[4])

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from costbench.datasets.splits import Split
-from costbench.experiments.evaluation.fitted import fitted_costs
 from costbench.experiments.evaluation.program import EvaluateParams, ProgramTask
+from costbench.experiments.evaluation.shard_costs import fitted_costs
 from costbench.experiments.grid.baseline_fit import BaselineTask, baselines_folder, fit_baselines
 from costbench.features.feature_shards import FeatureShard, feature_path
-from costbench.models.baselines.fitting import BASELINES
+from costbench.models.baselines.fitting import classes_of
 from costbench.models.baselines.spec import SampleSpec
 from tests.models.baselines.tables import SPEC, real_shard
 
@@ -40,7 +40,7 @@ def times(folder: Path) -> dict[str, int]:
 
 def test_fits_are_kept_and_made_again_when_something_changes(task: BaselineTask) -> None:
     done = fit_baselines(task)
-    assert done.models == tuple(sorted(BASELINES["fusion"]))
+    assert done.models == tuple(sorted(classes_of("fusion")))
     before = times(task.folder)
     assert set(before) == {"done.json", *(f"{name}.json" for name in done.models)}
     assert fit_baselines(replace(task)) == done

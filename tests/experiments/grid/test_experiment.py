@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from costbench.errors import ParamsError
+from costbench.experiments.grid.cells import cell_from_name, experiment_names, selected
 from costbench.experiments.grid.experiment import Experiment, load_experiment
-from costbench.experiments.grid.spec import cell_from_name, experiment_names, selected
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.sweeps.best import BestTrial, best_path, write_best
 

@@ -11,7 +11,7 @@ from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.experiment import Experiment, Grid, Variant
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking
-from costbench.experiments.grid.trainings.by_task import TRAININGS
+from costbench.experiments.stages.train import TRAININGS
 from costbench.experiments.tracking.runs import (
     FOLDER,
     KEY,

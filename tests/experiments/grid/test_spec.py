@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costbench.errors import DataError
-from costbench.experiments.grid.spec import Cell, cell_from_name, listed_as
+from costbench.experiments.grid.cells import Cell, cell_from_name, listed_as
 
 
 @pytest.mark.parametrize("split", ["random", "fold1", "fold12"])

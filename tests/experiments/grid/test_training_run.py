@@ -9,14 +9,14 @@ import pytest
 
 from costbench.datasets.splits import TrainingPrograms
 from costbench.errors import DataError
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import (
     CellResult,
     CellTask,
     Tracking,
     train_cell,
 )
-from costbench.experiments.grid.trainings.by_task import TRAININGS
+from costbench.experiments.stages.train import TRAININGS
 from costbench.experiments.tracking.runs import OFF, Provenance
 from costbench.features.feature_shards import feature_path
 from costbench.training.spec import BatchSpec, TrainSpec

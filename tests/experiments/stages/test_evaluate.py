@@ -10,8 +10,8 @@ from costbench.artifacts import write_text
 from costbench.datasets.splits import Split
 from costbench.datasets.storage import write_shard
 from costbench.experiments.evaluation.program import Checkpoint, EvaluateParams, ProgramResult, ProgramTask
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.experiment import Experiment, Grid, Variant
-from costbench.experiments.grid.spec import Cell
 from costbench.experiments.identity import StageIdentity, identify, read_identity, write_identity
 from costbench.experiments.stages import evaluate
 from costbench.experiments.stages.evaluate import EvaluationTask, _checkpoints, _rows, _seen, evaluated

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
-from costbench.datasets.layout.graphs import open_layout_graph
-from costbench.datasets.layout.programs import config_features, layout_shard_path, open_layout_shard
+from costbench.datasets.layout_graphs import open_layout_graph
+from costbench.datasets.layout_shards import config_features, layout_shard_path, open_layout_shard
+from costbench.datasets.measured_kernels import CompiledPrograms, FusionKernels, fusion_parts
 from costbench.datasets.storage import list_shards
-from costbench.datasets.tile.kernels import CompiledPrograms
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.identity import read_identity
 from costbench.experiments.parameter_file import load_sections

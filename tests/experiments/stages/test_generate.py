@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from costbench.datasets.fusion.generation import FusionParams
-from costbench.datasets.layout.generation import LayoutParams
-from costbench.datasets.tile.generation import TileParams
+from costbench.datasets.fusion_generation import FusionParams
+from costbench.datasets.layout_generation import LayoutParams
+from costbench.datasets.tile_generation import TileParams
 from costbench.errors import ChoiceError, DataError
 from costbench.experiments.stages.generate import (
     GenerateParams,

@@ -10,7 +10,7 @@ import yaml
 
 from costbench.artifacts import read_json
 from costbench.errors import ParamsError
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.stages.register import run
 from costbench.experiments.tracking.runs import client_of
 from tests.experiments.finished_cells import finish_cell, track_cell

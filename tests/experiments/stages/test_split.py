@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from costbench.artifacts import read_json
-from costbench.datasets.folds import FoldsParams
 from costbench.datasets.record_types import FUSION
-from costbench.datasets.splits import ProgramInfo, read_split
+from costbench.datasets.splits import FoldsParams, ProgramInfo, read_split
 from costbench.datasets.storage import write_shard
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.identity import StageIdentity, write_identity

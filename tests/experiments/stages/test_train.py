@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from costbench.datasets.splits import TrainingPrograms
-from costbench.experiments.grid.spec import Cell
-from costbench.experiments.grid.training_run import CellTask, Tracking
-from costbench.experiments.grid.trainings.by_task import TRAININGS
-from costbench.experiments.stages.train import longest_first, share_of, with_samples
+from costbench.experiments.grid.cells import Cell
+from costbench.experiments.grid.training_run import CellTask, Tracking, train_cell
+from costbench.experiments.identity import closure
+from costbench.experiments.stages.train import longest_first, share_of, training_of, with_samples
 from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path
 from costbench.models.net_spec import NetSpec
@@ -44,7 +44,7 @@ def cell(variant: str, spec: TrainSpec, folder: Path) -> CellTask:
     """A cell of that variant."""
     named = Cell("tile", "random", "tpu_v2", variant, 0)
     nowhere = Provenance("", "", ""), Tracking("", "", "")
-    return CellTask(named, TRAININGS[named.task], folder, SPLIT, spec, folder, "", 1, *nowhere)
+    return CellTask(named, training_of(named.task), folder, SPLIT, spec, folder, "", 1, *nowhere)
 
 
 def test_long_cells_come_first(tmp_path: Path) -> None:
@@ -59,3 +59,12 @@ def test_long_cells_come_first(tmp_path: Path) -> None:
     ]
     for order in (tasks, tasks[::-1]):
         assert [task.cell.variant for task in longest_first(order)] == ["d", "c", "b", "a", "e"]
+
+
+def test_networks_of_layouts_are_no_part_of_what_tile_networks_follow_from() -> None:
+    tiles, fusions, layouts = (
+        closure(train_cell, type(training_of(task))) for task in ("tile", "fusion", "layout")
+    )
+    assert "costbench.models.layout.network" in set(layouts.modules) - set(tiles.modules)
+    assert "costbench.models.networks.cost_network" in set(tiles.modules) - set(layouts.modules)
+    assert tiles.digest() == fusions.digest() != layouts.digest()

@@ -11,7 +11,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from costbench.errors import DataError
-from costbench.execution.backend import Backend
+from costbench.execution.workers import Backend
 from costbench.experiments.grid.training_run import Tracking
 from costbench.experiments.sweeps.sweep import _best, _table, sweep
 from costbench.experiments.tracking.runs import OFF

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import yaml
 
-from costbench.datasets.layout.generation import LayoutParams, LayoutTask
-from costbench.datasets.layout.programs import read_layout_program
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
+from costbench.datasets.layout_shards import read_layout_program
 from costbench.datasets.splits import Split, write_split
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.datasets.tpugraphs.folder import TpuGraphsFolder
 from costbench.datasets.tpugraphs.npz import read_tile_npz
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
@@ -35,7 +35,9 @@ def exported(
         program = (repository / "data" / "programs" / f"{name}.hlo.pb.zst").read_bytes()
         TileTask(name, name, program, (TARGET,), TileParams(8, 5), data).make()
         if name.startswith("mlp"):
-            LayoutTask(name, name, "xla", program, (TARGET,), LayoutParams(max_configs=20), data).make()
+            LayoutTask(
+                name, name, program, (TARGET,), LayoutParams(max_configs=20), data, family="xla"
+            ).make()
     write_split(
         root / "out" / "split" / "random.json", Split("random", PROGRAMS[:1], PROGRAMS[1:2], PROGRAMS[2:])
     )

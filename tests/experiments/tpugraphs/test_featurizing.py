@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.tpugraphs.raw import read_layout_tuning
-from costbench.datasets.tpugraphs.tuning import node_splits
+from costbench.datasets.tpugraphs.raw import node_splits, read_layout_tuning
 from costbench.errors import HloError
 from costbench.experiments.tpugraphs.featurizing import featurize_file
 from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes
-from costbench.features.proto_graph import proto_graph
-from costbench.features.tpugraphs_graphs import layout_graph_of
+from costbench.features.tpugraphs_graphs import layout_graph_of, proto_graph
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import read_module, read_proto
 from costbench.hlo.text.parser import proto_from_text

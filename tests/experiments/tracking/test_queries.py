@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import ChoiceError, DataError
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.tracking.queries import CellFilter, best_runs, find_runs, to_records
 from costbench.experiments.tracking.runs import OFF
 from tests.experiments.finished_cells import finish_cell, track_cell

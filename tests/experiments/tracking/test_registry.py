@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.errors import DataError
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.tracking.queries import CellFilter, best_runs
 from costbench.experiments.tracking.registry import Registered, example, register_champion, registered_model
 from costbench.experiments.tracking.runs import client_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.experiments.grid.spec import Cell
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.tracking.queries import CellFilter, experiment_pages
 from costbench.experiments.tracking.relative_artifacts import artifact_location
 from costbench.experiments.tracking.runs import (

@@ -16,9 +16,8 @@ from costbench.compiler.tile_space import TileSpace, tile_space
 from costbench.features.feature_shards import FeatureShard, write_features
 from costbench.features.graph_tensors import program_features
 from costbench.hlo.reader import read_module
-from costbench.models.baselines.kernel_features import NUM_FEATURES
+from costbench.models.baselines.kernel_tables import NUM_FEATURES, KernelTable
 from costbench.models.baselines.spec import BaselineSpec, SampleSpec, TreesSpec
-from costbench.models.baselines.table import KernelTable
 from costbench.target import load_target
 
 TREES = TreesSpec(

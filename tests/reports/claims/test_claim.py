@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from costbench.experiments.autotuning.work_items import AutotuneParams
+from costbench.experiments.grid.cells import experiment_names, listed_as
 from costbench.experiments.grid.experiment import load_experiment
-from costbench.experiments.grid.spec import experiment_names, listed_as
 from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.params import parse
 from costbench.reports.claims.claim import Claim, Claims, Margin, Side, load_claims, margins

@@ -13,7 +13,7 @@ from costbench.reports.claims.evaluation import (
     Finding,
     evaluate_claims,
 )
-from costbench.reports.claims.restatement import on_folds, restated
+from costbench.reports.claims.restatement import move_to_folds, restate_against_strongest
 from costbench.reports.frame import frame_of
 from costbench.reports.scores import score_index
 from tests.reports.conftest import make_row
@@ -28,13 +28,13 @@ def _rows(model: str, error: float, split: str = "random", chip: str = "tpu_v2")
 
 
 def _findings(*rows: list[MetricRow]) -> dict[str, Finding]:
-    claims = (*CLAIMS, *restated(CLAIMS))
+    claims = (*CLAIMS, *restate_against_strongest(CLAIMS))
     found = evaluate_claims(claims, frame_of(row for several in rows for row in several), 0, resamples=10)
     return {finding.claim.id: finding for finding in found}
 
 
 def test_every_claim_that_one_of_both_is_better_is_restated_twice() -> None:
-    made = restated(CLAIMS)
+    made = restate_against_strongest(CLAIMS)
     about = [
         claim.id
         for claim in CLAIMS
@@ -81,10 +81,10 @@ def test_without_rows_nothing_is_decided() -> None:
 
 
 def test_claims_of_tpugraphs_are_repeated_on_folds_that_there_are() -> None:
-    assert on_folds(CLAIMS, score_index(frame_of(_rows("learned", 1.0)))) == ()
+    assert move_to_folds(CLAIMS, score_index(frame_of(_rows("learned", 1.0)))) == ()
     where = {"variant": "early-sage-listmle", "split": "folds", "chip": "tpu_v3", "metric": "kernel_top_1"}
     rows = [make_row(**where, program=f"p{i}", application=f"a{i}", value=1.0) for i in range(6)]
-    made = on_folds(CLAIMS, score_index(frame_of(rows)))
+    made = move_to_folds(CLAIMS, score_index(frame_of(rows)))
     # Those that compare the early GraphSAGE, and nothing about layouts, searches or times.
     assert {claim.restates for claim in made} == {
         f"tpugraphs2023.{name}"
@@ -109,9 +109,9 @@ def _network_rows(variant: str, value: float, split: str = "folds", chip: str = 
 
 def test_claims_about_two_networks_are_repeated_on_folds_where_both_were_tested() -> None:
     one = _network_rows("static_node", 20.0)
-    assert on_folds(CLAIMS, score_index(frame_of(one))) == ()
+    assert move_to_folds(CLAIMS, score_index(frame_of(one))) == ()
     rows = [*one, *_network_rows("vanilla", 30.0), *_network_rows("main", 10.0)]
-    (moved,) = on_folds(CLAIMS, score_index(frame_of(rows)))
+    (moved,) = move_to_folds(CLAIMS, score_index(frame_of(rows)))
     # The network against the analytical model is no such claim: `restated` moves it.
     assert (moved.id, moved.restates) == (
         "lpm2021.static_features_fusion@folds",
@@ -130,7 +130,7 @@ def test_claims_that_compare_splits_or_chips_stay_where_they_are() -> None:
         for i in range(6)
     ]
     # shift_costs_tile and the two claims about generations compare the main network with itself.
-    assert on_folds(CLAIMS, score_index(frame_of(rows))) == ()
+    assert move_to_folds(CLAIMS, score_index(frame_of(rows))) == ()
 
 
 def test_a_question_that_two_claims_ask_of_folds_alike_is_asked_once() -> None:
@@ -143,6 +143,6 @@ def test_a_question_that_two_claims_ask_of_folds_alike_is_asked_once() -> None:
         for i in range(6)
     ]
     assert len({(claim.metric, claim.statistic) for claim in claims}) == 1
-    assert [claim.id for claim in on_folds(claims, score_index(frame_of(rows)))] == [
+    assert [claim.id for claim in move_to_folds(claims, score_index(frame_of(rows)))] == [
         "lpm2020.rank_vs_mse_tile@folds"
     ]

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from costbench.reports.claims.claim import Side, load_claims
 from costbench.reports.claims.evaluation import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.claims.leads import Needed
-from costbench.reports.claims.restatement import restated
-from costbench.reports.sections.claims import claims_section, write_claims
+from costbench.reports.claims.restatement import restate_against_strongest
+from costbench.reports.sections.claims import (
+    claims_section,
+    count_verdicts,
+    findings_frame,
+    write_claims,
+)
+from tests.reports.conftest import numbers
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
 FINDINGS = (
@@ -20,12 +27,16 @@ FINDINGS = (
 )
 
 
+def _counts(*findings: Finding) -> dict[str, Any]:
+    return count_verdicts(findings_frame(findings))
+
+
 def test_verdicts_are_counted_and_the_rule_is_told() -> None:
+    (counts,) = _counts(*FINDINGS)["printed"].values()
+    assert counts == {HOLDS: 1, CANNOT_TELL: 1, NOT_EVALUATED: 1}
     section = claims_section(FINDINGS)
-    assert section.paragraphs[0] == (
-        "Of 3 claims of lpm2021 and lpm2020 about accuracy and searches, 1 hold, 0 do not hold, 1 cannot be "
-        "told either way, 0 are true of our results by construction, and 1 were not evaluated."
-    )
+    # Claims, and how many hold, do not, cannot be told, are true by construction and were not evaluated.
+    assert numbers(section.paragraphs[0]) == [3, 1, 0, 1, 0, 1]
     # The only claim of no difference here: 0.9 points of errors of 3.7 and 4.6.
     assert "22% of the mean error (tile, points)" in section.paragraphs[2]
     evaluated, missing = section.tables
@@ -70,7 +81,8 @@ def test_files_are_the_same_for_the_same_findings(tmp_path: Path) -> None:
 def test_claims_against_the_strongest_baseline_come_first() -> None:
     claim = CLAIMS["lpm2021.fusion_random_vs_analytical"]
     folds, strongest = (
-        next(one for one in restated([claim]) if one.id.endswith(basis)) for basis in ("@folds", "@strongest")
+        next(one for one in restate_against_strongest([claim]) if one.id.endswith(basis))
+        for basis in ("@folds", "@strongest")
     )
     trees = (Side("trees", split="folds", chip="tpu_v3"),)
     findings = (
@@ -78,13 +90,13 @@ def test_claims_against_the_strongest_baseline_come_first() -> None:
         Finding(replace(folds, right=trees), DOES_NOT_HOLD, -1.0, -2.0, -0.5, 40, 1),
         Finding(strongest, NOT_EVALUATED, missing=("x",)),
     )
-    section = claims_section(findings)
-    assert section.paragraphs[0].startswith(
-        "The claims that compare a network with the analytical model, held against the strongest baseline: "
-        "on folds over applications 0 hold, 1 do not hold and 0 cannot be told either way. "
-    )
+    counts = _counts(*findings)
+    assert counts["strongest"] == {"folds over applications": {DOES_NOT_HOLD: 1}}
     # The paper's claims are counted without them.
-    assert section.paragraphs[1].startswith("Of 3 claims")
+    (printed,) = counts["printed"].values()
+    assert printed.total() == 3
+    section = claims_section(findings)
+    assert numbers(section.paragraphs[0]) == [0, 1, 0]
     first, evaluated, missing = section.tables
     assert first.rows[0][0] == "lpm2021.fusion_random_vs_analytical"
     assert first.rows[0][2:6] == ("folds over applications, tpu_v3", "boosted trees", "does not hold", -1.0)
@@ -100,12 +112,14 @@ def test_both_counts_of_decided_claims_are_printed() -> None:
         replace(second, verdict=DOES_NOT_HOLD, p=0.04, q=0.06),
         replace(second, claim=CLAIMS["lpm2021.edge_direction_tile"], p=0.5, q=0.5, needed=Needed(31)),
     )
+    assert _counts(*found)["controlled"]["of the papers' claims"] == {
+        "tested": 3,
+        "decided": 2,
+        "kept": 1,
+        "lost": ["lpm2021.lstm_equals_transformer_tile"],
+    }
     section = claims_section(found)
-    assert section.paragraphs[1] == (
-        "Of 3 verdicts of the papers' claims that an interval could give, 2 are decided by their 95% "
-        "interval alone, and 1 with false discoveries among all of them held at 5% (Benjamini and Hochberg). "
-        "Not among these are lpm2021.lstm_equals_transformer_tile."
-    )
+    assert numbers(section.paragraphs[1].replace("%", " ")) == [3, 2, 95, 1, 5]
     assert section.tables[0].rows[2][-4:-1] == (0.5, 0.5, "about 31 programs")
 
 
@@ -129,12 +143,12 @@ def test_claims_of_tpugraphs_are_counted_by_themselves_and_on_folds_have_a_table
         Finding(claim, HOLDS, 0.5, -0.5, 0.9, 8, 1),
         Finding(folds, CANNOT_TELL, 1.0, -2.0, 3.0, 9, 1),
     )
+    counts = _counts(*findings)
+    learned_models, tpugraphs = counts["printed"].values()
+    assert (learned_models.total(), tpugraphs) == (3, {HOLDS: 1})
+    # Those on folds are of lpm2021 and lpm2020 alone.
+    assert not counts["folds"]
     section = claims_section(findings)
-    assert section.paragraphs[0].startswith("Of 3 claims of lpm2021 and lpm2020")
-    assert section.paragraphs[1] == (
-        "Of 1 claims of tpugraphs2023, 1 hold, 0 do not hold, 0 cannot be told either way, 0 are true "
-        "of our results by construction, and 0 were not evaluated."
-    )
     tables = {table.name: table for table in section.tables}
     assert [row[0] for row in tables["claims_folds"].rows] == ["tpugraphs2023.sage_vs_gcn"]
     assert len(tables["claims"].rows) == 3
@@ -147,14 +161,13 @@ def test_a_wall_time_has_a_verdict_and_no_number() -> None:
     assert (row[2], row[4], *row[5:8]) == ("holds", "1.1 to 20", None, None, None)
 
 
-def test_claims_about_networks_on_folds_have_a_table_and_a_sentence_of_their_own() -> None:
+def test_claims_about_networks_on_folds_have_a_table_and_a_count_of_their_own() -> None:
     claim = CLAIMS["lpm2021.rank_vs_mse_tile"]
     moved = replace(claim, id=f"{claim.id}@folds", restates=claim.id)
-    section = claims_section([*FINDINGS, Finding(moved, DOES_NOT_HOLD, -1.0, -2.0, -0.5, 138, 1)])
-    assert section.paragraphs[0] == (
-        "Claims of lpm2021 and lpm2020 that compare networks, repeated on folds over applications, where all "
-        "programs are tested: of 1, 0 hold, 1 do not hold and 0 cannot be told either way."
-    )
+    findings = [*FINDINGS, Finding(moved, DOES_NOT_HOLD, -1.0, -2.0, -0.5, 138, 1)]
+    assert _counts(*findings)["folds"] == {DOES_NOT_HOLD: 1}
+    section = claims_section(findings)
+    assert numbers(section.paragraphs[0]) == [1, 0, 1, 0]
     (folds,) = (table for table in section.tables if table.name == "claims_folds")
     assert folds.title == "Claims of lpm2021, decided on folds over applications"
     assert [row[:3] for row in folds.rows] == [(claim.id, claim.statement, "does not hold")]

@@ -6,17 +6,18 @@ import csv
 import io
 from pathlib import Path
 
-from costbench.reports.dataset_files import read_audits, read_cards, read_counts
+from costbench.reports.dataset_files import read_cards, read_leakage, read_set_counts
 from costbench.reports.page import Section
 from costbench.reports.rendering import to_csv, to_markdown
 from costbench.reports.sections.data import corpus_tables, data_section, dataset_tables, leakage_table
+from tests.reports.conftest import numbers
 from tests.reports.evidence_files import write_evidence
 
 
 def _section(folder: Path, tasks: tuple[str, ...]) -> Section:
     files = write_evidence(folder, tasks)
-    cards, counts, audits = read_cards(files.card), read_counts(files.counts), read_audits(files.audits)
-    return data_section(cards, counts, audits, folder)
+    leakage = read_leakage(files.audits)
+    return data_section(read_cards(files.card), read_set_counts(files.counts), leakage, folder)
 
 
 def test_tile_data_alone(tmp_path: Path) -> None:
@@ -28,26 +29,28 @@ def test_tile_data_alone(tmp_path: Path) -> None:
         "dataset_distributions",
         "leakage",
     ]
-    assert len(section.paragraphs) == 2
-    assert "600 samples of 30 kernels from 3 programs of 2 applications" in section.paragraphs[1]
-    assert "RNN has 5 times the samples of SSD" in section.paragraphs[1]
-    assert "20.0 times as long as the fastest in the median kernel, 50 times or more" in section.paragraphs[1]
+    _, tile = section.paragraphs
+    # Samples, kernels, programs, applications; how many times the samples of the smallest application the
+    # largest has; tile sizes of a kernel in the median and at most; how many times slower than the fastest
+    # tile size the slowest is, in the median kernel and in a tenth of them.
+    assert numbers(tile) == [600, 30, 3, 2, 5, 20, 99, 20.0, 50]
+    assert "RNN has 5 times the samples of SSD" in tile
 
 
 def test_all_tasks(tmp_path: Path) -> None:
     section = _section(tmp_path, ("tile", "fusion", "layout"))
     assert len(section.figures) == 6
     fusion, layout = section.paragraphs[2:]
-    # 12 of 30 kernels take less than 5 us.
-    assert "30 kernels (28 different) from 1,500 fusion configurations of 3 programs" in fusion
-    assert "40% take less than 5 µs (lpm2021: about 50%)" in fusion
-    assert "26 nodes on average, 2 to 99 (lpm2021: 41, 1 to 1,000)" in fusion
-    assert "the slowest takes 20.00 times as long as the fastest in the median program, 99.00" in layout
+    # Kernels, different ones, configurations, programs, times the samples; 12 of 30 kernels take less than
+    # 5 us, the paper's 50%; nodes on average, at least and at most, the paper's beside them.
+    shown = numbers(fusion.replace("%", " "))
+    assert shown == [30, 28, 1500, 3, 5, 40, 5, 50, 26, 2, 99, 41, 1, 1000]
+    assert numbers(layout) == [600, 3, 20.0, 99.0]
 
 
 def test_tables_of_evidence(tmp_path: Path) -> None:
     files = write_evidence(tmp_path, ("tile", "layout"))
-    leakage = leakage_table(read_audits(files.audits))
+    leakage = leakage_table(read_leakage(files.audits))
     assert leakage.rows == (
         ("tile", "random", "tpu_v2", "rnn", 10, 1, 10.0, 25.0),
         ("tile", "random", "tpu_v2", "all", 10, 1, 10.0, 25.0),
@@ -62,7 +65,7 @@ def test_tables_of_evidence(tmp_path: Path) -> None:
 
 
 def _rows(folder: Path, tasks: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    (table,) = corpus_tables(read_counts(write_evidence(folder, tasks).counts))
+    (table,) = corpus_tables(read_set_counts(write_evidence(folder, tasks).counts))
     return {row["set"]: row for row in csv.DictReader(io.StringIO(to_csv(table)))}
 
 
@@ -80,10 +83,10 @@ def test_ours_and_theirs(tmp_path: Path) -> None:
 
 def test_without_fusion_data_there_are_no_columns_for_them(tmp_path: Path) -> None:
     assert not [key for key in _rows(tmp_path, ("tile", "layout"))["train"] if key.startswith("fusion")]
-    assert corpus_tables(()) == ()
+    assert corpus_tables(read_set_counts(None)) == ()
 
 
 def test_millions_are_printed_as_in_the_papers(tmp_path: Path) -> None:
-    (table,) = corpus_tables(read_counts(write_evidence(tmp_path).counts))
+    (table,) = corpus_tables(read_set_counts(write_evidence(tmp_path).counts))
     text = to_markdown(table)
     assert "| random | train | 1 | 93 | 93 | 18 | 400 | 21.8M | 21.8M |" in text

@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.results import Results, load_results
-from costbench.reports.sections.models import (
-    ablation_section,
-    budget_sentence,
-    learning_section,
-    training_sentence,
-)
-from costbench.reports.sections.overview import missing_section
+from costbench.reports.sections.models import ablation_section, learning_section, summarise_curves
 from costbench.reports.tables.learning_curves import Curves, Point
 from costbench.reports.training_runs import Budget, Selected
-from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
+from tests.reports.conftest import make_row, numbers, rows_of, variant_rows
 
 
 def _results(folder: Path, rows: list[MetricRow]) -> Results:
@@ -37,18 +33,7 @@ def test_networks_have_a_figure_and_inputs_none(tmp_path: Path) -> None:
 
 
 def test_without_variants_there_is_no_section(tmp_path: Path) -> None:
-    results = _results(tmp_path, rows_of())
-    assert ablation_section(results, tmp_path) is None
-    missing = missing_section(results)
-    assert missing is not None
-    assert len(missing.paragraphs) == 6
-
-
-def test_nothing_missing_is_no_section(tmp_path: Path) -> None:
-    rows = [*rows_of(), *rows_of("manual"), *fusion_rows(), *fusion_rows("manual")]
-    for variant in ("mse", "gat-lstm", "lpm2020-lstm"):
-        rows += variant_rows(variant, "tile", [1.0] * 3)
-    assert missing_section(_results(tmp_path, rows)) is None
+    assert ablation_section(_results(tmp_path, rows_of()), tmp_path) is None
 
 
 COLUMNS = {"tile": "validation/tau"}
@@ -72,35 +57,35 @@ SETTLED = Curves(
 )
 
 
-def test_the_sentence_names_the_budget_and_the_order() -> None:
-    text = budget_sentence(SETTLED)
-    assert "on validation programs the order of the networks is the same from 1,600 steps on" in text
-    assert "(learned, lstm, the best first)" in text
-    assert "The ablations see the samples of 2,000 such steps, so their order is not one of short" in text
+def test_the_budget_from_which_on_networks_keep_their_order(tmp_path: Path) -> None:
+    results = _results(tmp_path, rows_of())
+    summary = summarise_curves(results, SETTLED)
+    assert (summary["settled"], summary["order"]) == (1600, ("learned", "lstm"))
+    # Ablations of 2,000 steps are enough for it, those of 400 or of a budget that is not known are not.
+    assert summary["enough"]
+    assert not summarise_curves(results, replace(SETTLED, ablations=400.0))["enough"]
+    assert not summarise_curves(results, replace(SETTLED, ablations=None))["enough"]
 
 
-def test_ablations_with_a_smaller_budget_say_so() -> None:
-    assert budget_sentence(replace(SETTLED, ablations=400.0)).endswith(
-        "The ablations see the samples of 400 such steps, which may be too few for their order."
-    )
-    assert "ablations" not in budget_sentence(replace(SETTLED, ablations=None))
-
-
-def test_an_order_that_still_changes_is_not_settled() -> None:
+def test_an_order_that_still_changes_is_not_settled(tmp_path: Path) -> None:
     networks = {"learned": (point(400, 0.5), point(1600, 0.8)), "lstm": (point(400, 0.6), point(1600, 0.7))}
-    text = budget_sentence(replace(SETTLED, networks=networks))
-    assert (
-        "is not settled by the last budget (learned, lstm, the best first); by test error it is not" in text
-    )
-    assert text.endswith("which may be too few for their order.")
+    summary = summarise_curves(_results(tmp_path, rows_of()), replace(SETTLED, networks=networks))
+    assert (summary["settled"], summary["settled_by_test"], summary["enough"]) == (None, None, False)
+    assert summary["order"] == ("learned", "lstm")
 
 
-def test_errors_by_budget_stand_beside_the_baseline() -> None:
-    text = training_sentence(SETTLED, "boosted trees", 42.25)
-    assert "of training: learned 99.5 (400), 99.2 (1,600), 99.1 (6,400); lstm 99.4 (400)," in text
-    assert "the strongest baseline, boosted trees, has 42.2." in text
+def test_errors_by_budget_stand_beside_the_baseline(tmp_path: Path) -> None:
+    results = _results(tmp_path, rows_of())
+    summary = summarise_curves(results, SETTLED)
+    errors = summary["errors"]
+    assert isinstance(errors, dict)
+    assert errors["learned"] == [(400, 99.5), (1600, 99.2), (6400, 99.1)]
+    # rows_of() has the analytical model and random orders as baselines: 2, 8 and 5 in the geometric mean.
+    assert (summary["baseline"], summary["baseline_error"]) == ("analytical", pytest.approx(80.0 ** (1 / 3)))
     untested = {"learned": (Point(400, 0.5), point(1600, 0.8))}
-    assert ": learned 99.2 (1,600);" in training_sentence(replace(SETTLED, networks=untested), "trees", 1.0)
+    assert summarise_curves(results, replace(SETTLED, networks=untested))["errors"] == {
+        "learned": [(1600, 99.2)]
+    }
 
 
 def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
@@ -110,17 +95,16 @@ def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
         make_row(model="measured_again", application=a, program=p, metric="kendall_tau", value=0.99)
         for a, p in {(row.application, row.program) for row in rows_of()}
     ]
-    write_rows(tmp_path / "r.jsonl", [*rows_of(), *rows, *ceiling])
-    results = load_results(tmp_path / "r.jsonl")
+    results = _results(tmp_path, [*rows_of(), *rows, *ceiling])
     selected = [
         Selected(Budget("curves-tile", "tile", "random", "tpu_v2", name, 0, steps, 8, 32, 4), 0.5)
         for name, steps in zip(variants, (400, 1600, 500), strict=True)
     ]
-    section = learning_section(results, selected, [one.budget for one in selected], COLUMNS, tmp_path)
+    section = learning_section(results, selected, [run.budget for run in selected], COLUMNS, tmp_path)
     assert section is not None
-    # rows_of() has the analytical model alone as a baseline.
     assert len(section.paragraphs) == 2
-    assert "the strongest baseline, analytical, has " in section.paragraphs[1]
+    # Errors with their steps, and the baseline's.
+    assert numbers(section.paragraphs[1]) == [2.0, 400, 2.0, 1600, 4.3]
     assert [table.name for table in section.tables] == [
         "curves_tile_random_tpu_v2",
         "rates_tile_random_tpu_v2",
@@ -132,5 +116,4 @@ def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
 
 
 def test_without_curves_and_rates_there_is_no_section(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", rows_of())
-    assert learning_section(load_results(tmp_path / "r.jsonl"), [], [], COLUMNS, tmp_path) is None
+    assert learning_section(_results(tmp_path, rows_of()), [], [], COLUMNS, tmp_path) is None

@@ -2,144 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.baseline_comparison import Estimate, Standing, Standings
+from costbench.metrics.rows import write_rows
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
-from costbench.reports.dataset_files import Card, read_cards
-from costbench.reports.page import Pointer
-from costbench.reports.results import Cell, load_results
-from costbench.reports.searches import Searches, load_searches
+from costbench.reports.dataset_files import read_cards
+from costbench.reports.inputs import ReportInputs
+from costbench.reports.results import load_results
+from costbench.reports.searches import load_searches
 from costbench.reports.sections.overview import (
-    Overview,
     conclusions,
-    overview_figures,
+    missing_section,
     overview_section,
     primary_cell,
 )
-from costbench.reports.sections.results import all_standings
 from costbench.reports.training_runs import Budget
-from tests.reports.conftest import fusion_rows, rows_of
+from tests.reports.conftest import fusion_rows, numbers, report_data, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
-from tests.reports.test_standings import model_rows
+from tests.reports.test_baseline_comparison import model_rows
 
 CLAIM = load_claims()[0]
 FINDINGS = (Finding(CLAIM, HOLDS, 1.0, 0.5, 1.5, 8, 1), Finding(CLAIM, NOT_EVALUATED, missing=("x",)))
 
 
-def _overview(
-    cell: Cell, searches: Searches, cards: Sequence[Card] = (), budgets: Sequence[Budget] = ()
-) -> Overview:
-    close = Estimate(1.0, 0.5, 1.5)
-    models = (
-        Standing("learned", close, 0.8, 6, 1, 0.5, Estimate(-0.5, -1.0, 0.5), 6),
-        Standing("analytical", close, 0.7, 6, 1),
-    )
-    found = {cell.name: Standings("analytical", models)}
-    return Overview([cell], found, searches, FINDINGS, cards, budgets)
-
-
-def test_answers_lead_to_their_sections(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
+def test_answers_lead_to_their_sections(tmp_path: Path) -> None:
     write_rows(tmp_path / "searches.jsonl", [*tile_rows(), *fusion_search_rows()])
-    searches = load_searches(tmp_path / "searches.jsonl")
-    cards = read_cards(write_evidence(tmp_path).card)
     budget = Budget("main-tile", "tile", "random", "tpu_v2", "main", 0, 100, 8, 32, 4)
-    budgets = [budget, replace(budget, variant="mse", steps=50)]
-    section = overview_section(_overview(make_cell(), searches, cards, budgets))
-    answers = {pointer.anchor: pointer.answer for pointer in section.more}
-    assert list(answers) == [
-        "tile-search",
-        "fusion-search",
-        "claims",
-        "data",
-        "training",
-        "provenance",
-    ]
-    assert "takes 50 times fewer hardware seconds and leaves programs 5.00% slower" in answers["tile-search"]
+    data = report_data(
+        tmp_path,
+        rows_of(),
+        searches=load_searches(tmp_path / "searches.jsonl"),
+        cards=read_cards(write_evidence(tmp_path).card),
+        budgets=(budget, replace(budget, variant="mse", steps=50)),
+        findings=FINDINGS,
+    )
+    answers = {pointer.anchor: numbers(pointer.answer) for pointer in overview_section(data).more}
+    assert list(answers) == ["tile-search", "fusion-search", "claims", "data", "training", "provenance"]
+    # Ten candidates: 50 times fewer seconds, 5% slower.
+    assert answers["tile-search"][:3] == [10, 50, 5.0]
     # (1.2 x 1.2 x 1.1)^(1/3) and (1.3 x 1.5 x 1.1)^(1/3).
-    assert "after a search on the model 16.6%" in answers["fusion-search"]
-    assert "the best of all searches 29.0%" in answers["fusion-search"]
-    assert answers["claims"].startswith("Of 1 that could be tested, 1 hold")
-    assert answers["training"] == "2 models were trained; tile 25,600 samples in 100 steps."
-    assert answers["data"].startswith("3 programs; 600 samples for 2 seconds")
+    assert {16.6, 29.0} <= set(answers["fusion-search"])
+    # One of one holds; none is left after control, as it has no chance of error.
+    assert answers["claims"][:4] == [1, 1, 0, 0]
+    # Two models; 25,600 samples in 100 steps.
+    assert answers["training"] == [2, 25_600, 100]
+    # Programs, samples, seconds, data sets.
+    assert answers["data"] == [3, 600, 2, 1]
 
 
-def test_what_was_not_run_is_not_asked(make_cell: Callable[..., Cell]) -> None:
-    section = overview_section(_overview(make_cell(), Searches()))
+def test_what_was_not_run_is_not_asked(tmp_path: Path) -> None:
+    section = overview_section(report_data(tmp_path, rows_of(), findings=FINDINGS))
     assert [pointer.anchor for pointer in section.more] == ["claims", "provenance"]
-    measured = overview_section(replace(_overview(make_cell(), Searches()), differences=True))
+    assert section.figures == ()
+    base = [replace(row, model="lpm2021") for row in rows_of() if row.model == "learned"]
+    variant = variant_rows("lpm2021-plus-loops", "tile", [3.0, 2.0, 1.0])
+    measured = overview_section(report_data(tmp_path, [*rows_of(), *base, *variant]))
     assert measured.more[0].anchor == "differences"
 
 
-def test_a_preview_leads_to_the_page_whose_verdicts_count(make_cell: Callable[..., Cell]) -> None:
-    own = _overview(make_cell(), Searches())
-    first = overview_section(replace(own, evidence="evidence/index.html")).pointers[0]
+def test_a_preview_leads_to_the_page_whose_verdicts_count(tmp_path: Path) -> None:
+    data = report_data(tmp_path, rows_of())
+    evidence = ReportInputs((), evidence="evidence/index.html")
+    first = overview_section(replace(data, inputs=evidence)).pointers[0]
     assert (first.page, first.anchor) == ("evidence/index.html", "overview")
-    assert "preview" in first.answer
-    pointers = overview_section(own).pointers
-    assert all(pointer.anchor and not pointer.page for pointer in pointers)
+    assert all(pointer.anchor and not pointer.page for pointer in overview_section(data).pointers)
 
 
-def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(make_cell: Callable[..., Cell]) -> None:
-    section = overview_section(_overview(make_cell(), Searches()))
-    simulated, differs = section.paragraphs
-    assert "Simulated: the compiler, the chips" in simulated
-    assert "measured on a processor" not in simulated
-    assert "of tpu_v2 nothing was measured" in simulated
+def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(tmp_path: Path) -> None:
+    section = overview_section(report_data(tmp_path, rows_of()))
+    simulated, differences = section.paragraphs
+    # The chip that there are results on, and the task.
+    assert "tpu_v2" in simulated
     assert "tpu_v3 was fitted" not in simulated
-    assert differs.startswith(
-        "The model learned is not lpm2021's; it has more. Tile sizes: features of what a tile"
-    )
-    assert "Fusion" not in differs
-    assert "as in lpm2021" not in differs
+    assert "Tile sizes:" in differences
+    assert "Fusion" not in differences
     # The results are those of one task, and so is the only conclusion.
     assert [pointer.anchor for pointer in section.pointers] == ["baselines_tile_random_tpu_v2"]
 
 
-def _conclusions(folder: Path, rows: list[MetricRow]) -> tuple[Pointer, ...]:
-    write_rows(folder / "r.jsonl", rows)
-    results = load_results(folder / "r.jsonl")
-    return conclusions(results.cells, all_standings(results, 0))
-
-
 @pytest.mark.parametrize(
-    ("errors", "headline", "numbers"),
+    ("errors", "verdict", "expected"),
     [
-        (
-            [10.0] * 6,
-            "Fusion: The learned model is better than the strongest baseline (boosted trees)",
-            "MAPE 10.0% against 20.0%, 10.0 points less (95% interval 10.0 to 10.0), "
-            "ahead on 100% of 6 programs",
-        ),
-        (
-            [30.0] * 6,
-            "Fusion: The learned model is worse than the strongest baseline (boosted trees)",
-            "MAPE 30.0% against 20.0%, 10.0 points more (95% interval 10.0 to 10.0), "
-            "ahead on 0% of 6 programs",
-        ),
-        (
-            [20.0] * 6,
-            "Fusion: Whether the learned model is better than the strongest baseline (boosted trees) cannot "
-            "be told",
-            "MAPE 20.0% against 20.0%, a difference of +0.0 points (95% interval +0.0 to +0.0), "
-            "ahead on 50% of 6 programs",
-        ),
+        ([10.0] * 6, "is better", [10.0, 20.0, 10.0, 95, 10.0, 10.0, 100, 6, 5]),
+        ([30.0] * 6, "is worse", [30.0, 20.0, 10.0, 95, 10.0, 10.0, 0, 6, 5]),
+        ([20.0] * 6, "cannot be told", [20.0, 20.0, 0.0, 95, 0.0, 0.0, 50, 6, 5]),
     ],
 )
-def test_words_follow_from_intervals(
-    tmp_path: Path, errors: list[float], headline: str, numbers: str
+def test_conclusions_follow_from_intervals(
+    tmp_path: Path, errors: list[float], verdict: str, expected: list[float]
 ) -> None:
-    (said,) = _conclusions(tmp_path, [*model_rows("trees", [20.0] * 6), *model_rows("learned", errors)])
-    assert said.question == headline
-    assert said.answer == f"{numbers}; random split, tpu_v3, kernels from 5 µs."
-    assert said.anchor == "baselines_fusion_random_tpu_v3"
+    """Error, the baseline's, difference, level, interval, percent of programs won, programs, kernels."""
+    data = report_data(tmp_path, [*model_rows("trees", [20.0] * 6), *model_rows("learned", errors)])
+    (conclusion,) = conclusions(data.cells, data.standings)
+    assert verdict in conclusion.question
+    assert "boosted trees" in conclusion.question
+    assert numbers(conclusion.answer.replace("%", " ")) == expected
+    assert conclusion.anchor == "baselines_fusion_random_tpu_v3"
 
 
 def test_folds_come_before_the_random_split_and_the_measured_chip_before_the_other(tmp_path: Path) -> None:
@@ -161,26 +124,29 @@ def test_folds_come_before_the_random_split_and_the_measured_chip_before_the_oth
 
 
 def test_without_baselines_there_is_no_conclusion(tmp_path: Path) -> None:
-    assert _conclusions(tmp_path, model_rows("learned", [1.0] * 6)) == ()
+    data = report_data(tmp_path, model_rows("learned", [1.0] * 6))
+    assert conclusions(data.cells, data.standings) == ()
 
 
-def test_hybrid_and_tuning(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", [*rows_of(), *fusion_rows(), *fusion_rows(chip="tpu_v3")])
-    results = load_results(tmp_path / "r.jsonl")
+def test_figures_of_the_hybrid_and_of_tuning(tmp_path: Path) -> None:
     write_rows(tmp_path / "s.jsonl", [*tile_rows(), *fusion_search_rows()])
-    found = all_standings(results, 0)
-    searches = load_searches(tmp_path / "s.jsonl")
-    hybrid, tune = overview_figures(results.cells, found, searches, tmp_path)
+    rows = [*rows_of(), *fusion_rows(), *fusion_rows(chip="tpu_v3")]
+    data = report_data(tmp_path, rows, searches=load_searches(tmp_path / "s.jsonl"))
+    hybrid, tune = overview_section(data).figures
     # The tile task has no hybrid here; of two chips the measured one is shown.
     assert hybrid.path.name == "hybrid_random_tpu_v3.svg"
-    assert "random split, tpu_v3" in hybrid.caption
+    assert "tpu_v3" in hybrid.caption
     assert "strongest baseline: analytical" in hybrid.path.read_text()
     text = tune.path.read_text()
     for label in ("learned 10", "exhaustive", "model, then hardware 1 min", "best known"):
         assert label in text
 
 
-def test_nothing_is_drawn_without_results(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", rows_of())
-    results = load_results(tmp_path / "r.jsonl")
-    assert overview_figures(results.cells, all_standings(results, 0), Searches(), tmp_path) == ()
+def test_tables_of_the_papers_without_results_are_named(tmp_path: Path) -> None:
+    missing = missing_section(report_data(tmp_path, rows_of()).results)
+    assert missing is not None
+    assert len(missing.paragraphs) == 6
+    rows = [*rows_of(), *rows_of("manual"), *fusion_rows(), *fusion_rows("manual")]
+    for variant in ("mse", "gat-lstm", "lpm2020-lstm"):
+        rows += variant_rows(variant, "tile", [1.0] * 3)
+    assert missing_section(report_data(tmp_path, rows).results) is None

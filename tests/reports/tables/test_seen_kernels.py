@@ -12,9 +12,8 @@ from costbench.reports.summary import summarise
 from costbench.reports.tables.seen_kernels import (
     NEW_STRUCTURE,
     share_of_structures,
-    structure_sentence,
     structure_table,
-    unseen_sentence,
+    unseen_means,
     unseen_table,
 )
 from tests.reports.conftest import PROGRAMS, make_row, rows_of
@@ -57,12 +56,11 @@ def test_rows_and_averages(cells: tuple[Cell, Cell]) -> None:
     assert rows["Median"]["unseen_ape_analytical"] is None
 
 
-def test_the_difference_in_words(cells: tuple[Cell, Cell]) -> None:
+def test_means_with_and_without_seen_kernels(cells: tuple[Cell, Cell]) -> None:
     cell, unseen = cells
-    assert unseen_sentence(cell, unseen) == (
-        "Without them, learned: APE 4.0% instead of 2.0%, τ 0.40 instead of 0.80."
-    )
-    assert unseen_sentence(cell, None) == ""
+    ((model, ape, tau),) = unseen_means(cell, unseen)
+    assert (model, ape, tau) == ("learned", pytest.approx((2.0, 4.0)), pytest.approx((0.8, 0.4)))
+    assert unseen_means(cell, None) == []
 
 
 def test_shares_and_errors(tmp_path: Path) -> None:
@@ -89,10 +87,9 @@ def test_shares_and_errors(tmp_path: Path) -> None:
     assert rows["Own"][2:6] == (10.0, 100.0, 0.0, None)
     # Of 40 kernels 10 are new; 4 and 1 in the geometric mean, without the third program.
     assert rows["All, geometric mean"][2:6] == (40.0, 75.0, pytest.approx(2.0), pytest.approx(2.0))
-    assert structure_sentence(cell, part).startswith("Extents aside, the operator graphs of 75.0%")
     assert share_of_structures(cell, part) == pytest.approx(0.75)
     summary = summarise(results, {})
     assert summary["leakage/tile/random/tpu_v2/share_of_structures"] == pytest.approx(0.75)
     assert summary["tile/random/tpu_v2/learned/new_structure_ape_mean"] == pytest.approx(2.0)
     assert structure_table(cell, None, None).rows == ()
-    assert structure_sentence(cell, None) == ""
+    assert share_of_structures(cell, None) is None

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError
 from costbench_schedules.llvm.features import ProgramFeatures
-from costbench_schedules.records.networks.drawn import read_programs
+from costbench_schedules.records.programs import read_programs
 from tests.schedules.crop.machines import features
 from tests.schedules.llvm import kernels
 

@@ -10,8 +10,8 @@ import pytest
 from costbench.errors import DataError
 from costbench_schedules.devices import device as device_module
 from costbench_schedules.devices.device import CpuDevice
-from costbench_schedules.devices.noise import noise_report
 from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records.agreement import noise_report
 from costbench_schedules.spaces.space import ScheduleSpace
 from tests.schedules.devices.fake import FAKE
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from costbench_schedules.devices.device import CpuDevice
-from costbench_schedules.devices.peer import PeerSpec, meta_schedule
 from costbench_schedules.devices.process import Limits
+from costbench_schedules.devices.reference_tuner import ReferenceSpec, meta_schedule
 from costbench_schedules.experiments.live import (
     BEST_FILE,
     CODE_FILE,
@@ -23,7 +23,7 @@ from costbench_schedules.experiments.live import (
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.operators.reference import TOLERANCE, expected_output, inputs_of, largest_error
 from costbench_schedules.records.imported.metaschedule import read_metaschedule
-from costbench_schedules.search.chains import ChainSpec
+from costbench_schedules.search.finders import ChainSpec
 from costbench_schedules.search.guided import GuidedSpec
 
 tvm_adapter = pytest.importorskip(
@@ -62,7 +62,7 @@ def test_a_matmul_is_tuned_live(tmp_path: Path) -> None:
 
 def test_metaschedule_is_measured_as_we_measure(tmp_path: Path) -> None:
     operator = parse_operator(MATMUL)
-    found = meta_schedule(operator, PeerSpec(trials=8), tmp_path)
+    found = meta_schedule(operator, ReferenceSpec(trials=8), tmp_path)
     assert len(found.trials) == 8
     [fastest] = found.fastest(1)
     assert fastest.runtime_ns is not None

@@ -29,7 +29,7 @@ from costbench_schedules.experiments.live import (
 from costbench_schedules.models.storage import load_schedule_model
 from costbench_schedules.records import tune_log
 from costbench_schedules.records.tune_log import LogEntry, read_log
-from costbench_schedules.search.chains import ChainSpec
+from costbench_schedules.search.finders import ChainSpec
 from costbench_schedules.search.guided import GuidedSpec
 from costbench_schedules.search.live import LiveProgress
 from costbench_schedules.spaces.sub_spaces import recorded_space

@@ -11,12 +11,12 @@ from costbench_schedules.features.vectors import (
     BOUNDED_BY,
     THRESHOLDS,
     config_features,
-    filled,
+    fill_columns,
     flattened_features,
     relation_features,
 )
 from costbench_schedules.operators.operators import parse_operator
-from costbench_schedules.spaces.nest import STATEMENTS, nest_batch, one_of
+from costbench_schedules.spaces.nest import STATEMENTS, nest_batch, schedule_at
 from costbench_schedules.spaces.space import ScheduleSpace
 
 WORKLOADS = ["C2", "C6", "C8", "matmul-256", "depthwise-256", "dense-512", "batch-matmul-12"]
@@ -80,7 +80,7 @@ def test_arrays_equal_one_number_at_a_time(workload: str) -> None:
     contexts = context_features(nests)
     related = relation_features(contexts)
     for place in range(len(rows)):
-        plain = loop_vectors(one_of(nests, place))
+        plain = loop_vectors(schedule_at(nests, place))
         expected = np.array([[vector[name] for name in FEATURE_NAMES] for vector in plain])
         np.testing.assert_allclose(contexts.values[place, contexts.real[place]], expected, rtol=1e-6)
         np.testing.assert_allclose(related[place], relations(plain), rtol=1e-6)
@@ -137,7 +137,7 @@ def test_flattened_features_by_hand() -> None:
 
 def test_features_are_filled_up_and_never_cut() -> None:
     features = np.array([[1.0, 2.0]], dtype=np.float32)
-    assert filled(features, 4).tolist() == [[1.0, 2.0, 0.0, 0.0]]
-    assert filled(features, 2).tolist() == [[1.0, 2.0]]
+    assert fill_columns(features, 4).tolist() == [[1.0, 2.0, 0.0, 0.0]]
+    assert fill_columns(features, 2).tolist() == [[1.0, 2.0]]
     with pytest.raises(DataError, match="2 columns"):
-        filled(features, 1)
+        fill_columns(features, 1)

@@ -9,11 +9,10 @@ import pytest
 
 from costbench import rng
 from costbench_schedules.features.context import FEATURE_NAMES, context_features
-from costbench_schedules.features.graphs import DATA_FLOW, LOOP, loop_graphs
-from costbench_schedules.features.representations import REPRESENTATIONS
-from costbench_schedules.features.trees import loop_trees
+from costbench_schedules.features.trees import DATA_FLOW, LOOP, loop_graphs, loop_trees
+from costbench_schedules.features.vectors import REPRESENTATIONS
 from costbench_schedules.operators.operators import parse_operator
-from costbench_schedules.spaces.nest import STATEMENTS, ScheduledNest, nest_batch, one_of
+from costbench_schedules.spaces.nest import STATEMENTS, ScheduledNest, nest_batch, schedule_at
 from costbench_schedules.spaces.space import ScheduleSpace
 
 EXTENT = FEATURE_NAMES.index("extent")
@@ -73,7 +72,7 @@ def test_graphs_are_those_of_the_program_as_it_is_written(workload: str) -> None
     graphs = loop_graphs(loop_trees(context_features(nests)))
     first = 0
     for place, count in enumerate(graphs.counts.tolist()):
-        nodes, edges = written(one_of(nests, place))
+        nodes, edges = written(schedule_at(nests, place))
         assert count == len(nodes)
         own = slice(first, first + count)
         expected = np.log2(1.0 + np.array([extent for _, extent in nodes]))

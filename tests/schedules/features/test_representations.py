@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from costbench.errors import ChoiceError, SpaceTooLargeError
-from costbench_schedules.features.representations import REPRESENTATIONS, precomputed
 from costbench_schedules.features.trees import LoopTrees
+from costbench_schedules.features.vectors import REPRESENTATIONS, precompute
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.spaces.space import ScheduleSpace
 
@@ -25,7 +25,7 @@ PART = SPACE.sub_space(
 @pytest.mark.parametrize("name", sorted(REPRESENTATIONS))
 def test_what_is_precomputed_is_what_is_computed(name: str) -> None:
     assert PART.size == 36
-    table = precomputed(PART, name)
+    table = precompute(PART, name)
     rows = PART.rows([35, 0, 7, 7])
     found, expected = table(rows), REPRESENTATIONS[name](PART, rows)
     if isinstance(found, LoopTrees):
@@ -42,6 +42,6 @@ def test_what_is_precomputed_is_what_is_computed(name: str) -> None:
 
 def test_large_spaces_and_unknown_names_are_refused() -> None:
     with pytest.raises(SpaceTooLargeError, match="sub_space"):
-        precomputed(SPACE, "relation")
+        precompute(SPACE, "relation")
     with pytest.raises(ChoiceError, match="relation"):
-        precomputed(PART, "graph")
+        precompute(PART, "graph")

@@ -9,7 +9,7 @@ import pytest
 
 from costbench import rng
 from costbench_schedules.operators.operators import Operator, parse_operator
-from costbench_schedules.spaces.nest import LoopStatement, nest_batch, one_of
+from costbench_schedules.spaces.nest import LoopStatement, nest_batch, schedule_at
 from costbench_schedules.spaces.space import ScheduleSpace, Value, tile_name
 
 SMALL = [
@@ -70,7 +70,7 @@ def test_touched_elements_are_those_that_running_the_loops_touches(text: str) ->
     checked = 0
     for place, row in enumerate(rows):
         choices = space.choices(row)
-        nest = one_of(batch, place)
+        nest = schedule_at(batch, place)
         [compute] = [statement for statement in nest.statements if statement.name == "compute"]
         for first, loop in enumerate(compute.loops):
             if np.prod([inner.extent for inner in compute.loops[first:]]) > MOST_POINTS:

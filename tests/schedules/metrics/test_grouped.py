@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costbench_schedules.metrics.grouped import tau_within_groups
+from costbench_schedules.metrics import tau_within_groups
 
 
 def test_groups_count_alike() -> None:

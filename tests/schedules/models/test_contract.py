@@ -12,7 +12,7 @@ import pytest
 from benchmarks.synthetic_schedules import synthetic_ns
 from costbench import rng
 from costbench.metrics.ranking import kendall_tau
-from costbench_schedules.features.representations import REPRESENTATIONS
+from costbench_schedules.features.vectors import REPRESENTATIONS
 from costbench_schedules.models.learner import Objective, samples_of
 from costbench_schedules.models.spec import MODELS, READS_TREES, ScheduleModelSpec, learner_of
 from costbench_schedules.models.storage import load_schedule_model, save_schedule_model

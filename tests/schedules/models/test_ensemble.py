@@ -11,12 +11,12 @@ from costbench import rng
 from costbench.errors import ChoiceError
 from costbench_schedules.models.ensemble import (
     Bootstrap,
+    Corrected,
     Ensemble,
     expected_improvement,
     upper_confidence_bound,
 )
 from costbench_schedules.models.learner import Samples, samples_of
-from costbench_schedules.models.transfer import Corrected
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from costbench import rng
-from costbench_schedules.models import rank
+from costbench_schedules.models import trees
 from costbench_schedules.models.learner import Samples, samples_of
-from costbench_schedules.models.rank import Pairs
 from costbench_schedules.models.training import rank_loss
+from costbench_schedules.models.trees import Pairs
 
 INF = math.inf
 
@@ -69,11 +69,11 @@ def test_equal_runtimes_and_other_groups_are_no_pairs() -> None:
 
 
 def test_large_groups_are_divided_into_parts_of_even_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank, "_LARGEST", 4)
-    parts = rank._divided(np.array([0] * 9 + [1] * 3 + [2]), seed=1)
+    monkeypatch.setattr(trees, "_LARGEST_GROUP", 4)
+    parts = trees._divide_groups(np.array([0] * 9 + [1] * 3 + [2]), seed=1)
     assert [len(part) for part in parts] == [3, 3, 3, 3]
     assert sorted(np.concatenate(parts).tolist()) == list(range(12))
-    again = rank._divided(np.array([0] * 9 + [1] * 3 + [2]), seed=1)
+    again = trees._divide_groups(np.array([0] * 9 + [1] * 3 + [2]), seed=1)
     assert [part.tolist() for part in again] == [part.tolist() for part in parts]
 
 

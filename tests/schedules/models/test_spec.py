@@ -6,8 +6,7 @@ import pytest
 
 from costbench.errors import CostbenchError
 from costbench_schedules.models.ensemble import Bootstrap
-from costbench_schedules.models.graph_network.fit import GraphLearner
-from costbench_schedules.models.graph_network.presets import GNN, GNN_TRAINING, LSTM, LSTM_TRAINING
+from costbench_schedules.models.graph_network import GNN, GNN_TRAINING, LSTM, LSTM_TRAINING, GraphLearner
 from costbench_schedules.models.spec import (
     GRAPH_NETWORKS,
     MODELS,
@@ -15,7 +14,7 @@ from costbench_schedules.models.spec import (
     ScheduleModelSpec,
     learner_of,
 )
-from costbench_schedules.models.tree_gru.fit import TreeGruLearner
+from costbench_schedules.models.tree_gru import TreeGruLearner
 from costbench_schedules.models.trees import BoostedTrees
 
 

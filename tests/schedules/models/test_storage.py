@@ -12,16 +12,14 @@ import pytest
 from costbench import rng
 from costbench.errors import CostbenchError
 from costbench_schedules.features.context import NUM_FEATURES
-from costbench_schedules.features.representations import REPRESENTATIONS
+from costbench_schedules.features.vectors import REPRESENTATIONS
 from costbench_schedules.models.ensemble import Ensemble
-from costbench_schedules.models.graph_network.fit import GraphLearner
-from costbench_schedules.models.graph_network.presets import GNN
+from costbench_schedules.models.graph_network import GNN, GraphLearner
 from costbench_schedules.models.learner import samples_of
 from costbench_schedules.models.spec import ScheduleModelSpec
 from costbench_schedules.models.storage import load_schedule_model, save_schedule_model
 from costbench_schedules.models.training import TrainingSpec
-from costbench_schedules.models.tree_gru.fit import TreeGruLearner
-from costbench_schedules.models.tree_gru.network import TreeGruSpec
+from costbench_schedules.models.tree_gru import TreeGruLearner, TreeGruSpec
 from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.spaces.space import ScheduleSpace

@@ -10,8 +10,7 @@ from costbench_schedules.features.context import FEATURE_NAMES, context_features
 from costbench_schedules.features.trees import LoopTrees, loop_trees
 from costbench_schedules.models.learner import Objective, samples_of
 from costbench_schedules.models.training import TrainingSpec
-from costbench_schedules.models.tree_gru.fit import TreeGruLearner
-from costbench_schedules.models.tree_gru.network import TreeGru, TreeGruSpec, tree_batch
+from costbench_schedules.models.tree_gru import TreeGru, TreeGruLearner, TreeGruSpec, tree_batch
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.spaces.nest import nest_batch
 from costbench_schedules.spaces.space import ScheduleSpace

@@ -8,9 +8,8 @@ import pytest
 
 from costbench import rng
 from costbench.errors import ChoiceError, DataError
-from costbench_schedules.models.boosting.spec import BoostingSpec
 from costbench_schedules.models.learner import Objective, samples_of
-from costbench_schedules.models.trees import LIBRARIES, BoostedTrees
+from costbench_schedules.models.trees import LIBRARIES, BoostedTrees, BoostingSpec
 
 INSTALLED = [name for name in LIBRARIES if importlib.util.find_spec(name)]
 MISSING = sorted(set(LIBRARIES) - set(INSTALLED))
@@ -71,7 +70,7 @@ def test_equal_arguments_give_equal_trees(library: str, objective: Objective) ->
 def test_trees_come_back_from_their_text(library: str) -> None:
     features, runtimes = made(80)
     model = BoostedTrees("rank", library, BoostingSpec(trees=10)).fit(features, samples_of(runtimes), 0)
-    assert np.array_equal(LIBRARIES[library].restored(model.text)(features), model.predict(features))
+    assert np.array_equal(LIBRARIES[library].restore(model.text)(features), model.predict(features))
 
 
 def test_rows_of_another_width_are_refused(library: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from costbench.artifacts import write_json
 from costbench.errors import DataError
 from costbench.rng import stream
-from costbench.search.space import Seen, Vectors
+from costbench.search.space import Seen, VectorSearchSpace
 from costbench.search.strategies import STRATEGIES
 from costbench_schedules.records.kernel_tuner import read_kernel_tuner
 
@@ -74,7 +74,7 @@ def test_what_the_file_does_not_have_is_refused(path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_strategies_search_the_file(path: Path, name: str) -> None:
     device = read_kernel_tuner(path)
-    space = Vectors(device.space)
+    space = VectorSearchSpace(device.space)
     proposals = STRATEGIES[name](space, stream(0, name), space.draw(stream(0, "start"), 2, Seen()))
     seen, best = Seen(), np.inf
     rows = next(proposals)

@@ -9,9 +9,9 @@ import pytest
 from costbench.reports.claims.evaluation import evaluate_claims
 from costbench.reports.frame import frame_of
 from costbench.reports.scores import MIN_PROGRAMS
-from costbench_schedules.experiments.section import load_schedules_section
-from costbench_schedules.reports.autotvm2018.operators import LIBRARY
+from costbench_schedules.reports.autotvm2018.library import LIBRARY
 from costbench_schedules.reports.page import load_part, schedule_claims
+from costbench_schedules.stage import load_schedules_section
 from tests.schedules.reports.autotvm2018.files import write_schedule_files
 from tests.schedules.workspaces import workspace_in
 

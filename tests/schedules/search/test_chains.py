@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costbench.search.space import Numbered, Rows, Seen
-from costbench_schedules.search.chains import Chains, ChainSpec
+from costbench.search.space import NumberedSearchSpace, Rows, Seen
+from costbench_schedules.search.finders import Chains, ChainSpec
 from tests.autotuning.small_spaces import Line
 
 RNG = np.random.default_rng
@@ -105,7 +105,7 @@ def test_measured_decisions_are_passed_through_and_not_proposed() -> None:
 
 
 def test_a_decision_is_priced_once_per_run() -> None:
-    space = Numbered(Line(40, frozenset()))
+    space = NumberedSearchSpace(Line(40, frozenset()))
     asked = Recorded(1.0)
     Chains(space, ChainSpec(chains=8, steps=60, patience=60)).run(asked, 5, NOTHING, RNG(1))
     numbers = [number for batch in asked.asked for number in batch]
@@ -113,7 +113,7 @@ def test_a_decision_is_priced_once_per_run() -> None:
 
 
 def test_an_empty_space_has_no_candidates() -> None:
-    space = Numbered(Line(3, frozenset({0, 1, 2})))
+    space = NumberedSearchSpace(Line(3, frozenset({0, 1, 2})))
     found = Chains(space, ChainSpec(chains=4)).run(Recorded(1.0), 5, NOTHING, RNG(0))
     assert len(found.rows) == len(found.costs) == 0
 

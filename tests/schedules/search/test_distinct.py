@@ -7,9 +7,8 @@ import numpy as np
 from costbench.rng import stream
 from costbench.search.space import Rows, Seen
 from costbench_schedules.models.learner import Samples
-from costbench_schedules.search.chains import ChainSpec
 from costbench_schedules.search.distinct import DistinctFinder, DistinctGuided, LastFeatures
-from costbench_schedules.search.finders import Listing
+from costbench_schedules.search.finders import ChainSpec, Listing
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
 from tests.autotuning.small_spaces import Line, line_problem
 

@@ -12,17 +12,15 @@ from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Evaluation, Evaluator
 from costbench.autotuning.search import Progress, Search, SearchInterrupted, TuningProblem
 from costbench.autotuning.trace import SearchTrace
-from costbench.search.sampling import random_draws
 from costbench.search.space import Rows
-from costbench.search.strategies import Strategy
+from costbench.search.strategies import Strategy, random_draws
 from costbench_schedules.features.context import context_features
 from costbench_schedules.features.vectors import relation_features
-from costbench_schedules.models.boosting.spec import BoostingSpec
 from costbench_schedules.models.ensemble import Bootstrap
 from costbench_schedules.models.learner import Samples, samples_of
-from costbench_schedules.models.trees import BoostedTrees
+from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 from costbench_schedules.operators.operators import parse_operator
-from costbench_schedules.search.chains import ChainSpec
+from costbench_schedules.search.finders import ChainSpec
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
 from costbench_schedules.search.problems import schedule_problem
 from costbench_schedules.spaces.nest import nest_batch

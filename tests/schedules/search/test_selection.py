@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from costbench import rng
-from costbench_schedules.search.selection import diverse
-from costbench_schedules.search.trials import best_by_trial
+from costbench_schedules.experiments.repeats import best_by_trial
+from costbench_schedules.search.guided import select_diverse
 
 
 def equation_3(costs: np.ndarray, rows: np.ndarray, chosen: list[int], alpha: float) -> float:
@@ -20,18 +20,18 @@ def test_by_hand() -> None:
     costs = np.array([-5.0, -4.9, -4.0, -1.0])
     rows = np.array([[0, 0], [0, 0], [0, 1], [1, 2]])
     # Of no worth, values of components leave the cheapest; worth 1, the third covers one and the last two.
-    assert diverse(costs, rows, 2, 0.0).tolist() == [0, 1]
-    assert diverse(costs, rows, 2, 1.0).tolist() == [0, 2]
-    assert diverse(costs, rows, 3, 2.5).tolist() == [0, 2, 3]
-    assert diverse(costs, rows, 2, 9.0).tolist() == [0, 3]
-    assert diverse(costs, rows, 9, 1.0).tolist() == [0, 2, 1, 3]
+    assert select_diverse(costs, rows, 2, 0.0).tolist() == [0, 1]
+    assert select_diverse(costs, rows, 2, 1.0).tolist() == [0, 2]
+    assert select_diverse(costs, rows, 3, 2.5).tolist() == [0, 2, 3]
+    assert select_diverse(costs, rows, 2, 9.0).tolist() == [0, 3]
+    assert select_diverse(costs, rows, 9, 1.0).tolist() == [0, 2, 1, 3]
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_greedy_steps_and_its_bound(seed: int) -> None:
     draws = rng.stream(seed, "diverse")
     costs, rows, alpha = -draws.uniform(size=9), draws.integers(3, size=(9, 4)), 0.4
-    chosen = diverse(costs, rows, 4, alpha).tolist()
+    chosen = select_diverse(costs, rows, 4, alpha).tolist()
     for count in range(4):
         gains = {
             place: equation_3(costs, rows, [*chosen[:count], place], alpha)
@@ -45,7 +45,7 @@ def test_greedy_steps_and_its_bound(seed: int) -> None:
 
 def test_a_negative_weight_is_refused() -> None:
     with pytest.raises(ValueError, match="negative"):
-        diverse(np.zeros(2), np.zeros((2, 1), dtype=np.int64), 1, -0.1)
+        select_diverse(np.zeros(2), np.zeros((2, 1), dtype=np.int64), 1, -0.1)
 
 
 def test_best_by_trial_with_one_and_two_measurements() -> None:

@@ -11,7 +11,7 @@ from costbench_schedules.spaces.nest import (
     ScheduledNest,
     nest_batch,
     nest_of,
-    one_of,
+    schedule_at,
 )
 from costbench_schedules.spaces.space import ScheduleSpace, Value
 
@@ -140,7 +140,7 @@ def test_a_batch_is_its_rows_one_by_one() -> None:
     batch = nest_batch(space, rows)
     assert len(batch) == 32
     for place, row in enumerate(rows):
-        assert one_of(batch, place) == nest_of(space, row)
+        assert schedule_at(batch, place) == nest_of(space, row)
 
 
 MATMUL: dict[str, Value] = {

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from costbench_schedules.operators.operators import parse_operator
-from costbench_schedules.spaces.nest import nest_of
-from costbench_schedules.spaces.printing import nest_text
+from costbench_schedules.spaces.nest import nest_of, nest_text
 from costbench_schedules.spaces.space import ScheduleSpace, Value
 
 WANTED = """\

@@ -7,7 +7,7 @@ import pytest
 
 from costbench.errors import DataError
 from costbench.rng import stream
-from costbench.search.space import Seen, Vectors
+from costbench.search.space import Seen, VectorSearchSpace
 from costbench_schedules.operators.operators import WORKLOADS, parse_operator
 from costbench_schedules.spaces.space import ScheduleSpace, factorisations
 from costbench_schedules.spaces.sub_spaces import recorded_space
@@ -75,7 +75,7 @@ def test_one_configuration_has_no_neighbours() -> None:
 
 def test_search_strategies_can_use_the_space() -> None:
     space = recorded_space(SMALL)
-    search = Vectors(space)
+    search = VectorSearchSpace(space)
     rows = search.draw(stream(0, "draw"), 50, Seen())
     assert len(rows) == 50
     assert search.legal(search.step(rows, stream(0, "step"))).all()

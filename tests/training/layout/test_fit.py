@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic_layouts import random_graph
-from costbench.datasets.layout.graphs import open_layout_graph, write_layout_graph
+from costbench.datasets.layout_graphs import open_layout_graph, write_layout_graph
 from costbench.errors import DataError
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.checkpoint import load_layout_model

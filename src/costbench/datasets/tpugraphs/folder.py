@@ -2,21 +2,27 @@
 
 Graphs are converted to shards when they are first used, into a cache outside the folder; a converted graph is
 used again while its source has the same size and time, or the same digest. Layout graphs become layout graphs
-(`costbench.datasets.layout.graphs`), tile kernels feature shards, one per program (`tile_shards`).
+(`costbench.datasets.layout_graphs`), tile kernels feature shards, one per program (`tile_shards`).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from costbench import artifacts
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
-from costbench.datasets.tpugraphs.npz import convert_layout_npz, program_of
-from costbench.datasets.tpugraphs.tile_shards import write_tile_shard
+from costbench.arrays import F32, F64, I16, I64, AnyArray
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.record_types import TILE_GRAPHS
+from costbench.datasets.records import digests_of, offsets_of
+from costbench.datasets.storage import write_shard
+from costbench.datasets.tpugraphs.npz import TileGraph, convert_layout_npz, program_of, read_tile_npz
 from costbench.errors import DataError
 
 SPLITS = ("train", "valid", "test")
@@ -162,3 +168,83 @@ def _stamped(stamp: Path) -> list[list[Any]]:
         return []
     known = isinstance(content, dict) and content.get("version") == _CONVERTER_VERSION
     return content["sources"] if known and isinstance(content, dict) else []
+
+
+_IS_ROOT = 0
+_ROW_BYTES = 2 + 4 * 140
+
+
+def write_tile_shard(path: Path, program: str, sources: Sequence[Path]) -> None:
+    """Writes the kernels of one program, in the order of `sources`.
+
+    The metadata name the program and its `graphs` (ids of the kernels), and say which are `labelled`.
+
+    Args:
+        path: destination, overwritten if it exists.
+        program: name of the program, which also counts as its application.
+        sources: `.npz` files of its kernels, one or more.
+
+    Raises:
+        DataError: naming the file, if one is malformed.
+    """
+    graphs = [read_tile_npz(source) for source in sources]
+    nodes = offsets_of(len(graph.node_opcode) for graph in graphs)
+    opcodes = np.concatenate([graph.node_opcode for graph in graphs]).astype(np.int16)
+    features = np.concatenate([graph.node_feat for graph in graphs])
+    first, node_row = _distinct_rows(opcodes, features)
+    configs = [len(graph.config_runtime) for graph in graphs]
+    columns: dict[str, AnyArray] = {
+        "row_opcode_offsets": np.searchsorted(first, nodes).astype(np.int64),
+        "row_opcode": opcodes[first],
+        "row_features": features[first],
+        "kernel_fingerprint": digests_of([_fingerprint(graph) for graph in graphs]),
+        "kernel_runs": np.ones(len(graphs), np.int64),
+        "kernel_space_size": np.maximum(np.array(configs, np.int64), 1),
+        # Published parameter numbers stay as they are: no node is an input whose number a reader sets.
+        "kernel_num_inputs": np.zeros(len(graphs), np.int32),
+        "kernel_static": np.zeros((len(graphs), 4), np.float32),
+        "node_row_offsets": nodes,
+        "node_row": node_row.astype(np.int32),
+        "node_is_output": (features[:, _IS_ROOT] != 0).astype(np.uint8),
+        "edge_nodes_offsets": offsets_of(len(graph.edge_index) for graph in graphs),
+        "edge_nodes": np.concatenate([graph.edge_index[:, ::-1] for graph in graphs]).astype(np.int32),
+        "config_runtime_ns_offsets": offsets_of(configs),
+        "config_runtime_ns": np.concatenate([_runtimes(graph) for graph in graphs]),
+        "config_analytical_ns": np.ones(sum(configs)),
+        "config_features": np.concatenate([graph.config_feat for graph in graphs]),
+    }
+    metadata = {
+        "program": program,
+        "application": program,
+        "graphs": [source.stem for source in sources],
+        "labelled": [graph.is_labelled for graph in graphs],
+    }
+    write_shard(path, columns, metadata, TILE_GRAPHS)
+
+
+def _distinct_rows(opcodes: I16, features: F32) -> tuple[I64, I64]:
+    """Returns the nodes whose rows are the first of their kind, ascending, and the row of every node."""
+    rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
+    found = np.unique(rows.view(f"V{_ROW_BYTES}").ravel(), return_index=True, return_inverse=True)
+    order = np.argsort(found[1])
+    return found[1][order], np.argsort(order)[found[2]]
+
+
+def _runtimes(graph: TileGraph) -> F64:
+    """Returns runtimes on the scale of the kernel's first normalizer, float64 [c]."""
+    if not graph.is_labelled:
+        return np.ones(len(graph.config_runtime))
+    normalizers = graph.config_runtime_normalizers
+    if (normalizers == normalizers[0]).all():
+        return graph.config_runtime.astype(np.float64)
+    scaled: F64 = graph.config_runtime / normalizers * normalizers[0]
+    return scaled
+
+
+def _fingerprint(graph: TileGraph) -> str:
+    """Returns 32 hexadecimal digits of a digest of the kernel's graph, configurations aside."""
+    digest = hashlib.sha256()
+    for array in (graph.node_opcode, graph.edge_index, graph.node_feat):
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:32]

@@ -30,7 +30,7 @@ _KEY_BYTES = 4 * (1 + WIDTH)
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """Configurations as numbers of options; fields as in `costbench.datasets.layout.graphs.LayoutGraph`.
+    """Configurations as numbers of options; fields as in `costbench.datasets.layout_graphs.LayoutGraph`.
 
     Attributes:
         option_offsets: int64 [nc + 1].

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from shutil import rmtree
 
-from costbench.datasets.layout.sizes import COLLECTIONS_FILE, read_collection_sizes
+from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
 from costbench.errors import DataError
 from costbench.experiments.archive.results import read_results, write_results
 from costbench.experiments.archive.storage import (
@@ -31,7 +31,7 @@ from costbench.experiments.archive.storage import (
     table_of,
     write_archive,
 )
-from costbench.experiments.grid.spec import experiment_names
+from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.identity import IDENTITY_FILE, read_identity
 from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace

@@ -43,7 +43,7 @@ from costbench.autotuning.trace import SearchTrace
 from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.rng import stream
-from costbench.search.space import Vectors
+from costbench.search.space import VectorSearchSpace
 from costbench.target import Target
 
 Start = Literal["default", "random"]
@@ -320,8 +320,8 @@ class _Arms:
             config = rng.integers(2, size=(1, len(space.default))).astype(np.int16)
             runtime_ns = float(self._measured.total_ns(self._measured.cut(config))[0])
             if np.isfinite(runtime_ns):
-                return Vectors(space).numbers(config)[0], runtime_ns
+                return VectorSearchSpace(space).numbers(config)[0], runtime_ns
 
     def _runtime_ns(self, number: int) -> float:
-        rows = Vectors(self._tuner.space).rows([number])
+        rows = VectorSearchSpace(self._tuner.space).rows([number])
         return float(self._measured.total_ns(self._measured.cut(rows.astype(np.int16)))[0])

@@ -39,12 +39,12 @@ from costbench.experiments.autotuning.tile import (
     tile_points,
     tried_kernels,
 )
-from costbench.experiments.chips import chip_of
-from costbench.experiments.evaluation.scoring import BEST
-from costbench.experiments.grid.spec import LEARNED, MAIN
+from costbench.experiments.evaluation.program import BEST
+from costbench.experiments.grid.cells import LEARNED, MAIN
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.models.cost_model import CostModel
+from costbench.target import load_target
 
 ModelKey = tuple[str, str, int]
 Metrics = dict[ModelKey, dict[str, float]]
@@ -112,7 +112,7 @@ def _tiles(task: AutotuneTask) -> Autotuned:
     from costbench.models.checkpoint import load_checkpoint
 
     params = _of_kind(task.params, AutotuneTileParams)
-    target = chip_of(task.chip, task.chip_file)
+    target = load_target(task.chip_file or task.chip)
     analytical = AnalyticalModel(target.architecture)
     models: dict[str, CostModel] = {
         name: load_checkpoint(folder, analytical=analytical) for name, folder in task.checkpoints.items()
@@ -129,7 +129,7 @@ def _fusions(task: AutotuneTask) -> Autotuned:
     from costbench.models.checkpoint import load_checkpoint
 
     params = _of_kind(task.params, AutotuneFusionParams)
-    target, program = chip_of(task.chip, task.chip_file), _program(task)
+    target, program = load_target(task.chip_file or task.chip), _program(task)
     analytical = AnalyticalModel(target.architecture)
     tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_KEPT_KERNELS)
     space = FusionSpace(program)

@@ -24,10 +24,9 @@ from costbench.errors import DataError
 from costbench.experiments.autotuning.fusion import AutotuneFusionParams
 from costbench.experiments.autotuning.programs import AutotuneTask
 from costbench.experiments.autotuning.tile import AutotuneTileParams
-from costbench.experiments.chips import chip_files
+from costbench.experiments.grid.cells import MAIN, listed_as
 from costbench.experiments.grid.experiment import Experiment, load_experiment
-from costbench.experiments.grid.spec import MAIN, listed_as
-from costbench.experiments.workspace import Workspace
+from costbench.experiments.workspace import Workspace, chip_files
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.programs.manifest import ProgramEntry, all_programs
 

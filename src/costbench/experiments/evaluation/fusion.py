@@ -14,26 +14,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from costbench.arrays import F64, I64, Bool
-from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
-from costbench.datasets.tile.kernels import CompiledPrograms
-from costbench.experiments.chips import chip_of
-from costbench.experiments.evaluation.cost_models import given_models
-from costbench.experiments.evaluation.fitted import fitted_costs
-from costbench.experiments.evaluation.kernel_kinds import kind_of
-from costbench.experiments.evaluation.networks import network_costs
+from costbench.datasets.measured_kernels import CompiledPrograms, FusionKernels, fusion_parts
 from costbench.experiments.evaluation.program import (
+    ALL_KERNELS,
+    BEST,
     NEW_STRUCTURE,
     UNSEEN,
     ModelKey,
     ProgramResult,
     ProgramTask,
     Scatter,
+    kind_of,
 )
-from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
-from costbench.experiments.grid.spec import MAIN
+from costbench.experiments.evaluation.shard_costs import fitted_costs, network_costs
+from costbench.experiments.evaluation.unfitted import load_given_models
+from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
-from costbench.metrics.regression import mape
+from costbench.metrics.selection import mape
+from costbench.target import load_target
 
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
@@ -41,7 +40,7 @@ _MAX_POINTS = 300
 
 
 def evaluate_fusions(task: ProgramTask) -> ProgramResult:
-    """Evaluates all models on one program.
+    """Return the metrics of all models on one program.
 
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
@@ -51,9 +50,12 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     measured = np.array([float(shard.runtime_ns(i)[0]) for i in range(count)])
     estimated = np.array([float(shard.analytical_ns(i)[0]) for i in range(count)])
     kinds = [kind_of(shard.own_opcodes(i).tolist()) for i in range(count)]
-    scaled = scaled_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
+    scaled = scale_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
     comparable = (shard.space_sizes() > 1) & np.isfinite(scaled)
-    groups = {ALL_KERNELS: comparable} | _unseen(shard, task, comparable)
+    of_kernels = [task.groups(fingerprint) for fingerprint in shard.fingerprints()]
+    groups = {ALL_KERNELS: comparable}
+    for group in (UNSEEN, NEW_STRUCTURE):
+        groups[group] = comparable & np.array([group in own for own in of_kernels], dtype=bool)
     predicted: dict[ModelKey, F64] = {}
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
@@ -61,49 +63,39 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     for name, costs in fitted.items():
         # A kernel of a fusion config was measured with one tile size.
         predicted[name, MAIN, 0] = np.array([float(cost[0]) for cost in costs])
-    predicted |= _given(task)
+    predicted |= _predict_given(task)
     computed_by: dict[ModelKey, str] = {}
-    for one in task.checkpoints:
-        key = one.model, one.variant, one.seed
-        predicted[key], computed_by[key] = network_costs(shard, one)
-    metrics = {group: _by_model(predicted, measured, kept) for group, kept in groups.items() if kept.any()}
+    for checkpoint in task.checkpoints:
+        predicted[checkpoint.key], computed_by[checkpoint.key] = network_costs(shard, checkpoint)
+    metrics = {group: _by_model(predicted, measured, mask) for group, mask in groups.items() if mask.any()}
     shown = {key: values for key, values in predicted.items() if key[0] not in fitted}
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
 
 
-def _given(task: ProgramTask) -> dict[ModelKey, F64]:
+def _predict_given(task: ProgramTask) -> dict[ModelKey, F64]:
     """Returns the costs of all kernels by the user's own models, in the order of the features."""
-    architecture = chip_of(task.chip, task.chip_file).architecture
-    given = given_models(task.models, "fusion", architecture)
+    architecture = load_target(task.chip_file or task.chip).architecture
+    given = load_given_models(task.models, "fusion", architecture)
     if not given:
         return {}
     parts = fusion_parts(task.data, task.chip, task.program)
     kernels = FusionKernels(parts, CompiledPrograms(task.data, 1), architecture)
-    found = {name: np.empty(len(kernels)) for name in given}
+    predicted = {name: np.empty(len(kernels)) for name in given}
     for index in range(len(kernels)):
         measured = kernels.kernel(index)
         for name, model in given.items():
-            found[name][index] = model.predict_ns(measured.kernel, measured.tile_sizes)
-    return {(name, MAIN, 0): costs for name, costs in found.items()}
+            predicted[name][index] = model.predict_ns(measured.kernel, measured.tile_sizes)
+    return {(name, MAIN, 0): costs for name, costs in predicted.items()}
 
 
-def _unseen(shard: FeatureShard, task: ProgramTask, kept: Bool) -> dict[str, Bool]:
-    """Returns which of the kept kernels are in each group of those that training has not seen."""
-    of_kernels = [task.groups(one) for one in shard.fingerprints()]
-    return {
-        group: kept & np.array([group in own for own in of_kernels], dtype=bool)
-        for group in (UNSEEN, NEW_STRUCTURE)
-    }
-
-
-def scaled_estimates(estimated_ns: F64, measured_ns: F64, runs: I64, kinds: Sequence[str]) -> F64:
+def scale_estimates(estimated_ns: F64, measured_ns: F64, runs: I64, kinds: Sequence[str]) -> F64:
     """Returns estimates x (sum of runs x measured) / (sum of runs x estimated), summed by kind of kernel.
 
     Args:
-        estimated_ns: float64 [k], in an arbitrary scale.
-        measured_ns: float64 [k].
-        runs: int64 [k], executions under the default fusion config.
-        kinds: of each kernel.
+        estimated_ns: estimates in an arbitrary scale, float64 [k].
+        measured_ns: measured runtimes, float64 [k].
+        runs: executions under the default fusion config, int64 [k].
+        kinds: kind of each kernel.
 
     Returns:
         float64 [k]; NaN for kinds that never run under the default config.
@@ -111,11 +103,11 @@ def scaled_estimates(estimated_ns: F64, measured_ns: F64, runs: I64, kinds: Sequ
     scaled = np.full(len(estimated_ns), np.nan)
     names = np.array(kinds, dtype=object)
     for kind in sorted(set(kinds)):
-        own = names == kind
+        rows = names == kind
         # Exact sums: the last bit of a BLAS product differs between processors and would decide ties.
-        total = math.fsum(runs[own] * estimated_ns[own])
+        total = math.fsum(runs[rows] * estimated_ns[rows])
         if total > 0.0:
-            scaled[own] = estimated_ns[own] * (math.fsum(runs[own] * measured_ns[own]) / total)
+            scaled[rows] = estimated_ns[rows] * (math.fsum(runs[rows] * measured_ns[rows]) / total)
     return scaled
 
 
@@ -126,28 +118,28 @@ def fusion_metrics(predicted_ns: F64, measured_ns: F64) -> dict[str, float]:
     parts = {"": np.ones(len(measured_ns), dtype=bool)}
     parts |= {"_ge5us": measured_ns >= SHORT_NS, "_lt5us": measured_ns < SHORT_NS}
     values: dict[str, float] = {}
-    for suffix, kept in parts.items():
-        if kept.any():
-            values[f"mape{suffix}"] = mape(predicted_ns[kept], measured_ns[kept])
-            tau = tau_of(count_pairs(predicted_ns[kept], measured_ns[kept]))
+    for suffix, mask in parts.items():
+        if mask.any():
+            values[f"mape{suffix}"] = mape(predicted_ns[mask], measured_ns[mask])
+            tau = tau_of(count_pairs(predicted_ns[mask], measured_ns[mask]))
             if np.isfinite(tau):
                 values[f"kendall_tau{suffix}"] = tau
     return values
 
 
-def _by_model(predicted: dict[ModelKey, F64], measured: F64, kept: Bool) -> dict[ModelKey, dict[str, float]]:
-    found = {key: fusion_metrics(values[kept], measured[kept]) for key, values in predicted.items()}
-    short = int((measured[kept] < SHORT_NS).sum())
-    counts = {"kernels": int(kept.sum()), "kernels_lt5us": short, "kernels_ge5us": int(kept.sum()) - short}
-    return found | {(BEST, MAIN, 0): {name: float(count) for name, count in counts.items()}}
+def _by_model(predicted: dict[ModelKey, F64], measured: F64, mask: Bool) -> dict[ModelKey, dict[str, float]]:
+    metrics = {key: fusion_metrics(values[mask], measured[mask]) for key, values in predicted.items()}
+    short = int((measured[mask] < SHORT_NS).sum())
+    counts = {"kernels": int(mask.sum()), "kernels_lt5us": short, "kernels_ge5us": int(mask.sum()) - short}
+    return metrics | {(BEST, MAIN, 0): {name: float(count) for name, count in counts.items()}}
 
 
-def _scatter(predicted: dict[ModelKey, F64], measured: F64, kept: Bool) -> tuple[Scatter, ...]:
+def _scatter(predicted: dict[ModelKey, F64], measured: F64, mask: Bool) -> tuple[Scatter, ...]:
     """Returns points of the main models for a figure: kernels evenly spaced in the order of the shard."""
-    places = np.flatnonzero(kept)
-    places = places[:: max(1, -(-len(places) // _MAX_POINTS))]
+    indices = np.flatnonzero(mask)
+    indices = indices[:: max(1, -(-len(indices) // _MAX_POINTS))]
     return tuple(
-        Scatter(model, tuple(values[places].tolist()), tuple(measured[places].tolist()))
+        Scatter(model, tuple(values[indices].tolist()), tuple(measured[indices].tolist()))
         for (model, variant, seed), values in predicted.items()
         if variant == MAIN and seed == 0
     )

@@ -7,9 +7,14 @@ from os import PathLike
 
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.errors import DataError
-from costbench.hardware.calibration import leave_one_out, lowered_runs
-from costbench.hardware.ensemble import FidelitySpread, fidelity_spread, load_ensemble
-from costbench.hardware.fidelity import FidelityReport, RecordedKernel, evaluate_fidelity
+from costbench.hardware.calibration import leave_one_out, load_ensemble, lower_runs
+from costbench.hardware.fidelity import (
+    FidelityReport,
+    FidelitySpread,
+    RecordedKernel,
+    evaluate_fidelity,
+    fidelity_spread,
+)
 from costbench.target import Target
 
 
@@ -76,5 +81,5 @@ def evaluate_file(
     return RecordedRunsReport(
         chip=report,
         spread=fidelity_spread([evaluate_fidelity(priced, one) for one in machines]) if machines else None,
-        held_out=leave_one_out(lowered_runs(priced), target) if with_held_out else None,
+        held_out=leave_one_out(lower_runs(priced), target) if with_held_out else None,
     )

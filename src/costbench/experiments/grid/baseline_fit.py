@@ -12,9 +12,8 @@ from pathlib import Path
 from costbench.artifacts import digest_files
 from costbench.datasets.splits import TrainingPrograms
 from costbench.features.feature_shards import paths_of_programs
-from costbench.models.baselines.fitting import fit_all
+from costbench.models.baselines.fitting import fit_all, save_baselines
 from costbench.models.baselines.spec import BaselineSpec
-from costbench.models.baselines.storage import save_baselines
 from costbench.params import digest
 from costbench.store import Entry, KeyedResult, WorkItem, key_of
 

@@ -15,15 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from costbench.datasets.folds import FOLDS, FoldsParams, expanded
+from costbench.datasets.splits import FOLDS, FoldsParams, expanded
 from costbench.errors import ParamsError
-from costbench.experiments.grid.spec import MAIN, Cell
+from costbench.experiments.grid.cells import MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
 from costbench.params import merged, parse
 from costbench.tasks import LearnedTask
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec
 from costbench.training.specs import SPECS, AnyTrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -214,7 +212,7 @@ def _variant(
     name: str,
     change: object,
     base: Mapping[str, object],
-    kind: type[TrainSpec] | type[LayoutTrainSpec],
+    kind: type[AnyTrainSpec],
     place: tuple[Path, str],
 ) -> Variant:
     where, field = place

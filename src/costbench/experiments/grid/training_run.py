@@ -21,9 +21,9 @@ import pandas as pd
 from costbench.artifacts import digest_files, write_json
 from costbench.datasets.splits import TrainingPrograms
 from costbench.datasets.storage import Shard
-from costbench.execution.process import load
+from costbench.execution.workers import load
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.history import History
-from costbench.experiments.grid.spec import Cell
 from costbench.experiments.tracking.runs import FOLDER, KEY, Dataset, Provenance, TrackedRun, tracked_run
 from costbench.features.feature_shards import paths_of_programs
 from costbench.params import digest

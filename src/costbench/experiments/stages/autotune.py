@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_file, write_json
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.fusion import FusionCurve
 from costbench.experiments.autotuning.programs import autotune
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
-from costbench.experiments.chips import chip_of
-from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
+from costbench.experiments.evaluation.program import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -30,6 +29,7 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest
 from costbench.store import KeyedResult, Progress, WorkItem, compute
+from costbench.target import load_target
 from costbench.tasks import TASKS
 
 _log = logging.getLogger(__name__)
@@ -135,7 +135,10 @@ def _work_items(
         task = item.task
         parts = [code, digest(task.params), str(task.seed), item.name]
         parts += [f"{model} {folder.name}" for model, folder in task.checkpoints.items()]
-        parts += [digest(chip_of(task.chip, task.chip_file)), *(digests[path] for path in _inputs(item))]
+        parts += [
+            digest(load_target(task.chip_file or task.chip)),
+            *(digests[path] for path in _inputs(item)),
+        ]
         found.append(WorkItem.of(item.name, (item, revision), folder, parts))
     return found
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from costbench.errors import CostbenchError
-from costbench.execution.backend import Backend
-from costbench.execution.process import exit_without_teardown, start_logging
+from costbench.execution.workers import Backend, exit_without_teardown, start_logging
 
 _log = logging.getLogger(__name__)
 _SQLITE = "sqlite:///"

@@ -10,29 +10,26 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_file, write_json
-from costbench.datasets.folds import listed_split
-from costbench.datasets.splits import Split, read_split
-from costbench.datasets.validation import common_fingerprints
+from costbench.datasets.leakage import common_fingerprints
+from costbench.datasets.splits import Split, listed_split, read_split
 from costbench.errors import DataError, choose
-from costbench.execution.backend import NO_FLAGS, BackendFlags
-from costbench.execution.process import load
-from costbench.experiments.chips import chip_files
+from costbench.execution.workers import NO_FLAGS, BackendFlags, load
 from costbench.experiments.evaluation.fusion import evaluate_fusions
-from costbench.experiments.evaluation.imported_tile import evaluate_imported_tiles
 from costbench.experiments.evaluation.layout import evaluate_layouts
 from costbench.experiments.evaluation.program import (
+    ALL_KERNELS,
+    BEST,
     Checkpoint,
     EvaluateParams,
     ProgramResult,
     ProgramTask,
     Scatter,
 )
-from costbench.experiments.evaluation.scoring import ALL_KERNELS, BEST
-from costbench.experiments.evaluation.tile import evaluate_tiles
+from costbench.experiments.evaluation.tile import evaluate_imported_tiles, evaluate_tiles
 from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import baselines_folder
+from costbench.experiments.grid.cells import MAIN, Cell, listed_as, selected
 from costbench.experiments.grid.experiment import Experiment, load_experiment
-from costbench.experiments.grid.spec import MAIN, Cell, listed_as, selected
 from costbench.experiments.grid.training_run import DONE
 from costbench.experiments.identity import (
     StageIdentity,
@@ -44,7 +41,7 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.parameter_file import load_params
-from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.experiments.workspace import Workspace, chip_files, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths
 from costbench.features.structures import known_structures
 from costbench.metrics.overhead import write_overheads
@@ -269,7 +266,7 @@ def _tasks(
 ) -> dict[str, EvaluationTask]:
     """Return one task for each test program of each split and chip, by name."""
     grid = experiment.grid
-    models = tuple(name for name in section.models if grid.baselines and name != "learned")
+    models = section.untrained if grid.baselines else ()
     features = workspace.stage("features") if given is None else given.features
     own_chips = chip_files(workspace.params)
     machine = workspace.stage("machine") / "evaluate" / experiment.name

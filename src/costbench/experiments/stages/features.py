@@ -9,30 +9,28 @@ from pathlib import Path
 
 from costbench.artifacts import digest_files
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.datasets.feature_columns import FEATURES_VERSION
-from costbench.datasets.fusion.kernels import FusionKernels, fusion_parts
-from costbench.datasets.layout.collections import collection_folder
-from costbench.datasets.layout.graph_columns import LAYOUT_GRAPH
-from costbench.datasets.layout.graphs import write_layout_graph
-from costbench.datasets.layout.programs import layout_shard_path
-from costbench.datasets.shard_summary import Shards, ShardSummary
-from costbench.datasets.storage import Shard
-from costbench.datasets.tile.kernels import (
+from costbench.datasets.layout_graphs import write_layout_graph
+from costbench.datasets.layout_shards import collection_folder, layout_shard_path
+from costbench.datasets.measured_kernels import (
     CompiledPrograms,
+    FusionKernels,
     MeasuredKernel,
     TileShard,
     compiled_program_path,
+    fusion_parts,
     shard_path,
 )
+from costbench.datasets.record_types import FEATURES_VERSION, LAYOUT_GRAPH
+from costbench.datasets.storage import Shard, Shards, ShardSummary
 from costbench.errors import DataError
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatures, program_features
-from costbench.features.layouts import layout_graph, searches_of
+from costbench.features.tpugraphs_graphs import layout_graph, searches_of
 from costbench.store import Entry, Progress, WorkItem, compute, key_of
 from costbench.target import Architecture, load_target
 from costbench.tasks import TaskName

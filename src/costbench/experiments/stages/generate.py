@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_files, write_json
-from costbench.datasets.fusion.generation import FusionParams, FusionTask
-from costbench.datasets.generation import Task, generate
-from costbench.datasets.layout.collections import family_of
-from costbench.datasets.layout.generation import LayoutParams, LayoutTask
-from costbench.datasets.tile.generation import TileParams, TileTask
+from costbench.datasets.fusion_generation import FusionParams, FusionTask
+from costbench.datasets.generation import ShardTask, generate
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
+from costbench.datasets.layout_shards import family_of
+from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
@@ -75,9 +75,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     folder = workspace.stage("generate")
     tasks = _tasks(section, workspace.programs, folder)
     remove_outdated(folder, {path for task in tasks for entry in task.entries for path in entry.paths})
-    left_out: list[Task] = []
+    left_out: list[ShardTask] = []
 
-    def leave_out(task: Task, reason: str) -> None:
+    def leave_out(task: ShardTask, reason: str) -> None:
         left_out.append(task)
         decision = task.paths[0].relative_to(folder).parts[0]
         _log.warning("%s: left out of the task %s: %s", task.name, decision, reason)
@@ -91,7 +91,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     write_identity(folder, identify(__name__, section, digest_files(shards, folder)[:16]))
 
 
-def _num_wanted(tasks: Sequence[Task]) -> int:
+def _num_wanted(tasks: Sequence[ShardTask]) -> int:
     """Return the number of (task, program, chip); a task's first paths name the chips that it is for."""
     return sum(len({path.parent for path in task.paths}) for task in tasks)
 
@@ -106,17 +106,17 @@ class _Program:
     folder: Path
 
 
-def _code(kind: type[Task]) -> str:
+def _code(kind: type[ShardTask]) -> str:
     # Without the version of Python: shards do not depend on it, and machines share them as data.
     return closure(generate, kind).digest()
 
 
-def _tile_tasks(p: _Program, section: GenerateParams) -> list[Task]:
+def _tile_tasks(p: _Program, section: GenerateParams) -> list[ShardTask]:
     entry, code = p.entry, _code(TileTask)
     return [TileTask(entry.name, entry.application, p.data, p.targets, section.tile, p.folder, code)]
 
 
-def _fusion_tasks(p: _Program, section: GenerateParams) -> list[Task]:
+def _fusion_tasks(p: _Program, section: GenerateParams) -> list[ShardTask]:
     entry, params = p.entry, section.fusion
     if 0 < params.max_instructions < entry.instructions:
         return []
@@ -124,27 +124,29 @@ def _fusion_tasks(p: _Program, section: GenerateParams) -> list[Task]:
     return [FusionTask(entry.name, entry.application, p.data, p.targets, params, p.folder, code)]
 
 
-def _layout_tasks(p: _Program, section: GenerateParams) -> list[Task]:
+def _layout_tasks(p: _Program, section: GenerateParams) -> list[ShardTask]:
     entry, params = p.entry, section.layout
     if 0 < params.max_instructions < entry.instructions:
         return []
     family, code = family_of(entry.builder), _code(LayoutTask)
-    return [LayoutTask(entry.name, entry.application, family, p.data, p.targets, params, p.folder, code)]
+    return [
+        LayoutTask(entry.name, entry.application, p.data, p.targets, params, p.folder, code, family=family)
+    ]
 
 
-WORK_ITEMS: dict[str, Callable[[_Program, GenerateParams], list[Task]]] = {
+WORK_ITEMS: dict[str, Callable[[_Program, GenerateParams], list[ShardTask]]] = {
     "tile": _tile_tasks,
     "fusion": _fusion_tasks,
     "layout": _layout_tasks,
 }
 
 
-def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[Task]:
+def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[ShardTask]:
     targets = tuple(load_target(chip) for chip in section.chips)
     if len({target.name for target in targets}) < len(targets):
         names = ", ".join(target.name for target in targets)
         raise TargetError(f"chips of the same name: {names}", expected="different names, which name folders")
-    tasks: list[Task] = []
+    tasks: list[ShardTask] = []
     for entry in _chosen(section.programs, all_programs(programs), programs):
         # All tasks of a program refer to the same bytes, so memory holds each program once.
         data = _data(programs, entry, named=entry.name in section.programs)
@@ -160,9 +162,9 @@ def _data(programs: Path, entry: ProgramEntry, *, named: bool) -> bytes | None:
     """Returns the bytes of a program; None, after a warning, for a user's file that cannot be used."""
     try:
         data = read_program_bytes(programs, entry)
-        return _taken_apart(data, entry.name) if entry.is_given else data
+        return _taken_apart(data, entry.name) if entry.is_user_program else data
     except CostbenchError as error:
-        if named or not entry.is_given:
+        if named or not entry.is_user_program:
             raise
         _log.warning("%s: left out: %s", entry.name, error)
         return None
@@ -200,4 +202,5 @@ def _chosen(
             raise ChoiceError(f"unknown program {name!r}", where=programs, expected=", ".join(sorted(known)))
     if not names:
         return entries
-    return tuple(known[name] for name in sorted({*names, *(one.name for one in entries if one.is_given)}))
+    users = {entry.name for entry in entries if entry.is_user_program}
+    return tuple(known[name] for name in sorted({*names, *users}))

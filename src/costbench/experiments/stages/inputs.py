@@ -16,7 +16,7 @@ from typing import Any
 from costbench.artifacts import digest_file, write_json
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.experiments.given_experiment import listing_digest
-from costbench.experiments.grid.spec import experiment_names
+from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.identity import BYSTANDERS, module_closure
 from costbench.experiments.parameter_file import SECTION, load_params
 from costbench.experiments.workspace import load_workspace

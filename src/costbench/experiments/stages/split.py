@@ -14,16 +14,25 @@ from typing import Literal
 
 from costbench.artifacts import write_json
 from costbench.datasets.card import dataset_card, set_counts
-from costbench.datasets.folds import FOLDS, FoldsParams, fold_splits, listed_split
-from costbench.datasets.splits import ProgramInfo, Split, manual_split, random_split, write_split
-from costbench.datasets.storage import list_shards, verify_shard
-from costbench.datasets.validation import (
+from costbench.datasets.leakage import (
     LeakageReport,
     ProgramShards,
     leakage_audit,
     pooled,
     shards_by_program,
 )
+from costbench.datasets.splits import (
+    FOLDS,
+    FoldsParams,
+    ProgramInfo,
+    Split,
+    fold_splits,
+    listed_split,
+    manual_split,
+    random_split,
+    write_split,
+)
+from costbench.datasets.storage import list_shards, verify_shard
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params

@@ -13,10 +13,9 @@ from typing import Literal
 
 from costbench.datasets.splits import read_training_programs
 from costbench.errors import ParamsError
-from costbench.execution.backend import NO_FLAGS, Backend, BackendFlags
-from costbench.experiments.grid.spec import Cell
+from costbench.execution.workers import NO_FLAGS, Backend, BackendFlags
+from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
-from costbench.experiments.grid.trainings.by_task import TRAININGS
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -27,7 +26,7 @@ from costbench.experiments.identity import (
 )
 from costbench.experiments.parameter_file import Params, load_params
 from costbench.experiments.stages.entry import shared_database
-from costbench.experiments.stages.train import with_samples
+from costbench.experiments.stages.train import training_of, with_samples
 from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.space import Range, Space, resolve
 from costbench.experiments.sweeps.storage import ENVIRONMENT, StorageSpec, open_storage, storage_url
@@ -38,33 +37,11 @@ from costbench.experiments.tracking.runs import Provenance, prepare, tracking_ur
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import merged, parse
 from costbench.tasks import LEARNED, LearnedTask
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec, monitored
-from costbench.training.specs import AnyTrainSpec
+from costbench.training.spec import monitored
+from costbench.training.specs import SweptModels
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"
-
-
-@dataclass(frozen=True)
-class SweptModels:
-    """The settings that trials change, by task; None for tasks that are not swept.
-
-    Attributes:
-        tile: changes to `train.tile`.
-        fusion: changes to `train.fusion`.
-        layout: changes to `train.layout`.
-    """
-
-    tile: TrainSpec | None = None
-    fusion: TrainSpec | None = None
-    layout: LayoutTrainSpec | None = None
-
-    @property
-    def given(self) -> dict[str, AnyTrainSpec]:
-        """Return those that are given, by task."""
-        found = {name: getattr(self, name) for name in LEARNED}
-        return {name: spec for name, spec in found.items() if spec is not None}
 
 
 @dataclass(frozen=True)
@@ -116,7 +93,7 @@ class SweepParams:
         for task in self.space:
             if task not in LEARNED:
                 raise ValueError(f"space is of the task {task!r}, must be of {' or '.join(LEARNED)}")
-        for task, model in self.model.given.items():
+        for task, model in self.model.by_task.items():
             if model.seed != 0:
                 raise ValueError(f"model.{task}.seed follows from seed, and must be left out")
 
@@ -236,7 +213,7 @@ def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
 
 
 def _space(task: str, section: SweepParams, params: Path) -> Space:
-    models = section.model.given
+    models = section.model.by_task
     for name, of_tasks in (("model", models), ("space", section.space)):
         if task not in of_tasks:
             raise ParamsError(
@@ -251,12 +228,12 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
     split = read_training_programs(workspace.stage("split") / f"{section.split}.json")
     cell = CellTask(
         cell=Cell(name, section.split, section.chip, "sweep", section.seed),
-        training=TRAININGS[name],
+        training=training_of(name),
         features=workspace.stage("features"),
         split=with_samples(split, workspace.stage("features"), name, section.chip),
         spec=space.base,
         folder=workspace.out,
-        code=code_digest(sweep, type(TRAININGS[name])),
+        code=code_digest(sweep, type(training_of(name))),
         cache_mb=section.cache_mb,
         provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
         tracking=Tracking(

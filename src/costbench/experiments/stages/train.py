@@ -15,7 +15,7 @@ from pathlib import Path
 
 from costbench import rng
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
-from costbench.execution.backend import NO_FLAGS, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import (
     BaselineTask,
@@ -24,11 +24,19 @@ from costbench.experiments.grid.baseline_fit import (
     fit_baselines,
     fit_item,
 )
+from costbench.experiments.grid.cells import Cell, selected
 from costbench.experiments.grid.experiment import Experiment, load_experiment
+from costbench.experiments.grid.kernel_training import KernelTraining
+from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
-from costbench.experiments.grid.spec import Cell, selected
-from costbench.experiments.grid.training_run import CellResult, CellTask, Tracking, train_item
-from costbench.experiments.grid.trainings.by_task import TRAININGS, training_code
+from costbench.experiments.grid.training_run import (
+    CellResult,
+    CellTask,
+    Tracking,
+    Training,
+    train_cell,
+    train_item,
+)
 from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
@@ -46,35 +54,18 @@ from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
 from costbench.store import Progress, WorkItem, compute, remove_outdated
 from costbench.tasks import LEARNED
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec
+from costbench.training.specs import TrainParams
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"
+TRAININGS: Mapping[str, Training] = {"kernel": KernelTraining(), "program": LayoutTraining()}
+"""How models are trained, by what a sample of their task is of.
+
+Cells carry their entry and do not look it up, so that the code which trains the models of one kind is no part
+of what those of the other follow from.
+"""
 _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
 """Ranks of reductions by the cost of a training step; 0 for those not listed."""
-
-
-@dataclass(frozen=True)
-class TrainParams:
-    """Section `train`: settings that the variants of experiments change. Seeds are given by the experiments.
-
-    Attributes:
-        cache_mb: memory of a process for kernels, which are read repeatedly, in MB.
-        tile: network, loss, batches and optimiser for the choice of tile sizes.
-        fusion: network, loss, batches and optimiser for runtimes of fused kernels.
-        layout: network, loss, samples and optimiser for the layouts of whole programs.
-    """
-
-    cache_mb: int
-    tile: TrainSpec
-    fusion: TrainSpec
-    layout: LayoutTrainSpec
-
-    def __post_init__(self) -> None:
-        for name in LEARNED:
-            if getattr(self, name).seed != 0:
-                raise ValueError(f"{name}.seed is taken from experiments, and must be left out")
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
@@ -213,12 +204,12 @@ class _Made:
         folder = workspace.stage("train") / self.experiment.name / cell.name
         return CellTask(
             cell=cell,
-            training=TRAININGS[cell.task],
+            training=training_of(cell.task),
             features=self.samples.features,
             split=replace(split, train=share_of(split, variant.share, cell.seed)),
             spec=variant.spec,
             folder=folder,
-            code=training_code(cell.task),
+            code=code_digest(train_cell, type(training_of(cell.task))),
             cache_mb=self.cache_mb,
             provenance=self.provenance,
             tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),
@@ -226,6 +217,11 @@ class _Made:
             cells=workspace.stage("train"),
             timing=workspace.stage("machine") / "train" / self.experiment.name / f"{cell.name}.json",
         )
+
+
+def training_of(task: str) -> Training:
+    """Return how the models of a task are trained."""
+    return TRAININGS[LEARNED[task].samples]
 
 
 def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:

@@ -20,8 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from costbench.artifacts import write_text
 from costbench.errors import DataError
-from costbench.execution.backend import Backend
-from costbench.execution.workers import run_work_items
+from costbench.execution.workers import Backend, run_work_items
 from costbench.experiments.grid.training_run import (
     CellResult,
     CellTask,

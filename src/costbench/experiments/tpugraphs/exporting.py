@@ -15,15 +15,18 @@ import numpy as np
 
 from costbench.arrays import I64
 from costbench.compiler.kernel import kernel_module
-from costbench.datasets.layout.collections import SEARCHES
-from costbench.datasets.layout.programs import open_layout_shard, read_layout_program
+from costbench.datasets.layout_shards import SEARCHES, open_layout_shard, read_layout_program
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernel, TileShard
 from costbench.datasets.splits import read_split
 from costbench.datasets.storage import list_shards
-from costbench.datasets.tile.kernels import CompiledPrograms, MeasuredKernel, TileShard
 from costbench.datasets.tpugraphs.folder import COLLECTIONS, TILE_COLLECTION
 from costbench.datasets.tpugraphs.npz import write_layout_npz, write_tile_npz
-from costbench.datasets.tpugraphs.raw import write_layout_tuning, write_tile_tuning
-from costbench.datasets.tpugraphs.tuning import TuningKernel, TuningProgram
+from costbench.datasets.tpugraphs.raw import (
+    TuningKernel,
+    TuningProgram,
+    write_layout_tuning,
+    write_tile_tuning,
+)
 from costbench.errors import DataError
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.datasets.tpugraphs.npz import write_graph_npz
-from costbench.features.proto_graph import proto_graph
+from costbench.features.tpugraphs_graphs import proto_graph
 from costbench.hlo.reader import read_proto
 
 

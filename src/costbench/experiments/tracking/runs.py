@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
-from costbench.execution.process import load
+from costbench.execution.workers import load
 from costbench.experiments.tracking.relative_artifacts import artifact_location
 from costbench.experiments.writer import is_gone, this_process
 

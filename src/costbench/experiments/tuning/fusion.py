@@ -31,7 +31,7 @@ from costbench.experiments.tuning.outside import (
 )
 from costbench.experiments.tuning.program import Gain, Session, Step, Tuned, rows_of
 from costbench.hardware.device import Device
-from costbench.search.space import Vectors
+from costbench.search.space import VectorSearchSpace
 
 STRATEGY, ENUMERATION = "annealing-1", "enumeration"
 PREDICTING, MEASURING = Step("predicted", "predicting"), Step("measured", "measuring")
@@ -90,7 +90,7 @@ def _plan(
     A space of which the budget pays for every config is enumerated; others are searched by annealing, which
     in a small space would spend most of its time on configs that it has already tried.
     """
-    start, size = (default_number(space),), Vectors(space).size
+    start, size = (default_number(space),), VectorSearchSpace(space).size
     if size * cost_s <= (budget.seconds or 0.0):
         return Plan(ENUMERATION, budget, seed, start), replace(step, decisions=size)
     return Plan(STRATEGY, budget, seed, start), step

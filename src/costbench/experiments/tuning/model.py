@@ -14,7 +14,7 @@ from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import assumed_trip_counts
 from costbench.errors import DataError, choose
 from costbench.execution.dotted import is_dotted
-from costbench.experiments.grid.spec import cell_from_name
+from costbench.experiments.grid.cells import cell_from_name
 from costbench.experiments.tracking.registry import is_registered, registered_model
 from costbench.experiments.tracking.runs import tracking_uri
 from costbench.experiments.tuning.fusion import tune_fusion

@@ -23,7 +23,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.errors import UnsupportedKernelError
 from costbench.experiments.tuning.links import Links
-from costbench.hardware.vector_work import VECTOR_COSTS
+from costbench.hardware.vector_unit import VECTOR_COSTS
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.params import load_yaml, parse

@@ -29,7 +29,7 @@ from costbench.experiments.tuning.outside import (
 from costbench.experiments.tuning.program import CostRow, Gain, Session, Step, Tuned, TuneOptions, rows_of
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
-from costbench.search.space import Numbered
+from costbench.search.space import NumberedSearchSpace
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ class _Tuning:
         subject = Subject(
             "tile", self._session.target.name, self._program, kernel.unique.fingerprint, kernel.space.size
         )
-        problem = TuningProblem(subject, Numbered(kernel.space, kernel.space.radices))
+        problem = TuningProblem(subject, NumberedSearchSpace(kernel.space, kernel.space.radices))
         device = DeviceEvaluator(kernel.unique.kernel, self._device, self._session.target.name)
         options, measuring = self._session.options, replace(step, name=f"{step.name}-measured")
         if self._model is None:

@@ -1,34 +1,43 @@
-"""The table of fitted baselines: a new one is a class and a row."""
+"""Fits the baselines of a task, keeps them in files, and asks them.
+
+The rows of `costbench.baselines` name the classes. A fitted baseline is one JSON file of a folder that holds
+its numbers and their digest: a file is complete and unchanged or fails to load, and trees stand in it as text
+in LightGBM's own format. Nothing that is read can run code, and equal models give equal bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.errors import choose
+from costbench.artifacts import digest_bytes, read_json, write_json
+from costbench.baselines import BASELINES
+from costbench.errors import CostbenchError, DataError, choose
 from costbench.features.feature_shards import FeatureShard
-from costbench.models.baselines.kernel_features import features_digest
-from costbench.models.baselines.layout.features import layout_features_digest
-from costbench.models.baselines.layout.trees import LayoutTrees, sampled_layouts
-from costbench.models.baselines.ranker import LinearRanker
-from costbench.models.baselines.runtimes import Constant, Launch, Linear, Unscaled
-from costbench.models.baselines.sampling import sampled_kernels
-from costbench.models.baselines.spec import BaselineSpec, SampleSpec
-from costbench.models.baselines.table import KernelTable, program_tables
-from costbench.models.baselines.trees import (
-    CorrectedRankingTrees,
-    CorrectedRuntimeTrees,
-    RankingTrees,
-    RuntimeTrees,
+from costbench.models.baselines.kernel_tables import (
+    KernelTable,
+    features_digest,
+    program_tables,
+    sample_kernels,
 )
+from costbench.models.baselines.layouts import layout_features_digest, sample_layouts
+from costbench.models.baselines.spec import BaselineSpec, SampleSpec
+from costbench.params import parse
+from costbench.tasks import LEARNED
+
+FORMAT = "costbench baseline 1"
+_KEYS = ("baseline", "features", "format", "model", "model_sha256", "task")
 
 
-class Baseline(Protocol):
+class FittedBaseline(Protocol):
     """A model of a table's rows: a frozen dataclass of numbers, strings and tuples, which can be stored."""
 
     @classmethod
@@ -44,19 +53,19 @@ class Baseline(Protocol):
         ...
 
 
-BASELINES: Mapping[str, Mapping[str, type[Baseline]]] = {
-    "tile": {"linear": LinearRanker, "trees": RankingTrees, "trees_analytical": CorrectedRankingTrees},
-    "fusion": {
-        "analytical_unscaled": Unscaled,
-        "analytical_constant": Constant,
-        "analytical_launch": Launch,
-        "analytical_linear": Linear,
-        "trees": RuntimeTrees,
-        "trees_analytical": CorrectedRuntimeTrees,
-    },
-    "layout": {"trees": LayoutTrees},
-}
-"""Classes by task and by the name of the model in result rows."""
+@cache
+def classes_of(task: str) -> Mapping[str, type[FittedBaseline]]:
+    """Return the classes of a task's fitted baselines, by the name of the model in result rows.
+
+    Raises:
+        ChoiceError: for a task that no model is trained on.
+    """
+    choose(LEARNED, task, "task")
+    return {
+        name: getattr(import_module(row.fitted[task][0]), row.fitted[task][1])
+        for name, row in BASELINES.items()
+        if task in row.fitted
+    }
 
 
 class _Sampler(Protocol):
@@ -68,25 +77,23 @@ class _Sampler(Protocol):
 
 
 @dataclass(frozen=True)
-class TaskRows:
-    """The rows that the baselines of a task read.
+class _Rows:
+    """The rows that baselines read.
 
     Attributes:
-        sample: draws those that models are fitted to, from the paths of feature shards.
-        digest: returns a digest of the names of their columns.
+        sample: function that draws those that models are fitted to, from the paths of feature shards.
+        digest: function that returns a digest of the names of their columns.
     """
 
     sample: _Sampler
     digest: Callable[[], str]
 
 
-_KERNELS = TaskRows(sampled_kernels, features_digest)
-ROWS: Mapping[str, TaskRows] = {
-    "tile": _KERNELS,
-    "fusion": _KERNELS,
-    "layout": TaskRows(sampled_layouts, layout_features_digest),
+_ROWS: Mapping[str, _Rows] = {
+    "kernel": _Rows(sample_kernels, features_digest),
+    "program": _Rows(sample_layouts, layout_features_digest),
 }
-"""By task."""
+"""By what a sample of the task is of."""
 
 
 def fit_all(
@@ -95,38 +102,92 @@ def fit_all(
     validation: Sequence[Path],
     spec: BaselineSpec,
     seed: int,
-) -> dict[str, Baseline]:
+) -> dict[str, FittedBaseline]:
     """Return all baselines of a task by name, fitted to the same samples.
 
     Args:
-        task: by name.
+        task: name of the task.
         train: paths of the feature shards of the training programs.
-        validation: those of the validation programs.
-        spec: samples and sizes.
-        seed: of all draws.
+        validation: paths of the feature shards of the validation programs.
+        spec: samples and sizes of the models.
+        seed: seed of all draws.
 
     Raises:
-        ChoiceError: for a task without baselines.
+        ChoiceError: for a task that no model is trained on.
         DataError: for damaged shards, or programs without kernels that can be ranked or predicted.
     """
-    kinds = choose(BASELINES, task, "task")
+    classes = classes_of(task)
     # One decision can be predicted, but there is nothing to rank.
-    least = min(2, spec.training.configs)
-    known, held_out = (
-        ROWS[task].sample(paths, samples, seed, min_configs=least)
+    min_configs = min(2, spec.training.configs)
+    fitted, held_out = (
+        _ROWS[LEARNED[task].samples].sample(paths, samples, seed, min_configs=min_configs)
         for paths, samples in ((train, spec.training), (validation, spec.validation))
     )
-    return {name: kind.fit(known, held_out, spec, seed) for name, kind in kinds.items()}
+    return {name: cls.fit(fitted, held_out, spec, seed) for name, cls in classes.items()}
 
 
-def predict_program(models: Mapping[str, Baseline], shard: FeatureShard) -> dict[str, F64]:
+def predict_program(models: Mapping[str, FittedBaseline], shard: FeatureShard) -> dict[str, F64]:
     """Return the costs of all decisions of all kernels of a program by model, float64 [D], in their order.
 
     Raises:
         DataError: for a damaged shard.
     """
-    found: dict[str, list[F64]] = {name: [np.empty(0)] for name in models}
+    costs: dict[str, list[F64]] = {name: [np.empty(0)] for name in models}
     for table in program_tables(shard):
         for name, model in models.items():
-            found[name].append(model.predict(table))
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+            costs[name].append(model.predict(table))
+    return {name: np.concatenate(parts) for name, parts in costs.items()}
+
+
+def save_baselines(folder: Path, task: str, models: Mapping[str, FittedBaseline]) -> None:
+    """Write `<name>.json` for each model.
+
+    Raises:
+        DataError: if a number is NaN or infinite, or a file cannot be written.
+    """
+    for name, model in models.items():
+        content = asdict(cast("Any", model))
+        note = {
+            "format": FORMAT,
+            "task": task,
+            "baseline": name,
+            "features": _ROWS[LEARNED[task].samples].digest(),
+            "model": content,
+            "model_sha256": _digest(content),
+        }
+        write_json(folder / f"{name}.json", note)
+
+
+def load_baselines(folder: Path, task: str, names: Iterable[str]) -> dict[str, FittedBaseline]:
+    """Return the named models of a folder.
+
+    Raises:
+        ChoiceError: for a name that is no baseline of the task.
+        DataError: naming file and field, if one is missing, damaged, of other features or no baseline at all.
+    """
+    classes = classes_of(task)
+    return {name: _load(folder / f"{name}.json", task, choose(classes, name, "baseline")) for name in names}
+
+
+def _load(path: Path, task: str, cls: type[FittedBaseline]) -> FittedBaseline:
+    content = read_json(path)
+    if not isinstance(content, dict) or sorted(content) != sorted(_KEYS):
+        raise DataError("no baseline", where=path, expected=f"the keys {', '.join(_KEYS)}")
+    expected = {
+        "format": FORMAT,
+        "task": task,
+        "baseline": path.stem,
+        "features": _ROWS[LEARNED[task].samples].digest(),
+        "model_sha256": _digest(content["model"]),
+    }
+    for key, value in expected.items():
+        if content[key] != value:
+            raise DataError(f"{str(content[key])[:80]!r}", where=path, field=key, expected=str(value))
+    try:
+        return cast("FittedBaseline", parse(cast("Any", cls), content["model"], where=path, field="model"))
+    except CostbenchError as error:
+        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+
+
+def _digest(model: object) -> str:
+    return digest_bytes(json.dumps(model, sort_keys=True, separators=(",", ":")).encode())

@@ -8,8 +8,9 @@ from typing import Self
 import numpy as np
 
 from costbench.arrays import F64
+from costbench.models.baselines.kernel_tables import KernelTable
+from costbench.models.baselines.runtimes import sum_columns
 from costbench.models.baselines.spec import BaselineSpec
-from costbench.models.baselines.table import KernelTable
 
 _MAX_ITERATIONS = 200
 
@@ -22,7 +23,7 @@ class LinearRanker:
     so in a weighted sum they change no order.
 
     Attributes:
-        weights: w, one for each feature of a decision.
+        weights: w, one number for each feature of a decision.
     """
 
     weights: tuple[float, ...]
@@ -38,7 +39,7 @@ class LinearRanker:
         from scipy.optimize import minimize
 
         pairs = _Pairs(train)
-        found = minimize(
+        minimum = minimize(
             pairs.loss,
             np.zeros(pairs.features.shape[1]),
             args=(spec.ridge,),
@@ -46,23 +47,19 @@ class LinearRanker:
             method="L-BFGS-B",
             options={"maxiter": _MAX_ITERATIONS},
         )
-        return cls(tuple((found.x / pairs.deviation).tolist()))
+        return cls(tuple((minimum.x / pairs.deviation).tolist()))
 
     def predict(self, table: KernelTable) -> F64:
         """Return s, float64 [D]; lower is faster."""
-        # Term by term: the last bit of a BLAS product depends on how many rows there are.
-        total = np.zeros(len(table))
-        for weight, column in zip(self.weights, table.decisions.T, strict=True):
-            total += weight * column.astype(np.float64)
-        return total
+        return sum_columns(self.weights, table.decisions)
 
 
 class _Pairs:
     """All pairs of decisions of the same kernel, the faster one first.
 
     Attributes:
-        deviation: float64 [F], standard deviation of each feature within kernels; 1 for constant ones.
-        features: float64 [D, F], without the mean of the kernel, in units of the deviation.
+        deviation: standard deviation of each feature within kernels, 1 for constant ones, float64 [F].
+        features: features without the mean of the kernel, in units of the deviation, float64 [D, F].
     """
 
     def __init__(self, table: KernelTable) -> None:
@@ -76,8 +73,8 @@ class _Pairs:
         faster, slower, weights = [], [], []
         share = table.kernel_weights / table.kernel_weights.sum()
         for first, count, weight in zip(starts.tolist(), table.counts.tolist(), share.tolist(), strict=True):
-            own = table.runtime_ns[first : first + count]
-            i, j = np.nonzero(own[:, None] < own)
+            runtime_ns = table.runtime_ns[first : first + count]
+            i, j = np.nonzero(runtime_ns[:, None] < runtime_ns)
             faster.append(first + i)
             slower.append(first + j)
             weights.append(np.full(len(i), weight / max(len(i), 1)))
@@ -92,6 +89,6 @@ class _Pairs:
         # The derivative of log(1 + exp(m)), 1 / (1 + exp(-m)), without overflow.
         slope = self._weights * np.exp(margin - np.logaddexp(0.0, margin))
         size = len(scores)
-        pull = np.bincount(self._faster, slope, size) - np.bincount(self._slower, slope, size)
-        gradient: F64 = self.features.T @ pull + 2.0 * ridge * weights
+        by_score = np.bincount(self._faster, slope, size) - np.bincount(self._slower, slope, size)
+        gradient: F64 = self.features.T @ by_score + 2.0 * ridge * weights
         return value, gradient

@@ -1,8 +1,10 @@
 """Runtimes from the analytical estimate and a kernel's work: formulas with one to six coefficients.
 
 All coefficients are non-negative, so that each has a meaning (a launch takes time, a byte takes time). They
-are fitted to training programs by the mean relative error. The published procedure instead scales the
-estimate on each test program (`costbench.experiments.evaluation.fusion.scaled_estimates`).
+are fitted to training programs by the mean relative error, which is what MAPE measures: the least of
+sum_i w_i |x_i . c - y_i| / y_i over c >= 0 is a linear program. A least-squares fit of runtimes would be
+decided by the few longest kernels, one of logarithms is not linear in c. The published procedure instead
+scales the estimate on each test program (`costbench.experiments.evaluation.fusion.scale_estimates`).
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from typing import Self
 
 import numpy as np
 
-from costbench.arrays import F64
-from costbench.models.baselines.relative_error import least_relative_error, weighted_median
+from costbench.arrays import F64, AnyFloat
+from costbench.errors import DataError
+from costbench.models.baselines.kernel_tables import KernelTable
 from costbench.models.baselines.spec import BaselineSpec
-from costbench.models.baselines.table import KernelTable
 
 
 @dataclass(frozen=True)
-class Unscaled:
+class UnscaledEstimate:
     """The analytical estimate e, in ns, as it is."""
 
     @classmethod
@@ -33,7 +35,7 @@ class Unscaled:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ScaledEstimate:
     """The analytical estimate e times one constant: a e.
 
     Attributes:
@@ -55,7 +57,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchAndEstimate:
     """A launch and the analytical estimate e: a + b e.
 
     Attributes:
@@ -69,8 +71,8 @@ class Launch:
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
         """Return the model of least relative error on `train`."""
-        found = least_relative_error(columns_of(train)[:, :2], train.runtime_ns, train.row_weights)
-        return cls(*found.tolist())
+        columns = columns_of(train)[:, :2]
+        return cls(*least_relative_error(columns, train.runtime_ns, train.row_weights).tolist())
 
     def predict(self, table: KernelTable) -> F64:
         """Return a + b e, float64 [D]."""
@@ -78,7 +80,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearInWork:
     """A launch, the analytical estimate e and the kernel's work: a + b e + c f + d r + g w + h s.
 
     f are FLOPs, r and w bytes read and written, s evaluations of special functions: the static performance
@@ -107,13 +109,77 @@ class Linear:
 
     def predict(self, table: KernelTable) -> F64:
         """Return the sum, float64 [D]."""
-        # Term by term: the last bit of a BLAS product depends on how many rows there are.
-        total = np.zeros(len(table))
-        for coefficient, column in zip(astuple(self), columns_of(table).T, strict=True):
-            total += coefficient * column
-        return total
+        return sum_columns(astuple(self), columns_of(table))
 
 
 def columns_of(table: KernelTable) -> F64:
     """Return 1, the estimate and the static performance features, float64 [D, 6]."""
     return np.column_stack([np.ones(len(table)), table.analytical_ns, table.static])
+
+
+def sum_columns(coefficients: tuple[float, ...], columns: AnyFloat) -> F64:
+    """Return the weighted sum of columns [n, m], float64 [n], by coefficients [m]."""
+    # Term by term: the last bit of a BLAS product depends on how many rows there are.
+    total = np.zeros(len(columns))
+    for coefficient, column in zip(coefficients, columns.T, strict=True):
+        total += coefficient * column.astype(np.float64)
+    return total
+
+
+def weighted_median(values: F64, weights: F64) -> float:
+    """Return the least m with sum of weights of (values <= m) >= half of all; it minimises sum w |value - m|.
+
+    Args:
+        values: values, float64 [n].
+        weights: weights, float64 [n], positive.
+
+    Raises:
+        DataError: for no values.
+    """
+    if not len(values):
+        raise DataError("no kernels to fit a baseline to", expected="one or more")
+    order = np.argsort(values, kind="stable")
+    sums = np.cumsum(weights[order])
+    return float(values[order[int(np.searchsorted(sums, 0.5 * sums[-1]))]])
+
+
+def least_relative_error(columns: F64, runtime_ns: F64, weights: F64) -> F64:
+    """Return c >= 0 that minimises sum_i w_i |x_i . c / y_i - 1|, float64 [m].
+
+    With A_i = x_i / y_i the dual program is: maximise sum_i d_i subject to A^T d <= 0 and |d_i| <= w_i. It
+    has only m constraints, and their multipliers are c.
+
+    Args:
+        columns: x, float64 [n, m], not negative.
+        runtime_ns: y, float64 [n], positive.
+        weights: w, float64 [n], positive.
+
+    Raises:
+        DataError: for no rows, or values that are not finite.
+    """
+    from scipy.optimize import linprog
+
+    if not len(columns):
+        raise DataError("no kernels to fit a baseline to", expected="one or more")
+    if not np.isfinite(columns).all() or not (runtime_ns > 0.0).all():
+        raise DataError("not finite", where="features", expected="finite numbers and positive runtimes")
+    ratios = columns / runtime_ns[:, None]
+    weights = weights / weights.sum()
+    # The solver's tolerances are absolute, while bytes per ns and FLOPs per ns differ by orders of magnitude.
+    # Not by BLAS, whose last bits depend on the processor: runtimes that are equal but for these would rank.
+    scale = (weights[:, None] * ratios).sum(axis=0)
+    scale[scale == 0.0] = 1.0
+    # Weights near 1 / n come close to the solver's tolerance of 1e-7: it gets them in units of 1 / n.
+    limits = (weights * len(columns)).tolist()
+    solution = linprog(
+        -np.ones(len(columns)),
+        A_ub=(ratios / scale).T,
+        b_ub=np.zeros(columns.shape[1]),
+        bounds=[(-limit, limit) for limit in limits],
+        method="highs-ds",
+    )
+    if not solution.success:
+        problem = f"no fit of runtimes: {solution.message}"
+        raise DataError(problem, expected="a linear program with an optimum")
+    coefficients: F64 = np.maximum(-np.asarray(solution.ineqlin.marginals), 0.0) / scale
+    return coefficients

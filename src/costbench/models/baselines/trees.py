@@ -7,21 +7,21 @@ estimate, as the learned model does, and on top of it, as the hybrid does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from costbench.arrays import F32, F64
+from costbench import rng
+from costbench.arrays import F32, F64, I64
 from costbench.errors import DataError
 from costbench.metrics.ranking import count_pairs, tau_of
-from costbench.models.baselines.boosting import Boosting, Samples
-from costbench.models.baselines.kernel_features import NUM_FEATURES
-from costbench.models.baselines.relative_error import least_relative_error
-from costbench.models.baselines.runtimes import columns_of
-from costbench.models.baselines.spec import BaselineSpec
-from costbench.models.baselines.table import KernelTable
+from costbench.models.baselines.kernel_tables import NUM_FEATURES, KernelTable
+from costbench.models.baselines.runtimes import columns_of, least_relative_error, sum_columns
+from costbench.models.baselines.spec import BaselineSpec, TreesSpec
 
 if TYPE_CHECKING:
     import lightgbm
@@ -32,26 +32,111 @@ _HUBER = 0.3
 _TRUST = 5.0
 
 
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Rows for LightGBM.
+
+    Attributes:
+        table: table of the samples, which gives their weights.
+        features: features that trees read, float32 [D, F].
+        start: values that the trees are added to, float64 [D].
+        groups: rows of each kernel, int64 [K], for objectives that compare these; else None.
+    """
+
+    table: KernelTable
+    features: F32
+    start: F64
+    groups: I64 | None = None
+
+
+def boost(
+    train: Samples,
+    validation: Samples,
+    target: F64,
+    objective: Mapping[str, object],
+    score: Callable[[F64], float],
+    spec: TreesSpec,
+    seed: int,
+) -> str:
+    """Return the model of the round with the highest score, in LightGBM's text format.
+
+    Args:
+        train: samples that trees are fitted to.
+        validation: samples that are scored after every round.
+        target: values that start + sum of trees is fitted to, float64 [D].
+        objective: the objective and its settings, by LightGBM's names.
+        score: score of start + sum of trees for the validation samples, float64 [D]; higher is better.
+        spec: size and speed.
+        seed: seed of the draws of features.
+    """
+    import lightgbm
+
+    def feval(output: npt.NDArray[Any], _: lightgbm.Dataset) -> tuple[str, float, bool]:
+        return "score", score(np.asarray(output, np.float64)), True
+
+    parameters: dict[str, Any] = {
+        **objective,
+        "metric": "None",
+        "seed": int(rng.stream(seed, "trees").integers(2**31)),
+        "num_threads": 1,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+        "learning_rate": spec.learning_rate,
+        "num_leaves": spec.num_leaves,
+        "min_data_in_leaf": spec.min_samples,
+        "feature_fraction": spec.feature_share,
+        "lambda_l2": spec.l2,
+    }
+    weights = train.table.row_weights
+    fitted = lightgbm.Dataset(
+        train.features,
+        target,
+        weight=weights / weights.mean(),
+        group=train.groups,
+        init_score=train.start,
+        params=parameters,
+    )
+    held_out = lightgbm.Dataset(
+        validation.features,
+        np.zeros(len(validation.features)),
+        group=validation.groups,
+        init_score=validation.start,
+        reference=fitted,
+    )
+    booster = lightgbm.train(
+        parameters,
+        fitted,
+        spec.max_trees,
+        valid_sets=[held_out],
+        feval=feval,
+        callbacks=[lightgbm.early_stopping(spec.patience, verbose=False)],
+    )
+    return booster.model_to_string(num_iteration=booster.best_iteration)
+
+
 @dataclass(frozen=True)
 class Trees:
     """Trees in LightGBM's text format.
 
     Attributes:
         model: the text.
+        num_features: number of features of a row of the tables.
         reads_estimate: whether log(analytical estimate) is a further feature.
     """
 
     model: str
+    num_features: ClassVar[int] = NUM_FEATURES
     reads_estimate: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        expected, found = NUM_FEATURES + self.reads_estimate, self.loaded.num_feature()
-        if found != expected:
-            raise DataError(f"trees over {found} features", field="model", expected=f"{expected}")
+        expected, actual = self.num_features + self.reads_estimate, self.loaded.num_feature()
+        if actual != expected:
+            raise DataError(f"trees over {actual} features", field="model", expected=f"{expected}")
 
     @cached_property
     def loaded(self) -> lightgbm.Booster:
-        """The trees, ready to predict."""
+        """Return the trees, ready to predict."""
         import lightgbm
 
         try:
@@ -61,8 +146,8 @@ class Trees:
 
     def outputs(self, table: KernelTable) -> F64:
         """Return the sums of the trees, float64 [D]."""
-        found: Any = self.loaded.predict(self.features(table), raw_score=True, num_threads=1)
-        return np.asarray(found, np.float64)
+        sums: Any = self.loaded.predict(self.features(table), raw_score=True, num_threads=1)
+        return np.asarray(sums, np.float64)
 
     @classmethod
     def features(cls, table: KernelTable) -> F32:
@@ -83,7 +168,7 @@ class RuntimeTrees(Trees):
 
     Attributes:
         model: the trees.
-        coefficients: of the formula, ns per unit.
+        coefficients: coefficients of the formula, ns per unit.
     """
 
     coefficients: tuple[float, ...] = ()
@@ -91,21 +176,20 @@ class RuntimeTrees(Trees):
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
         """Return the trees with the least relative error on `validation`."""
-        known = columns_of(train)[:, cls._terms()]
-        found = least_relative_error(known, train.runtime_ns, train.row_weights)
-        coefficients = tuple(found.tolist())
+        columns = columns_of(train)[:, cls._terms()]
+        coefficients = tuple(least_relative_error(columns, train.runtime_ns, train.row_weights).tolist())
         weights = validation.row_weights / validation.row_weights.sum()
 
         def accuracy(log_runtime: F64) -> float:
             return -float(weights @ np.abs(np.exp(log_runtime) / validation.runtime_ns - 1.0))
 
-        first, held_out = (
+        fitted, held_out = (
             Samples(table, cls.features(table), cls._formula(table, coefficients))
             for table in (train, validation)
         )
-        settings = {"objective": "huber", "alpha": _HUBER}
-        boosting = Boosting(spec.trees, seed, settings, accuracy)
-        return cls(boosting.fit(first, held_out, np.log(train.runtime_ns)), coefficients)
+        objective = {"objective": "huber", "alpha": _HUBER}
+        target = np.log(train.runtime_ns)
+        return cls(boost(fitted, held_out, target, objective, accuracy, spec.trees, seed), coefficients)
 
     def predict(self, table: KernelTable) -> F64:
         """Return runtimes in ns, float64 [D]."""
@@ -118,11 +202,7 @@ class RuntimeTrees(Trees):
     @classmethod
     def _formula(cls, table: KernelTable, coefficients: tuple[float, ...]) -> F64:
         """Return the logarithm of the formula's runtime, at least 1 ns, float64 [D]."""
-        # Term by term: the last bit of a BLAS product depends on how many rows there are.
-        total = np.zeros(len(table))
-        for coefficient, column in zip(coefficients, columns_of(table)[:, cls._terms()].T, strict=True):
-            total += coefficient * column
-        return np.log(np.maximum(total, 1.0))
+        return np.log(np.maximum(sum_columns(coefficients, columns_of(table)[:, cls._terms()]), 1.0))
 
 
 @dataclass(frozen=True)
@@ -136,18 +216,18 @@ class CorrectedRuntimeTrees(RuntimeTrees):
 class RankingTrees(Trees):
     """Trees whose sum orders the decisions of a kernel, fitted by LambdaRank with a group for each kernel.
 
-    A decision's relevance is its place among those of the kernel: 31 for the fastest, 0 for the slowest,
+    A decision's relevance is its rank among those of the kernel: 31 for the fastest, 0 for the slowest,
     evenly between them, and equal for equal runtimes.
     """
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
         """Return the trees with the highest mean of Kendall's tau over the kernels of `validation`."""
-        first, held_out = (
+        fitted, held_out = (
             Samples(table, cls.features(table), -cls._start(table), table.counts)
             for table in (train, validation)
         )
-        return cls(ranked(first, held_out, spec, seed))
+        return cls(rank(fitted, held_out, spec, seed))
 
     def predict(self, table: KernelTable) -> F64:
         """Return costs, float64 [D]; lower is faster."""
@@ -166,12 +246,12 @@ class CorrectedRankingTrees(RankingTrees):
     reads_estimate: ClassVar[bool] = True
 
 
-def ranked(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -> str:
-    """Returns LambdaRank trees, in LightGBM's text format, that rank the rows of each group.
+def rank(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -> str:
+    """Return LambdaRank trees, in LightGBM's text format, that rank the rows of each group.
 
-    Kept is the round with the highest mean of Kendall's tau over the groups of `validation`.
+    The round with the highest mean of Kendall's tau over the groups of `validation` is the one that counts.
     """
-    settings = {
+    objective = {
         "objective": "lambdarank",
         "label_gain": list(range(_LEVELS + 1)),
         "lambdarank_truncation_level": int(train.table.counts.max()),
@@ -181,19 +261,19 @@ def ranked(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -
 
     def tau(scores: F64) -> float:
         costs = np.split(-scores, ends)
-        found = [tau_of(count_pairs(*pair)) for pair in zip(costs, measured, strict=True)]
-        return float(np.average(np.nan_to_num(found), weights=validation.table.kernel_weights))
+        taus = [tau_of(count_pairs(*pair)) for pair in zip(costs, measured, strict=True)]
+        return float(np.average(np.nan_to_num(taus), weights=validation.table.kernel_weights))
 
-    return Boosting(spec.trees, seed, settings, tau).fit(train, validation, relevances(train.table))
+    return boost(train, validation, relevances(train.table), objective, tau, spec.trees, seed)
 
 
 def relevances(table: KernelTable) -> F64:
     """Return the relevance of each decision, whole numbers from 0 (slowest) to 31 (fastest), float64 [D]."""
+
+    def levels(runtime_ns: F64) -> F64:
+        distinct, rank = np.unique(runtime_ns, return_inverse=True)
+        relevance: F64 = np.round(_LEVELS * (1.0 - rank / max(len(distinct) - 1, 1)))
+        return relevance
+
     ends = np.cumsum(table.counts)[:-1]
-    return np.concatenate([_places(runtimes) for runtimes in np.split(table.runtime_ns, ends)])
-
-
-def _places(runtime_ns: F64) -> F64:
-    distinct, place = np.unique(runtime_ns, return_inverse=True)
-    found: F64 = np.round(_LEVELS * (1.0 - place / max(len(distinct) - 1, 1)))
-    return found
+    return np.concatenate([levels(runtimes) for runtimes in np.split(table.runtime_ns, ends)])

@@ -23,7 +23,7 @@ class Edges:
     """M messages between the N nodes of a batch, in order of `receiver`.
 
     `to_consumers` and `to_producers` are the same messages as PyG writes edges. The compiled kernels of
-    GraphSAGE (`models.kernels.sage`) read the rest: there the messages of a hop are rows of one table, one
+    GraphSAGE (`costbench_kernels.graphsage`) read the rest: there the messages of a hop are rows of one table, one
     for every node (its message to consumers) and one for each of S nodes with producers (its message to
     those), and aggregation is a sparse matrix times that table.
 

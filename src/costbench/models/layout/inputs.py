@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from costbench.arrays import F32, I64
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.features.normalizer import MinMaxNormalizer, Transform
 from costbench.hlo.opcode import NUM_OPCODE_CODES

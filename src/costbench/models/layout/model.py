@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 
 from costbench.arrays import F64
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.models.execution import applied
 from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution

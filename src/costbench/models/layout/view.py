@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from costbench.arrays import I64, AnyFloat, Bool
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 
 
 @dataclass(frozen=True, eq=False)

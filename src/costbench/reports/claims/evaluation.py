@@ -9,7 +9,7 @@ programs won counts from one half. Speed-ups are compared by their ratio in each
 ratios - 1) percent. Where a claim is about how much settings matter, the effect is the right side's range
 over its settings less the left one's.
 
-**Interval.** 95%, over test programs and training seeds (`metrics.small_samples`), from 10,000 resamples
+**Interval.** 95%, over test programs and training seeds (`metrics.intervals`), from 10,000 resamples
 with the same draws on both sides. Programs of different splits (or of the xla and nlp collections of layouts)
 are drawn independently. Each pair of several has an interval of its own (`claims.effects`); the least lead is
 above the least of the lower ends, and below the least of the upper ends, each at its share of the error. A
@@ -47,8 +47,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from costbench.metrics.intervals import CrossedDraws
-from costbench.metrics.small_samples import false_discovery_rates, smallest_tail
+from costbench.metrics.intervals import CrossedDraws, false_discovery_rates, smallest_tail
 from costbench.reports.baseline_comparison import STRONGEST, strongest_baseline
 from costbench.reports.claims.claim import Claim, Margin, Side, margins
 from costbench.reports.claims.leads import (

@@ -18,17 +18,17 @@ import numpy as np
 
 from costbench.arrays import F64
 from costbench.errors import choose
-from costbench.metrics.averages import APE_FLOOR_PERCENT
-from costbench.metrics.intervals import CrossedDraws
-from costbench.metrics.rows import MAIN
-from costbench.metrics.small_samples import (
+from costbench.metrics.intervals import (
     CONFIDENCE,
+    CrossedDraws,
     Interval,
     LargestInterval,
     Redrawn,
     ShareInterval,
     small_sample_interval,
 )
+from costbench.metrics.measures import APE_FLOOR_PERCENT
+from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.results import BEST
 from costbench.reports.scores import STATISTICS, Resample, Scores, num_runs, redrawn, share_won

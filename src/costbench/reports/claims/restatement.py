@@ -26,7 +26,7 @@ from costbench.tasks import KERNEL_TASKS
 _ANALYTICAL, _LEARNED = "analytical", "learned"
 
 
-def restated(claims: Sequence[Claim]) -> tuple[Claim, ...]:
+def restate_against_strongest(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """Returns the claims about the analytical model again: those on folds first, then those on their split.
 
     A claim is restated if it says which of a network and the analytical model is better. Of a claim about
@@ -71,7 +71,7 @@ def _restate(claim: Claim, basis: str, where: Side | None) -> Claim:
     )
 
 
-def on_folds(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
+def move_to_folds(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
     """Returns the claims that compare networks of one split, on folds over applications.
 
     Of tpugraphs2023 these are all claims but those about wall times, baselines among their sides included, as

@@ -142,7 +142,7 @@ def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path,
     Raises:
         DataError: if a file cannot be written.
     """
-    names = sorted(card.applications, key=lambda name: (card.applications[name].configs, name))
+    names = sorted(card.by_application, key=lambda name: (card.by_application[name].configs, name))
     panels = [("programs", "programs"), ("kernels", "kernels"), ("configs", "samples")]
     if TASKS[task].samples == "program":
         panels.remove(("kernels", "kernels"))
@@ -150,7 +150,7 @@ def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path,
         figure = Figure(figsize=(9.5, 1.0 + 0.19 * len(names)), layout="constrained")
         grid = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
         for (key, label), axes, colour in zip(panels, grid, PALETTE, strict=False):
-            counts = [getattr(card.applications[name], key) for name in names]
+            counts = [getattr(card.by_application[name], key) for name in names]
             axes.barh(names, counts, color=colour, height=0.75)
             axes.grid(axis="y", visible=False)
             axes.grid(axis="x", visible=True)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.reports.dataset_files import parsed
+from costbench.reports.dataset_files import parse_data
 from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.searches import (
     BEST_KNOWN,
@@ -86,7 +86,7 @@ def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError(f"{type(content).__name__}", where=path, expected="a list of curves")
-    return tuple(parsed(SearchPath, one, path, f"[{i}]") for i, one in enumerate(content))
+    return tuple(parse_data(SearchPath, one, path, f"[{i}]") for i, one in enumerate(content))
 
 
 def mean_path(paths: Sequence[SearchPath]) -> tuple[F64, F64]:

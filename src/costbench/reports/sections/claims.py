@@ -1,11 +1,13 @@
-"""Renders findings as a section of the page, as `claims.md` and as `claims.json`."""
+"""Renders findings on claims as a section of the page, as `claims.md` and as `claims.json`."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+
+import pandas as pd
 
 from costbench.artifacts import write_json, write_text
 from costbench.reports.claims.claim import TPUGRAPHS, Side, margins
@@ -22,9 +24,13 @@ from costbench.reports.page import Section, paragraphs
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import FOLDS, title_of
 from costbench.reports.scores import MIN_PROGRAMS
-from costbench.reports.table import Table, Value
+from costbench.reports.table import Table
 from costbench.reports.training_guard import MAX_RATIO
 
+STRONGEST_TABLE = "claims_strongest"
+_PRINTED, _AGAINST_STRONGEST, _ON_FOLDS = "printed", "strongest", "folds"
+_ABOUT_LEARNED_MODELS = ("lpm2021", "lpm2020")
+"""Papers whose claims are counted together."""
 _STATISTICS = {
     "geometric_mean": "geometric mean",
     "mean": "mean",
@@ -51,66 +57,119 @@ def claims_section(findings: Sequence[Finding]) -> Section:
 
     Claims restated against the strongest baseline come first, in a table and a sentence of their own.
     """
-    printed = papers_own(findings)
+    frame = findings_frame(findings)
+    decided, missing = frame[frame["verdict"] != NOT_EVALUATED], frame[frame["verdict"] == NOT_EVALUATED]
+    folds = frame[frame["kind"] == _ON_FOLDS]
     tables = (
-        _strongest_table(findings),
-        _folds_table(findings),
-        _evaluated_table(printed),
-        _missing_table(findings),
+        _table(STRONGEST_TABLE, decided[decided["kind"] == _AGAINST_STRONGEST]),
+        _table("claims_folds", decided[decided["kind"] == _ON_FOLDS], ", ".join(folds["paper"].unique())),
+        _table("claims", decided[decided["kind"] == _PRINTED]),
+        _table("claims_not_evaluated", missing.assign(id=missing["own_id"])),
     )
     shown = tuple(table for table in tables if table.rows)
     return Section(
         anchor="claims",
         title="Do the papers' claims hold here?",
         label="Claims",
-        paragraphs=_words(findings),
+        paragraphs=paragraphs(
+            "claims",
+            **count_verdicts(frame),
+            rate=100.0 * FALSE_DISCOVERIES,
+            margins=sorted(margins(tuple(finding.claim for finding in findings)).items()),
+            min_programs=MIN_PROGRAMS,
+            max_ratio=MAX_RATIO,
+        ),
         tables=shown,
         folded=tuple(table.name for table in shown if table.name != STRONGEST_TABLE),
     )
 
 
-def _words(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Returns how many claims hold, where and after control, and the rule."""
-    printed, again = papers_own(findings), [one for one in findings if one.claim.restates]
-    against = [one for one in again if _is_against_strongest(one) and one.verdict != NOT_EVALUATED]
-    on_folds = {True: "folds over applications", False: "the papers' splits"}
-    places = {
-        where: _verdicts(one for one in against if (one.claim.sides[0].split == FOLDS) == folds)
-        for folds, where in on_folds.items()
-    }
-    papers = {"lpm2021 and lpm2020 about accuracy and searches": [*_LEARNED_MODELS]}
-    papers |= {
-        one.claim.paper: [one.claim.paper] for one in printed if one.claim.paper not in _LEARNED_MODELS
-    }
+def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
+    """Returns a row a finding, with the columns of the tables of claims.
+
+    Returns:
+        besides these: `kind`, whether the claim is as printed, restated against the strongest baseline, or
+        repeated on folds; `own_id`, the claim's own id, where `id` is that of the claim that it restates;
+        `verdict`, which `shown_verdict` follows with its reason; `after_control`; `where_decided`.
+    """
+    rows = []
+    for finding in findings:
+        claim = finding.claim
+        networks = any(side.model == Side().model for side in claim.right)
+        restated = _ON_FOLDS if claim.paper == TPUGRAPHS or networks else _AGAINST_STRONGEST
+        rows.append(
+            {
+                "kind": restated if claim.restates else _PRINTED,
+                "own_id": claim.id,
+                "id": claim.restates or claim.id,
+                "paper": claim.paper,
+                "statement": claim.statement,
+                "where": f"{claim.paper}, {claim.where}",
+                "where_decided": claim.sides[0].split if claim.sides else "",
+                "tested_on": claim.tested_on,
+                "against": " and ".join(title_of(side.model) for side in claim.right),
+                "verdict": finding.verdict,
+                "shown_verdict": f"{finding.verdict} ({finding.reason})"
+                if finding.reason
+                else finding.verdict,
+                "after_control": verdict_after_control(finding),
+                "claim": _DIRECTIONS[claim.direction],
+                "paper_effect": printed_effect(claim.paper_effect),
+                "effect": finding.effect,
+                "ci_low": finding.low,
+                "ci_high": finding.high,
+                "unit": claim.unit,
+                "statistic": _STATISTICS[claim.statistic],
+                "n": finding.n,
+                "seeds": finding.seeds,
+                "p": finding.p,
+                "q": finding.q,
+                "needed": None if finding.needed is None else str(finding.needed),
+                "missing": "; ".join(finding.missing),
+            }
+        )
+    # As they are: pandas would make floats of whole numbers beside missing ones.
+    return pd.DataFrame(rows, dtype=object)
+
+
+def count_verdicts(frame: pd.DataFrame) -> dict[str, object]:
+    """Returns how many claims have which verdict, and how many keep it when false discoveries are controlled.
+
+    Args:
+        frame: all findings (`findings_frame`).
+
+    Returns:
+        `strongest`: verdicts against the strongest baseline, by where they were decided; `folds`: verdicts of
+        comparisons of networks repeated on folds; `printed`: verdicts on the claims as printed, by papers;
+        `controlled`: by family of claims, what is left after control.
+    """
+    printed, restated = frame[frame["kind"] == _PRINTED], frame[frame["kind"] != _PRINTED]
+    strongest = frame[(frame["kind"] == _AGAINST_STRONGEST) & (frame["verdict"] != NOT_EVALUATED)]
+    on_folds = strongest["where_decided"] == FOLDS
+    folds = frame[(frame["kind"] == _ON_FOLDS) & (frame["paper"] != TPUGRAPHS)]
+    together = "lpm2021 and lpm2020 about accuracy and searches"
+    papers = printed["paper"].where(~printed["paper"].isin(_ABOUT_LEARNED_MODELS), together)
     counts = {
-        named: _verdicts(one for one in printed if one.claim.paper in names)
-        for named, names in papers.items()
+        "folds over applications": Counter(strongest["verdict"][on_folds]),
+        "the papers' splits": Counter(strongest["verdict"][~on_folds]),
     }
-    return paragraphs(
-        "claims",
-        strongest={where: counted for where, counted in places.items() if counted},
-        folds=_verdicts(one for one in again if _is_on_folds(one) and one.claim.paper != TPUGRAPHS),
-        printed={named: counted for named, counted in counts.items() if counted},
-        controlled={"of the papers' claims": _control(printed), "of restated claims": _control(again)},
-        rate=100.0 * FALSE_DISCOVERIES,
-        margins=sorted(margins(tuple(one.claim for one in findings)).items()),
-        min_programs=MIN_PROGRAMS,
-        max_ratio=MAX_RATIO,
-    )
+    by_paper = {name: Counter(printed["verdict"][papers == name]) for name in (together, *papers.unique())}
+    return {
+        "strongest": {where: verdicts for where, verdicts in counts.items() if verdicts},
+        "folds": Counter(folds["verdict"]),
+        "printed": {name: verdicts for name, verdicts in by_paper.items() if verdicts},
+        "controlled": {
+            "of the papers' claims": _count_after_control(printed),
+            "of restated claims": _count_after_control(restated),
+        },
+    }
 
 
-_LEARNED_MODELS = ("lpm2021", "lpm2020")
-
-
-def _verdicts(findings: Iterable[Finding]) -> Counter[str]:
-    return Counter(one.verdict for one in findings)
-
-
-def _control(findings: Sequence[Finding]) -> dict[str, object]:
+def _count_after_control(frame: pd.DataFrame) -> dict[str, object]:
     """Returns how many verdicts are left when false discoveries among all of them are controlled."""
-    tested = [one for one in findings if one.q is not None]
-    decided = [one for one in tested if one.verdict in (HOLDS, DOES_NOT_HOLD)]
-    lost = [one.claim.id for one in decided if verdict_after_control(one) != one.verdict]
+    tested = frame[frame["q"].notna()]
+    decided = tested[tested["verdict"].isin((HOLDS, DOES_NOT_HOLD))]
+    lost = decided["own_id"][decided["after_control"] != decided["verdict"]].tolist()
     return {
         "tested": len(tested),
         "decided": len(decided),
@@ -119,89 +178,20 @@ def _control(findings: Sequence[Finding]) -> dict[str, object]:
     }
 
 
-def papers_own(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the findings on claims as the papers make them."""
-    return tuple(one for one in findings if not one.claim.restates)
+def _table(kind: str, findings: pd.DataFrame, papers: str = "") -> Table:
+    """Returns the table of claims that `tables.yaml` describes, of some findings."""
+    table = fill_table(kind, (), papers=papers)
+    values = findings.assign(verdict=findings["shown_verdict"])[[column.key for column in table.columns]]
+    return replace(table, rows=tuple(values.itertuples(index=False, name=None)))
 
 
-def _is_against_strongest(one: Finding) -> bool:
-    """Whether a claim about the analytical model was decided against the strongest baseline."""
-    networks = any(side.model == Side().model for side in one.claim.right)
-    return bool(one.claim.restates) and one.claim.paper != TPUGRAPHS and not networks
-
-
-def _is_on_folds(one: Finding) -> bool:
-    """Whether a claim that compares networks was repeated on folds."""
-    return bool(one.claim.restates) and not _is_against_strongest(one)
-
-
-STRONGEST_TABLE = "claims_strongest"
-
-
-def _shown(one: Finding) -> tuple[Value, ...]:
-    """Returns the values of the columns `effect_columns`."""
-    statistic, asked = _STATISTICS[one.claim.statistic], None if one.needed is None else str(one.needed)
-    return (one.effect, one.low, one.high, one.claim.unit, statistic, one.n, one.seeds, one.p, one.q, asked)
-
-
-def _strongest_table(findings: Sequence[Finding]) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    for one in findings:
-        claim = one.claim
-        if not _is_against_strongest(one) or one.verdict == NOT_EVALUATED:
-            continue
-        against = " and ".join(title_of(side.model) for side in claim.right)
-        named = (claim.restates, claim.statement, claim.tested_on, against, _verdict(one))
-        rows.append((*named, *_shown(one)))
-    return fill_table(STRONGEST_TABLE, rows)
-
-
-def _folds_table(findings: Sequence[Finding]) -> Table:
-    """Returns the claims that compare networks, on folds over applications."""
-    rows: list[tuple[Value, ...]] = []
-    for one in findings:
-        claim = one.claim
-        if _is_on_folds(one) and one.verdict != NOT_EVALUATED:
-            rows.append((claim.restates, claim.statement, _verdict(one), *_shown(one)))
-    papers = dict.fromkeys(one.claim.paper for one in findings if _is_on_folds(one))
-    return fill_table("claims_folds", rows, papers=", ".join(papers))
-
-
-def _verdict(one: Finding) -> str:
-    return f"{one.verdict} ({one.reason})" if one.reason else one.verdict
-
-
-def _evaluated_table(findings: Sequence[Finding]) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    for one in findings:
-        claim = one.claim
-        if one.verdict == NOT_EVALUATED:
-            continue
-        rows.append(
-            (
-                claim.id,
-                claim.statement,
-                _verdict(one),
-                _DIRECTIONS[claim.direction],
-                printed_effect(claim.paper_effect),
-                *_shown(one),
-                f"{claim.paper}, {claim.where}",
-            )
-        )
-    return fill_table("claims", rows)
-
-
-def _missing_table(findings: Sequence[Finding]) -> Table:
-    rows = tuple(
-        (one.claim.id, one.claim.statement, f"{one.claim.paper}, {one.claim.where}", "; ".join(one.missing))
-        for one in findings
-        if one.verdict == NOT_EVALUATED
-    )
-    return fill_table("claims_not_evaluated", rows)
+def printed_claims(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Returns the findings on claims as the papers print them, without the restated ones."""
+    return tuple(finding for finding in findings if not finding.claim.restates)
 
 
 def printed_effect(effect: float | tuple[float, float] | None) -> str:
-    """Formats a printed effect for tables: a number, a range, or a dash."""
+    """Returns a printed effect as tables show it: a number, a range, or a dash."""
     if effect is None:
         return "–"
     return " to ".join(f"{value:g}" for value in (effect if isinstance(effect, tuple) else (effect,)))
@@ -221,26 +211,26 @@ def write_claims(findings: Sequence[Finding], folder: Path) -> tuple[Path, Path]
         *(to_markdown(table).rstrip() for table in section.tables),
     ]
     write_text(markdown, "\n\n".join(parts) + "\n")
-    write_json(plain, [_plain(one) for one in findings])
+    write_json(plain, [_json_entry(finding) for finding in findings])
     return markdown, plain
 
 
-def _plain(one: Finding) -> dict[str, object]:
-    effect = one.claim.paper_effect
+def _json_entry(finding: Finding) -> dict[str, object]:
+    claim, effect = finding.claim, finding.claim.paper_effect
     return {
-        "id": one.claim.id,
-        "effect": one.effect,
-        "ci_low": one.low,
-        "ci_high": one.high,
+        "id": claim.id,
+        "effect": finding.effect,
+        "ci_low": finding.low,
+        "ci_high": finding.high,
         "paper_effect": list(effect) if isinstance(effect, tuple) else effect,
-        "unit": one.claim.unit,
-        "verdict": one.verdict,
-        "after_control": verdict_after_control(one),
-        "p": one.p,
-        "q": one.q,
-        "needed": None if one.needed is None else asdict(one.needed),
-        "n": one.n,
-        "missing": list(one.missing),
-        "reason": one.reason,
-        "against": [side.model for side in one.claim.right] if one.claim.restates else [],
+        "unit": claim.unit,
+        "verdict": finding.verdict,
+        "after_control": verdict_after_control(finding),
+        "p": finding.p,
+        "q": finding.q,
+        "needed": None if finding.needed is None else asdict(finding.needed),
+        "n": finding.n,
+        "missing": list(finding.missing),
+        "reason": finding.reason,
+        "against": [side.model for side in claim.right] if claim.restates else [],
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from costbench.datasets.layout.sizes import CollectionSize
+from costbench.datasets.layout_graphs import CollectionSize
 from costbench.metrics.overhead import Overhead
 from costbench.reports.claims.claim import TPUGRAPHS
 from costbench.reports.claims.evaluation import Finding
@@ -17,8 +17,8 @@ from costbench.reports.figures.tpugraphs import write_layout_figure, write_tile_
 from costbench.reports.overhead import overhead_table
 from costbench.reports.page import PageFigure, Pointer, Section, paragraphs, sentence
 from costbench.reports.papers.printed import FOLDER, printed_table
-from costbench.reports.results import PRIMARY_CHIP, Results, Testbed
-from costbench.reports.sections.claims import papers_own
+from costbench.reports.results import PRIMARY_CHIP, ChipSplit, Results
+from costbench.reports.sections.claims import printed_claims
 from costbench.reports.tables.hyperparameters import tried_table
 from costbench.reports.tables.tpugraphs import (
     COLLECTIONS,
@@ -31,12 +31,12 @@ from costbench.reports.tables.tpugraphs import (
     TOP_K,
     best_table,
     collection_table,
-    compared_testbeds,
+    compared_splits,
     kernel_mean,
     layout_mean,
-    layout_testbeds,
+    layout_splits,
     sizes_table,
-    tile_testbeds,
+    tile_splits,
 )
 
 ANCHOR = "tpugraphs"
@@ -79,44 +79,49 @@ def tpugraphs_section(
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the paper are broken.
     """
-    of_tiles, of_layouts = tile_testbeds(results), layout_testbeds(results)
+    of_tiles, of_layouts = tile_splits(results), layout_splits(results)
     if not of_tiles and not of_layouts:
         return None
-    compared = compared_testbeds(results)
+    compared = compared_splits(results)
     tables = [
         sizes_table(inputs.collections, cards, PRIMARY_CHIP),
         best_table(results, next(iter(of_tiles), None), next(iter(compared), None)),
         tried_table(inputs.settings),
         *declared_tables(DECLARED, results.frame).get(ANCHOR, ()),
-        *(collection_table(results, testbed) for testbed in of_layouts),
+        *(collection_table(results, chip_split) for chip_split in of_layouts),
         overhead_table(inputs.overheads, measured=False),
     ]
-    shown_first = {f"{TPUGRAPHS}_table2", *(f"{TPUGRAPHS}_table8_{testbed.name}" for testbed in of_tiles)}
+    shown_first = {
+        f"{TPUGRAPHS}_table2",
+        *(f"{TPUGRAPHS}_table8_{chip_split.name}" for chip_split in of_tiles),
+    }
     return Section(
         anchor=ANCHOR,
         title="TpuGraphs: tile and layout models beside tpugraphs2023",
         label="TpuGraphs",
         paragraphs=_words(results, inputs, findings),
         figures=(
-            *(_tile_figure(results, testbed, figures) for testbed in of_tiles),
-            *(_layout_figure(results, testbed, figures) for testbed in compared),
+            *(_tile_figure(results, chip_split, figures) for chip_split in of_tiles),
+            *(_layout_figure(results, chip_split, figures) for chip_split in compared),
         ),
         tables=tuple(tables),
         folded=tuple(table.name for table in tables if table.name not in shown_first),
     )
 
 
-def _tile_figure(results: Results, testbed: Testbed, folder: Path) -> PageFigure:
-    svg, _ = write_tile_figure(results, testbed, folder)
-    alt = f"Bar chart of top-1, top-5 and top-10 errors of tile models by network and loss, {testbed.title}."
-    caption = sentence("tpugraphs_captions", "tile_figure", where=testbed.title)
+def _tile_figure(results: Results, chip_split: ChipSplit, folder: Path) -> PageFigure:
+    svg, _ = write_tile_figure(results, chip_split, folder)
+    alt = (
+        f"Bar chart of top-1, top-5 and top-10 errors of tile models by network and loss, {chip_split.title}."
+    )
+    caption = sentence("tpugraphs_captions", "tile_figure", where=chip_split.title)
     return PageFigure(svg, alt, caption)
 
 
-def _layout_figure(results: Results, testbed: Testbed, folder: Path) -> PageFigure:
-    svg, _ = write_layout_figure(results, testbed, folder)
-    alt = f"Bar chart of Kendall's tau of layout models on each collection, {testbed.title}."
-    caption = sentence("tpugraphs_captions", "layout_figure", where=testbed.title)
+def _layout_figure(results: Results, chip_split: ChipSplit, folder: Path) -> PageFigure:
+    svg, _ = write_layout_figure(results, chip_split, folder)
+    alt = f"Bar chart of Kendall's tau of layout models on each collection, {chip_split.title}."
+    caption = sentence("tpugraphs_captions", "layout_figure", where=chip_split.title)
     return PageFigure(svg, alt, caption)
 
 
@@ -125,34 +130,34 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
     labels = printed_table(PAPER, "tile_variants").labels
     tiles = [
         {
-            "title": testbed.title,
-            "said": tile_sentence(results, testbed),
+            "title": chip_split.title,
+            "said": tile_sentence(results, chip_split),
             "absent": [
-                name for name in labels if results.cell(TILE, testbed.split, testbed.chip, name) is None
+                name for name in labels if results.cell(TILE, chip_split.split, chip_split.chip, name) is None
             ],
         }
-        for testbed in tile_testbeds(results)
+        for chip_split in tile_splits(results)
     ]
     tpugraphs = [
-        {"title": testbed.title, "said": layout_sentence(results, testbed)}
-        for testbed in layout_testbeds(results)
+        {"title": chip_split.title, "said": layout_sentence(results, chip_split)}
+        for chip_split in layout_splits(results)
     ]
     expected = [(variant, "xla:random") for variant in LAYOUT_VARIANTS.values()]
     expected += [(LAYOUT_BEST, name) for name in COLLECTIONS[1:]]
     compared = [
         {
-            "title": testbed.title,
+            "title": chip_split.title,
             "absent": [
                 f"{variant} on {name}"
                 for variant, name in expected
-                if layout_mean(results, testbed, variant, name, TAU) is None
+                if layout_mean(results, chip_split, variant, name, TAU) is None
             ],
         }
-        for testbed in compared_testbeds(results)
+        for chip_split in compared_splits(results)
     ]
     return paragraphs(
         "tpugraphs",
-        claims=Counter(one.verdict for one in papers_own(findings) if one.claim.paper == TPUGRAPHS),
+        claims=Counter(one.verdict for one in printed_claims(findings) if one.claim.paper == TPUGRAPHS),
         tiles=tiles,
         layouts=tpugraphs,
         compared=compared,
@@ -161,7 +166,7 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
     )
 
 
-def tile_sentence(results: Results, testbed: Testbed) -> str:
+def tile_sentence(results: Results, chip_split: ChipSplit) -> str:
     """Returns the top-1 errors of the paper's best tile model and of what it is compared with; or nothing."""
     names = {
         TILE_BEST: "GraphSAGE with the tile size at every node",
@@ -171,14 +176,14 @@ def tile_sentence(results: Results, testbed: Testbed) -> str:
         "early-sage-mse": "squared error in place of ListMLE",
     }
     metric = TOP_K[TILE][0]
-    means = {name: kernel_mean(results, testbed, label, metric) for label, name in names.items()}
+    means = {name: kernel_mean(results, chip_split, label, metric) for label, name in names.items()}
     parts = [f"{name} {mean:.1f}%" for name, mean in means.items() if mean is not None]
     return f"top-1 error: {', '.join(parts)}." if len(parts) > 1 else ""
 
 
-def layout_sentence(results: Results, testbed: Testbed) -> str:
+def layout_sentence(results: Results, chip_split: ChipSplit) -> str:
     """Returns tau of the paper's layout model on each collection that it was tested on; or nothing."""
-    means = {name: layout_mean(results, testbed, LAYOUT_BEST, name, TAU) for name in COLLECTIONS}
+    means = {name: layout_mean(results, chip_split, LAYOUT_BEST, name, TAU) for name in COLLECTIONS}
     parts = [f"{name} {mean:.2f}" for name, mean in means.items() if mean is not None]
     return f"Kendall's τ of {LAYOUT_BEST}: {', '.join(parts)}." if parts else ""
 
@@ -186,11 +191,13 @@ def layout_sentence(results: Results, testbed: Testbed) -> str:
 def tpugraphs_pointer(results: Results) -> Pointer | None:
     """Returns the answer of the first screen; None without results."""
     parts = []
-    for testbed in tile_testbeds(results)[:1]:
-        parts.append(("Tiles", tile_sentence(results, testbed), testbed))
-    for testbed in layout_testbeds(results)[:1]:
-        parts.append(("Layouts", layout_sentence(results, testbed), testbed))
-    said = [f"{name}: {text.removesuffix('.')}; {testbed.title}." for name, text, testbed in parts if text]
+    for chip_split in tile_splits(results)[:1]:
+        parts.append(("Tiles", tile_sentence(results, chip_split), chip_split))
+    for chip_split in layout_splits(results)[:1]:
+        parts.append(("Layouts", layout_sentence(results, chip_split), chip_split))
+    said = [
+        f"{name}: {text.removesuffix('.')}; {chip_split.title}." for name, text, chip_split in parts if text
+    ]
     if not said:
         return None
     return Pointer("How do the models of TpuGraphs do here?", " ".join(said), ANCHOR)

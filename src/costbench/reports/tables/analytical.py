@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costbench.metrics.averages import APE_FLOOR_PERCENT, geometric_mean
-from costbench.metrics.measures import APE, TAU
+from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
 from costbench.reports.declarations import fill_table
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, BEST, KINDS, Results

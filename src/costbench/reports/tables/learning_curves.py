@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.reports.declarations import fill_table
-from costbench.reports.results import Results, Testbed
+from costbench.reports.results import ChipSplit, Results
 from costbench.reports.table import Column, Table, Value
 from costbench.reports.training_runs import Budget, Selected, by_network, rises
 from costbench.tasks import LEARNED, labels_of
@@ -180,7 +180,7 @@ def curves_table(curves: Curves) -> Table:
         ),
         name=f"curves_{curves.name}",
         heading=labels_of(curves.task).heading,
-        where=Testbed(curves.split, curves.chip).title,
+        where=ChipSplit(curves.split, curves.chip).title,
         selected_by=column_name(curves.column),
         decimals=3 if tau.short in curves.column else 1,
         error=error.title,
@@ -226,7 +226,7 @@ def rates_tables(selected: Sequence[Selected], columns: Mapping[str, str]) -> tu
         tables.append(
             Table(
                 f"rates_{task}_{split}_{chip}",
-                f"Learning rates, {labels_of(task).heading}, {Testbed(split, chip).title}",
+                f"Learning rates, {labels_of(task).heading}, {ChipSplit(split, chip).title}",
                 (Column("network", "Network"), *shown, Column("chosen", "Chosen")),
                 tuple(rows),
                 notes=(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from costbench.metrics.averages import APE_FLOOR_PERCENT
 from costbench.metrics.intervals import paired_bootstrap
-from costbench.metrics.measures import Measure
+from costbench.metrics.measures import APE_FLOOR_PERCENT, Measure
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Estimate, Standings
 from costbench.reports.declarations import declaration_of, fill_table, make_table, place_name

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 import pandas as pd
 
-from costbench.datasets.layout.sizes import CollectionSize
+from costbench.datasets.layout_graphs import CollectionSize
 from costbench.metrics.rows import MAIN
 from costbench.reports.dataset_files import Card
 from costbench.reports.declarations import (
@@ -24,7 +24,7 @@ from costbench.reports.declarations import (
 )
 from costbench.reports.frame import means, number, select
 from costbench.reports.papers.printed import printed_table
-from costbench.reports.results import ALL, FOLDS, Results, Testbed, split_order
+from costbench.reports.results import ALL, FOLDS, ChipSplit, Results, split_order
 from costbench.reports.table import Column, Table, Value
 
 PAPER = "tpugraphs2023"
@@ -64,19 +64,21 @@ def is_of_paper(variant: str) -> bool:
     return variant in {*printed_table(PAPER, "tile_variants").labels, *LAYOUT_VARIANTS.values()}
 
 
-def tile_testbeds(results: Results) -> tuple[Testbed, ...]:
+def tile_splits(results: Results) -> tuple[ChipSplit, ...]:
     """Returns where tile variants of the paper were tested, folds first, which test the most programs."""
-    return _testbeds(select(results.frame, task=TILE, variant=printed_table(PAPER, "tile_variants").labels))
+    return _chip_splits(
+        select(results.frame, task=TILE, variant=printed_table(PAPER, "tile_variants").labels)
+    )
 
 
-def layout_testbeds(results: Results) -> tuple[Testbed, ...]:
+def layout_splits(results: Results) -> tuple[ChipSplit, ...]:
     """Returns where layout models were tested on some collection, folds first."""
-    return _testbeds(layout_frame(results))
+    return _chip_splits(layout_frame(results))
 
 
-def compared_testbeds(results: Results) -> tuple[Testbed, ...]:
-    """Returns those of `layout_testbeds` where a layout network that the paper lists was tested."""
-    return _testbeds(select(layout_frame(results), variant=tuple(LAYOUT_VARIANTS.values())))
+def compared_splits(results: Results) -> tuple[ChipSplit, ...]:
+    """Returns those of `layout_splits` where a layout network that the paper lists was tested."""
+    return _chip_splits(select(layout_frame(results), variant=tuple(LAYOUT_VARIANTS.values())))
 
 
 def layout_frame(results: Results) -> pd.DataFrame:
@@ -84,42 +86,42 @@ def layout_frame(results: Results) -> pd.DataFrame:
     return select(results.frame, task=LAYOUT, group=COLLECTIONS)
 
 
-def _testbeds(frame: pd.DataFrame) -> tuple[Testbed, ...]:
+def _chip_splits(frame: pd.DataFrame) -> tuple[ChipSplit, ...]:
     pairs: Iterable[tuple[str, str]] = frame.groupby(["split", "chip"]).groups  # type: ignore[assignment]
-    found = [Testbed(split, chip) for split, chip in pairs]
+    found = [ChipSplit(split, chip) for split, chip in pairs]
     return tuple(sorted(found, key=lambda one: (one.split != FOLDS, split_order(one.split), one)))
 
 
-def tile_frame(results: Results, testbed: Testbed) -> pd.DataFrame:
+def tile_frame(results: Results, chip_split: ChipSplit) -> pd.DataFrame:
     """Returns the rows of tile models over all kernels."""
-    return select(results.frame, task=TILE, split=testbed.split, chip=testbed.chip, group=ALL)
+    return select(results.frame, task=TILE, split=chip_split.split, chip=chip_split.chip, group=ALL)
 
 
-def kernel_mean(results: Results, testbed: Testbed, variant: str, metric: str) -> float | None:
+def kernel_mean(results: Results, chip_split: ChipSplit, variant: str, metric: str) -> float | None:
     """Returns a tile metric averaged over the kernels of all test programs, each kernel counting alike.
 
     None where the variant was not tested, or no row says how many kernels there are.
     """
-    frame = tile_frame(results, testbed)
+    frame = tile_frame(results, chip_split)
     rows = select(frame, model=MODEL, variant=variant, metric=metric)
     values = means(rows, ["application", "program"]).droplevel("application")
     return mean_over_kernels(values, kernel_counts(select(frame, variant=MAIN)))
 
 
 def layout_mean(
-    results: Results, testbed: Testbed, variant: str, collection: str, metric: str
+    results: Results, chip_split: ChipSplit, variant: str, collection: str, metric: str
 ) -> float | None:
     """Returns the mean of a layout metric over the programs of a collection, None where there are none.
 
     Args:
         results: results of layout models.
-        testbed: split and chip.
+        chip_split: split and chip.
         variant: variant of the learned model, or `random` for that model.
         collection: collection such as `xla:random`.
         metric: metric of the rows.
     """
     model, named = (variant, MAIN) if variant == "random" else (MODEL, variant)
-    frame = select(layout_frame(results), split=testbed.split, chip=testbed.chip, group=collection)
+    frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip, group=collection)
     values = means(select(frame, model=model, variant=named, metric=metric), ["program"])
     return float(values.to_numpy().mean()) if len(values) else None
 
@@ -136,7 +138,7 @@ def flat_collections(results: Results) -> dict[str, float]:
     return {"/".join((LAYOUT, *key)) + "_mean": value for key, value in values.items()}  # type: ignore[misc]
 
 
-def best_table(results: Results, tiles: Testbed | None, layouts: Testbed | None) -> Table:
+def best_table(results: Results, tiles: ChipSplit | None, layouts: ChipSplit | None) -> Table:
     """Returns Table 2: the paper's best model on each collection, ours beside it.
 
     Args:
@@ -149,9 +151,9 @@ def best_table(results: Results, tiles: Testbed | None, layouts: Testbed | None)
     if layouts is not None:
         of_layouts = select(layout_frame(results), split=layouts.split, chip=layouts.chip)
     where = " and ".join(
-        f"{name} on the {testbed.title}"
-        for name, testbed in (("tiles", tiles), ("layouts", layouts))
-        if testbed
+        f"{name} on the {chip_split.title}"
+        for name, chip_split in (("tiles", tiles), ("layouts", layouts))
+        if chip_split
     )
     return make_table(
         declaration_of("tpugraphs2023_table2"),
@@ -162,13 +164,13 @@ def best_table(results: Results, tiles: Testbed | None, layouts: Testbed | None)
     )
 
 
-def collection_table(results: Results, testbed: Testbed) -> Table:
+def collection_table(results: Results, chip_split: ChipSplit) -> Table:
     """Returns all models of the layout task on each collection: means over its test programs.
 
     Columns are tau, the pooled pair accuracy (OPA) and the three top-K errors.
     """
     metrics = (TAU, OPA, *TOP_K[LAYOUT])
-    frame = select(layout_frame(results), split=testbed.split, chip=testbed.chip)
+    frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip)
     programs = frame.groupby("group")["program"].nunique()
     values = means(select(frame, metric=metrics), ("group", "model", "variant", "metric")).unstack("metric")
     rows: list[tuple[Value, ...]] = []
@@ -178,7 +180,7 @@ def collection_table(results: Results, testbed: Testbed) -> Table:
                 numbers = (number(scores.get(metric)) for metric in metrics)
                 rows.append((f"{LAYOUT}:{group}", model, variant, int(programs[group]), *numbers))
     return fill_table(
-        "tpugraphs_layouts", rows, name=f"tpugraphs_layouts_{testbed.name}", where=testbed.title
+        "tpugraphs_layouts", rows, name=f"tpugraphs_layouts_{chip_split.name}", where=chip_split.title
     )
 
 
@@ -228,8 +230,8 @@ def sizes_table(collections: Sequence[CollectionSize], cards: Sequence[Card], ch
 
 def _tile_sizes(card: Card) -> dict[str, float | None]:
     """Returns the row of the tile task; tile sizes of a kernel are all different."""
-    sizes: dict[str, float | None] = {"graphs": card.counts.kernels}
-    sizes |= dict.fromkeys(("pairs", "samples"), card.counts.configs)
+    sizes: dict[str, float | None] = {"graphs": card.kernels}
+    sizes |= dict.fromkeys(("pairs", "samples"), card.configs)
     for key in ("nodes", "configs"):
         distribution = card.distributions.get(f"{key}_per_kernel")
         if distribution is not None:

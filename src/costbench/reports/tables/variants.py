@@ -30,7 +30,7 @@ from costbench.reports.declarations import (
 )
 from costbench.reports.frame import select
 from costbench.reports.papers.printed import FOLDER, PrintedTable, printed_table
-from costbench.reports.results import ALL, Results, Testbed, split_order, title_of
+from costbench.reports.results import ALL, ChipSplit, Results, split_order, title_of
 from costbench.reports.scores import matched, scores_of
 from costbench.reports.table import Column, Table, Value
 from costbench.reports.tables.learning_curves import is_curve, is_rate
@@ -73,9 +73,9 @@ _STATISTICS: Mapping[Statistic, tuple[str, str]] = {
 """Statistic of the error -> end of the column's key, header."""
 
 
-def testbeds(results: Results) -> tuple[Testbed, ...]:
+def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
     """Returns where variants were tested, in the order of cells."""
-    found = {Testbed(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
+    found = {ChipSplit(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
     return tuple(sorted(found, key=lambda one: (split_order(one.split), one)))
 
 
@@ -93,25 +93,26 @@ def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[T
     known = {label for paper in papers.values() for label in paper.labels} | set(EXTRA_INPUTS)
     short = undertrained(results, budgets)
     tables = []
-    for testbed in testbeds(results):
+    for chip_split in variant_splits(results):
         for name, paper in papers.items():
             labels = {row.label: row.title for row in paper.rows} | (EXTRA_INPUTS if name == "inputs" else {})
-            beside = paper if (paper.split, paper.chip) == (testbed.split, testbed.chip) else None
+            beside = paper if (paper.split, paper.chip) == (chip_split.split, chip_split.chip) else None
             title = ABLATIONS[name], "" if beside is None else f", beside {paper.name}"
-            tables.append(_variants_table(results, testbed, labels, (paper.key, *title), beside))
-        labels = _other_variants(results, testbed, known)
-        tables.append(_variants_table(results, testbed, labels, ("variants", "Other variants", ""), None))
-        tables[-3:] = [_annotated(table, testbed, budgets, short) for table in tables[-3:]]
+            tables.append(_variants_table(results, chip_split, labels, (paper.key, *title), beside))
+        labels = _other_variants(results, chip_split, known)
+        tables.append(_variants_table(results, chip_split, labels, ("variants", "Other variants", ""), None))
+        tables[-3:] = [_annotated(table, chip_split, budgets, short) for table in tables[-3:]]
     return tuple(table for table in tables if table.rows)
 
 
-def _other_variants(results: Results, testbed: Testbed, known: Iterable[str]) -> Mapping[str, str]:
+def _other_variants(results: Results, chip_split: ChipSplit, known: Iterable[str]) -> Mapping[str, str]:
     """Returns the variants that no other table shows, with their labels; nothing where there are none."""
     elsewhere = (is_difference, is_of_paper, is_curve, is_rate)
     there = {
         cell.variant
         for cell in results.variants
-        if Testbed(cell.split, cell.chip) == testbed and not any(shown(cell.variant) for shown in elsewhere)
+        if ChipSplit(cell.split, cell.chip) == chip_split
+        and not any(shown(cell.variant) for shown in elsewhere)
     } - set(known)
     if not there:
         return {}
@@ -128,7 +129,7 @@ def _label(variant: str, experiment: str | None) -> str:
 
 def _variants_table(
     results: Results,
-    testbed: Testbed,
+    chip_split: ChipSplit,
     labels: Mapping[str, str],
     named: tuple[str, str, str],
     paper: PrintedTable | None,
@@ -137,12 +138,12 @@ def _variants_table(
 
     Args:
         results: results with those of the variants.
-        testbed: where they were tested.
+        chip_split: where they were tested.
         labels: variant -> what it is.
         named: beginning of the table's name, beginning and end of its title.
         paper: table that the paper printed of the same variants, split and chip.
     """
-    frame = select(results.frame, model=MODEL, group=ALL, split=testbed.split, chip=testbed.chip)
+    frame = select(results.frame, model=MODEL, group=ALL, split=chip_split.split, chip=chip_split.chip)
     frame = select(frame, variant=list(labels))
     run = {task: set(select(frame, task=task)["variant"]) for task in LEARNED}
     # Variants of whole programs are most of them in the tables of tpugraphs2023; main alone would be none.
@@ -152,15 +153,15 @@ def _variants_table(
     if not rows:
         return Table("", "", (), ())
     declared = TableDeclaration(
-        f"{named[0]}_{testbed.name}",
-        f"{named[1]}, {testbed.title}{named[2]}",
+        f"{named[0]}_{chip_split.name}",
+        f"{named[1]}, {chip_split.title}{named[2]}",
         rows=("variant", "label"),
         headers={"label": "What it is"},
         cases=tuple(RowDeclaration(row, {"variant": row[0]}) for row in rows.items()),
         columns=tuple(column for task in tasks for column in _columns(task, paper)),
         notes=_notes(frame, labels, run, tasks, paper),
     )
-    return make_table(declared, frame, words={"split": testbed.split}, printed=paper)
+    return make_table(declared, frame, words={"split": chip_split.split}, printed=paper)
 
 
 def _columns(task: str, paper: PrintedTable | None) -> tuple[ColumnDeclaration, ...]:
@@ -216,13 +217,14 @@ def _notes(
     return tuple(notes)
 
 
-def _annotated(table: Table, testbed: Testbed, budgets: Sequence[Budget], short: Undertrained) -> Table:
+def _annotated(table: Table, chip_split: ChipSplit, budgets: Sequence[Budget], short: Undertrained) -> Table:
     """Returns the table with what its rows' trainings were given, and which were not trained enough."""
     keys = [column.key for column in table.columns]
     tasks = [task for task in LEARNED if f"{task}_seeds" in keys]
     for task in tasks:
         ratios = [
-            short.get((task, Side(MODEL, str(row[0]), testbed.split, testbed.chip))) for row in table.rows
+            short.get((task, Side(MODEL, str(row[0]), chip_split.split, chip_split.chip)))
+            for row in table.rows
         ]
         if not any(ratios):
             continue
@@ -238,7 +240,9 @@ def _annotated(table: Table, testbed: Testbed, budgets: Sequence[Budget], short:
         table = replace(table, columns=columns, rows=rows, notes=(*table.notes, note))
     # A model that was trained for another chip had the budget of the main one.
     variants = {str(row[0]): str(row[0]) for row in table.rows}
-    here = [budget for budget in budgets if (budget.split, budget.chip) == (testbed.split, testbed.chip)]
+    here = [
+        budget for budget in budgets if (budget.split, budget.chip) == (chip_split.split, chip_split.chip)
+    ]
     notes = (budget_note(here, variants, task) for task in tasks)
     return replace(table, notes=(*table.notes, *(note for note in notes if note)))
 
@@ -380,13 +384,13 @@ def _differences_table(
         {name: name for name in (*listed, named, *([MAIN] if base.variant == MAIN else []))},
         task,
     )
-    testbed = Testbed(base.split, base.chip)
+    chip_split = ChipSplit(base.split, base.chip)
     return fill_table(
         "differences",
         rows,
-        name=f"differences_{task}_{testbed.name}",
+        name=f"differences_{task}_{chip_split.name}",
         notes=(note,),
-        where=f"{labels_of(task).heading}, {testbed.title}",
+        where=f"{labels_of(task).heading}, {chip_split.title}",
         error=error.title,
         error_key=error.short,
         tau=tau.title,

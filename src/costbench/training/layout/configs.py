@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.arrays import F64, I32, I64, U64
-from costbench.datasets.layout.graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.rng import stream
 from costbench.training.layout.spec import HoldOutSpec, SamplingSpec
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from costbench.metrics.averages import mean_without_nan
+from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, tau_of
 from costbench.models.layout.model import config_scores
 from costbench.models.layout.network import LayoutNetwork

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from costbench.arrays import I64
-from costbench.datasets.layout.graphs import LayoutGraph, open_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.errors import DataError
 from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
 from costbench.models.layout.net_spec import LayoutNetSpec

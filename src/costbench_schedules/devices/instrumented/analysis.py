@@ -1,22 +1,34 @@
-"""Dynamic analysis: features of a kernel from its LLVM IR, with a time limit (crop2024, section 3.2)."""
+"""Dynamic analysis: features of a kernel from its LLVM IR, with a time limit (crop2024, section 3.2).
+
+Kernels of schedules are what TVM builds of them.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
+from costbench.arrays import I64
 from costbench.errors import DataError
-from costbench_schedules.devices.instrumented.run import Sampling
+from costbench_schedules.devices.device import CpuDevice
+from costbench_schedules.devices.instrumented.worker import Sampling
 from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
+from costbench_schedules.devices.timing import TimingSpec
 from costbench_schedules.llvm.features import ProgramFeatures, effective, profile_of, static_features
 from costbench_schedules.llvm.program import parse_program
+from costbench_schedules.operators.operators import Operator
+from costbench_schedules.spaces.space import ScheduleSpace, Value
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelSource:
     """What is analysed.
 
     Attributes:
@@ -66,7 +78,7 @@ class Analyzer:
         """Ends the worker process."""
         self._worker.stop()
 
-    def features(self, kernel: Kernel) -> ProgramFeatures:
+    def features(self, kernel: KernelSource) -> ProgramFeatures:
         """Returns the features of a kernel.
 
         Raises:
@@ -101,3 +113,125 @@ class Analyzer:
             footprint=int(found["footprint"]),
             names=names,
         )
+
+
+_OUTPUT = "compute"
+_ELEMENT_BYTES = 4
+
+
+def kernel_of(operator: Operator, choices: Mapping[str, Value], target: str = "native") -> KernelSource:
+    """Returns the kernel of a schedule.
+
+    Args:
+        operator: what is computed.
+        choices: one for each knob, see `ScheduleSpace.choices`.
+        target: processor whose instructions are used, see `tvm_adapter.target_of`.
+
+    Raises:
+        DataError: if the extra `cpu` is not installed.
+    """
+    tvm_adapter = _adapter()
+    tvm_adapter.check_versions()
+    text = tvm_adapter.build(operator, choices, target).llvm_ir()
+    return KernelSource(text, tvm_adapter.KERNEL, argument_sizes(operator))
+
+
+def _adapter() -> ModuleType:
+    """Returns the module that imports TVM; a DataError if TVM is not installed."""
+    try:
+        from costbench_schedules.devices import tvm_adapter
+    except ImportError as error:
+        raise DataError("TVM is not installed", expected="pip install costbench[cpu]") from error
+    return tvm_adapter
+
+
+class ScheduleAnalyzer:
+    """Takes features of schedules. Use it as a context manager, or call `close`.
+
+    Args:
+        seconds: most that the analysis of a program may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._analyzer = Analyzer(seconds=seconds)
+
+    def __enter__(self) -> ScheduleAnalyzer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the worker process."""
+        self._analyzer.close()
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Returns this machine and the versions of its compiler, see `tvm_adapter.HostToolchain`.
+
+        Raises:
+            DataError: if the extra `cpu` is not installed.
+        """
+        return asdict(_adapter().host())
+
+    def features(self, operator: Operator, choices: Mapping[str, Value], target: str, /) -> bytes:
+        """Returns `ProgramFeatures.to_bytes` of a schedule that is built for a target, see `kernel_of`.
+
+        Raises:
+            DataError: if the program cannot be analysed, or takes too long, or TVM is not installed.
+        """
+        return self._analyzer.features(kernel_of(operator, choices, target)).to_bytes()
+
+
+def argument_sizes(operator: Operator) -> dict[str, int]:
+    """Returns the bytes of a kernel's arguments by TVM's names of them."""
+    sizes = {name: _ELEMENT_BYTES * math.prod(operator.tensors[name]) for name in operator.inputs}
+    return sizes | {_OUTPUT: _ELEMENT_BYTES * math.prod(operator.tensors[operator.output])}
+
+
+class AnalysingMachine:
+    """Measures and analyses schedules. Use it as a context manager, or call `close`.
+
+    Args:
+        timing: how long and how often is measured.
+        limits: what one measurement may take.
+        seconds: most that the analysis of a program may take.
+
+    Attributes:
+        native: device that builds for this processor.
+        generic: device that builds for the least processor of the family.
+    """
+
+    def __init__(self, timing: TimingSpec, limits: Limits, seconds: float) -> None:
+        self._stack = ExitStack()
+        self.native = self._stack.enter_context(CpuDevice("native", timing, limits))
+        self.generic = self._stack.enter_context(CpuDevice("generic", timing, limits))
+        self._analyzer = self._stack.enter_context(Analyzer(seconds=seconds))
+
+    def __enter__(self) -> AnalysingMachine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all worker processes."""
+        self._stack.close()
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Returns processor, architecture, mcpu, features and versions; see `tvm_adapter.HostToolchain`.
+
+        Raises:
+            DataError: if the extra `cpu` is not installed.
+        """
+        return self.native.host
+
+    def features(self, operator: Operator, row: I64) -> bytes:
+        """Returns `ProgramFeatures.to_bytes` of a configuration [m] of the unrestricted space.
+
+        Raises:
+            DataError: if the program cannot be analysed, or takes too long.
+        """
+        kernel = kernel_of(operator, ScheduleSpace(operator).choices(row))
+        return self._analyzer.features(kernel).to_bytes()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from statistics import median
 from typing import Any
 
@@ -13,91 +12,30 @@ from llvmlite import binding
 
 from costbench.errors import DataError
 from costbench.params import parse
+from costbench_schedules.devices.host import CacheFacts, cache_facts, model_name
 from costbench_schedules.devices.instrumented.engine import host_vector_bits
 from costbench_schedules.devices.instrumented.microbenchmarks import (
     FORMS,
+    Rounds,
+    TimedLoop,
     accesses,
     chain,
     forwarding,
     gathers,
     linear_walk,
+    pin_to_one_processor,
     pointer_chase,
     scatters,
     side_by_side,
+    time_fastest,
 )
-from costbench_schedules.devices.instrumented.rounds import Loop, Rounds, fastest, one_processor
 from costbench_schedules.devices.processor import OPTIONAL, CacheLevel, Core, Memory, OperationCost, Processor
 
-SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
 ASSUMED = {"width": 6, "window": 256, "mispredict": 15.0, "history": 32}
 """What neither the system says nor a microbenchmark here measures: a current core's order of magnitude."""
 _LARGEST_BYTES = 128 << 20
 _PLAUSIBLE_GHZ = (0.5, 7.0)
 _CLOCK_LATENCY = {"integer": 1.0}
-_UNITS = {"K": 1, "M": 1024, "G": 1024 * 1024}
-
-
-@dataclass(frozen=True)
-class CacheFacts:
-    """A cache as the system describes it.
-
-    Attributes:
-        level: 1 is the nearest.
-        kib: size in KiB.
-        associativity: lines of a set; 1 << 16 for a cache that the system calls fully associative.
-        line_bytes: bytes of a line.
-        sharers: hardware threads that share it.
-    """
-
-    level: int
-    kib: float
-    associativity: int
-    line_bytes: int
-    sharers: int
-
-
-def cache_facts(folder: Path = SYSTEM) -> tuple[CacheFacts, ...]:
-    """Returns the caches that hold data, nearest first.
-
-    Raises:
-        DataError: if the system says nothing of them, or leaves out a size.
-    """
-    found = []
-    for index in sorted(folder.glob("index*")):
-        facts = {file.name: _text(file) for file in index.iterdir() if file.is_file()}
-        if facts.get("type") not in ("Data", "Unified"):
-            continue
-        try:
-            size = facts["size"]
-            found.append(
-                CacheFacts(
-                    int(facts["level"]),
-                    float(size[:-1]) * _UNITS[size[-1]],
-                    int(facts["ways_of_associativity"]) or 1 << 16,
-                    int(facts["coherency_line_size"]),
-                    _num_listed(facts.get("shared_cpu_list", "0")),
-                )
-            )
-        except (KeyError, ValueError) as error:
-            expected = "level, size, ways_of_associativity and coherency_line_size"
-            raise DataError("incomplete facts of a cache", where=index, expected=expected) from error
-    if not found:
-        expected = "a system that describes its caches; write a description by hand instead (docs/crop.md)"
-        raise DataError("no facts of caches", where=folder, expected=expected)
-    return tuple(sorted(found, key=lambda cache: cache.level))
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
-
-
-def _num_listed(text: str) -> int:
-    """Returns how many numbers a list such as 0-3,8 has."""
-    parts = [part.partition("-") for part in text.split(",") if part]
-    return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
 
 
 def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
@@ -113,8 +51,8 @@ def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
     """
     bits = host_vector_bits()
     caches = cache_facts()
-    with one_processor():
-        times = fastest(_loops(bits, caches), rounds or Rounds())
+    with pin_to_one_processor():
+        times = time_fastest(_loops(bits, caches), rounds or Rounds())
     # An integer addition takes one cycle.
     ghz = _CLOCK_LATENCY["integer"] / times["integer latency"]
     low, high = _PLAUSIBLE_GHZ
@@ -138,14 +76,14 @@ def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
     memory = _memory(caches, cycles)
     try:
         operations = _operations(cycles, memory.caches[0].latency)
-        return Processor(name or _model(), source, os.cpu_count() or 1, core, memory, operations)
+        return Processor(name or model_name(), source, os.cpu_count() or 1, core, memory, operations)
     except ValueError as error:
         raise DataError(f"implausible measurements: {error}", expected="an idle machine") from error
 
 
-def _loops(bits: int, caches: Sequence[CacheFacts]) -> dict[str, Loop]:
+def _loops(bits: int, caches: Sequence[CacheFacts]) -> dict[str, TimedLoop]:
     """Returns all loops by name: `KIND latency` and `KIND WIDTH`, and those through levels of memory."""
-    found: dict[str, Loop] = {}
+    found: dict[str, TimedLoop] = {}
     for kind in FORMS:
         widths = _widths(kind, bits)
         found[f"{kind} latency"] = chain(kind, widths[-1])
@@ -212,15 +150,6 @@ def _memory(facts: Sequence[CacheFacts], cycles: Mapping[str, float]) -> Memory:
     far = f"level {len(facts)}"
     ram = max(before, round(cycles[f"{far} latency"], 2))
     return Memory(facts[0].line_bytes, tuple(caches), ram, round(cycles[f"{far} line"], 2))
-
-
-def _model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "unknown"
 
 
 def median_description(found: Sequence[Processor]) -> Processor:

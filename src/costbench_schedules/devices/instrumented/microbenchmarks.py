@@ -1,19 +1,150 @@
 """Costs of operations and of memory on this processor, by loops of one kind of instruction (crop2024, 3.3.2).
 
 Latency: a chain, each operation waits for the one before. Inverse throughput: many chains side by side.
-Functions return loops, to be timed together by `rounds.fastest`; the latency of an integer addition is one
+Functions return loops, to be timed together by `time_fastest`; the latency of an integer addition is one
 cycle on every processor that is described, which gives the frequency.
+
+What disturbs a measurement on a shared host comes in bursts: another virtual machine on the same core or
+cache, a lower frequency. Blocks that follow each other all lie in one burst. Therefore loops take turns,
+round after round, and each is as fast as its fastest block of all rounds. All loops then meet the same
+frequency, the highest one, which gives their cycles. Blocks are so short that many are not interrupted, and
+are timed by wall time: processor time loses what a virtual machine says was stolen from it, sometimes from
+another block than it was, and is then too short, which the minimum finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import mmap
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
+from costbench.arrays import I64
 from costbench.rng import stream
-from costbench_schedules.devices.instrumented.rounds import LineMemory, Loop
+from costbench_schedules.devices.instrumented.engine import Compiled
+
+_HUGE_PAGE = 2 << 20
+_MOST_WALKED = 1 << 13
+"""Iterations of a walk before each turn, at most; twice through every usual cache."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How long and how often loops are timed.
+
+    Attributes:
+        rounds: in each, every short loop has its turn.
+        block_ns: wall time that a block takes at least.
+        blocks: of a turn, after a call that does not count: it fills caches and predictors.
+    """
+
+    rounds: int = 100
+    block_ns: int = 200_000
+    blocks: int = 4
+
+
+class TimedLoop:
+    """A compiled loop, the memory that it works on, and how much it does.
+
+    Args:
+        text: LLVM IR of a function `loop` of a number of iterations and an address.
+        operations: that an iteration executes.
+        memory: what the address points to, if anything.
+        walk: iterations of one walk through the memory; the function then returns where it stopped, and the
+            next call goes on there. 0 for a loop that begins anew.
+
+    Attributes:
+        memory: the same.
+    """
+
+    def __init__(self, text: str, operations: int, memory: LineMemory | None = None, walk: int = 0) -> None:
+        self._compiled = Compiled(text)
+        self._operations, self.memory, self._walk = operations, memory, walk
+        self._address = memory.address if memory else 0
+
+    def run(self, iterations: int) -> None:
+        """Runs the loop."""
+        found = self._compiled.call("loop", iterations, self._address)
+        if self._walk:
+            self._address = found
+
+    def block_ns(self, iterations: int) -> float:
+        """Returns the nanoseconds of an operation in so many iterations."""
+        start = time.perf_counter_ns()
+        self.run(iterations)
+        return max(1, time.perf_counter_ns() - start) / (iterations * self._operations)
+
+    def iterations_for(self, block_ns: int) -> int:
+        """Returns how many iterations take that time, a power of two."""
+        found = 1
+        # The first call is slow, and any may be interrupted.
+        while min(self.block_ns(found) for _ in range(3)) * found * self._operations < block_ns:
+            found *= 2
+        return found
+
+    def warm_up(self, iterations: int) -> None:
+        """Runs a quarter of the iterations that a block will have, or twice through the memory.
+
+        A last cache may keep what is read again longer than what was read once.
+        """
+        self.run(min(2 * self._walk, _MOST_WALKED) if self._walk else max(1, iterations // 4))
+
+
+class LineMemory:
+    """Zeroed memory that begins at a line, in pages as large as the system gives.
+
+    With small pages, latencies hold misses of the translation buffer and conflicts of the pages that the
+    system happened to choose: they differ from one allocation to the next.
+
+    Args:
+        num_bytes: how much.
+
+    Attributes:
+        address: of the first byte.
+        words: the memory, int64.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        self._map = mmap.mmap(-1, num_bytes + _HUGE_PAGE)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+        content = np.frombuffer(self._map, dtype=np.int64)
+        start = -content.ctypes.data % _HUGE_PAGE // 8
+        self.words: I64 = content[start : start + num_bytes // 8]
+        self.words[:] = 0
+        self.address = self.words.ctypes.data
+
+
+def time_fastest(loops: Mapping[str, TimedLoop], spec: Rounds) -> dict[str, float]:
+    """Returns the nanoseconds of an operation of each loop, in its fastest block."""
+    iterations = {name: loop.iterations_for(spec.block_ns) for name, loop in loops.items()}
+    found = dict.fromkeys(loops, math.inf)
+    for _ in range(spec.rounds):
+        for name, loop in loops.items():
+            loop.warm_up(iterations[name])
+            blocks = [loop.block_ns(iterations[name]) for _ in range(spec.blocks)]
+            found[name] = min(found[name], *blocks)
+    return found
+
+
+@contextmanager
+def pin_to_one_processor() -> Iterator[None]:
+    """Keeps this process on one of its processors, the last one: the first ones serve interrupts."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
 
 _UNROLLED = 16
 _CHAINS = 12
@@ -37,17 +168,17 @@ FORMS: Mapping[str, str] = {
 """What is timed; `{old}` is the result of the operation before."""
 
 
-def chain(kind: str, bits: int) -> Loop:
+def chain(kind: str, bits: int) -> TimedLoop:
     """Returns a chain of operations on operands of 64 bits (integers) or 32 and more (floats).
 
     Shuffles and integers pass a barrier, without which LLVM makes one operation of two.
     """
-    return Loop(_loop(kind, bits, 1), _UNROLLED)
+    return TimedLoop(_loop(kind, bits, 1), _UNROLLED)
 
 
-def side_by_side(kind: str, bits: int) -> Loop:
+def side_by_side(kind: str, bits: int) -> TimedLoop:
     """Returns several such chains that do not wait for each other."""
-    return Loop(_loop(kind, bits, _CHAINS), _CHAINS * _UNROLLED)
+    return TimedLoop(_loop(kind, bits, _CHAINS), _CHAINS * _UNROLLED)
 
 
 @dataclass(frozen=True)
@@ -153,7 +284,7 @@ def _counted(
     )
 
 
-def pointer_chase(num_bytes: int) -> Loop:
+def pointer_chase(num_bytes: int) -> TimedLoop:
     """Returns loads that each wait for the one before, in a random cycle through a buffer of that size."""
     steps = max(2, num_bytes // (8 * _LINE_WORDS) // _UNROLLED)
     lines = steps * _UNROLLED
@@ -165,10 +296,10 @@ def pointer_chase(num_bytes: int) -> Loop:
         body += [f"%a{step} = inttoptr i64 {last} to ptr", f"%v{step} = load volatile i64, ptr %a{step}"]
         last = f"%v{step}"
     phi = f"%p = phi i64 [ %address, %entry ], [ {last}, %loop ]"
-    return Loop(_counted([], [phi], body, [], last), _UNROLLED, memory, steps)
+    return TimedLoop(_counted([], [phi], body, [], last), _UNROLLED, memory, steps)
 
 
-def linear_walk(num_bytes: int) -> Loop:
+def linear_walk(num_bytes: int) -> TimedLoop:
     """Returns loads of a word of each line of a buffer of that size, again and again in its order."""
     chunk = 64 * _UNROLLED
     chunks = max(1, num_bytes // chunk)
@@ -186,10 +317,10 @@ def linear_walk(num_bytes: int) -> Loop:
     ]
     body.append(f"%q = select i1 %ends, i64 {memory.address}, i64 %after")
     phi = "%p = phi i64 [ %address, %entry ], [ %q, %loop ]"
-    return Loop(_counted([], [phi], body, [], "%q"), _UNROLLED, memory, chunks)
+    return TimedLoop(_counted([], [phi], body, [], "%q"), _UNROLLED, memory, chunks)
 
 
-def forwarding(bits: int) -> Loop:
+def forwarding(bits: int) -> TimedLoop:
     """Returns stores of a value that is then loaded again, and stored again."""
     form = _Form("add", bits)
     body, last = ["%a = inttoptr i64 %address to ptr"], "%p"
@@ -199,10 +330,10 @@ def forwarding(bits: int) -> Loop:
         last = f"%v{step}"
     phi = f"%p = phi {form.type} [ %start, %entry ], [ {last}, %loop ]"
     text = _counted([form.barrier("%start", form.one)], [phi], body, [])
-    return Loop(text, _UNROLLED, LineMemory(256))
+    return TimedLoop(text, _UNROLLED, LineMemory(256))
 
 
-def scatters(bits: int) -> Loop:
+def scatters(bits: int) -> TimedLoop:
     """Returns scatters of 32-bit lanes, each to a line of its own in the first cache."""
     lanes = bits // 32
     before, on = _lane_addresses(lanes)
@@ -210,10 +341,10 @@ def scatters(bits: int) -> Loop:
     name = f"@llvm.masked.scatter.v{lanes}i32.v{lanes}p0"
     declare = f"declare void {name}({words}, {pointers}, <{lanes} x i1>)\n"
     body = [f"call void {name}({words} zeroinitializer, {pointers} %all, {on})"] * _UNROLLED
-    return Loop(declare + _counted(before, [], body, []), _UNROLLED, LineMemory(64 * lanes))
+    return TimedLoop(declare + _counted(before, [], body, []), _UNROLLED, LineMemory(64 * lanes))
 
 
-def gathers(bits: int, *, chained: bool) -> Loop:
+def gathers(bits: int, *, chained: bool) -> TimedLoop:
     """Returns gathers of 32-bit lanes, each from a line of its own in the first cache.
 
     Args:
@@ -238,7 +369,7 @@ def gathers(bits: int, *, chained: bool) -> Loop:
             body.append(sink.format(last))
     phis = [f"%p = phi {words} [ zeroinitializer, %entry ], [ {last}, %loop ]"] if chained else []
     after = [sink.format(last)] if chained else []
-    return Loop(declare + _counted(before, phis, body, after), _UNROLLED, LineMemory(64 * lanes))
+    return TimedLoop(declare + _counted(before, phis, body, after), _UNROLLED, LineMemory(64 * lanes))
 
 
 def _lane_addresses(lanes: int) -> tuple[list[str], str]:
@@ -250,7 +381,7 @@ def _lane_addresses(lanes: int) -> tuple[list[str], str]:
     return before, on
 
 
-def accesses(kind: str, bits: int) -> Loop:
+def accesses(kind: str, bits: int) -> TimedLoop:
     """Returns independent loads or stores of that width in the first cache."""
     lanes = bits // 32
     type_ = "float" if lanes == 1 else f"<{lanes} x float>"
@@ -264,4 +395,4 @@ def accesses(kind: str, bits: int) -> Loop:
             body.append(f"store volatile {type_} zeroinitializer, ptr %a{step}, align 64")
     if kind == "store" and lanes == 1:
         body = [line.replace("zeroinitializer", "0.0") for line in body]
-    return Loop(_counted([], [], body, []), _UNROLLED, LineMemory(4096))
+    return TimedLoop(_counted([], [], body, []), _UNROLLED, LineMemory(4096))

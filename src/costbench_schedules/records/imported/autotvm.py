@@ -14,7 +14,7 @@ from typing import Any
 
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.operators.operators import Operator, parse_operator
-from costbench_schedules.records.imported.records import (
+from costbench_schedules.records.imported.record import (
     ImportedRecord,
     UnmappedError,
     checked,
@@ -54,9 +54,9 @@ def read_autotvm(path: Path) -> Iterator[ImportedRecord]:
 def _record(line: object, where: str) -> ImportedRecord:
     target, task, arguments, entities, result = _parts(line, where)
     tensors = [
-        tensor(each, where, "input")
-        for each in arguments
-        if isinstance(each, list) and each[:1] == ["TENSOR"]
+        tensor(argument, where, "input")
+        for argument in arguments
+        if isinstance(argument, list) and argument[:1] == ["TENSOR"]
     ]
     name = text_of(task, tensors)
     if not isinstance(result, list) or len(result) < 2:
@@ -82,23 +82,23 @@ def _parts(line: object, where: str) -> tuple[str, str, list[Any], Entities, obj
     if not isinstance(line, dict):
         raise DataError("no record", where=where, expected="an object")
     old = "v" in line
-    given, result = line.get("i" if old else "input"), line.get("r" if old else "result")
-    if not isinstance(given, list) or len(given) < (6 if old else 3):
+    fields, result = line.get("i" if old else "input"), line.get("r" if old else "result")
+    if not isinstance(fields, list) or len(fields) < (6 if old else 3):
         raise DataError("no input", where=where, field="input", expected="target, task, arguments")
-    target, task, arguments = given[:3]
-    config = given[5] if old else line.get("config")
-    listed = config.get("e" if old else "entity") if isinstance(config, dict) else None
+    target, task, arguments = fields[:3]
+    config = fields[5] if old else line.get("config")
+    knobs = config.get("e" if old else "entity") if isinstance(config, dict) else None
     if not isinstance(target, str) or not isinstance(task, str) or not isinstance(arguments, list):
         raise DataError("no input", where=where, field="input", expected="target, task, arguments")
-    if not isinstance(listed, list):
+    if not isinstance(knobs, list):
         raise DataError("no knobs", where=where, field="config", expected="a list of entities")
     entities = {}
-    for each in listed:
-        if not isinstance(each, list) or len(each) != 3 or not isinstance(each[0], str):
+    for knob in knobs:
+        if not isinstance(knob, list) or len(knob) != 3 or not isinstance(knob[0], str):
             raise DataError(
-                f"{str(each)[:60]!r}", where=where, field="config", expected="[name, kind, value]"
+                f"{str(knob)[:60]!r}", where=where, field="config", expected="[name, kind, value]"
             )
-        entities[each[0]] = (str(each[1]), each[2])
+        entities[knob[0]] = (str(knob[1]), knob[2])
     return target, task, arguments, entities, result
 
 
@@ -118,10 +118,14 @@ def _operator(task: str, arguments: list[Any], tensors: list[tuple[str, tuple[in
 
 def _same(value: object) -> int:
     """Returns a number given once or for every side, if these are equal. Raises: ValueError if not."""
-    found = {each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int)}
-    if len(found) != 1 or (isinstance(value, list) and not all(isinstance(each, int) for each in value)):
+    numbers = {
+        number for number in (value if isinstance(value, list) else [value]) if isinstance(number, int)
+    }
+    if len(numbers) != 1 or (
+        isinstance(value, list) and not all(isinstance(number, int) for number in value)
+    ):
         raise ValueError("sides differ")
-    return int(found.pop())
+    return int(numbers.pop())
 
 
 def _conv2d(arguments: list[Any], tensors: list[tuple[str, tuple[int, ...]]]) -> str:
@@ -153,7 +157,7 @@ def _tutorial(arguments: list[Any], entities: Entities) -> tuple[Operator, Mappi
     if len(arguments) != 4 or arguments[3] != "float32":
         raise UnmappedError("arguments other than N, L, M, float32")
     try:
-        n, k, m = (_same(each) for each in arguments[:3])
+        n, k, m = (_same(extent) for extent in arguments[:3])
         operator = parse_operator(f"matmul:m={n},n={m},k={k}")
     except (CostbenchError, TypeError, ValueError) as error:
         raise UnmappedError("sizes that we do not have") from error

@@ -17,7 +17,7 @@ from typing import Any
 
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.operators.operators import Operator, parse_operator
-from costbench_schedules.records.imported.records import (
+from costbench_schedules.records.imported.record import (
     ImportedRecord,
     UnmappedError,
     checked,
@@ -51,7 +51,7 @@ def read_metaschedule(folder: Path) -> Iterator[ImportedRecord]:
 
 def _workloads(path: Path) -> Iterator[str]:
     for where, line in json_lines(path):
-        if not isinstance(line, list) or len(line) != 2 or not all(isinstance(each, str) for each in line):
+        if not isinstance(line, list) or len(line) != 2 or not all(isinstance(text, str) for text in line):
             raise DataError("no workload", where=where, expected="[hash, module]")
         yield line[0]
 
@@ -62,7 +62,7 @@ def _record(record: object, where: str) -> ImportedRecord:
     trace, seconds, target, arguments = record
     if not isinstance(arguments, list) or not arguments:
         raise DataError("no arguments", where=where, field="arguments", expected="a list of tensors")
-    tensors = [tensor(each, where, "arguments") for each in arguments]
+    tensors = [tensor(argument, where, "arguments") for argument in arguments]
     # Written as null until it is measured.
     runtime = None if seconds is None else mean_ns(seconds, where, "seconds")
     steps = _steps(trace, where)
@@ -86,24 +86,24 @@ class _Step:
 
 def _steps(trace: object, where: str) -> list[_Step]:
     expected = "[instructions, decisions]"
-    if not isinstance(trace, list) or len(trace) != 2 or not all(isinstance(each, list) for each in trace):
+    if not isinstance(trace, list) or len(trace) != 2 or not all(isinstance(item, list) for item in trace):
         raise DataError("no trace", where=where, field="trace", expected=expected)
     decisions = {}
-    for each in trace[1]:
-        if not isinstance(each, list) or len(each) != 2 or not isinstance(each[0], int):
+    for item in trace[1]:
+        if not isinstance(item, list) or len(item) != 2 or not isinstance(item[0], int):
             raise DataError("no decision", where=where, field="trace", expected="[instruction, choice]")
-        decisions[each[0]] = each[1]
+        decisions[item[0]] = item[1]
     steps = []
-    for place, each in enumerate(trace[0]):
+    for index, item in enumerate(trace[0]):
         if (
-            not isinstance(each, list)
-            or len(each) != 4
-            or not isinstance(each[0], str)
-            or not all(isinstance(part, list) for part in each[1:])
+            not isinstance(item, list)
+            or len(item) != 4
+            or not isinstance(item[0], str)
+            or not all(isinstance(part, list) for part in item[1:])
         ):
             expected = "[name, inputs, attributes, outputs]"
             raise DataError("no instruction", where=where, field="trace", expected=expected)
-        steps.append(_Step(each[0], each[1], each[2], each[3], decisions.get(place)))
+        steps.append(_Step(item[0], item[1], item[2], item[3], decisions.get(index)))
     return steps
 
 
@@ -127,7 +127,7 @@ def _operator(shapes: Shapes) -> Operator | None:
 
     Square weights may be those of a matmul or of a dense layer: then it is taken for the matmul.
     """
-    found = []
+    operators = []
     for text in _descriptions(shapes):
         try:
             operator = parse_operator(text)
@@ -135,9 +135,9 @@ def _operator(shapes: Shapes) -> Operator | None:
             continue
         names = (*operator.inputs, operator.output)
         if [operator.tensors[name] for name in names] == shapes:
-            found.append(operator)
-    kinds = {operator.name for operator in found}
-    return found[0] if len(found) == 1 or kinds == {"matmul", "dense"} else None
+            operators.append(operator)
+    kinds = {operator.name for operator in operators}
+    return operators[0] if len(operators) == 1 or kinds == {"matmul", "dense"} else None
 
 
 def _descriptions(shapes: Shapes) -> Iterator[str]:
@@ -170,7 +170,9 @@ def _choices(steps: list[_Step], operator: Operator) -> dict[str, Value]:
         raise UnmappedError(f"{len(tiles)} tiled loops, not {len(axes)}")
     choices: dict[str, Value] = {}
     for axis, step in zip(axes, tiles, strict=True):
-        if not isinstance(step.decision, list) or not all(isinstance(each, int) for each in step.decision):
+        if not isinstance(step.decision, list) or not all(
+            isinstance(factor, int) for factor in step.decision
+        ):
             raise UnmappedError("tiles without a decision")
         choices[tile_name(axis)] = tuple(step.decision)
     outer = _outer(steps, tiles, len(operator.spatial))
@@ -200,10 +202,10 @@ def _cache(steps: list[_Step], outer: list[Any]) -> str:
     writes = [step for step in steps if step.name == "CacheWrite"]
     if not writes:
         return CACHES[0]
-    places = [step.inputs[1:2] for step in steps if step.name == "ReverseComputeAt"]
-    if len(writes) > 1 or len(places) != 1 or places[0] not in ([loop] for loop in outer):
+    loops = [step.inputs[1:2] for step in steps if step.name == "ReverseComputeAt"]
+    if len(writes) > 1 or len(loops) != 1 or loops[0] not in ([loop] for loop in outer):
         raise UnmappedError("a cache elsewhere than inside S0 or S1")
-    return CACHES[2] if places[0] == outer[:1] else CACHES[1]
+    return CACHES[2] if loops[0] == outer[:1] else CACHES[1]
 
 
 def _annotated(steps: list[_Step], name: str) -> bool:

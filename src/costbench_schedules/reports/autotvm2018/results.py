@@ -1,26 +1,28 @@
-"""Reads what the stage `autotune` leaves behind about schedules.
+"""Reads what the stage `schedules` leaves behind about recorded tables, and defines the parts of the section.
 
 Rows have the type of all result rows: `task` is `schedule`, `split` is `recorded`, `chip` the target that
 code was built for, `program` the workload, `application` its operator, `model` the arm, `seed` the repeat.
 `kernels` is `all`; every row exists a second time with the operator's name (`conv2d:all`), for claims about
-one operator.
+one operator. Wall times of models are facts of the machine at hand (docs/decisions/0034).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from costbench.artifacts import read_json
+from costbench.artifacts import read_json, write_json
 from costbench.errors import DataError
-from costbench.metrics.rows import MetricRow, read_rows
-from costbench.reports.dataset_files import parsed
-from costbench_schedules.metrics.model_times import ModelTime
+from costbench.metrics.rows import MetricRow, RowOrigin, read_rows
+from costbench.reports.dataset_files import parse_data
+from costbench.reports.page import PageFigure
+from costbench.reports.table import Table
+from costbench_schedules.metrics import ModelTime
 
 SCHEDULE, SPLIT = "schedule", "recorded"
 ROWS_FILE, CURVES_FILE, TABLES_FILE = "rows.jsonl", "curves.json", "tables.json"
@@ -34,12 +36,12 @@ class Curve:
     """Progress of the searches of one arm: GFLOPS of the best schedule so far, over the repeats.
 
     Attributes:
-        target: that was built for.
-        workload: by name.
-        arm: way of searching.
+        target: target that was built for.
+        workload: name of the workload.
+        arm: name of the way of searching.
         repeats: number of searches.
-        trials: after which the values are taken, ascending.
-        median: over repeats.
+        trials: numbers of trials after which the values are taken, ascending.
+        median: median over repeats.
         low: lower quartile.
         high: upper quartile.
     """
@@ -63,15 +65,15 @@ class RecordedFacts:
     """What is known of a recorded table.
 
     Attributes:
-        target: that was built for.
-        workload: by name.
+        target: target that was built for.
+        workload: name of the workload.
         operator: description with all extents.
-        processor: that was measured on.
+        processor: processor that was measured on.
         configs: number of configurations.
-        failed: those that failed.
-        best_gflops: of the fastest.
+        failed: number of those that failed.
+        best_gflops: GFLOPS of the fastest.
         fast_share: share of the configurations that have at least 95% of its speed.
-        median_gflops: of those that ran.
+        median_gflops: median GFLOPS of those that ran.
         tau: rank correlation of repeated with first measurements; None where nothing was repeated.
         spread: 90th percentile of the ratio of two measurements of one configuration.
         trusted: whether tau is high enough for an order of schedules to be the machine's, not the noise's.
@@ -96,10 +98,10 @@ class ScheduleResults:
     """All results on schedules; empty where the stage was not run for them.
 
     Attributes:
-        rows: see the module's description.
-        curves: of searches.
-        tables: what was recorded.
-        times: of models, which differ from machine to machine.
+        rows: result rows, see the module's description.
+        curves: curves of searches.
+        tables: facts of the recorded tables.
+        times: wall times of models, which differ from machine to machine.
         data: folder of the recorded tables and of what was measured beside them; None without one.
     """
 
@@ -157,7 +159,7 @@ def in_order(workload: str) -> tuple[str, int, str]:
 
 
 def load_schedules(folder: Path, data: Path | None = None) -> ScheduleResults:
-    """Returns the results in the folder `schedule` of the stage `autotune`; empty ones without rows.
+    """Returns the results in the folder `tables` of the stage `schedules`; empty ones without rows.
 
     Raises:
         DataError: naming the file, if one is missing or malformed.
@@ -180,4 +182,47 @@ def _listed(cls: type[_Entry], path: Path) -> tuple[_Entry, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="a list of objects")
-    return tuple(parsed(cls, one, path, f"[{number}]") for number, one in enumerate(content))
+    return tuple(parse_data(cls, one, path, f"[{number}]") for number, one in enumerate(content))
+
+
+def time_rows(results: ScheduleResults) -> tuple[MetricRow, ...]:
+    """Returns the times as rows for claims: metric `seconds`, variant `fit` or `predict`."""
+    found: list[MetricRow] = []
+    for one in results.times:
+        origin = RowOrigin(SCHEDULE, SPLIT, one.target, one.application, one.workload, "", "", "")
+        times = {
+            (one.arm, "fit", 0): {"seconds": one.fit_s},
+            (one.arm, "predict", 0): {"seconds": one.predict_s},
+        }
+        found += origin.rows("all", times)
+    return tuple(found)
+
+
+def write_machine_times(results: ScheduleResults, folder: Path) -> tuple[Path, ...]:
+    """Writes the times into the machine's folder; returns the path, or none where nothing was timed.
+
+    Raises:
+        DataError: if the file cannot be written.
+    """
+    if not results.times:
+        return ()
+    path = folder / f"schedule_{TIMES_FILE}"
+    write_json(path, [asdict(one) for one in results.times])
+    return (path,)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Text, figures and tables of a part of the section.
+
+    Attributes:
+        paragraphs: paragraphs of plain text.
+        figures: figures that are shown below the text of all parts.
+        tables: tables that are shown below the figures.
+        shown: number of tables that are open; the others are folded.
+    """
+
+    paragraphs: tuple[str, ...] = ()
+    figures: tuple[PageFigure, ...] = ()
+    tables: tuple[Table, ...] = ()
+    shown: int = 1

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.metrics.averages import geometric_mean
 from costbench.metrics.intervals import paired_bootstrap
+from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.reports.dataset_files import parsed
+from costbench.reports.dataset_files import parse_data
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Column, Table, Value
@@ -131,7 +131,7 @@ def load_guided(folder: Path) -> GuidedSearches:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="a list of objects")
-    curves = tuple(parsed(Curve, one, path, f"[{number}]") for number, one in enumerate(content))
+    curves = tuple(parse_data(Curve, one, path, f"[{number}]") for number, one in enumerate(content))
     return GuidedSearches(read_rows(folder / "rows.jsonl"), curves)
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MAIN
+from costbench.params import load_section
 from costbench.reports.page import PageFigure, Section
+from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.table import Column, Table, Value
 from costbench.rng import stream
 from costbench_schedules.reports.crop2024.figures import write_demand, write_tiles
@@ -16,8 +18,19 @@ from costbench_schedules.reports.crop2024.guidance import (
     guidance_sentence,
     guidance_table,
 )
-from costbench_schedules.reports.crop2024.printed import printed_scores
 from costbench_schedules.reports.crop2024.results import NetworkResults
+
+_PRINTED = Path(__file__).with_name("printed.yaml")
+
+
+def printed_scores() -> PrintedTable:
+    """Returns Table 2: a row for each model and k, labelled `MODEL:k`, a column for each network.
+
+    Raises:
+        ParamsError: if the data file of the package is broken.
+    """
+    return load_section(_PRINTED, "scores", PrintedTable)
+
 
 ANCHOR = "networks"
 ALL = "all"
@@ -52,8 +65,8 @@ def networks_section(results: NetworkResults, figures: Path) -> Section | None:
     """Returns the section, or None where no programs of networks were tested.
 
     Args:
-        results: of the stage `autotune`.
-        figures: folder that figures go to.
+        results: results of the stage `schedules`.
+        figures: folder that figures are written to.
 
     Raises:
         DataError: if a figure cannot be written.

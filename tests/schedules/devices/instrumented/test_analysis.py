@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from costbench.errors import DataError
-from costbench_schedules.devices.instrumented.analysis import Analyzer, Kernel
+from costbench_schedules.devices.instrumented.analysis import Analyzer, KernelSource
 from costbench_schedules.llvm.features import ProgramFeatures
 from costbench_schedules.llvm.operations import KINDS
 from tests.schedules.llvm import kernels
 
-MATMUL = Kernel(kernels.MATMUL, "kernel", kernels.MATMUL_SIZES)
+MATMUL = KernelSource(kernels.MATMUL, "kernel", kernels.MATMUL_SIZES)
 
 
 def test_multiply_adds_are_the_operators(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_multiply_adds_are_the_operators(tmp_path: Path) -> None:
 
 def test_each_number_of_threads_is_counted() -> None:
     with Analyzer(threads=(4, 2)) as analyzer:
-        found = analyzer.features(Kernel(kernels.PARALLEL, "kernel", {"out": 40}))
+        found = analyzer.features(KernelSource(kernels.PARALLEL, "kernel", {"out": 40}))
     loop = found.names.index("task:loop")
     assert [int(found.block_counts(threads)[loop]) for threads in (1, 2, 4)] == [10, 5, 3]
     with pytest.raises(DataError, match="no counts for 3 threads"):
@@ -42,14 +42,14 @@ def test_each_number_of_threads_is_counted() -> None:
 def test_an_endless_kernel_ends_in_an_error_and_the_next_one_runs() -> None:
     with Analyzer(seconds=3.0) as analyzer:
         with pytest.raises(DataError, match=r"time-out .*ends within 3 s"):
-            analyzer.features(Kernel(kernels.ENDLESS, "kernel", {}))
+            analyzer.features(KernelSource(kernels.ENDLESS, "kernel", {}))
         assert analyzer.features(MATMUL).touched == 5 * 40 * (6 * 2 + 1)
 
 
 def test_a_crash_is_an_error() -> None:
     text = "define void @kernel() {\n  call void @llvm.trap()\n  ret void\n}\ndeclare void @llvm.trap()\n"
     with Analyzer() as analyzer, pytest.raises(DataError, match="llvm\\.trap"):
-        analyzer.features(Kernel(text, "kernel", {}))
+        analyzer.features(KernelSource(text, "kernel", {}))
 
 
 def test_files_that_are_no_features_are_an_error(tmp_path: Path) -> None:

@@ -9,27 +9,32 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench_schedules.devices.instrumented.description import _walked_bytes, cache_facts
+from costbench_schedules.devices.host import cache_facts
+from costbench_schedules.devices.instrumented.description import _walked_bytes
 from costbench_schedules.devices.instrumented.engine import Compiled
 from costbench_schedules.devices.instrumented.microbenchmarks import (
     FORMS,
+    LineMemory,
+    Rounds,
+    TimedLoop,
     _loop,
     accesses,
     chain,
     forwarding,
     gathers,
     linear_walk,
+    pin_to_one_processor,
     pointer_chase,
     scatters,
     side_by_side,
+    time_fastest,
 )
-from costbench_schedules.devices.instrumented.rounds import LineMemory, Loop, Rounds, fastest, one_processor
 
 QUICK = Rounds(rounds=6, block_ns=100_000)
 
 
-def times(**loops: Loop) -> dict[str, float]:
-    return fastest(loops, QUICK)
+def times(**loops: TimedLoop) -> dict[str, float]:
+    return time_fastest(loops, QUICK)
 
 
 @pytest.mark.parametrize("kind", FORMS)
@@ -84,7 +89,7 @@ def test_a_loop_runs_as_often_as_it_is_told() -> None:
     assert Compiled(_loop("multiply_add", 256, 3)).call("loop", 17, 0) == 17
 
 
-class Recorded(Loop):
+class Recorded(TimedLoop):
     """A loop whose blocks take what is given, one after another, and which knows what it was asked for."""
 
     def __init__(self, *times: float) -> None:
@@ -103,7 +108,10 @@ class Recorded(Loop):
 
 def test_the_fastest_block_of_all_rounds_counts() -> None:
     one, other = Recorded(5.0, 4.0, 6.0, 3.0), Recorded(2.0, 2.0, 2.5, 1.5)
-    assert fastest({"one": one, "other": other}, Rounds(rounds=2, blocks=2)) == {"one": 3.0, "other": 1.5}
+    assert time_fastest({"one": one, "other": other}, Rounds(rounds=2, blocks=2)) == {
+        "one": 3.0,
+        "other": 1.5,
+    }
     assert other.asked == ["warm 8", "time 8", "time 8"] * 2
 
 
@@ -115,7 +123,7 @@ def test_a_block_is_as_long_as_it_is_told() -> None:
 
 
 @pytest.mark.parametrize("walk", [pointer_chase, linear_walk])
-def test_a_walk_goes_on_where_it_stopped(walk: Callable[[int], Loop]) -> None:
+def test_a_walk_goes_on_where_it_stopped(walk: Callable[[int], TimedLoop]) -> None:
     loop = walk(4096)
     assert loop.memory is not None
     start, places = loop._address, []
@@ -128,9 +136,9 @@ def test_a_walk_goes_on_where_it_stopped(walk: Callable[[int], Loop]) -> None:
     assert all(0 <= place < 4096 and place % 64 == 0 for place in places)
 
 
-def test_one_processor_is_given_back() -> None:
+def test_pin_to_one_processor_is_given_back() -> None:
     before = os.sched_getaffinity(0)
-    with one_processor():
+    with pin_to_one_processor():
         assert os.sched_getaffinity(0) == {max(before)}
     assert os.sched_getaffinity(0) == before
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.records.imported.autotvm import read_autotvm
-from costbench_schedules.records.imported.logs import OTHERS_FILE, write_imported
+from costbench_schedules.records.imported.importing import OTHERS_FILE, write_imported
 from costbench_schedules.records.imported.metaschedule import (
     RECORDS_FILE,
     WORKLOADS_FILE,
     read_metaschedule,
 )
-from costbench_schedules.records.imported.records import ImportedRecord
+from costbench_schedules.records.imported.record import ImportedRecord
 from costbench_schedules.records.tune_log import read_log
 
 TUTORIAL: dict[str, Any] = {

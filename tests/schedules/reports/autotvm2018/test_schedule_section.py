@@ -10,13 +10,21 @@ from costbench.artifacts import write_json
 from costbench.errors import DataError
 from costbench.reports.claims.evaluation import NOT_EVALUATED, evaluate_claims
 from costbench.reports.frame import frame_of
-from costbench_schedules.reports.autotvm2018 import end_to_end, operators
-from costbench_schedules.reports.autotvm2018.curves import FIGURES, panels
-from costbench_schedules.reports.autotvm2018.models import flat_models
-from costbench_schedules.reports.autotvm2018.results import ScheduleResults, in_order, load_schedules
-from costbench_schedules.reports.autotvm2018.searches import arms_table, flat_schedules, workloads_table
-from costbench_schedules.reports.autotvm2018.section import schedule_rows, schedule_section
-from costbench_schedules.reports.autotvm2018.times import write_machine_times
+from costbench_schedules.reports.autotvm2018 import library
+from costbench_schedules.reports.autotvm2018.results import (
+    ScheduleResults,
+    in_order,
+    load_schedules,
+    write_machine_times,
+)
+from costbench_schedules.reports.autotvm2018.searches import (
+    FIGURES,
+    arms_table,
+    flat_schedules,
+    panels,
+    workloads_table,
+)
+from costbench_schedules.reports.autotvm2018.section import flat_models, schedule_rows, schedule_section
 from costbench_schedules.reports.page import schedule_claims
 from tests.schedules.reports.autotvm2018.files import WORKLOADS, write_schedule_files
 
@@ -138,7 +146,7 @@ def with_library(folder: Path, processor: str = "a processor") -> ScheduleResult
 
 def test_operators_are_compared_with_the_library(folder: Path) -> None:
     results = with_library(folder)
-    found = operators.part(results, folder / "figures")
+    found = library.library_part(results, folder / "figures")
     assert found is not None
     # 90 GFLOPS everywhere, measured again, against 125 once and 50 seven times: (0.72 * 1.8^7)^(1/8).
     [table] = found.tables
@@ -146,7 +154,7 @@ def test_operators_are_compared_with_the_library(folder: Path) -> None:
     assert table.rows[-1][3] == pytest.approx((0.72 * 1.8**7) ** (1 / 8))
     assert "faster on 7" in found.paragraphs[0]
     assert found.figures[0].path.name == "autotvm2018_figure10.svg"
-    assert {row.program for row in operators.rows(results)} == set(WORKLOADS)
+    assert {row.program for row in library.library_rows(results)} == set(WORKLOADS)
     assert flat_schedules(results)["schedule/native/C2/library_gflops"] == 125.0
     own = [claim for claim in schedule_claims() if claim.id == "autotvm2018.single_operator_vs_library"]
     [claim] = evaluate_claims(own, frame_of(schedule_rows(results)), 0, 200)
@@ -154,12 +162,12 @@ def test_operators_are_compared_with_the_library(folder: Path) -> None:
 
 
 def test_convolutions_are_added_up_as_often_as_they_occur(folder: Path) -> None:
-    found = end_to_end.part(with_library(folder), folder)
+    found = library.resnet_part(with_library(folder), folder)
     assert found is not None
     # C2 to C9 occur 4, 1, 1, 1, 3, 1, 1 and 3 times.
     [table] = found.tables
     assert "15 of the 21 convolutions" in table.title
-    assert sum(end_to_end.RESNET18.values()) == 21
+    assert sum(library.RESNET18.values()) == 21
     # C2: four times 2 * 56^2 * 64 * 64 * 9 operations at 90 and at 125 GFLOPS.
     assert table.rows[0] == ("C2", 4, pytest.approx(9.248440 / 0.9), pytest.approx(7.398752))
     assert table.rows[-1][2] == pytest.approx(sum(line[2] for line in table.rows[:-1]))
@@ -168,17 +176,17 @@ def test_convolutions_are_added_up_as_often_as_they_occur(folder: Path) -> None:
 
 def test_another_processors_library_is_not_compared(folder: Path) -> None:
     results = with_library(folder, "another")
-    found = operators.part(results, folder)
+    found = library.library_part(results, folder)
     assert found is not None
     assert found.tables == ()
     assert "another processor (another)" in found.paragraphs[0]
-    assert operators.rows(results) == ()
-    assert end_to_end.part(results, folder) is None
+    assert library.library_rows(results) == ()
+    assert library.resnet_part(results, folder) is None
 
 
 def test_without_times_of_the_library_nothing_is_said(folder: Path) -> None:
     results = load_schedules(folder, folder)
-    assert operators.part(results, folder) is None
+    assert library.library_part(results, folder) is None
     write_json(folder / "library.json", {"workloads": {"C2": {"gflops": "fast"}}})
     with pytest.raises(DataError, match=r"library\.json.*workloads\.C2"):
-        operators.part(results, folder)
+        library.library_part(results, folder)

@@ -22,7 +22,7 @@ from costbench.compiler.layout.packed.facts import ASSIGNED, NATURAL, NEEDS, Fac
 from costbench.compiler.layout.packed.orders import NONE, OrderTables
 from costbench.compiler.layout.value_classes import ALIASES
 from costbench.execution.compiled import compiled, compiled_step
-from costbench.hashing.splitmix64 import GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
+from costbench.hashing import GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape

@@ -1,0 +1,73 @@
+"""The models that networks are compared with: one row for each says all that the platform knows about it.
+
+A fitted baseline is a class with `fit` and `predict` (`costbench.models.baselines.fitting.FittedBaseline`),
+which its row names by task; it is fitted by the stage `train` and asked by the stage `evaluate`. A baseline
+without fitted classes is a function in `costbench.experiments.evaluation.unfitted`. Reports take names and
+order from here. So a new baseline is a class or a function, and a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+# Whole names of modules, along which the digests of code follow (`execution.closure`).
+_RUNTIMES = "costbench.models.baselines.runtimes"
+_RANKER = "costbench.models.baselines.ranker"
+_TREES = "costbench.models.baselines.trees"
+_LAYOUTS = "costbench.models.baselines.layouts"
+GROUP = "baselines"
+"""Name in parameter files that stands for every row."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A model without a network, or a mark of what a model can reach.
+
+    Attributes:
+        name: name in result rows and parameter files.
+        title: name in tables and figures; that in rows where it is empty.
+        fitted: module and class of what is fitted, by task; empty for what is not fitted.
+        is_ceiling: whether it knows the machine, and so is no model but a mark of what one can reach.
+    """
+
+    name: str
+    title: str = ""
+    fitted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    is_ceiling: bool = False
+
+
+_ROWS = (
+    Baseline("analytical"),
+    Baseline("analytical_unscaled", "analytical, unscaled", {"fusion": (_RUNTIMES, "UnscaledEstimate")}),
+    Baseline("analytical_constant", "analytical x constant", {"fusion": (_RUNTIMES, "ScaledEstimate")}),
+    Baseline("analytical_launch", "launch + analytical", {"fusion": (_RUNTIMES, "LaunchAndEstimate")}),
+    Baseline("analytical_linear", "linear in costs", {"fusion": (_RUNTIMES, "LinearInWork")}),
+    Baseline("linear", "linear ranker", {"tile": (_RANKER, "LinearRanker")}),
+    Baseline(
+        "trees",
+        "boosted trees",
+        {
+            "tile": (_TREES, "RankingTrees"),
+            "fusion": (_TREES, "RuntimeTrees"),
+            "layout": (_LAYOUTS, "LayoutTrees"),
+        },
+    ),
+    Baseline(
+        "trees_analytical",
+        "boosted trees, analytical",
+        {"tile": (_TREES, "CorrectedRankingTrees"), "fusion": (_TREES, "CorrectedRuntimeTrees")},
+    ),
+    Baseline("iterations"),
+    Baseline("default_first", "default first"),
+    Baseline("random"),
+    Baseline("measured_again", "measured again", is_ceiling=True),
+    Baseline("regular_machine", "machine without irregular code", is_ceiling=True),
+)
+BASELINES: Mapping[str, Baseline] = {row.name: row for row in _ROWS}
+"""Every row by name, in the order in which reports show them."""
+
+
+def expand(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of models with every row's in place of `baselines`."""
+    return tuple(model for name in names for model in (BASELINES if name == GROUP else (name,)))

@@ -1,1 +1,0 @@
-"""The fusion task: fused kernels with measured runtimes."""

@@ -1,1 +1,0 @@
-"""The layout task: programs with measured layout configs."""

@@ -1,0 +1,274 @@
+"""Measures a program under layout configs on several chips: sums runtime x executions of its kernels.
+
+Each kernel is priced once, whatever config it occurs in (`kernel_prices`), and only what a config changes is
+compiled (`costbench.compiler.layout.packed`). A config fails if one of its kernels does, or if it needs more
+main memory than there is. The default config has as many attempts and as much memory of either kind as it
+needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costbench.arrays import F64, I16, I64, U64
+from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.fusion.cuts import UNKNOWN, HashNumbers
+from costbench.compiler.layout.packed.compile import CompiledPart, NewPart, PackedCompiler
+from costbench.compiler.layout.packed.pool import KernelPool
+from costbench.compiler.layout.space import LayoutSpace
+from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
+from costbench.compiler.tile_space import KernelBatch, TileSpace, nest_tile_space
+from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
+from costbench.hardware.device import Device, measure_batch
+from costbench.rng import stream
+
+ATTEMPTS = 3
+"""Tiles that the compiler tries for a kernel before the program fails to compile."""
+
+
+class KernelPrices:
+    """Runtimes of a program's kernels, numbered in the order in which they are met.
+
+    Args:
+        compiler: of the program.
+        devices: to measure on; kernels run at the tile sizes that the compiler chooses for their chips.
+    """
+
+    def __init__(self, compiler: PackedCompiler, devices: Sequence[Device]) -> None:
+        self._devices = tuple(devices)
+        self._models = [AnalyticalModel(device.target.architecture) for device in devices]
+        self._pool = KernelPool(compiler.space.module, compiler.facts)
+        self._numbers = HashNumbers()
+        self._count = 0
+        self._runtime_ns = np.zeros((0, len(self._devices)))
+
+    def __len__(self) -> int:
+        """Returns the number of kernels met so far."""
+        return self._count
+
+    def number(self, part: CompiledPart) -> I64:
+        """Returns the numbers of a computation's kernels, int64 [k]; new ones wait to be measured."""
+        numbers = self._numbers.find(part.hashes)
+        if (numbers == UNKNOWN).any():
+            assert isinstance(part, NewPart), "the kernels of a known computation are known"
+            self._add(part, numbers)
+            numbers = self._numbers.find(part.hashes)
+        return numbers
+
+    def runtimes(self, attempts: int | None = ATTEMPTS) -> F64:
+        """Returns the runtimes of all kernels met so far in ns, [kernels, chips]; infinite where one failed.
+
+        Args:
+            attempts: tiles tried for each of the kernels that wait; None for no limit.
+
+        Raises:
+            UnsupportedKernelError: without a limit, for a kernel that cannot be lowered.
+        """
+        if len(self._pool):
+            self._runtime_ns = np.concatenate([self._runtime_ns, self._priced(self._pool, attempts)])
+        return self._runtime_ns
+
+    def _priced(self, pool: KernelPool, attempts: int | None) -> F64:
+        """Returns the runtimes of the kernels of a pool, [kernels, chips], and empties it."""
+        try:
+            lowered, names = pool.lower()
+        except UnsupportedKernelError:
+            if attempts is None:
+                raise
+            if len(pool) == 1:
+                pool.take()
+                return np.full((1, len(self._devices)), np.inf)
+            return np.concatenate([self._priced(alone, attempts) for alone in pool.take()])
+        found = [self._measured(number, lowered, names, attempts) for number in range(len(self._devices))]
+        return np.stack(found, axis=1)
+
+    def _add(self, part: NewPart, numbers: I64) -> None:
+        hashes: U64
+        hashes, places = np.unique(part.hashes[numbers == UNKNOWN], return_index=True)
+        places = np.flatnonzero(numbers == UNKNOWN)[places]
+        in_turn = np.argsort(places)
+        for place in places[in_turn].tolist():
+            self._pool.add(part, place)
+        self._numbers.add(hashes[in_turn], np.arange(self._count, self._count + len(places)))
+        self._count += len(places)
+
+    def _measured(
+        self, number: int, lowered: LoweredKernels, names: Sequence[str], attempts: int | None
+    ) -> F64:
+        """Returns the runtimes of kernels on one of the chips, [kernels]."""
+        device, model = self._devices[number], self._models[number]
+        batch = KernelBatch(lowered)
+        runtime_ns = np.zeros(len(batch))
+        fits = np.flatnonzero(batch.smallest_fits(device.target.architecture.scratchpad_bytes))
+        if len(fits):
+            extents = model.choose_each(batch, fits)
+            measured = measure_batch(
+                device, lowered, fits, extents, [names[place] for place in fits.tolist()]
+            )
+            runtime_ns[fits] = measured.runtime_ns
+        for place in np.flatnonzero(runtime_ns == 0.0).tolist():
+            runtime_ns[place] = measured_alone(lowered.nest(place), device, model, attempts)
+        return runtime_ns
+
+
+def measured_alone(nest: LoopNest, device: Device, model: AnalyticalModel, attempts: int | None) -> float:
+    """Returns the runtime in ns at the first tile that compiles; infinite if no attempt does.
+
+    Without a limit of attempts a kernel that fits in no tile gets as much scratchpad as it needs.
+
+    Raises:
+        SpaceTooLargeError: without a limit, for a kernel with more tile sizes than can be numbered.
+    """
+    try:
+        space = nest_tile_space(nest, device.target.architecture)
+        extents = model.choose(space)
+    except SpaceTooLargeError:
+        if attempts is None:
+            raise
+        return float("inf")
+    except UnsupportedKernelError:
+        return _measured_with_room(nest, device) if attempts is None else float("inf")
+    tried = 0
+    while attempts is None or tried < attempts:
+        measured = device.measure_nest(space.nest, extents[None])
+        if not measured.failed[0]:
+            return float(measured.runtime_ns[0])
+        smaller = _smaller(space, extents)
+        if attempts is None and (smaller == extents).all():
+            return _measured_with_room(nest, device)
+        extents = smaller
+        tried += 1
+    return float("inf")
+
+
+def _measured_with_room(nest: LoopNest, device: Device) -> float:
+    """Returns the runtime in ns on the chip with twice the scratchpad, or as many times as are needed.
+
+    Raises:
+        SpaceTooLargeError: for a kernel with more tile sizes than can be numbered.
+    """
+    target = device.target
+    larger = replace(target.architecture, scratchpad_bytes=2 * target.architecture.scratchpad_bytes)
+    roomy = Device(replace(target, architecture=larger), device.seed)
+    return measured_alone(nest, roomy, AnalyticalModel(larger), None)
+
+
+def _smaller(space: TileSpace, extents: I64) -> I64:
+    """Returns the tile with the longest loop cut one step more; the smallest tile never fails."""
+    loop = int(np.argmax(extents))
+    shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]
+    result = extents.copy()
+    result[loop] = shorter[-1] if len(shorter) else extents[loop]
+    return result
+
+
+PROGRAM_NOISE_SD = 0.0004
+"""Relative noise of a whole program's runtime, as repeated runs of the real machine show."""
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class PricedPrograms:
+    """Costs of a program under n configs on d chips.
+
+    Attributes:
+        total_ns: float64 [n, d], sum over kernels of runtime times executions, without the program's noise;
+            infinite where it failed.
+        num_bytes: int64 [n], main memory needed.
+        programs: n keys, equal for configs that give the same program.
+        kernels: numbers of the kernels of all programs, each once.
+    """
+
+    total_ns: F64
+    num_bytes: I64
+    programs: tuple[tuple[int, ...], ...]
+    kernels: I64
+
+
+class ProgramPricer:
+    """Measures one program under layout configs, the default first.
+
+    Args:
+        space: of the program.
+        devices: to measure on.
+        memory_gib: main memory of a chip; the default config may need more.
+
+    Attributes:
+        default: the program under the default config.
+
+    Raises:
+        UnsupportedKernelError: if some kernel of the default program cannot be lowered.
+    """
+
+    def __init__(self, space: LayoutSpace, devices: Sequence[Device], memory_gib: float) -> None:
+        self._space, self._devices = space, tuple(devices)
+        self._compiler = PackedCompiler(space)
+        self._kernels = KernelPrices(self._compiler, self._devices)
+        self.default = self.priced(space.default[None], attempts=None)
+        self._programs: list[set[tuple[int, ...]]] = [set() for _ in devices]
+        self._met: list[set[int]] = [set() for _ in devices]
+        self._limit = max(int(memory_gib * _GIB), int(self.default.num_bytes[0]))
+
+    def num_kernels(self, device: int = 0) -> int:
+        """Returns the number of different kernels in the programs measured on a device."""
+        return len(self._met[device])
+
+    def num_programs(self, device: int = 0) -> int:
+        """Returns the number of different programs measured on a device."""
+        return len(self._programs[device])
+
+    def measure(self, configs: I16, runs: I64, device: int = 0) -> F64:
+        """Returns runtimes of configs [n, m] in whole nanoseconds, float64 [n]; infinite where one failed.
+
+        Args:
+            configs: the configs.
+            runs: how often each has been measured before, [n]: every run has noise of its own.
+            device: number of the device.
+        """
+        priced = self.priced(configs)
+        self._programs[device].update(priced.programs)
+        self._met[device].update(priced.kernels.tolist())
+        total = np.where(priced.num_bytes <= self._limit, priced.total_ns[:, device], np.inf)
+        pairs = zip(configs, runs.tolist(), strict=True)
+        noise = np.array([self._deviation(config, run, device) for config, run in pairs])
+        return np.maximum(np.rint(total * (1.0 + PROGRAM_NOISE_SD * noise)), 1.0)
+
+    def _deviation(self, config: I16, run: int, device: int) -> float:
+        """Draws the standard normal deviation of a run, independent of what was measured before."""
+        name, on = self._space.module.name, self._devices[device]
+        choices = np.ascontiguousarray(config, dtype="<i2").tobytes().hex()
+        return float(stream(on.seed, "layout", name, on.target.name, choices, run).standard_normal())
+
+    def priced(self, configs: I16, attempts: int | None = ATTEMPTS) -> PricedPrograms:
+        """Prices configs [n, m] without noise.
+
+        Args:
+            configs: the configs.
+            attempts: tiles tried for each kernel that is new; None for no limit.
+        """
+        compiled = [self._compiled(config) for config in configs]
+        runtimes = self._kernels.runtimes(attempts)
+        total = np.zeros((len(configs), len(self._devices)))
+        num_bytes = np.zeros(len(configs), dtype=np.int64)
+        for row, (parts, numbers) in enumerate(compiled):
+            for part, own in zip(parts, numbers, strict=True):
+                total[row] += part.trip_count * runtimes[own].sum(axis=0)
+            num_bytes[row] = self._bytes(parts)
+        programs = tuple(tuple(part.key for part in parts) for parts, _ in compiled)
+        numbers = [own for _, several in compiled for own in several]
+        kernels = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *numbers]))
+        return PricedPrograms(total, num_bytes, programs, kernels)
+
+    def _compiled(self, config: I16) -> tuple[list[CompiledPart], list[I64]]:
+        """Returns the computations of a program under a config, and the numbers of each one's kernels."""
+        parts = self._compiler.compile(config)
+        return parts, [self._kernels.number(part) for part in parts]
+
+    def _bytes(self, parts: Sequence[CompiledPart]) -> int:
+        """Returns the bytes of the entry computation plus those of the largest computation that it calls."""
+        entry = self._space.module.entry
+        callees = [part.peak_bytes for part in parts if part.computation != entry]
+        return sum(part.peak_bytes for part in parts if part.computation == entry) + max(callees, default=0)

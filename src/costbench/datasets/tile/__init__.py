@@ -1,1 +1,0 @@
-"""The tile-size task: kernels with measured tile sizes."""

@@ -1,0 +1,61 @@
+"""Trains cost models of kernels: tile sizes that are ranked, and runtimes of fused kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from costbench.execution.workers import load
+from costbench.training.spec import TrainSpec
+
+if TYPE_CHECKING:
+    from costbench.experiments.grid.training_run import CellTask, EpochLogger
+    from costbench.training.kernel_source import KernelSource
+    from costbench.training.lightning_run import FitResult
+    from costbench.training.specs import AnyTrainSpec
+
+
+@dataclass(frozen=True)
+class KernelSources:
+    """The kernels for training and those for validation."""
+
+    train: KernelSource
+    validation: KernelSource
+
+
+@dataclass(frozen=True)
+class KernelTraining:
+    """The `training_run.Training` of tasks whose samples are kernels."""
+
+    modules: tuple[str, ...] = ("costbench.training.fit",)
+    model_files: tuple[str, ...] = ("model.json", "weights.pt")
+
+    def open(self, task: CellTask) -> KernelSources:
+        """Return the training and validation kernels of a cell.
+
+        Raises:
+            DataError: for missing or damaged shards.
+        """
+        load(("costbench.training.kernel_source",))
+        from costbench.training.kernel_source import KernelSource
+
+        cache_bytes = task.cache_mb * 1024 * 1024 // 2
+        train, validation = (
+            KernelSource(task.shards(names), cache_bytes=cache_bytes)
+            for names in (task.split.train, task.split.validation)
+        )
+        return KernelSources(train, validation)
+
+    def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
+        """Train by `training.fit.fit`."""
+        from costbench.training.fit import fit
+
+        sources = cast("KernelSources", opened)
+        return fit(
+            cast("TrainSpec", spec),
+            sources.train,
+            sources.validation,
+            task.folder,
+            logger=logger,
+            progress=task.progress,
+        )

@@ -1,1 +1,0 @@
-"""How the models of each task are trained, one module a kind of sample."""

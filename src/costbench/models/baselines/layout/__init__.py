@@ -1,1 +1,0 @@
-"""Baselines of the layout task, which read whole programs and not kernels."""

@@ -1,1 +1,0 @@
-"""Compiled kernels of graph attention, forward and backward."""

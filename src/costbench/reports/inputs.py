@@ -1,0 +1,164 @@
+"""What a report is made of: files of the stages, and what is loaded of them once for all sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from operator import or_
+from pathlib import Path
+
+import pandas as pd
+
+from costbench.reports.baseline_comparison import Standings, standings
+from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.evaluation import Finding, derived_rows, evaluate_claims
+from costbench.reports.claims.restatement import move_to_folds, restate_against_strongest
+from costbench.reports.dataset_files import Card, read_cards, read_leakage, read_set_counts
+from costbench.reports.extension import ReportPart
+from costbench.reports.frame import frame_of
+from costbench.reports.overhead import overhead_rows, without_wall_times
+from costbench.reports.results import Cell, Results, load_results
+from costbench.reports.searches import Searches, load_searches
+from costbench.reports.sections.tpugraphs import TpuGraphsInputs
+from costbench.reports.tables.hyperparameters import Settings
+from costbench.reports.training_guard import equal_steps, undertrained
+from costbench.reports.training_runs import Budget, read_budgets
+from costbench.tasks import LEARNED
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """Files that a report is made of.
+
+    Attributes:
+        rows: files of result rows, one an experiment.
+        split: folder of the stage `split`, whose `leakage.json`, `counts.json` and `card.json` describe the
+            simulated samples; None where all results are of imported ones.
+        histories: name of a training run -> its curve as CSV; names begin with the task.
+        curves: task -> column of its curves that is drawn.
+        provenance: further facts on where the numbers come from, name -> value.
+        scatter: files `scatter.json`, predicted and measured times.
+        settings: section -> its parameters, for the tables of hyper-parameters (see `settings_tables`).
+        trained: folders of the trained cells, each below that of its experiment.
+        sweep: folder of the sweep; None where there is none.
+        searches: rows of the stage `autotune`; None where it was not run.
+        search_paths: file `search.json` of the stage `autotune`; None where it was not run.
+        tpugraphs: settings and sizes that the section about tpugraphs2023 shows beside the rows.
+        tables: files that declare further tables (see `costbench.reports.declarations`).
+        evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
+        parts: parts that other packages add, by name.
+    """
+
+    rows: tuple[Path, ...]
+    split: Path | None = None
+    histories: Mapping[str, Path] = field(default_factory=dict)
+    curves: Mapping[str, str] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    scatter: tuple[Path, ...] = ()
+    settings: Settings = field(default_factory=dict)
+    trained: tuple[Path, ...] = ()
+    sweep: Path | None = None
+    searches: Path | None = None
+    search_paths: Path | None = None
+    tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
+    tables: tuple[Path, ...] = ()
+    evidence: str = ""
+    parts: Mapping[str, ReportPart] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """What the sections of a report are made of.
+
+    Attributes:
+        inputs: files, and the parts of other packages.
+        results: results of evaluation.
+        searches: results of the stage `autotune`.
+        leakage: leakage audits of the simulated samples (`read_leakage`).
+        set_counts: counts of the sets of each split (`read_set_counts`).
+        cards: counts and distributions of the simulated samples.
+        budgets: budgets of the training runs.
+        frame: all results, those of searches and of other packages included.
+        findings: findings on all claims, with the effects of wall times, which no file of the report has.
+        figures: folder that figures go to.
+        seed: seed of the bootstrap.
+    """
+
+    inputs: ReportInputs
+    results: Results
+    searches: Searches
+    leakage: pd.DataFrame
+    set_counts: pd.DataFrame
+    cards: tuple[Card, ...]
+    budgets: tuple[Budget, ...]
+    frame: pd.DataFrame
+    findings: tuple[Finding, ...]
+    figures: Path
+    seed: int
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Main results of learned tasks."""
+        return tuple(cell for cell in self.results.cells if cell.task in LEARNED)
+
+    @cached_property
+    def standings(self) -> Mapping[str, Standings]:
+        """Name of a cell -> how its models stand to the strongest baseline."""
+        return {cell.name: standings(self.results, cell, self.seed) for cell in self.cells}
+
+    @cached_property
+    def printed_findings(self) -> tuple[Finding, ...]:
+        """Findings on all claims, without the effects of wall times."""
+        return without_wall_times(self.findings)
+
+
+def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportData:
+    """Returns the data of a report, with all claims decided.
+
+    Args:
+        inputs: files of the stages.
+        figures: folder that figures go to.
+        seed: seed of the bootstrap.
+
+    Raises:
+        DataError: if an input is missing or malformed.
+    """
+    results, searches = load_results(*inputs.rows), load_searches(inputs.searches)
+    budgets = read_budgets(inputs.trained)
+    rows_of_parts = frame_of((row for part in inputs.parts.values() for row in part.rows), "autotune")
+    frame = pd.concat([results.frame, searches.frame, rows_of_parts], ignore_index=True)
+    leakage, counts, card = (
+        None if inputs.split is None else inputs.split / name
+        for name in ("leakage.json", "counts.json", "card.json")
+    )
+    return ReportData(
+        inputs=inputs,
+        results=results,
+        searches=searches,
+        leakage=read_leakage(leakage),
+        set_counts=read_set_counts(counts),
+        cards=read_cards(card),
+        budgets=budgets,
+        frame=frame,
+        findings=_decide_claims(results, frame, budgets, inputs, seed),
+        figures=figures,
+        seed=seed,
+    )
+
+
+def _decide_claims(
+    results: Results, frame: pd.DataFrame, budgets: Sequence[Budget], inputs: ReportInputs, seed: int
+) -> tuple[Finding, ...]:
+    """Returns the findings on the papers' claims, then on those restated against a baseline or on folds."""
+    parts = inputs.parts.values()
+    printed = (*load_claims(), *(claim for part in parts for claim in part.claims))
+    # Wall times of inference are no results that a file keeps.
+    wall_times = frame_of(overhead_rows(inputs.tpugraphs.overheads))
+    return evaluate_claims(
+        (*printed, *restate_against_strongest(printed), *move_to_folds(printed, results.scores)),
+        pd.concat([frame, derived_rows(results.frame), wall_times], ignore_index=True),
+        seed,
+        undertrained=reduce(or_, (part.undertrained for part in parts), undertrained(results, budgets)),
+        steps=equal_steps(budgets),
+    )

@@ -1,1 +1,0 @@
-"""The evaluation of crop2024 on recorded programs of five networks (section 4, Table 2)."""

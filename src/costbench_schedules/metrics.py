@@ -1,0 +1,49 @@
+"""Measures of cost models of schedules: rank correlation within groups, and wall times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costbench.arrays import F64, I64
+from costbench.metrics.ranking import kendall_tau
+
+
+def tau_within_groups(costs: F64, runtimes: F64, groups: I64) -> float:
+    """Returns the mean over groups of Kendall's tau-b between predicted costs and runtimes.
+
+    A group in which one of both is constant counts as 0: a constant prediction ranks nothing.
+
+    Args:
+        costs: predicted, [n].
+        runtimes: measured, [n].
+        groups: number of each sample's group, [n]; at least one sample.
+    """
+    own = (groups == group for group in np.unique(groups))
+    return float(np.mean([np.nan_to_num(kendall_tau(costs[mask], runtimes[mask])) for mask in own]))
+
+
+@dataclass(frozen=True)
+class ModelTime:
+    """Wall times of a model on this machine, in seconds.
+
+    Attributes:
+        target: of the recorded table.
+        workload: by name.
+        application: its operator.
+        arm: whose model.
+        fit_s: of fitting it to `fitted` schedules.
+        predict_s: of predicting `predicted` schedules.
+        fitted: number of schedules.
+        predicted: number of schedules.
+    """
+
+    target: str
+    workload: str
+    application: str
+    arm: str
+    fit_s: float
+    predict_s: float
+    fitted: int
+    predicted: int

@@ -1,1 +1,0 @@
-"""Adapters of the libraries that grow gradient-boosted trees."""

@@ -1,1 +1,0 @@
-"""The networks of the tile task on schedules: a graph network and an LSTM over loops and statements."""

@@ -1,0 +1,124 @@
+"""Imports tuning records of others: the formats that are known, and where the project reads the records.
+
+To add a format, write a function that yields its records, and a row of `IMPORTERS`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from costbench.artifacts import atomic_path
+from costbench.errors import DataError
+from costbench_schedules.records.imported.autotvm import read_autotvm
+from costbench_schedules.records.imported.metaschedule import read_metaschedule
+from costbench_schedules.records.imported.record import ImportedRecord
+from costbench_schedules.records.tune_log import LogEntry, LogWriter, header_of
+from costbench_schedules.spaces.space import ScheduleSpace
+
+OTHERS_FILE = "others.jsonl"
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A foreign format.
+
+    Attributes:
+        accepts: function of a path to whether it holds this format.
+        read: function of a path to its records, read one at a time.
+    """
+
+    accepts: Callable[[Path], bool]
+    read: Callable[[Path], Iterator[ImportedRecord]]
+
+
+IMPORTERS: Mapping[str, Importer] = {
+    "MetaSchedule": Importer(Path.is_dir, read_metaschedule),
+    "AutoTVM": Importer(lambda path: not path.is_dir(), read_autotvm),
+}
+"""Importers by the tool that wrote the format; the first that accepts a path reads it."""
+
+
+def read_records(path: Path) -> Iterator[ImportedRecord]:
+    """Returns the records of a file or folder, by the first importer that accepts it."""
+    return next(importer for importer in IMPORTERS.values() if importer.accepts(path)).read(path)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of records.
+
+    Attributes:
+        logs: number of schedules by path of the log that they are in.
+        repeated: schedules that occurred before in their log; the first counts.
+        others: number of records in `OTHERS_FILE`, by the reason why they have no schedule of ours.
+    """
+
+    logs: Mapping[Path, int]
+    repeated: int
+    others: Mapping[str, int]
+
+
+def write_imported(records: Iterable[ImportedRecord], folder: Path, source: str) -> Imported:
+    """Writes records, read one at a time.
+
+    Schedules that are in our spaces go to `folder`/OPERATOR-TARGET.jsonl, a log that `read_log` reads; the
+    others to `folder`/others.jsonl with workload, runtime and the reason.
+
+    Args:
+        records: records of an importer.
+        folder: folder that is written; must not hold logs yet.
+        source: name of the file that they were read from, for the logs.
+
+    Raises:
+        DataError: what reading raises, or if the folder holds such files or cannot be written; what was
+            written before is kept then.
+    """
+    if folder.exists() and any(folder.glob("*.jsonl")):
+        raise DataError("holds logs already", where=folder, expected="a new or empty folder")
+    counts: Counter[Path] = Counter()
+    others: Counter[str] = Counter()
+    writers: dict[Path, tuple[LogWriter, ScheduleSpace, set[int]]] = {}
+    repeated = 0
+    with ExitStack() as opened, atomic_path(folder / OTHERS_FILE) as temporary:
+        table = opened.enter_context(temporary.open("w", encoding="utf-8"))
+        for record in records:
+            if record.operator is None or record.choices is None:
+                others[record.unmapped] += 1
+                table.write(json.dumps(_plain(record)) + "\n")
+                continue
+            path = folder / f"{_label(record.operator.text)}-{_label(record.target)}.jsonl"
+            if path not in writers:
+                space = ScheduleSpace(record.operator)
+                header = header_of(space, record.target, {"processor": f"unknown; {source}"}, {})
+                writers[path] = (opened.enter_context(LogWriter(path, header)), space, set())
+            writer, space, seen = writers[path]
+            [number] = space.numbers(space.row_of(record.choices)[None])
+            if number in seen:
+                repeated += 1
+                continue
+            seen.add(number)
+            runtime = None if record.runtime_ns is None else max(1, round(record.runtime_ns))
+            writer.append(LogEntry(number, runtime, 0.0, reason=record.reason))
+            counts[path] += 1
+    return Imported(counts, repeated, others)
+
+
+def _plain(record: ImportedRecord) -> dict[str, object]:
+    return {
+        "workload": record.workload,
+        "target": record.target,
+        "runtime_ns": record.runtime_ns,
+        "reason": record.reason,
+        "operator": None if record.operator is None else record.operator.text,
+        "unmapped": record.unmapped,
+    }
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") or "unnamed"

@@ -1,0 +1,131 @@
+"""Metrics of a program from predictions whose outcome is clear."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from costbench.arrays import F64
+from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
+from costbench.compiler.spaces import TileSizes
+from costbench.errors import DataError
+from costbench.experiments.evaluation.tile import EvaluatedKernel, evaluate_program
+from costbench.experiments.evaluation.unfitted import Predict
+from tests.experiments.kernels import tanh_kernel
+
+NEST = loop_nest(tanh_kernel())
+
+
+def _measured(runtime: Sequence[int], runs: int = 1, groups: tuple[str, ...] = ()) -> EvaluatedKernel:
+    count = len(runtime)
+    # The tile size says which runtime is meant: a model can read it off.
+    bounds = np.stack([np.array(runtime), np.arange(count)], axis=1)
+    tiles = TileSizes(np.zeros((count, 0), dtype=np.int64), bounds)
+    return EvaluatedKernel(NEST, tiles, np.array(runtime), runs, groups)
+
+
+def _truth(nest: LoopNest, tiles: TileSizes) -> F64:
+    return tiles.output_bounds[:, 0].astype(float)
+
+
+def _backwards(nest: LoopNest, tiles: TileSizes) -> F64:
+    return -_truth(nest, tiles)
+
+
+def _constant(nest: LoopNest, tiles: TileSizes) -> F64:
+    return np.ones(len(tiles))
+
+
+MODELS: dict[str, Predict] = {"truth": _truth, "backwards": _backwards, "constant": _constant}
+
+
+def test_two_kernels_by_hand() -> None:
+    kernels = [_measured([30, 10, 20], runs=2), _measured([5, 10])]
+    found = evaluate_program(kernels, MODELS, (1, 2), "program")["all"]
+    assert found["truth"] == {
+        "kendall_tau": 1.0,
+        "kernel_top_1": 0.0,
+        "kernel_top_5": 0.0,
+        "kernel_top_10": 0.0,
+        "opa": 1.0,
+        "ordered_pair_accuracy": 1.0,
+        "slowdown_at_1": 0.0,
+        "slowdown_at_2": 0.0,
+        "tile_size_ape": 0.0,
+        "top_1_score": 1.0,
+        "top_2_score": 1.0,
+    }
+    # Backwards picks 30 and 10: 2 * 20 + 5 too slow over 2 * 10 + 5; best of two: 20 and 5.
+    backwards = found["backwards"]
+    assert backwards["tile_size_ape"] == pytest.approx(100 * 45 / 25)
+    assert backwards["kendall_tau"] == -1.0
+    assert backwards["ordered_pair_accuracy"] == 0.0
+    assert backwards["slowdown_at_1"] == pytest.approx((2 + 1) / 2)
+    assert backwards["slowdown_at_2"] == pytest.approx((1 + 0) / 2)
+    assert backwards["top_2_score"] == pytest.approx(25 / (2 * 20 + 5))
+    assert backwards["kernel_top_1"] == pytest.approx(100 * (2 + 1) / 2)
+    assert backwards["kernel_top_5"] == 0.0
+    # A constant prediction takes the first tile of each kernel and ranks nothing.
+    constant = found["constant"]
+    assert constant["tile_size_ape"] == pytest.approx(100 * 40 / 25)
+    assert constant["kendall_tau"] == 0.0
+
+
+def test_groups_of_kernels_by_hand() -> None:
+    kernels = [
+        _measured([30, 10, 20], runs=2, groups=("dot", "unseen")),
+        _measured([5, 10], groups=("dot",)),
+        _measured([4, 4], groups=("copy", "unseen")),
+    ]
+    found = evaluate_program(kernels, MODELS, (1,), "program")
+    assert sorted(found) == ["all", "copy", "dot", "unseen"]
+    assert found["dot"]["backwards"]["tile_size_ape"] == pytest.approx(100 * 45 / 25)
+    assert found["unseen"]["backwards"]["tile_size_ape"] == pytest.approx(100 * 40 / 24)
+    assert found["all"]["backwards"]["tile_size_ape"] == pytest.approx(100 * 45 / 29)
+    assert found["copy"]["backwards"]["tile_size_ape"] == 0.0
+    # Equal runtimes rank nothing, whatever group they are in.
+    assert "kendall_tau" not in found["copy"]["backwards"]
+    assert found["unseen"]["truth"]["kendall_tau"] == pytest.approx(1.0)
+    assert found["unseen"]["best"] == {"kernels": 2.0, "runtime_ns": 2 * 10 + 4}
+    assert found["all"]["best"] == {"kernels": 3.0, "runtime_ns": 2 * 10 + 5 + 4}
+
+
+def test_kernels_with_equal_runtimes_do_not_count_for_tau() -> None:
+    found = evaluate_program([_measured([7, 7]), _measured([1, 2])], MODELS, (1,), "program")["all"]
+    assert found["truth"]["kendall_tau"] == 1.0
+    only = evaluate_program([_measured([7, 7])], MODELS, (1,), "program")["all"]
+    assert "kendall_tau" not in only["truth"]
+    assert only["truth"]["tile_size_ape"] == 0.0
+
+
+def test_opa_is_pooled_over_the_pairs_of_all_kernels_and_top_k_weighs_kernels_alike() -> None:
+    # Three pairs of the first kernel are right, one of two of the second (its last two runtimes are equal).
+    def partly(nest: LoopNest, tiles: TileSizes) -> F64:
+        return np.array([1.0, 3.0, 2.0]) if tiles.output_bounds[0, 0] == 10 else np.array([2.0, 1.0, 3.0])
+
+    kernels = [_measured([10, 30, 20], runs=9), _measured([4, 8, 8])]
+    found = evaluate_program(kernels, {"partly": partly}, (1,), "program")["all"]["partly"]
+    assert found["opa"] == pytest.approx(4 / 5)
+    assert found["ordered_pair_accuracy"] == pytest.approx((1 + 1 / 2) / 2)
+    assert found["kernel_top_1"] == pytest.approx(100 * (0 + 1) / 2)
+    assert "slowdown_at_5" not in found
+
+
+@pytest.mark.parametrize("wrong", [np.array([1.0]), np.array([1.0, math.nan]), np.array([1.0, math.inf])])
+def test_broken_predictions_are_errors(wrong: F64) -> None:
+    with pytest.raises(DataError, match="program, kernel 0, model broken"):
+        evaluate_program([_measured([1, 2])], {"broken": lambda nest, tiles: wrong}, (1,), "program")
+
+
+@pytest.mark.parametrize("runtime", [[0, 1], [-3, 1], []])
+def test_broken_runtimes_are_errors(runtime: list[int]) -> None:
+    with pytest.raises(DataError, match="kernel 0"):
+        evaluate_program([_measured(runtime)], MODELS, (1,), "program")
+
+
+def test_a_program_without_kernels_is_an_error() -> None:
+    with pytest.raises(DataError, match="no kernels"):
+        evaluate_program([], MODELS, (1,), "program")

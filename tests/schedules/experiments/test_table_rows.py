@@ -1,0 +1,132 @@
+"""Progress of searches and rows by hand; files of the stage are kept, and made again when tables change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.errors import DataError
+from costbench.metrics.rows import read_rows
+from costbench_schedules.experiments.recorded_tables import TableFile, complete_tables, runtimes, table_of
+from costbench_schedules.experiments.repeats import Provenance, RepeatedSearch
+from costbench_schedules.experiments.table_rows import gflops_by_trial, rows_of_searches, trials_to_enough
+from costbench_schedules.experiments.table_tuning import tune_schedules
+from costbench_schedules.records.card import write_card
+from costbench_schedules.records.table import write_table
+from tests.schedules.experiments.made_up_tables import SECTION, made_up_table, write_tables
+from tests.schedules.workspaces import workspace_in
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> TableFile:
+    folder = tmp_path_factory.mktemp("schedules")
+    write_tables(folder)
+    return complete_tables(folder)["native", "C2"]
+
+
+def test_progress_by_hand(file: TableFile) -> None:
+    """Configuration 7 has failed; a trial of `random-x2` is two measurements."""
+    flops = table_of(file).space.operator.flops
+    times = runtimes(file)
+    assert np.isinf(times[7])
+    speed = [flops / times[n] for n in (1, 2, 3)]
+    best = [0.0, speed[0], max(speed[:2]), max(speed), max(speed)]
+    assert gflops_by_trial(file, "random", [7, 1, 2, 3], 5) == pytest.approx(best)
+    assert gflops_by_trial(file, "random-x2", [7, 1, 2, 3], 2) == pytest.approx([speed[0], max(speed)])
+
+
+def searched(file: TableFile, arm: str, *lines: list[float]) -> RepeatedSearch:
+    best = float(table_of(file).gflops.max())
+    return RepeatedSearch(file, arm, best * np.array(lines))
+
+
+def test_trials_until_a_schedule_is_fast_enough(file: TableFile) -> None:
+    assert trials_to_enough(searched(file, "random", [0.1, 0.96, 1.0], [0.1, 0.2, 0.94])).tolist() == [
+        2.0,
+        4.0,
+    ]
+
+
+def test_rows_by_hand(file: TableFile) -> None:
+    never, late, soon = [0.1] * 50, [0.1] * 39 + [0.96] * 11, [0.1] * 9 + [0.96] * 41
+    scratch, transfer = (
+        searched(file, "gbt-rank", late, never),
+        searched(file, "transfer-relation", soon, late),
+    )
+    rows = list(rows_of_searches([scratch, transfer], Provenance("p", "d", "r")))
+    values = {
+        (row.model, row.metric, row.seed): row.value
+        for row in rows
+        if row.kernels == "conv2d:all" and row.program == "C2"
+    }
+    assert len(rows) == 2 * len(values)
+    best = values["best", "gflops_best", 0]
+    assert values["gbt-rank", "gflops_25", 0] == pytest.approx(0.1 * best)
+    assert values["gbt-rank", "gflops_50", 0] == pytest.approx(0.96 * best)
+    assert ("gbt-rank", "gflops_100", 0) not in values
+    assert values["gbt-rank", "trials_to_95", 1] == 51
+    assert values["transfer-relation", "speedup_transfer", 0] == 4.0
+    assert values["transfer-relation", "speedup_transfer", 1] == pytest.approx(51 / 40)
+    assert values["best", "gflops_confirmed", 0] == pytest.approx(best / 2)
+    assert values["best", "failed", 0] == sum(table_of(file).failed)
+
+
+def test_a_curve_has_quartiles(file: TableFile) -> None:
+    curve = searched(file, "random", *([n / 4.0] * 9 for n in range(5))).curve()
+    assert curve["trials"] == list(range(1, 10))
+    best = float(table_of(file).gflops.max())
+    assert curve["median"] == pytest.approx([0.5 * best] * 9)
+    assert curve["low"] == pytest.approx([0.25 * best] * 9)
+    assert curve["high"] == pytest.approx([0.75 * best] * 9)
+
+
+def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) -> None:
+    data, place = tmp_path / "data" / "schedules", workspace_in(tmp_path)
+    folder = place.stage("schedules") / "tables"
+    assert tune_schedules(SECTION, place, folder) == ""
+    assert not (folder / "rows.jsonl").exists()
+    write_tables(data)
+    first = tune_schedules(SECTION, place, folder)
+    names = {path.name for path in (folder / "searches").iterdir()}
+    assert len(names) == 16
+    rows = read_rows(folder / "rows.jsonl")
+    assert {row.seed for row in rows if row.model != "best"} == {0, 1}
+    assert {row.metric for row in rows} == {
+        *("gflops_25", "trials_to_95", "speedup_transfer", "gflops_best", "gflops_confirmed"),
+        *("configs", "failed"),
+    }
+    times = json.loads((folder / "wall_times.json").read_text())
+    arms = ("gbt-rank", "treegru-rank", "gnn-rank", "lstm-rank")
+    assert [(one["arm"], one["fitted"]) for one in times] == [(arm, 16) for arm in arms]
+    assert all(one["fit_s"] > 0.0 and one["predict_s"] > 0.0 for one in times)
+
+    kept = {name: (folder / "searches" / name).stat().st_mtime_ns for name in names}
+    content = (folder / "rows.jsonl").read_bytes()
+    assert tune_schedules(SECTION, place, folder) == first
+    assert {name: (folder / "searches" / name).stat().st_mtime_ns for name in names} == kept
+    assert (folder / "rows.jsonl").read_bytes() == content
+    assert json.loads((folder / "wall_times.json").read_text()) == times
+
+    table = made_up_table("C1")
+    slower = {name: table.columns[name] * 2 for name in ("runtime_ns", "median_ns")}
+    write_table(data / "native" / "C1.arrow", replace(table, columns={**table.columns, **slower}))
+    assert tune_schedules(SECTION, place, folder) != first
+    changed = {name for name in names if (folder / "searches" / name).stat().st_mtime_ns != kept[name]}
+    # Searches of the table itself, and those with an earlier model of it.
+    assert changed == {name for name in names if "-C1-" in name or "transfer" in name}
+
+    tune_schedules(None, place, folder)
+    assert not (folder / "rows.jsonl").exists()
+
+
+def test_tables_are_held_against_their_card(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    write_card(tmp_path)
+    assert len(complete_tables(tmp_path)) == 3
+    write_table(tmp_path / "native" / "C1.arrow", made_up_table("C1", "generic"))
+    with pytest.raises(DataError, match=r"C1\.arrow: damaged"):
+        complete_tables(tmp_path)

@@ -1,0 +1,104 @@
+"""A recording becomes the folder that is kept, and what is committed follows from the features beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costbench.artifacts import read_json
+from costbench.errors import DataError
+from costbench_schedules.crop.estimate import Estimator
+from costbench_schedules.crop.plain import executed_lanes
+from costbench_schedules.devices.processor import load_processor
+from costbench_schedules.llvm.features import ProgramFeatures
+from costbench_schedules.llvm.operations import KINDS
+from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records.estimation import ProgramEstimates, estimate_folder
+from costbench_schedules.records.programs import (
+    CARD,
+    PROGRAMS,
+    SAMPLED,
+    DrawnPrograms,
+    EstimatedPrograms,
+    check_folder,
+    read_estimated,
+    read_programs,
+    write_programs,
+)
+from tests.schedules.crop.machines import ROUND, features
+from tests.schedules.crop.test_plain import COUNTS, LOOP
+
+DATA = Path(__file__).parents[3] / "data"
+COMMITTED = {
+    DATA / "networks": "amd_epyc_zen4",
+    DATA / "networks_zen5": "amd_epyc_zen5",
+    DATA / "schedules" / "estimates": "amd_epyc_zen4",
+}
+"""Folders, and the processors that their programs were measured on."""
+
+
+def recorded(folder: Path) -> ProgramFeatures:
+    """Writes a recording of three programs, one of them slow; returns the features of the first."""
+    kernel = features(LOOP, COUNTS, (1, 40))
+    columns = {
+        "number": np.array([5, 6, 7]),
+        "searched": np.array([False, False, True]),
+        "native_ns": np.array([300, 9000, 400]),
+        "generic_ns": np.array([500, 0, 700]),
+        "clean": np.array([3, 3, 3], dtype=np.uint8),
+        "again_ns": np.array([310, 0, 410]),
+    }
+    contents = (kernel.to_bytes(), b"", kernel.to_bytes())
+    facts = {"host": {"processor": "made up"}, "draw": {"seed": 0}}
+    operator = parse_operator("matmul:m=8,n=8,k=8")
+    table = DrawnPrograms(operator, facts, columns, ("", "slow", ""), contents)
+    write_programs(folder / "matmul-8x8x8.arrow", table)
+    return kernel
+
+
+def test_estimates_are_the_models(tmp_path: Path) -> None:
+    kernel = recorded(tmp_path / "in")
+    estimate_folder(tmp_path / "in", tmp_path / "out", ROUND, "on a quiet day")
+    check_folder(tmp_path / "out")
+    found = read_estimated(tmp_path / "out" / PROGRAMS)
+    total = Estimator(ROUND).runtime_ns(kernel)
+    np.testing.assert_allclose(found.estimates["total"], [total, 0.0, total], rtol=1e-6)
+    parts = sum(found.estimates[name][0] for name in ("compute", "L2", "RAM", "branches"))
+    assert parts == pytest.approx(total, rel=1e-5)
+    assert found.columns["analysed"].tolist() == [True, False, True]
+    assert found.columns["lanes"][0][KINDS.index("store")] == 800
+    card = read_json(tmp_path / "out" / CARD)
+    assert isinstance(card, dict)
+    assert card["problems"] == {"slow": 1}
+    assert card["remarks"] == "on a quiet day"
+    assert card["measured_again"]["programs"] == 2
+
+
+def test_without_recordings_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="record-networks"):
+        estimate_folder(tmp_path, tmp_path / "out", ROUND)
+
+
+@pytest.mark.parametrize(("folder", "processor"), COMMITTED.items(), ids=[path.name for path in COMMITTED])
+def test_committed_estimates_follow_from_committed_features(folder: Path, processor: str) -> None:
+    """Fails when the model or the description changes: then `estimate-networks` has to be run again."""
+    if not (folder / PROGRAMS).exists():
+        pytest.skip(f"no programs are recorded in {folder}")
+    check_folder(folder)
+    found, sampled = read_estimated(folder / PROGRAMS), read_programs(folder / SAMPLED)
+    estimates = ProgramEstimates(load_processor(processor))
+    texts = [operator.text for operator in found.operators]
+    for place, text in enumerate(sampled.facts["operators"]):
+        kernel = ProgramFeatures.from_bytes(sampled.features[place], text)
+        row = _row(found, texts.index(text), int(sampled.columns["number"][place]))
+        for name, value in estimates.of(kernel).items():
+            assert found.estimates[name][row] == pytest.approx(value, rel=1e-5, abs=1e-3), (text, name)
+        np.testing.assert_allclose(found.columns["lanes"][row], executed_lanes(kernel), rtol=1e-6)
+
+
+def _row(found: EstimatedPrograms, operator: int, number: int) -> int:
+    own = (found.columns["operator"] == operator) & (found.columns["number"] == number)
+    [row] = np.flatnonzero(own).tolist()
+    return int(row)
