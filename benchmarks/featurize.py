@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from costbench.experiments.tpugraphs.featurizing import featurize_file
+from costbench.experiments.tpugraphs.exporting import featurize_file
 from costbench.hlo.reader import read_module, read_proto
 
 PROGRAMS = ("dlrm_b2048_infer_f32", "resnet50_b64_train_f32", "nasnetmobile_b64_train_bf16")

@@ -31,7 +31,7 @@ from costbench.autotuning.fusion import (
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import EstimatedKernels, KernelCosts, MeasuredKernels, TiledKernels
-from costbench.autotuning.tuning import Plan, tune
+from costbench.autotuning.search import Plan, tune
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram

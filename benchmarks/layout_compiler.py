@@ -1,6 +1,6 @@
 """Compiling a program under layout configs as a whole: layouts, copies, default fusion, kernels, main memory.
 
-The reference that the incremental compile (`costbench.compiler.layout.packed`) is checked and timed against.
+The reference that the incremental compile (`costbench.compiler.layout.compile`) is checked and timed against.
 `compile_with_layouts` compiles one config as `compile_program` would. A `LayoutCompiler` is for many configs
 of one program: it returns kernels as hashes with numbers of runs, caches compiled computations by the orders
 that they depend on, and labels instructions once, so that a config only costs what differs from earlier ones.
@@ -16,15 +16,15 @@ import numpy as np
 
 from costbench.arrays import I16, U64
 from costbench.compiler.fingerprints import ModuleFingerprints
+from costbench.compiler.fusion.cutting import body_nodes, cut_out
+from costbench.compiler.fusion.facts import PASSING_ON, STAYING, TAKING_OVER, body_facts
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.rules import is_free
-from costbench.compiler.fusion.views import body_arrays, cut_out
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.kernel_hashes import Labels, kernel_hashes
-from costbench.compiler.layout.choices import Choices, Node
-from costbench.compiler.layout.copies import PlacedComputation
-from costbench.compiler.layout.packed.facts import PASSING_ON, STAYING, TAKING_OVER
+from costbench.compiler.layout.assign import PlacedComputation
+from costbench.compiler.layout.rules import Choices, Node
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.program import CompiledProgram, assemble, default_fusions
 from costbench.compiler.tiled_memory import MinorToMajor, padded_bytes
@@ -156,10 +156,10 @@ class LayoutCompiler:
 
     def _lay_out(self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices) -> LaidOutComputation:
         placed = self.space.assigner.place_computation(c, orders, choices)
-        groups = default_groups(placed.computation)
-        body = body_arrays(groups.graph)
-        arrays = cut_out(groups.groups, groups.reads, body)
-        hashes = kernel_hashes(arrays, body, self._labels_of(c, placed))
+        groups = default_groups(body_facts(placed.computation))
+        nodes = body_nodes(groups.body, groups.graph)
+        arrays = cut_out(groups.groups, groups.reads, nodes)
+        hashes = kernel_hashes(arrays, nodes, self._labels_of(c, placed))
         return LaidOutComputation(c, self.space.counts[c], placed.computation, arrays, hashes)
 
     def _labels_of(self, c: int, placed: PlacedComputation) -> Labels:
@@ -208,7 +208,9 @@ def _source(body: HloComputation, position: int, made: dict[int, int]) -> int:
     """Returns the value whose buffer an instruction's result aliases."""
     while position not in made:
         inst = body.instructions[position]
-        if not inst.operands or not (inst.opcode in PASSING_ON or is_free(body, inst)):
+        if not inst.operands or not (
+            inst.opcode in PASSING_ON or is_free(inst, body.instructions[inst.operands[0]].shape)
+        ):
             break
         position = inst.operands[0]
     return position

@@ -50,7 +50,7 @@ class Collected:
 
 
 def build_program(spec: ProgramSpec) -> bytes:
-    """Lower, canonicalise and normalise one program; serialised HloModuleProto.
+    """Lowers, canonicalises and normalises one program; returns the serialised HloModuleProto.
 
     Raises:
         DataError: the packages of the `corpus` extra are missing or of other versions.
@@ -61,12 +61,12 @@ def build_program(spec: ProgramSpec) -> bytes:
 
 
 def compress(proto: bytes) -> bytes:
-    """One zstd frame at a fixed level by one thread, with size and checksum: always the same bytes."""
+    """Returns one zstd frame, at a fixed level by one thread, with size and checksum: always equal bytes."""
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL, threads=0, write_checksum=True).compress(proto)
 
 
 def toolchain() -> dict[str, str]:
-    """Package -> version of what decides the programs' bytes.
+    """Returns package -> version of what decides the programs' bytes.
 
     Raises:
         DataError: one of them is not installed.
@@ -86,28 +86,30 @@ def collect(
     progress: Progress | None = None,
     force: bool = False,
 ) -> Collected:
-    """Build the programs that are missing from `folder` or differ from their row, and the manifest.
+    """Builds the programs that are missing from `folder` or differ from their row, and the manifest.
 
     Args:
-        folder: where programs and manifest live.
-        names: programs to build; all of the table if None, and then programs that the table no
+        folder: folder of programs and manifest.
+        names: names of programs to build; all of the table if None, and then programs that the table no
             longer has are removed.
-        jobs: programs built at a time.
-        progress: called after each program.
-        force: build also those that are there.
+        jobs: number of programs built at a time.
+        progress: function that is called after each program.
+        force: whether to build also programs that exist.
 
     Raises:
         ChoiceError: a name is not in the table.
         DataError: the corpus extra is missing, a file cannot be written, or a program fails to build.
     """
     folder = Path(folder)
-    wanted = SPECS if names is None else tuple(find_spec(name) for name in sorted(set(names)))
+    specs = SPECS if names is None else tuple(find_spec(name) for name in sorted(set(names)))
     versions = toolchain()
     remove_stale_temporaries(folder)
     listed = load_manifest(folder) if (folder / MANIFEST_NAME).exists() else ()
     entries = {entry.name: entry for entry in listed}
-    fresh = versions == toolchain_of(folder)
-    stale = [spec for spec in wanted if force or not fresh or not _is_current(folder, spec, entries)]
+    is_same_toolchain = versions == toolchain_of(folder)
+    stale = [
+        spec for spec in specs if force or not is_same_toolchain or not _is_current(folder, spec, entries)
+    ]
     for done, entry in enumerate(_build_all(folder, stale, jobs), start=1):
         entries[entry.name] = entry
         save_manifest(folder, entries.values(), versions)
@@ -116,8 +118,8 @@ def collect(
     removed = _remove_unlisted(folder, entries) if names is None else ()
     save_manifest(folder, entries.values(), versions)
     built = {spec.name for spec in stale}
-    kept = tuple(sorted(spec.name for spec in wanted if spec.name not in built))
-    return Collected(tuple(sorted(built)), kept, removed)
+    unchanged = tuple(sorted(spec.name for spec in specs if spec.name not in built))
+    return Collected(tuple(sorted(built)), unchanged, removed)
 
 
 def _is_current(folder: Path, spec: ProgramSpec, entries: dict[str, ProgramEntry]) -> bool:
@@ -133,14 +135,14 @@ def _is_current(folder: Path, spec: ProgramSpec, entries: dict[str, ProgramEntry
 
 def _remove_unlisted(folder: Path, entries: dict[str, ProgramEntry]) -> tuple[str, ...]:
     listed = {spec.name for spec in SPECS}
-    gone = tuple(sorted(set(entries) - listed))
-    for name in gone:
+    unlisted = tuple(sorted(set(entries) - listed))
+    for name in unlisted:
         (folder / entries.pop(name).file).unlink(missing_ok=True)
-    return gone
+    return unlisted
 
 
 def describe(spec: ProgramSpec, instructions: int, sha256: str) -> ProgramEntry:
-    """The manifest row of a program with this many instructions and this digest."""
+    """Returns the manifest row of a program with this many instructions and this digest."""
     return ProgramEntry(
         name=spec.name, application=spec.application, builder=spec.builder, step=spec.step,
         batch=spec.batch, dtype=spec.dtype, optimizer=spec.optimizer, source=spec.source,
@@ -155,9 +157,9 @@ def _build_all(folder: Path, specs: Sequence[ProgramSpec], jobs: int) -> Iterato
     # Spawned, not forked: XLA's threads do not survive a fork. One program per process: see above.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=_quiet, max_tasks_per_child=1) as pool:
-        waiting = {pool.submit(_build_one, folder, spec.name): spec.name for spec in specs}
+        futures = {pool.submit(_build_one, folder, spec.name): spec.name for spec in specs}
         try:
-            for future in as_completed(waiting):
+            for future in as_completed(futures):
                 yield future.result()
         except BrokenProcessPool as error:
             problem = "a process that built a program died (out of memory?)"

@@ -33,14 +33,14 @@ class Abstract:
 
 
 class Tape:
-    """Arrays asked for in a fixed order: recorded on the first run, handed out on the second."""
+    """Arrays requested in a fixed order: recorded on the first run, handed out on the second."""
 
     def __init__(self, values: Sequence[Array] | None = None) -> None:
         self._values = values
-        self.asked: list[Abstract] = []
+        self.requested: list[Abstract] = []
 
     def take(self, shape: Sequence[int], dtype: str) -> Array:
-        """The next array: zeros while recording, else the argument that was recorded at this place.
+        """Returns the next array: zeros while recording, else the argument that was recorded at this place.
 
         Raises:
             ValueError: the second run asks for something else than the first; parameters must then
@@ -48,27 +48,27 @@ class Tape:
         """
         import jax.numpy as jnp
 
-        want = Abstract(tuple(int(extent) for extent in shape), str(dtype))
-        self.asked.append(want)
+        request = Abstract(tuple(int(extent) for extent in shape), str(dtype))
+        self.requested.append(request)
         if self._values is None:
-            return jnp.zeros(want.shape, want.dtype)
-        value = self._values[len(self.asked) - 1]
-        if (value.shape, str(value.dtype)) != (want.shape, want.dtype):
-            place = len(self.asked) - 1
-            raise ValueError(f"argument {place} is {value.shape} {value.dtype}, asked for {want}")
+            return jnp.zeros(request.shape, request.dtype)
+        value = self._values[len(self.requested) - 1]
+        if (value.shape, str(value.dtype)) != (request.shape, request.dtype):
+            index = len(self.requested) - 1
+            raise ValueError(f"argument {index} is {value.shape} {value.dtype}, asked for {request}")
         return value
 
 
-class _Overheard(Tape):
+class _SharedTape(Tape):
     """Forwards requests to another tape and appends the arrays that it returns to a list."""
 
-    def __init__(self, tape: Tape, heard: list[Array]) -> None:
+    def __init__(self, tape: Tape, weights: list[Array]) -> None:
         super().__init__()
-        self._tape, self._heard = tape, heard
+        self._tape, self._weights = tape, weights
 
     def take(self, shape: Sequence[int], dtype: str) -> Array:
         value = self._tape.take(shape, dtype)
-        self._heard.append(value)
+        self._weights.append(value)
         return value
 
 
@@ -86,7 +86,7 @@ class Ctx:
     """The interface that models of the zoo are written against.
 
     Attributes:
-        batch: examples per step.
+        batch: number of examples per step.
         train: whether the program is a training step (the model then returns a scalar loss).
         dtype: name of the compute dtype, `float32` or `bfloat16`. Weights are kept in float32.
         new_states: values that replace the states after the step, in order.
@@ -104,55 +104,57 @@ class Ctx:
     def replay(
         self, params: Sequence[Array], states: Sequence[Array], inputs: Sequence[Array], key: Array | None
     ) -> Ctx:
-        """A context like this one that hands out these arrays."""
+        """Returns a context like this one that hands out these arrays."""
         other = Ctx(self.batch, self.train, "bf16" if self.dtype == "bfloat16" else "f32")
         other._params, other._states, other._inputs = Tape(params), Tape(states), Tape(inputs)
         other._key = key
         return other
 
     def recorded(self) -> Recorded:
-        """Return the arrays requested so far."""
-        params, states, inputs = (tuple(tape.asked) for tape in (self._params, self._states, self._inputs))
+        """Returns the arrays requested so far."""
+        params, states, inputs = (
+            tuple(tape.requested) for tape in (self._params, self._states, self._inputs)
+        )
         return Recorded(params, states, inputs, draws=self._sites > 0)
 
     def weight(self, *shape: int) -> Array:
-        """A trainable float32 weight, cast to the compute dtype."""
+        """Returns a trainable float32 weight, cast to the compute dtype."""
         return self._params.take(shape, "float32").astype(self.dtype)
 
     def weight32(self, *shape: int, dtype: str = "float32") -> Array:
-        """A trainable weight in its own dtype: norms, and whatever is precision-sensitive."""
+        """Returns a trainable weight in its own dtype: norms, and whatever is precision-sensitive."""
         return self._params.take(shape, dtype)
 
     @contextmanager
     def tied(self, weights: list[Array]) -> Iterator[None]:
-        """Within, the weights asked for are `weights`, in order: layers run again with the same weights.
+        """Hands out `weights`, in order, within this block: layers run again with the same weights.
 
         An empty list is filled the first time instead, with the weights that were then new.
 
         Raises:
             ValueError: the layers ask for other weights than the first time.
         """
-        own = self._params
-        self._params = Tape(tuple(weights)) if weights else _Overheard(own, weights)
+        params = self._params
+        self._params = Tape(tuple(weights)) if weights else _SharedTape(params, weights)
         try:
             yield
         finally:
-            self._params = own
+            self._params = params
 
     def state(self, *shape: int, dtype: str = "float32") -> Array:
-        """An array that the step carries on but does not train, such as moving statistics."""
+        """Returns an array that the step carries on but does not train, such as moving statistics."""
         return self._states.take(shape, dtype)
 
     def input(self, *shape: int, dtype: str | None = None) -> Array:
-        """An array fed from outside, in the compute dtype unless another is named."""
+        """Returns an array fed from outside, in the compute dtype unless another is named."""
         return self._inputs.take(shape, dtype or self.dtype)
 
     def tokens(self, *shape: int) -> Array:
-        """Integer identifiers fed from outside (int32)."""
+        """Returns integer identifiers fed from outside (int32)."""
         return self._inputs.take(shape, "int32")
 
     def rng(self) -> Any:
-        """A fresh random key for `jax.random`, drawing with RngBitGenerator as TPU programs do."""
+        """Returns a fresh random key for `jax.random`, drawing with RngBitGenerator as TPU programs do."""
         import jax
         import jax.numpy as jnp
 
@@ -162,7 +164,7 @@ class Ctx:
         return jax.random.wrap_key_data(key + site, impl="unsafe_rbg")
 
     def random_bits(self, *shape: int) -> Array:
-        """Uniform uint32 values: one RngBitGenerator instruction."""
+        """Returns uniform uint32 values: one RngBitGenerator instruction."""
         import jax
 
         return jax.random.bits(self.rng(), shape, "uint32")

@@ -23,7 +23,7 @@ APPLICATION_HEADER = {
 
 
 def table_rows(entries: Sequence[ProgramEntry]) -> list[tuple[str, ...]]:
-    """One row of text per program under `HEADER`, by application, then by name."""
+    """Returns one row of text per program under `HEADER`, by application, then by name."""
     ordered = sorted(entries, key=lambda entry: (entry.application, entry.name))
     return [
         (
@@ -35,7 +35,7 @@ def table_rows(entries: Sequence[ProgramEntry]) -> list[tuple[str, ...]]:
 
 
 def application_rows(entries: Sequence[ProgramEntry]) -> list[tuple[str, ...]]:
-    """One row of text per application under `APPLICATION_HEADER`, those with most programs first."""
+    """Returns one row of text per application under `APPLICATION_HEADER`, those with most programs first."""
     programs = Counter(entry.application for entry in entries)
     training = Counter(entry.application for entry in entries if entry.step == "train")
     instructions: Counter[str] = Counter()
@@ -48,12 +48,14 @@ def application_rows(entries: Sequence[ProgramEntry]) -> list[tuple[str, ...]]:
 
 
 def markdown_tables(entries: Sequence[ProgramEntry]) -> str:
-    """Totals, a Markdown table of applications, and one of programs."""
+    """Returns totals, a Markdown table of applications, and one of programs."""
     applications = len({entry.application for entry in entries})
     instructions = sum(entry.instructions for entry in entries)
     training = sum(entry.step == "train" for entry in entries)
     faithful = Counter(entry.faithful for entry in entries)
-    sizes = "; ".join(f"{count} {kind}" for kind, count in sorted(faithful.items(), key=lambda one: -one[1]))
+    sizes = "; ".join(
+        f"{count} {kind}" for kind, count in sorted(faithful.items(), key=lambda item: -item[1])
+    )
     return "\n".join(
         [
             f"{len(entries)} programs ({training} training steps) of {applications} applications, "
@@ -76,7 +78,7 @@ def _markdown(header: dict[str, str], rows: Sequence[tuple[str, ...]]) -> list[s
 
 
 def update_table(document: Path, entries: Sequence[ProgramEntry]) -> None:
-    """Replace what lies between the two markers of `document` by the tables of `entries`.
+    """Replaces what lies between the two markers of `document` by the tables of `entries`.
 
     Raises:
         DataError: the document is missing or lacks the markers.

@@ -27,15 +27,15 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """How one program is made.
+    """Recipe of one program.
 
     Attributes:
         name: `<stem>_b<batch>_<step>_<dtype>`.
         application: family that the by-application split keeps together.
-        build: the model, a function of a `Ctx`.
-        optimizer: a name of `OPTIMIZERS`; empty for inference.
-        faithful: where the layer sizes come from.
-        reference: what describes the model, or for a guessed one its parts.
+        build: model, a function of a `Ctx`.
+        optimizer: name in `OPTIMIZERS`; empty for inference.
+        faithful: source of the layer sizes.
+        reference: text that describes the model, or for a guessed one its parts.
     """
 
     name: str
@@ -58,35 +58,35 @@ class ProgramSpec:
 
     @property
     def batch(self) -> int:
-        """Examples per step."""
+        """Returns the number of examples per step."""
         return int(self._part("batch"))
 
     @property
     def step(self) -> str:
-        """`train` or `infer`."""
+        """Returns `train` or `infer`."""
         return self._part("step")
 
     @property
     def dtype(self) -> str:
-        """Compute dtype, `f32` or `bf16`."""
+        """Returns the compute dtype, `f32` or `bf16`."""
         return self._part("dtype")
 
     @property
     def builder(self) -> str:
-        """Name of the zoo's function with what it is given, for the manifest."""
+        """Returns the name of the zoo's function with its arguments, for the manifest."""
         if isinstance(self.build, partial):
-            given = [repr(one) for one in self.build.args]
-            given += [f"{key}={value!r}" for key, value in self.build.keywords.items()]
-            return f"{self.build.func.__name__}({', '.join(given)})"
+            arguments = [repr(value) for value in self.build.args]
+            arguments += [f"{key}={value!r}" for key, value in self.build.keywords.items()]
+            return f"{self.build.func.__name__}({', '.join(arguments)})"
         return f"{self.build.__name__}()"
 
     @property
     def source(self) -> str:
-        """`keras` for the models that Keras ships, `jax` for the hand-written ones."""
+        """Returns `keras` for the models that Keras ships, `jax` for the hand-written ones."""
         return "keras" if self.builder.startswith(keras_classifier.__name__) else "jax"
 
     def context(self) -> Ctx:
-        """A fresh recording context for this program."""
+        """Returns a fresh recording context for this program."""
         return Ctx(self.batch, self.step == "train", self.dtype)
 
 
@@ -100,19 +100,19 @@ class Row:
 
 
 def model(name: str, optimizer: str, build: Callable[..., Any], **sizes: Any) -> Row:
-    """A hand-written model with its sizes."""
+    """Returns a hand-written model with its sizes."""
     return Row(name, optimizer, partial(build, **sizes) if sizes else build)
 
 
 def keras(name: str, optimizer: str, architecture: str) -> Row:
-    """A classifier that Keras ships."""
+    """Returns a classifier that Keras ships."""
     return model(name, optimizer, keras_classifier, architecture=architecture)
 
 
 def family(
     application: str, reference: str, *rows: Row, faithful: str = PUBLISHED
 ) -> tuple[ProgramSpec, ...]:
-    """Programs of one application whose models one text describes."""
+    """Returns programs of one application whose models one text describes."""
     return tuple(
         ProgramSpec(row.name, application, row.build, row.optimizer, faithful, reference) for row in rows
     )

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from costbench import params
 from costbench.errors import ChoiceError, ParamsError
-from costbench.params import merged
+from costbench.params import merge
 
 
 @dataclass(frozen=True)
@@ -326,5 +326,5 @@ def test_load_section(tmp_path: Path) -> None:
 
 def test_merging_replaces_lists_and_keeps_its_arguments() -> None:
     base = {"a": {"b": 1, "c": [1, 2]}, "d": 4}
-    assert merged(base, {"a": {"c": [3]}, "e": {"f": 5}}) == {"a": {"b": 1, "c": [3]}, "d": 4, "e": {"f": 5}}
+    assert merge(base, {"a": {"c": [3]}, "e": {"f": 5}}) == {"a": {"b": 1, "c": [3]}, "d": 4, "e": {"f": 5}}
     assert base == {"a": {"b": 1, "c": [1, 2]}, "d": 4}

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from corpus.context import Ctx
-from corpus.zoo.cells import lstm, lstm_state, scan_time
 from corpus.zoo.convnets import residual_block_v1
-from corpus.zoo.layers import batch_norm, bias, conv, dense, max_pool
+from corpus.zoo.layers import batch_norm, bias, conv, dense, lstm, lstm_state, max_pool, scan_time
 
 if TYPE_CHECKING:
     from jax import Array

@@ -3,12 +3,19 @@
 Images are channels-last (NHWC, kernels HWIO), sequences are [batch, time, features]; one function
 serves one, two and three spatial dimensions. Weights are float32 and cast on use; norms, softmax and
 losses are computed in float32, as mixed-precision training does.
+
+Attention: projections are kept as [features, heads, size] tensors, so attention is dots with batch dimensions
+(batch, head) in the form XLA gets from production models.
+
+Recurrent cells and the scans that run them: weights are asked for outside the scan, because a scan's body may
+be traced more than once. Sequences enter and leave as [batch, time, features]; the scan itself runs over
+time-major slices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from corpus.context import Ctx
 
@@ -17,6 +24,8 @@ if TYPE_CHECKING:
 
 _LAYOUTS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
 Extent = int | tuple[int, ...]
+# (carried state, input at one step) -> (new state, output at that step)
+Cell = Callable[[Any, "Array"], tuple[Any, "Array"]]
 
 
 def _spread(extent: Extent, rank: int) -> tuple[int, ...]:
@@ -215,3 +224,150 @@ def classify(c: Ctx, features: Array, classes: int) -> Array:
     if c.train:
         return one_hot_cross_entropy(logits, c.tokens(c.batch))
     return jax.nn.softmax(logits.astype("float32"))
+
+
+def heads_of(c: Ctx, x: Array, heads: int, size: int) -> Array:
+    """[b, t, f] -> [b, heads, t, size], with bias."""
+    import jax.numpy as jnp
+
+    y = jnp.einsum("btf,fhd->bhtd", x, c.weight(x.shape[-1], heads, size))
+    return y + c.weight(heads, 1, size)
+
+
+def attend(c: Ctx, query: Array, key: Array, value: Array, mask: Array | None) -> Array:
+    """softmax(q k^T / sqrt(d) + mask) v over [b, h, t, d]; `mask` is true where attention may go."""
+    import jax
+    import jax.numpy as jnp
+
+    scores = jnp.einsum("bhqd,bhkd->bhqk", query, key).astype("float32") * query.shape[-1] ** -0.5
+    if mask is not None:
+        scores = jnp.where(mask, scores, -1e9)
+    weights = dropout(c, jax.nn.softmax(scores).astype(c.dtype), 0.1)
+    return jnp.einsum("bhqk,bhkd->bhqd", weights, value)
+
+
+def merge_heads(c: Ctx, x: Array, features: int) -> Array:
+    """[b, h, t, d] -> [b, t, features], with bias."""
+    import jax.numpy as jnp
+
+    y = jnp.einsum("bhtd,hdf->btf", x, c.weight(x.shape[1], x.shape[3], features))
+    return y + c.weight(features)
+
+
+def multi_head(c: Ctx, x: Array, memory: Array, heads: int, mask: Array | None = None) -> Array:
+    """Multi-head attention of `x` to `memory`; self-attention when they are the same."""
+    features = x.shape[-1]
+    size = features // heads
+    query = heads_of(c, x, heads, size)
+    key, value = heads_of(c, memory, heads, size), heads_of(c, memory, heads, size)
+    return merge_heads(c, attend(c, query, key, value, mask), features)
+
+
+def feed_forward(c: Ctx, x: Array, width: int, gelu: bool = True) -> Array:
+    """Two dense layers with GELU or ReLU between."""
+    import jax
+
+    hidden = dense(c, x, width)
+    hidden = jax.nn.gelu(hidden, approximate=False) if gelu else jax.nn.relu(hidden)
+    return dense(c, hidden, x.shape[-1])
+
+
+def post_norm_block(c: Ctx, x: Array, heads: int, width: int, mask: Array | None) -> Array:
+    """norm(x + sublayer(x)) twice, as in the original Transformer and BERT."""
+    x = layer_norm(c, x + dropout(c, multi_head(c, x, x, heads, mask), 0.1))
+    return layer_norm(c, x + dropout(c, feed_forward(c, x, width), 0.1))
+
+
+def pre_norm_block(c: Ctx, x: Array, heads: int, width: int, mask: Array | None = None) -> Array:
+    """x + sublayer(norm(x)) twice, as in GPT-2 and ViT."""
+    y = layer_norm(c, x)
+    x = x + dropout(c, multi_head(c, y, y, heads, mask), 0.1)
+    return x + dropout(c, feed_forward(c, layer_norm(c, x), width), 0.1)
+
+
+def causal_mask(steps: int) -> Array:
+    """[t, t], true on and below the diagonal."""
+    import jax.numpy as jnp
+
+    positions = jnp.arange(steps)
+    return positions[:, None] >= positions[None, :]
+
+
+def lstm(c: Ctx, inputs: int, hidden: int, projection: int = 0) -> Cell:
+    """i, f, g, o = [x, h] W + b; c' = s(f) c + s(i) tanh(g); h' = s(o) tanh(c'), projected if asked."""
+    import jax
+    import jax.numpy as jnp
+
+    kernel = c.weight(inputs + (projection or hidden), 4 * hidden)
+    offset = c.weight(4 * hidden)
+    project = c.weight(hidden, projection) if projection else None
+
+    def step(state: tuple[Array, Array], x: Array) -> tuple[tuple[Array, Array], Array]:
+        cell, output = state
+        gates = jnp.concatenate([x, output], -1) @ kernel + offset
+        i, f, g, o = jnp.split(gates, 4, -1)
+        cell = jax.nn.sigmoid(f + 1.0) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
+        output = jax.nn.sigmoid(o) * jnp.tanh(cell)
+        output = output if project is None else output @ project
+        return (cell, output), output
+
+    return step
+
+
+def gru(c: Ctx, inputs: int, hidden: int) -> Cell:
+    """r, z = s(x W + h U); h~ = tanh(x W + r (h U)); h' = z h + (1 - z) h~"""
+    import jax
+    import jax.numpy as jnp
+
+    from_input, from_state = c.weight(inputs, 3 * hidden), c.weight(hidden, 3 * hidden)
+    offset = c.weight(3 * hidden)
+
+    def step(state: Array, x: Array) -> tuple[Array, Array]:
+        xr, xz, xh = jnp.split(x @ from_input + offset, 3, -1)
+        hr, hz, hh = jnp.split(state @ from_state, 3, -1)
+        update = jax.nn.sigmoid(xz + hz)
+        candidate = jnp.tanh(xh + jax.nn.sigmoid(xr + hr) * hh)
+        state = update * state + (1.0 - update) * candidate
+        return state, state
+
+    return step
+
+
+def zeros(c: Ctx, *shape: int) -> Array:
+    """An initial state in the compute dtype."""
+    import jax.numpy as jnp
+
+    return jnp.zeros(shape, c.dtype)
+
+
+def lstm_state(c: Ctx, batch: int, hidden: int, projection: int = 0) -> tuple[Array, Array]:
+    """(cell, output) at the start."""
+    return zeros(c, batch, hidden), zeros(c, batch, projection or hidden)
+
+
+def scan_time(cell: Cell, state: Any, x: Array, reverse: bool = False) -> tuple[Any, Array]:
+    """Run `cell` along time: x [b, t, f] -> (last state, outputs [b, t, f'])."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    state, outputs = lax.scan(cell, state, jnp.swapaxes(x, 0, 1), reverse=reverse)
+    return state, jnp.swapaxes(outputs, 0, 1)
+
+
+def run_lstm(c: Ctx, x: Array, hidden: int, reverse: bool = False) -> Array:
+    """One LSTM layer from a zero state: [b, t, f] -> [b, t, hidden]."""
+    cell = lstm(c, x.shape[-1], hidden)
+    return scan_time(cell, lstm_state(c, x.shape[0], hidden), x, reverse)[1]
+
+
+def run_gru(c: Ctx, x: Array, hidden: int, reverse: bool = False) -> Array:
+    """One GRU layer from a zero state: [b, t, f] -> [b, t, hidden]."""
+    cell = gru(c, x.shape[-1], hidden)
+    return scan_time(cell, zeros(c, x.shape[0], hidden), x, reverse)[1]
+
+
+def bidirectional(c: Ctx, x: Array, hidden: int) -> Array:
+    """LSTM layers in both directions, side by side: [b, t, f] -> [b, t, 2 hidden]."""
+    import jax.numpy as jnp
+
+    return jnp.concatenate([run_lstm(c, x, hidden), run_lstm(c, x, hidden, reverse=True)], -1)

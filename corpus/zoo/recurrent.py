@@ -3,6 +3,11 @@
 PTB models: the medium and large LSTM of "Recurrent Neural Network Regularization" (650 x 2 and
 1500 x 2, 35 steps, vocabulary 10000). NMT: the GNMT shape (8 layers of 1024, bidirectional first
 encoder layer, residual connections, additive attention of the first decoder layer).
+
+Completion of search queries while they are typed, from characters:
+the application's inside is not public. Built as published query completers are: a character GRU language
+model with the user's vector beside every character; at inference it reads the prefix, and the likeliest
+first characters are each continued greedily.
 """
 
 from __future__ import annotations
@@ -10,8 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from corpus.context import Ctx
-from corpus.zoo.cells import (
+from corpus.zoo.layers import (
     bidirectional,
+    cross_entropy,
+    dense,
+    dropout,
+    embedding,
+    gru,
     lstm,
     lstm_state,
     run_gru,
@@ -19,12 +29,14 @@ from corpus.zoo.cells import (
     scan_time,
     zeros,
 )
-from corpus.zoo.layers import cross_entropy, dense, dropout, embedding
 
 if TYPE_CHECKING:
     from jax import Array
 
 _PTB_VOCABULARY = 10000
+_CHARACTERS, _FEATURES = 128, 64
+_USERS, _USER_FEATURES = 100_000, 32
+_END = 0
 
 
 def ptb_lstm(c: Ctx, hidden: int, steps: int = 35, keep_drop: float = 0.5) -> Array:
@@ -120,3 +132,41 @@ def nmt(c: Ctx, hidden: int = 1024, layers: int = 8, vocabulary: int = 32000, st
         return cross_entropy(logits, labels)
     log_probs = jax.nn.log_softmax(logits.astype("float32"))
     return jnp.sum(jnp.take_along_axis(log_probs, labels[..., None], -1), (1, 2))
+
+
+def query_completion(
+    c: Ctx, hidden: int = 600, prefix: int = 12, longest: int = 40, shown: int = 8
+) -> Array | tuple[Array, Array]:
+    """The loss over whole queries, or `shown` completions per prefix with their log probabilities."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    table = c.weight(_CHARACTERS, _FEATURES)
+    user = c.weight(_USERS, _USER_FEATURES)[c.tokens(c.batch)]
+    cell = gru(c, _FEATURES + _USER_FEATURES, hidden)
+    kernel, offset = c.weight(hidden, _CHARACTERS), c.weight(_CHARACTERS)
+    steps = longest if c.train else prefix
+    typed = table[c.tokens(c.batch, steps)]
+    beside = jnp.broadcast_to(user[:, None], (c.batch, steps, _USER_FEATURES))
+    state, x = scan_time(cell, zeros(c, c.batch, hidden), jnp.concatenate([typed, beside], -1))
+    if c.train:
+        return cross_entropy(dropout(c, x, 0.2) @ kernel + offset, c.tokens(c.batch, steps))
+    spread_user, state = jnp.repeat(user, shown, axis=0), jnp.repeat(state, shown, axis=0)
+
+    def log_probs(hidden_state: Array) -> Array:
+        return jax.nn.log_softmax((hidden_state @ kernel + offset).astype("float32"))
+
+    def step(loop: Any, _: None) -> tuple[Any, Array]:
+        state, last, score, ended = loop
+        state, output = cell(state, jnp.concatenate([table[last], spread_user], -1))
+        best = log_probs(output)
+        last = jnp.where(ended, _END, jnp.argmax(best, -1)).astype("int32")
+        score = score + jnp.where(ended, 0.0, jnp.max(best, -1))
+        return (state, last, score, ended | (last == _END)), last
+
+    score, first = lax.top_k(log_probs(x[:, -1]), shown)
+    score, first = score.reshape(-1), first.reshape(-1)
+    (_, _, score, _), rest = lax.scan(step, (state, first, score, first == _END), None, longest - prefix)
+    queries = jnp.concatenate([first[:, None], rest.T], 1)
+    return queries.reshape(c.batch, shown, -1), score.reshape(c.batch, shown)

@@ -12,22 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from corpus.context import Ctx
-from corpus.zoo.attention import (
-    attend,
-    causal_mask,
-    feed_forward,
-    heads_of,
-    multi_head,
-    pre_norm_block,
-)
 from corpus.zoo.layers import (
+    attend,
     bias,
+    causal_mask,
     classify,
     conv,
     cross_entropy,
     dropout,
+    feed_forward,
+    heads_of,
     layer_norm,
+    multi_head,
     one_hot_cross_entropy,
+    pre_norm_block,
 )
 
 if TYPE_CHECKING:

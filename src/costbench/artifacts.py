@@ -29,7 +29,7 @@ _TEMPORARY = re.compile(r"^\.tmp-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}-
 _DAY_S = 24 * 3600.0
 # A prefix keeps the suffix, by which np.save and friends choose a format; 120 characters of the
 # name stay far below the 255 bytes that file systems allow.
-_KEPT_NAME_LENGTH = 120
+_MAX_NAME_LENGTH = 120
 
 
 def _host_tag() -> str:
@@ -38,12 +38,12 @@ def _host_tag() -> str:
 
 def _temporary_for(path: Path) -> Path:
     tag = f".tmp-{_host_tag()}-{os.getpid()}-{secrets.token_hex(4)}-"
-    return path.with_name(tag + path.name[-_KEPT_NAME_LENGTH:])
+    return path.with_name(tag + path.name[-_MAX_NAME_LENGTH:])
 
 
 @contextmanager
 def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; what is written there becomes `path` on success.
+    """Yields a temporary path beside `path`; what is written there becomes `path` on success.
 
     Folders are made as needed. The temporary keeps the suffix of `path` and does not exist yet. When
     the block raises, the temporary is removed and `path` is left as it was.
@@ -102,26 +102,26 @@ def _refuse(path: Path, action: str, error: OSError) -> NoReturn:
 
 
 def write_bytes(path: str | PathLike[str], data: bytes) -> None:
-    """Write `data` to `path` atomically. Raises: DataError naming `path` if that is impossible."""
+    """Writes `data` to `path` atomically. Raises: DataError naming `path` if that is impossible."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8 with `\\n` line ends. Raises: DataError naming `path`."""
+    """Writes `text` as UTF-8 with `\\n` line ends. Raises: DataError naming `path`."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: str | PathLike[str], obj: object) -> None:
-    """Write `obj` as JSON: sorted keys, indent 1, trailing newline; equal objects, equal bytes.
+    """Writes `obj` as JSON: sorted keys, indent 1, trailing newline; equal objects, equal bytes.
 
     Raises:
         DataError: naming `path` and the field, if a number is NaN or infinite, or if `path` cannot
             be written.
     """
-    culprit = _first_non_finite(obj, "")
-    if culprit is not None:
-        field, value = culprit
+    non_finite = _first_non_finite(obj, "")
+    if non_finite is not None:
+        field, value = non_finite
         raise DataError(f"{value!r} cannot be stored", where=path, field=field, expected="a finite number")
     text = json.dumps(obj, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False)
     write_text(path, text + "\n")
@@ -136,12 +136,12 @@ def _first_non_finite(obj: object, field: str) -> tuple[str, float] | None:
         children = [(f"{field}[{index}]", value) for index, value in enumerate(obj)]
     else:
         return None
-    found = (_first_non_finite(value, name) for name, value in children)
-    return next((culprit for culprit in found if culprit is not None), None)
+    non_finite = (_first_non_finite(value, name) for name, value in children)
+    return next((child for child in non_finite if child is not None), None)
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
-    """The contents of `path`. Raises: DataError naming `path` if it is missing or unreadable."""
+    """Returns the contents of `path`. Raises: DataError naming `path` if it is missing or unreadable."""
     source = Path(path)
     try:
         return source.read_bytes()
@@ -152,7 +152,7 @@ def read_bytes(path: str | PathLike[str]) -> bytes:
 
 
 def read_json(path: str | PathLike[str]) -> object:
-    """The value in a JSON file.
+    """Returns the value in a JSON file.
 
     Raises:
         DataError: naming `path`, if it is missing, no UTF-8, no JSON (with line and column), or
@@ -174,12 +174,12 @@ def read_json(path: str | PathLike[str]) -> object:
 
 
 def digest_bytes(data: bytes) -> str:
-    """SHA-256 of `data`, 64 hexadecimal digits."""
+    """Returns the SHA-256 of `data`, 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def digest_file(path: str | PathLike[str]) -> str:
-    """SHA-256 of a file's contents, read in pieces. Raises: DataError naming `path`."""
+    """Returns the SHA-256 of a file's contents, read in chunks. Raises: DataError naming `path`."""
     source = Path(path)
     try:
         with source.open("rb") as handle:
@@ -191,7 +191,7 @@ def digest_file(path: str | PathLike[str]) -> str:
 
 
 def digest_files(paths: Iterable[str | PathLike[str]], root: str | PathLike[str]) -> str:
-    """One SHA-256 over the names (relative to `root`) and contents of files, in whatever order given.
+    """Returns one SHA-256 over the names (relative to `root`) and contents of files, whatever their order.
 
     SHA-256 over the lines `sha256(contents) name` in order of name; a file given twice counts once.
 
@@ -203,16 +203,16 @@ def digest_files(paths: Iterable[str | PathLike[str]], root: str | PathLike[str]
     for path in paths:
         source = Path(path)
         # The folder is resolved and the file is not: DVC may link files to its cache.
-        place = source.parent.resolve() / source.name
-        if not place.is_relative_to(base):
+        resolved = source.parent.resolve() / source.name
+        if not resolved.is_relative_to(base):
             raise DataError("outside the folder that is digested", where=source, expected=f"a file in {base}")
-        names[place.relative_to(base).as_posix()] = source
+        names[resolved.relative_to(base).as_posix()] = source
     lines = (f"{digest_file(names[name])} {json.dumps(name)}\n" for name in sorted(names))
     return digest_bytes("".join(lines).encode())
 
 
 def remove_stale_temporaries(folder: str | PathLike[str]) -> tuple[str, ...]:
-    """Remove temporaries in `folder` that a killed process left; their names, sorted.
+    """Removes temporaries in `folder` that a killed process left; returns their names, sorted.
 
     A temporary is stale when its process is gone from this host, or after a day: another host's
     processes cannot be seen from here, and a process number may have been given away again.
@@ -221,11 +221,10 @@ def remove_stale_temporaries(folder: str | PathLike[str]) -> tuple[str, ...]:
     Raises:
         DataError: naming the file, if a stale temporary cannot be removed.
     """
-    place = Path(folder)
-    if not place.is_dir():
+    if not Path(folder).is_dir():
         return ()
     removed = []
-    for entry in sorted(place.iterdir()):
+    for entry in sorted(Path(folder).iterdir()):
         match = _TEMPORARY.match(entry.name)
         if match is None or not _is_stale(entry, match["host"], int(match["pid"])):
             continue
@@ -247,7 +246,7 @@ def _is_stale(entry: Path, host: str, pid: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this host is running."""
+    """Returns whether a process of this host is running."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

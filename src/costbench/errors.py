@@ -11,10 +11,10 @@ class CostbenchError(Exception):
     """A problem with what came in; the command line prints it as one line and exits with 1.
 
     Args:
-        problem: what is wrong, with the offending value.
-        where: file (or program, kernel, section) in which it was found.
+        problem: description of what is wrong, with the offending value.
+        where: file (or program, kernel, section) that has the problem.
         field: field or key inside `where`.
-        expected: what would have been accepted.
+        expected: description of what would have been accepted.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class CostbenchError(Exception):
         super().__init__(self.message())
 
     def message(self) -> str:
-        """`where: field: problem (expected ...)`, leaving out what is not known."""
+        """Returns `where: field: problem (expected ...)`, leaving out what is not known."""
         head = ": ".join(part for part in (self.where, self.field) if part)
         tail = f" (expected {self.expected})" if self.expected else ""
         return f"{head}: {self.problem}{tail}" if head else f"{self.problem}{tail}"
@@ -84,7 +84,7 @@ _T = TypeVar("_T")
 
 
 def choose(table: Mapping[str, _T], name: str, kind: str) -> _T:
-    """The entry of `table` called `name`.
+    """Returns the entry of `table` called `name`.
 
     Raises:
         ChoiceError: naming `kind` and the choices, if there is none.

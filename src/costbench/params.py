@@ -45,15 +45,15 @@ _MAX_VALUES = 1_000_000
 
 
 def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
-    """An instance of the dataclass `cls` from a mapping of field name to plain value.
+    """Returns an instance of the dataclass `cls` from a mapping of field name to plain value.
 
     Understood annotations: bool, int, float, str, Literal, X | Y, X | None, tuple[X, ...],
     tuple[X, Y], Mapping[str, X] and dataclasses. An int is accepted where a float is asked and becomes one.
 
     Args:
-        cls: the dataclass; an annotation of another kind is a TypeError.
-        mapping: what the file holds.
-        where: the file, for errors.
+        cls: dataclass; an annotation of another kind is a TypeError.
+        mapping: contents of the file.
+        where: file, for errors.
         field: dotted name of `mapping` inside the file, for errors.
 
     Raises:
@@ -106,7 +106,7 @@ def _strict(hint: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         return typing.Union[tuple(map(_strict, members))]  # noqa: UP007 - of a tuple
     if origin is tuple:
-        return tuple[tuple(one if one is Ellipsis else _strict(one) for one in members)]  # type: ignore[misc]
+        return tuple[tuple(member if member is Ellipsis else _strict(member) for member in members)]  # type: ignore[misc]
     if origin is Mapping:
         return Mapping[_strict(members[0]), _strict(members[1])]  # type: ignore[misc]
     raise TypeError(f"a parameter cannot be a {hint}")
@@ -160,12 +160,12 @@ def _translate(
 
     An unknown key is often a misspelt one, and then explains what else is missing.
     """
-    found = errors.errors(include_url=False)
-    unknown = [error for error in found if error["type"] in _UNKNOWN]
-    error = min(unknown, key=lambda error: len(error["loc"])) if unknown else found[0]
+    problems = errors.errors(include_url=False)
+    unknown = [error for error in problems if error["type"] in _UNKNOWN]
+    error = min(unknown, key=lambda error: len(error["loc"])) if unknown else problems[0]
     cause: Exception | None = error.get("ctx", {}).get("error")
     loc = error["loc"][:-1] if error["type"] in _UNKNOWN else error["loc"]
-    hint, value, field = _located(cls, mapping, field, loc)
+    hint, value, field = _locate(cls, mapping, field, loc)
     if error["type"] in _UNKNOWN:
         key, known = error["loc"][-1], _fields(hint)
         problem, expected = f"unknown key{_nearest(key, known)}", "one of " + ", ".join(sorted(known))
@@ -180,8 +180,8 @@ def _translate(
     _refuse(value, where, field, _expected(hint, value), _nearest_choice(hint, value))
 
 
-def _located(cls: Any, mapping: object, field: str, loc: tuple[int | str, ...]) -> tuple[Any, Any, str]:
-    """Annotation, value and dotted name of the place that pydantic calls `loc`.
+def _locate(cls: Any, mapping: object, field: str, loc: tuple[int | str, ...]) -> tuple[Any, Any, str]:
+    """Returns annotation, value and dotted name of the field that pydantic calls `loc`.
 
     For a union of several types it is the union: pydantic goes on with the members that it tried.
     """
@@ -242,7 +242,7 @@ def _kind(value: object) -> str:
 
 
 def _without_none(hint: Any) -> Any:
-    """The one other member of a union with None; other annotations as they are."""
+    """Returns the one other member of a union with None; other annotations as they are."""
     members = [member for member in typing.get_args(hint) if member is not type(None)]
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return members[0] if is_union and len(members) == 1 else hint
@@ -282,7 +282,7 @@ def describe(hint: Any) -> str:
 
 
 def load_yaml(path: Where) -> dict[str, object]:
-    """The mapping in a YAML file.
+    """Returns the mapping in a YAML file.
 
     Raises:
         ParamsError: naming `path`, if it is missing, unreadable, malformed (with line and column),
@@ -295,7 +295,7 @@ def load_yaml(path: Where) -> dict[str, object]:
     except (OSError, UnicodeDecodeError) as error:
         raise ParamsError(f"cannot read: {error}", where=path) from error
     try:
-        value = copy.deepcopy(_parsed(text))
+        value = copy.deepcopy(_parse_yaml(text))
     except YAMLError as error:
         raise ParamsError(_yaml_problem(error), where=path) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -310,7 +310,7 @@ def load_yaml(path: Where) -> dict[str, object]:
 
 
 @lru_cache(maxsize=16)
-def _parsed(text: str) -> object:
+def _parse_yaml(text: str) -> object:
     """Parses a text; cached, since stages read the same parameter file several times."""
     value = YAML(typ="safe", pure=True).load(text)
     if _num_values(value, {}) > _MAX_VALUES:
@@ -318,15 +318,15 @@ def _parsed(text: str) -> object:
     return value
 
 
-def _num_values(value: object, known: dict[int, int]) -> int:
+def _num_values(value: object, counts: dict[int, int]) -> int:
     """Counts the values inside a value; those behind aliases count once per reference."""
     if not isinstance(value, dict | list | tuple | set):
         return 1
-    if id(value) not in known:
-        known[id(value)] = _MAX_VALUES + 1  # what a value that holds itself counts
+    if id(value) not in counts:
+        counts[id(value)] = _MAX_VALUES + 1  # what a value that holds itself counts
         parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_num_values(part, known) for part in parts)
-    return known[id(value)]
+        counts[id(value)] = 1 + sum(_num_values(part, counts) for part in parts)
+    return counts[id(value)]
 
 
 def _yaml_problem(error: YAMLError) -> str:
@@ -337,7 +337,7 @@ def _yaml_problem(error: YAMLError) -> str:
 
 
 def load_section(path: Where, section: str, cls: type[T]) -> T:
-    """The section `section` of a parameter file as `cls`.
+    """Returns the section `section` of a parameter file as `cls`.
 
     Raises:
         ParamsError: as `load_yaml` and `parse_section`.
@@ -346,7 +346,7 @@ def load_section(path: Where, section: str, cls: type[T]) -> T:
 
 
 def parse_section(sections: Mapping[str, object], section: str, cls: type[T], *, where: Where) -> T:
-    """One of the sections of a parameter file as `cls`.
+    """Returns one of the sections of a parameter file as `cls`.
 
     Raises:
         ParamsError: as `parse`, or naming the sections there are.
@@ -361,20 +361,20 @@ def parse_section(sections: Mapping[str, object], section: str, cls: type[T], *,
     return parse(cls, sections[section], where=where, field=section)
 
 
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` in place of what they name; mappings are merged key by key."""
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `base` with `changes` in place of what they name; mappings are merged key by key."""
     result = dict(base)
     for key, value in changes.items():
         old = result.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
+        result[key] = merge(old, value) if both else value  # type: ignore[arg-type]
     return result
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn dotted names into nested mappings.
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Turns dotted names into nested mappings.
 
-    >>> nested({"net.hidden": 64, "loss": "hinge"})
+    >>> nest({"net.hidden": 64, "loss": "hinge"})
     {'net': {'hidden': 64}, 'loss': 'hinge'}
     """
     tree: dict[str, Any] = {}
@@ -388,7 +388,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(params: DataclassInstance) -> str:
-    """Identity of a set of values: SHA-256 over canonical JSON (sorted keys, no spaces), 16 digits.
+    """Returns the identity of values: SHA-256 over canonical JSON (sorted keys, no spaces), 16 digits.
 
     Equal instances have equal digests, whatever order or file the values came from.
 

@@ -11,7 +11,7 @@ from costbench.arrays import U64
 
 
 def stream_key(seed: int, *names: str | int) -> int:
-    """Return the 128-bit key of a stream: SHA-256 over the seed and the names, cut to 16 bytes."""
+    """Returns the 128-bit key of a stream: SHA-256 over the seed and the names, cut to 16 bytes."""
     return int.from_bytes(hashlib.sha256(_path(seed, *names).encode()).digest()[:16], "little")
 
 
@@ -20,7 +20,7 @@ def _path(seed: int, *names: str | int) -> str:
 
 
 def stream_words(seed: int, *names: str | int, ends: Sequence[str]) -> U64:
-    """Return the lower 64 bits of `stream_key(seed, *names, end)` for each of the last names `ends`."""
+    """Returns the lower 64 bits of `stream_key(seed, *names, end)` for each of the last names `ends`."""
     start = hashlib.sha256(_path(seed, *names, "").encode())
     words = []
     for end in ends:
@@ -31,7 +31,7 @@ def stream_words(seed: int, *names: str | int, ends: Sequence[str]) -> U64:
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """Return the generator called `names` under `seed`; equal arguments give equal draws on any machine.
+    """Returns the generator called `names` under `seed`; equal arguments give equal draws on any machine.
 
     >>> bool(stream(1, "noise", 3).integers(9) == stream(1, "noise", 3).integers(9))
     True

@@ -43,7 +43,7 @@ class KeyedResult:
     """A result as its note holds it; results are dataclasses that add their own fields.
 
     Attributes:
-        key: digest of everything that it follows from.
+        key: digest of everything that the result follows from.
     """
 
     key: str
@@ -54,13 +54,13 @@ R = TypeVar("R", bound=KeyedResult)
 
 
 def key_of(*parts: str) -> str:
-    """Return the key of a result: a digest of the parts that it follows from, 32 hexadecimal digits."""
+    """Returns the key of a result: a digest of the parts that it follows from, 32 hexadecimal digits."""
     return digest_bytes("\0".join(parts).encode())[:_KEY_LENGTH]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a result is kept, and what it follows from.
+    """Files of a result, and what it follows from.
 
     Attributes:
         note: file that is written once the result is complete.
@@ -79,7 +79,7 @@ class Entry:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Return everything on disk that belongs to the entry: files, or its folder."""
+        """Returns everything on disk that belongs to the entry: files, or its folder."""
         return (self.note.parent,) if self.files is None else (self.note, self._started, *self.files)
 
     @property
@@ -87,7 +87,7 @@ class Entry:
         return self.note.with_suffix(".started")
 
     def read(self, kind: type[R]) -> R | None:
-        """Return the result; None where it is missing, which a damaged one or one of another key is, too."""
+        """Returns the result; None where it is missing, which a damaged one or one of another key is, too."""
         try:
             result, files, _ = _read(self.note, kind)
             is_whole = all(digest_file(self.note.parent / name) == value for name, value in files.items())
@@ -96,12 +96,12 @@ class Entry:
         return result if result.key == self.key and is_whole else None
 
     def get(self, kind: type[R], compute: Callable[[], R]) -> R:
-        """Return the result, which is computed and kept if it is missing.
+        """Returns the result, which is computed and kept if it is missing.
 
         Args:
             kind: class of the result.
-            compute: writes the files of the entry, maybe continuing those of a killed call, and returns the
-                result.
+            compute: function that writes the files of the entry, maybe continuing those of a killed call, and
+                returns the result.
 
         Raises:
             DataError: if the result cannot be written.
@@ -110,11 +110,11 @@ class Entry:
         result = self.read(kind)
         if result is None:
             self.begin()
-            result = self._take_over(kind)
+            result = self._copy_sibling(kind)
         return self.keep(compute()) if result is None else result
 
     def begin(self) -> None:
-        """Remove the files of the entry, unless a killed process of the same key left them."""
+        """Removes the files of the entry, unless a killed process of the same key left them."""
         with suppress(DataError):
             if read_bytes(self._started) == self.key.encode():
                 return
@@ -123,7 +123,7 @@ class Entry:
             write_bytes(self._started, self.key.encode())
 
     def remove(self) -> None:
-        """Remove note and files, but for files in other folders than the note's, which entries may share."""
+        """Removes note and files, but for files in other folders than the note's, which entries may share."""
         if self.files is None:
             shutil.rmtree(self.note.parent, ignore_errors=True)
         for path in (self.note, self._started, *(self.files or ())):
@@ -131,7 +131,7 @@ class Entry:
                 path.unlink(missing_ok=True)
 
     def keep(self, result: R) -> R:
-        """Write the note of a computed result whose files are complete, and return the result.
+        """Writes the note of a computed result whose files are complete, and return the result.
 
         Raises:
             DataError: if a file is missing, or the note cannot be written.
@@ -151,8 +151,8 @@ class Entry:
             if path.is_file() and path not in (self.note, self._started) and path.name[0] != ".":
                 yield path
 
-    def _take_over(self, kind: type[R]) -> R | None:
-        """Return the result of a sibling of the same content after copying its files; None without one."""
+    def _copy_sibling(self, kind: type[R]) -> R | None:
+        """Returns the result of a sibling of the same content after copying its files; None without one."""
         notes = self.siblings.glob(f"*/*/{self.note.name}") if self.siblings is not None else ()
         for note in sorted(notes):
             with suppress(DataError):
@@ -170,7 +170,7 @@ class Entry:
 
 
 def _read(note: Path, kind: type[R]) -> tuple[R, dict[str, str], str]:
-    """Return a result, the digests of its files and its content. Raises: DataError."""
+    """Returns a result, the digests of its files and its content. Raises: DataError."""
     values = read_json(note)
     files = values.pop(_FILES, None) if isinstance(values, dict) else None
     if not isinstance(values, dict) or not isinstance(files, dict):
@@ -187,9 +187,9 @@ class WorkItem(Generic[T]):
     """A task whose result is kept.
 
     Attributes:
-        name: differs from those of all other items.
-        task: what is computed; it travels to other processes.
-        entry: of the result.
+        name: name that no other item has.
+        task: task that is computed; it travels to other processes.
+        entry: entry of the result.
     """
 
     name: str
@@ -198,23 +198,23 @@ class WorkItem(Generic[T]):
 
     @classmethod
     def of(cls, name: str, task: T, folder: Path, parts: Iterable[str]) -> WorkItem[T]:
-        """Return the work item of a result that has no files but its note.
+        """Returns the work item of a result that has no files but its note.
 
         Args:
-            name: of the item, and of the note in the folder.
-            task: what is computed.
-            folder: of the notes.
+            name: name of the item, and of the note in the folder.
+            task: task that is computed.
+            folder: folder of the notes.
             parts: digests and settings that the result follows from.
         """
         return cls(name, task, Entry(folder / f"{name}.json", key_of(*parts)))
 
     @property
     def key(self) -> str:
-        """Return the key of the result."""
+        """Returns the key of the result."""
         return self.entry.key
 
     def keep(self, result: R) -> R:
-        """Write the result to its note, and return it. Raises: DataError, if that is impossible."""
+        """Writes the result to its note, and return it. Raises: DataError, if that is impossible."""
         return self.entry.keep(result)
 
 
@@ -223,10 +223,10 @@ class Progress(Generic[R]):
     """A result that has just been computed.
 
     Attributes:
-        done: results computed so far, this one among them.
-        total: how many are to be computed.
-        name: of its item.
-        result: itself.
+        done: number of results computed so far, this one among them.
+        total: number of results to compute.
+        name: name of its item.
+        result: the result.
     """
 
     done: int
@@ -245,17 +245,17 @@ def compute(
     *,
     folder: Path | None = None,
 ) -> dict[str, R]:
-    """Return the results of all items by name: those of earlier runs, and the missing ones, computed now.
+    """Returns the results of all items by name: those of earlier runs, and the missing ones, computed now.
 
     Of items of the same content one is computed, before the others take over its files.
 
     Args:
-        function: of a module, computes the result of an item and keeps it.
+        function: module-level function that computes the result of an item and keeps it.
         kind: class of the results.
-        items: all that are wanted, the longest first.
-        backend: where they are computed.
-        title: what they are, in the log.
-        on_done: called after each that was computed.
+        items: all items, the longest first.
+        backend: backend that computes missing results.
+        title: name of the results in the log.
+        on_done: function that is called after each result that was computed.
         folder: folder that holds these results alone, from which everything else is removed first.
 
     Raises:
@@ -285,19 +285,19 @@ def compute(
 
 
 def remove_outdated(folder: Path, wanted: Iterable[Path]) -> None:
-    """Remove the files of a folder that nobody asks for, and temporary files of killed processes.
+    """Removes the files of a folder that nobody asks for, and temporary files of killed processes.
 
     Args:
-        folder: whose files are results; its sub-folders count, too.
+        folder: folder whose files are results; its sub-folders count, too.
         wanted: paths of files to keep, and of folders to keep with everything in them.
     """
-    kept = set(wanted)
+    paths_to_keep = set(wanted)
     paths = sorted(folder.rglob("*"), reverse=True) if folder.is_dir() else []
     for inner in (folder, *(path for path in paths if path.is_dir())):
         remove_stale_temporaries(inner)
     for path in paths:
         # Remaining files with a temporary's name are being written by another process.
-        if path.name[0] == "." or path in kept or not kept.isdisjoint(path.parents):
+        if path.name[0] == "." or path in paths_to_keep or not paths_to_keep.isdisjoint(path.parents):
             continue
         if path.is_dir():
             with suppress(OSError):  # not empty

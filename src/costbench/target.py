@@ -13,6 +13,10 @@ from pathlib import Path
 from costbench.errors import ParamsError, TargetError
 from costbench.params import load_yaml, parse
 
+_MAY_BE_ZERO = frozenset(
+    {"codegen_compute_sd", "codegen_transfer_sd", "noise_sd", "noise_short_ns", "failure_rate", "bank_ns"}
+)
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -20,8 +24,8 @@ class Architecture:
 
     Attributes:
         clock_mhz: clock of the core.
-        num_mxus: matrix units.
-        mxu_size: rows and columns of a matrix unit.
+        num_mxus: number of matrix units.
+        mxu_size: number of rows and columns of a matrix unit.
         hbm_gb_per_s: nominal bandwidth of main memory, 1e9 bytes per second.
         scratchpad_bytes: size of the scratchpad (VMEM).
         lanes: minor extent of a native tile.
@@ -38,7 +42,7 @@ class Architecture:
 
     @property
     def cycle_ns(self) -> float:
-        """Nanoseconds of a clock cycle."""
+        """Returns the nanoseconds of a clock cycle."""
         return 1e3 / self.clock_mhz
 
 
@@ -47,30 +51,30 @@ class Timing:
     """Behaviour of the real machine that the simulator reproduces; see docs/hardware.md for each effect.
 
     Attributes:
-        launch_ns: start of a kernel.
-        iteration_ns: loop control and synchronisation of one iteration.
-        transfer_ns: issue of one copy by the core.
+        launch_ns: time to start a kernel.
+        iteration_ns: time of loop control and synchronisation of one iteration.
+        transfer_ns: time to issue one copy by the core.
         read_gb_per_s: sustained bandwidth from main memory.
         write_gb_per_s: sustained bandwidth to main memory.
         chunk_ns: cost of one contiguous piece of a tile.
         descriptor_ns: cost of one strided descriptor.
         bank_ns: extra time of a 4 KiB piece when all pieces fall into the same banks.
         overlap_exponent: q of the soft maximum (a^q + b^q)^(1/q) of transfer and compute.
-        weight_load_cycles: loading one 128 x 128 block of weights.
+        weight_load_cycles: cycles to load one 128 x 128 block of weights.
         convolution_drain_ns: fixed time of the matrix unit per iteration of a convolution.
-        dot_drain_ns: the same for a dot.
-        accumulate_cycles: adding one register of partial sums.
-        vector_cycles: one vector operation on one register, averaged over issue slots.
+        dot_drain_ns: fixed time of the matrix unit per iteration of a dot.
+        accumulate_cycles: cycles to add one register of partial sums.
+        vector_cycles: cycles of one vector operation on one register, averaged over issue slots.
         unroll_registers: registers lost to prologue and epilogue of each vector loop.
-        transcendental_cycles: one transcendental on one register.
-        random_cycles: random bits for one register.
+        transcendental_cycles: cycles of one transcendental on one register.
+        random_cycles: cycles to draw random bits for one register.
         cross_lane_ns: latency of reductions across lanes, per iteration.
-        cross_sublane_ns: the same across sublanes, and of moving rows between them.
-        row_move_cycles: moving one row of 128 lanes to another sublane.
-        packed_move_factor: how much slower that is for 16-bit rows, which share a register.
-        row_address_ns: issue of one indexed row (gather, scatter, dynamic slice).
+        cross_sublane_ns: latency of reductions across sublanes, and of moving rows between them.
+        row_move_cycles: cycles to move one row of 128 lanes to another sublane.
+        packed_move_factor: factor by which that is slower for 16-bit rows, which share a register.
+        row_address_ns: time to issue one indexed row (gather, scatter, dynamic slice).
         codegen_compute_sd: log-normal spread of generated code, keyed on its structure.
-        codegen_transfer_sd: the same for copies.
+        codegen_transfer_sd: log-normal spread of copies, keyed on their structure.
         noise_sd: relative noise of a run.
         noise_short_ns: absolute noise that dominates in short kernels.
         failure_floor: share of the scratchpad above which a compile may fail.
@@ -117,13 +121,13 @@ class Target:
 
 
 def available_targets() -> tuple[str, ...]:
-    """Names of the chips that ship with the package."""
+    """Returns names of the chips that ship with the package."""
     folder = importlib.resources.files("costbench") / "chips"
     return tuple(sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")))
 
 
 def load_target(name_or_path: str | Path) -> Target:
-    """A chip by name, or from a YAML file of your own.
+    """Returns a chip by name, or from a YAML file of your own.
 
     Raises:
         TargetError: for an unknown chip, or a file with a missing, unknown, negative or mistyped field.
@@ -146,21 +150,16 @@ def load_target(name_or_path: str | Path) -> Target:
     return target
 
 
-_MAY_BE_ZERO = frozenset(
-    {"codegen_compute_sd", "codegen_transfer_sd", "noise_sd", "noise_short_ns", "failure_rate", "bank_ns"}
-)
-
-
 def _check_positive(target: Target, path: Path) -> None:
     for section in ("architecture", "timing"):
         values = getattr(target, section)
         for field in fields(values):
             value = getattr(values, field.name)
-            zero_ok = field.name in _MAY_BE_ZERO
-            if value < 0 or (value == 0 and not zero_ok):
+            may_be_zero = field.name in _MAY_BE_ZERO
+            if value < 0 or (value == 0 and not may_be_zero):
                 raise TargetError(
                     f"{value}",
                     where=path,
                     field=f"{section}.{field.name}",
-                    expected="a number of at least 0" if zero_ok else "a number above 0",
+                    expected="a number of at least 0" if may_be_zero else "a number above 0",
                 )

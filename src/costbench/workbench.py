@@ -39,11 +39,11 @@ ANALYTICAL = "analytical"
 
 
 def load_program(path: str | Path, name: str = "") -> PreparedProgram:
-    """Return the program in a file, compiled when its kernels are asked for.
+    """Returns the program in a file, compiled when its kernels are asked for.
 
     Args:
         path: HLO as a binary message, plain or compressed, or as text.
-        name: under which it is known; the file's without its endings if left out.
+        name: name of the program; the file's without its endings if left out.
 
     Raises:
         HloError: if the file is no HLO module.
@@ -55,12 +55,12 @@ def load_program(path: str | Path, name: str = "") -> PreparedProgram:
 
 
 def kernels(program: PreparedProgram) -> tuple[UniqueKernel, ...]:
-    """Return the kernels that the default fusions make of a program; those that cost the same, once."""
+    """Returns the kernels that the default fusions make of a program; those that cost the same, once."""
     return tuple(program.unique_kernels)
 
 
 def tile_space(kernel: Kernel | UniqueKernel, chip: str | Target = CHIP) -> TileSpace:
-    """Return the tile sizes of a kernel on a chip: `space.decode(space.legal_ids())` are all of them.
+    """Returns the tile sizes of a kernel on a chip: `space.decode(space.legal_ids())` are all of them.
 
     Raises:
         UnsupportedKernelError: if the kernel cannot be lowered.
@@ -71,13 +71,13 @@ def tile_space(kernel: Kernel | UniqueKernel, chip: str | Target = CHIP) -> Tile
 def measure(
     kernel: Kernel | UniqueKernel, tile_sizes: TileSizes, chip: str | Target = CHIP, seed: int = 0
 ) -> F64:
-    """Return nanoseconds on the simulated chip, float64 [n]; infinite for tile sizes that do not compile.
+    """Returns nanoseconds on the simulated chip, float64 [n]; infinite for tile sizes that do not compile.
 
     Args:
-        kernel: what runs.
-        tile_sizes: n of them.
-        chip: by name, a YAML file, or a target.
-        seed: of the machine's noise.
+        kernel: kernel that runs.
+        tile_sizes: n tile sizes.
+        chip: name of a chip, a YAML file, or a target.
+        seed: seed of the machine's noise.
 
     Raises:
         UnsupportedKernelError: if the kernel cannot be lowered, or the machine has no routine for it.
@@ -86,11 +86,11 @@ def measure(
 
 
 def load_model(name: str = ANALYTICAL, chip: str | Target = CHIP) -> CostModel:
-    """Return a cost model.
+    """Returns a cost model.
 
     Args:
         name: `analytical`; the folder of a trained model; `module:Class` of your own.
-        chip: whose public figures the analytical model, and hybrids with it, go by.
+        chip: chip whose public figures the analytical model, and hybrids with it, go by.
 
     Raises:
         DataError: if there is no such model, or it is damaged.
@@ -114,20 +114,20 @@ def predict(
     model: str | CostModel = ANALYTICAL,
     chip: str | Target = CHIP,
 ) -> F64:
-    """Return what a cost model predicts of tile sizes, float64 [n]; lower is faster.
+    """Returns what a cost model predicts of tile sizes, float64 [n]; lower is faster.
 
     Args:
-        kernel: that is priced.
-        tile_sizes: n of them.
-        model: as `load_model` takes it, or a model.
-        chip: as `load_model` takes it.
+        kernel: kernel that is priced.
+        tile_sizes: n tile sizes.
+        model: name as `load_model` takes it, or a model.
+        chip: chip as `load_model` takes it.
 
     Raises:
         DataError: as `load_model` does.
         UnsupportedKernelError: if the model cannot price the kernel.
     """
-    found = load_model(model, chip) if isinstance(model, str) else model
-    return found.predict(_kernel(kernel), tile_sizes)
+    cost_model = load_model(model, chip) if isinstance(model, str) else model
+    return cost_model.predict(_kernel(kernel), tile_sizes)
 
 
 def dataset(
@@ -137,12 +137,12 @@ def dataset(
     split: str = "random",
     part: str = "train",
 ) -> KernelDataset:
-    """Return measured kernels as a PyTorch Geometric data set (docs/your_network.md).
+    """Returns measured kernels as a PyTorch Geometric data set (docs/your_network.md).
 
     Args:
         root: output folder of a profile whose stages `features` and `split` are done.
         task: `tile` or `fusion`.
-        chip: by name.
+        chip: name of the chip.
         split: `random`, `manual`, `fold1` and so on.
         part: `train`, `validation` or `test`.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from costbench.errors import ParamsError
-from costbench.params import load_yaml, merged
+from costbench.params import load_yaml, merge
 
 SECTION = "schedules"
 DEFAULT_TABLES = "data/schedules"
@@ -40,7 +40,7 @@ def _with_base(path: Path, before: tuple[Path, ...]) -> Mapping[str, object]:
     base = path.parent / str(own.pop(_EXTENDS))
     if base.resolve() in (*before, path.resolve()):
         raise ParamsError("extends itself", where=path, field=_EXTENDS, expected="another file")
-    return merged(_with_base(base, (*before, path.resolve())), own)
+    return merge(_with_base(base, (*before, path.resolve())), own)
 
 
 def recorded_tables(params: Path) -> str:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from costbench.arrays import F64, I16
-from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.charging import ProgramCharge
+from costbench.autotuning.budget import MeasurementBudget, ProgramCharge
 from costbench.autotuning.evaluators import Evaluation
 from costbench.autotuning.fusion import (
     NUM_RUNS,
@@ -22,8 +21,15 @@ from costbench.autotuning.fusion import (
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts, MeasuredKernels, TiledKernels
-from costbench.autotuning.search import Progress, SearchInterrupted
-from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune, tune_by_model
+from costbench.autotuning.search import (
+    Plan,
+    Progress,
+    SearchInterrupted,
+    Shortlist,
+    measure_best,
+    tune,
+    tune_by_model,
+)
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel

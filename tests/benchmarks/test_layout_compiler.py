@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.layout_compiler import LayoutCompiler, compile_with_layouts
 from costbench.arrays import I16
-from costbench.compiler.layout.choices import NodeLayouts
+from costbench.compiler.layout.rules import NodeLayouts
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.program import CompiledProgram, compile_program
 from costbench.compiler.tiled_memory import is_bitcast, padded_bytes

@@ -16,9 +16,8 @@ import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import DeviceEvaluator, Evaluation, Evaluator, Source
-from costbench.autotuning.search import Progress, SearchInterrupted, TuningProblem
+from costbench.autotuning.search import Plan, Progress, SearchInterrupted, TuningProblem, tile_problem, tune
 from costbench.autotuning.trace import SearchTrace
-from costbench.autotuning.tuning import Plan, tile_problem, tune
 from costbench.compiler.fusion.space import fusion_space
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.layout.space import layout_space

@@ -15,7 +15,7 @@ from costbench.experiments.stages.evaluate import EVALUATE
 from costbench.experiments.stages.features import READERS
 from costbench.experiments.stages.generate import WORK_ITEMS
 from costbench.experiments.stages.train import TRAININGS
-from costbench.experiments.tuning.model import TUNE
+from costbench.experiments.tuning.tune import TUNE
 from costbench.models.baselines.fitting import classes_of
 from costbench.models.baselines.spec import BaselineParams
 from costbench.params import load_yaml
@@ -41,7 +41,7 @@ OPTIONAL = {
     "src/costbench/models/baselines/spec.py": "settings of these",
     "src/costbench/experiments/autotuning/programs.py": "autotuning of test programs",
     "src/costbench/experiments/autotuning/work_items.py": "its parameters",
-    "src/costbench/experiments/tuning/model.py": "tuning of one program",
+    "src/costbench/experiments/tuning/tune.py": "tuning of one program",
 }
 """Files that have an entry of a task only where it has baselines, or is searched for."""
 ALL = {"records": RECORD_TYPES, "card": QUANTITIES, "generation": WORK_ITEMS, "features": READERS}

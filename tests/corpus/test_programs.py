@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpus.collector import describe
-from corpus.optimizers import OPTIMIZERS
+from corpus.lowering import OPTIMIZERS
 from corpus.programs import SPECS, find_spec
 from corpus.specs import GUESSED, PUBLISHED, STAND_IN
 from costbench.errors import ChoiceError

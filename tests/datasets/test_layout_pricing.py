@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.arrays import I16
-from costbench.compiler.layout.packed.compile import PackedCompiler
-from costbench.compiler.layout.packed.pool import KernelPool
+from costbench.compiler.layout.compile import KernelPool, PackedCompiler
 from costbench.compiler.lowering.loop_nest import LoweredKernels
 from costbench.datasets.layout_pricing import ProgramPricer
 from costbench.errors import UnsupportedKernelError

@@ -15,9 +15,8 @@ from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch, Tracking
 from costbench.experiments.stages.train import TRAININGS
 from costbench.experiments.sweeps.space import Range, resolve
-from costbench.experiments.sweeps.storage import StorageSpec
-from costbench.experiments.sweeps.study import PrunerSpec, StudySpec
-from costbench.experiments.sweeps.worker import SweepTask, TrainTrial, work
+from costbench.experiments.sweeps.study import PrunerSpec, StorageSpec, StudySpec
+from costbench.experiments.sweeps.sweep import SweepTask, TrainTrial, work
 from costbench.experiments.tracking.runs import Provenance
 from costbench.training.spec import BatchSpec, TrainSpec
 

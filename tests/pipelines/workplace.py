@@ -16,7 +16,7 @@ from typing import Any
 from costbench.artifacts import digest_files
 from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages import inputs
-from costbench.params import merged
+from costbench.params import merge
 from tests.deadline import HANGS_AFTER_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -128,7 +128,7 @@ def write_profile(folder: Path, name: str, changes: Changes) -> Path:
         entry = sections["experiments"][one]
         entry["variants"] = {name: entry["variants"][name] for name in variants or entry["variants"]}
     for section, values in changes.items():
-        sections[section] = merged(sections[section], values)
+        sections[section] = merge(sections[section], values)
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
     (folder / path).write_text(json.dumps(sections))
     return path

@@ -13,8 +13,7 @@ import pytest
 
 from corpus.context import Ctx
 from corpus.lowering import lower_for_tpu
-from corpus.zoo.cells import run_lstm
-from corpus.zoo.layers import batch_norm, bias, classify, conv, dropout, embedding, max_pool
+from corpus.zoo.layers import batch_norm, bias, classify, conv, dropout, embedding, max_pool, run_lstm
 from costbench.errors import DataError, HloError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.tuning import Plan, tune
+from costbench.autotuning.search import Plan, tune
 from costbench.search.annealing import Annealing, accept_moves, score_distances, temperature_scale
 from costbench.search.space import NumberedSearchSpace, VectorSearchSpace
 from tests.autotuning.small_spaces import Dials, Line, Table, line_problem

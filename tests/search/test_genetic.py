@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.tuning import Plan, tune
+from costbench.autotuning.search import Plan, tune
 from costbench.search.genetic import Genetic, Population
 from costbench.search.space import NumberedSearchSpace, Seen
 from tests.autotuning.small_spaces import Dials, Distance, Line, vector_problem

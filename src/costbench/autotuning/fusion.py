@@ -2,7 +2,7 @@
 
 The cost of a program is the sum over its kernels of cost times executions (lpm2021, sections 2.1 and 3).
 Kernel costs are cached across configs, so scoring a config prices only its new kernels; the rest of the work
-is cutting the program into kernels (`compiler.fusion.cuts`).
+is cutting the program into kernels (`compiler.fusion.space`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costbench.arrays import F64, I16
-from costbench.autotuning.charging import ProgramCharge
+from costbench.autotuning.budget import ProgramCharge
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
 from costbench.compiler.fingerprints import module_fingerprint
-from costbench.compiler.fusion.cuts import NO_KERNEL, CutConfig, FusionCuts
-from costbench.compiler.fusion.space import FusionSpace
+from costbench.compiler.fusion.space import NO_KERNEL, CutConfig, FusionCuts, FusionSpace
 from costbench.compiler.kernel import Kernel
 from costbench.search.space import VectorSearchSpace
 

@@ -66,12 +66,12 @@ class TiledKernels:
 
     def tiled(self, kernels: Sequence[Kernel]) -> list[tuple[int, TileSpace, I64]]:
         """Return index, tile space and chosen extents of every kernel of which a tile fits."""
-        found = []
-        for place, kernel in enumerate(kernels):
+        tiled_kernels = []
+        for index, kernel in enumerate(kernels):
             tiled = self._kept[kernel] if kernel in self._kept else self._tiled(kernel)
             if tiled is not None:
-                found.append((place, *tiled))
-        return found
+                tiled_kernels.append((index, *tiled))
+        return tiled_kernels
 
     def _tiled(self, kernel: Kernel) -> tuple[TileSpace, I64] | None:
         space = nest_tile_space(self.lowering.loop_nest(kernel), self.architecture)
@@ -98,11 +98,11 @@ class EstimatedKernels:
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return estimated nanoseconds, float64 [k]."""
-        found = np.full(len(kernels), np.inf)
-        for place, space, extents in self.tiled.tiled(kernels):
+        costs_ns = np.full(len(kernels), np.inf)
+        for index, space, extents in self.tiled.tiled(kernels):
             tile = space.nest.tile_sizes(extents[None])
-            found[place] = self.tiled.tiles.predict_nest(space.nest, tile)[0]
-        return found
+            costs_ns[index] = self.tiled.tiles.predict_nest(space.nest, tile)[0]
+        return costs_ns
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +119,10 @@ class GivenKernels:
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return predicted nanoseconds, float64 [k]."""
-        found = np.full(len(kernels), np.inf)
-        for place, space, extents in self.tiled.tiled(kernels):
-            found[place] = self.model.predict_ns(kernels[place], space.nest.tile_sizes(extents[None]))
-        return found
+        costs_ns = np.full(len(kernels), np.inf)
+        for index, space, extents in self.tiled.tiled(kernels):
+            costs_ns[index] = self.model.predict_ns(kernels[index], space.nest.tile_sizes(extents[None]))
+        return costs_ns
 
 
 class KernelDevice(Protocol):
@@ -154,20 +154,20 @@ class MeasuredKernels:
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return measured nanoseconds, float64 [k]."""
-        found = np.full(len(kernels), np.inf)
+        costs_ns = np.full(len(kernels), np.inf)
         waiting = self.tiled.tiled(kernels)
-        names = {place: self._name(kernels[place]) for place, _, _ in waiting}
+        names = {index: self._name(kernels[index]) for index, _, _ in waiting}
         while waiting:
             nests, extents = [space.nest for _, space, _ in waiting], [tile for _, _, tile in waiting]
-            measured = self.device.measure_kernels(nests, extents, [names[place] for place, _, _ in waiting])
+            measured = self.device.measure_kernels(nests, extents, [names[index] for index, _, _ in waiting])
             refused = []
-            for number, (place, space, tile) in enumerate(waiting):
+            for number, (index, space, tile) in enumerate(waiting):
                 if measured.failed[number]:
-                    refused.append((place, space, smaller_tile(space, tile)))
+                    refused.append((index, space, smaller_tile(space, tile)))
                 else:
-                    found[place] = float(measured.runtime_ns[number])
+                    costs_ns[index] = float(measured.runtime_ns[number])
             waiting = refused
-        return found
+        return costs_ns
 
     def _name(self, kernel: Kernel) -> str:
         return self.fingerprints.subgraph(

@@ -49,15 +49,15 @@ class LearnedKernels:
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Return predicted nanoseconds, float64 [k]; all kernels form one batch."""
-        found = np.full(len(kernels), np.inf)
-        places, samples = [], []
-        for place, space, extents in self.tiled.tiled(kernels):
-            kernel, tile = kernels[place], space.nest.tile_sizes(extents[None])
+        costs_ns = np.full(len(kernels), np.inf)
+        indices, samples = [], []
+        for index, space, extents in self.tiled.tiled(kernels):
+            kernel, tile = kernels[index], space.nest.tile_sizes(extents[None])
             graph, features = kernel_graph(kernel, self._features), decision_features(space.nest, tile)
             # A hybrid corrects the tile model's estimate; computed here, where the kernel is lowered already.
             estimates = self.tiled.tiles.predict_nest(space.nest, tile) if self._is_hybrid else None
             samples.append(KernelSamples(graph, features, _UNKNOWN_NS, "", estimates))
-            places.append(place)
-        for place, costs in zip(places, self.model.predict_kernels(samples), strict=True):
-            found[place] = costs[0]
-        return found
+            indices.append(index)
+        for index, costs in zip(indices, self.model.predict_kernels(samples), strict=True):
+            costs_ns[index] = costs[0]
+        return costs_ns

@@ -31,10 +31,10 @@ def pack(folder: Folder, params: Params = Path("params.yaml"), out: Out = None) 
 
     Example: `costbench results pack data/results/evidence --params profiles/evidence/params.yaml`
     """
-    from costbench.experiments.archive import parts
+    from costbench.experiments import archive
 
     workspace = _workspace(params, out)
-    changes = parts.pack(folder, workspace)
+    changes = archive.pack(folder, workspace)
     size = sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
     typer.echo(f"{folder}: {len(changes.written)} parts packed, {len(changes.kept)} kept; {size:,} bytes")
     _echo_missing(folder, workspace)
@@ -48,10 +48,10 @@ def unpack(folder: Folder, params: Params = Path("params.yaml"), out: Out = None
 
     Example: `costbench results unpack data/results/evidence --params profiles/evidence/params.yaml`
     """
-    from costbench.experiments.archive import parts
+    from costbench.experiments import archive
 
     workspace = _workspace(params, out)
-    changes = parts.unpack(folder, workspace)
+    changes = archive.unpack(folder, workspace)
     typer.echo(f"{workspace.out}: {len(changes.written)} parts restored, {len(changes.kept)} were there")
     _echo_missing(folder, workspace)
 
@@ -64,7 +64,7 @@ def list_parts(folder: Folder, params: Params = Path("params.yaml")) -> None:
     """
     from rich.table import Table
 
-    from costbench.experiments.archive.parts import read_profile_manifest
+    from costbench.experiments.archive import read_profile_manifest
 
     workspace = _workspace(params, None)
     manifest = read_profile_manifest(folder, workspace.name)
@@ -89,7 +89,7 @@ def _workspace(params: Path, out: Path | None) -> Workspace:
 
 
 def _echo_missing(folder: Path, workspace: Workspace) -> None:
-    from costbench.experiments.archive.parts import part_names, read_profile_manifest
+    from costbench.experiments.archive import part_names, read_profile_manifest
 
     manifest = read_profile_manifest(folder, workspace.name)
     missing = [name for name in part_names(workspace.params) if name not in manifest.parts]

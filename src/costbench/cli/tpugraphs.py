@@ -72,7 +72,7 @@ def featurize(
 
     Example: `costbench featurize step.hlo.pb --out step.npz`
     """
-    from costbench.experiments.tpugraphs.featurizing import featurize_file
+    from costbench.experiments.tpugraphs.exporting import featurize_file
 
     destination = out or file.with_name(f"{file.name.split('.')[0]}.npz")
     nodes, edges = featurize_file(file, destination)

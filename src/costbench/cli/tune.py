@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from costbench.autotuning.search import Progress
-    from costbench.experiments.tuning.program import Report, Session, Step, Tuned, TuneOptions
+    from costbench.experiments.tuning.program import Report, Step, Tuned, TuneOptions
 
 _LISTED = 10
 _NS_PER_MS, _NS_PER_US = 1e6, 1e3
@@ -187,6 +187,7 @@ def _refuse(context: typer.Context, options: tuple[str, ...], task: str) -> None
 def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: bool) -> None:
     """Tunes a program on a simulated chip and prints what came out."""
     from costbench.experiments.tuning.program import Session, write_results
+    from costbench.experiments.tuning.tune import tune_program
     from costbench.target import load_target
 
     folder = out or Path("out") / "tune" / f"{_stem(options.file)}-{options.task}"
@@ -194,7 +195,7 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
     try:
         with _stopping() as stop, _reporting(screen, options.file) as report:
             session = Session(folder, options, load_target(chip), resume=resume, report=stop.before(report))
-            tuned = _tuned(session)
+            tuned = tune_program(session, _stem(options.file))
     except KeyboardInterrupt:
         typer.echo("costbench: stopped; no results written", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -242,12 +243,6 @@ def _stopping() -> Iterator[_Stop]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _tuned(session: Session) -> Tuned:
-    from costbench.experiments.tuning.model import tuned
-
-    return tuned(session, _stem(session.options.file))
 
 
 def _stem(file: Path) -> str:

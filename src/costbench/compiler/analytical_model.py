@@ -288,7 +288,7 @@ def _matrix_cycles(estimate: Estimate, workspace: CostWorkspace) -> float:
     return float(work * np.ceil(depth / size) * size / contraction[_DILATION] / peak)
 
 
-# ---- the model, and its search -----------------------------------------------------------------------------
+# ---- the model, and its search ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

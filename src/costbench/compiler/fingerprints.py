@@ -220,7 +220,7 @@ def _blake2b(data: bytes) -> bytes:
     return blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
-# ---- digests of many kernels of one computation, compiled --------------------------------------------------
+# ---- digests of many kernels of one computation, compiled ------------------------------------------------
 
 
 _DIGEST_BYTES = DIGEST_WORDS * WORD_BYTES

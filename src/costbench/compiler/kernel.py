@@ -117,7 +117,7 @@ def _live(body: HloComputation, outputs: tuple[int, ...]) -> set[int]:
     return live
 
 
-# ---- stand-alone modules -----------------------------------------------------------------------------------
+# ---- stand-alone modules ---------------------------------------------------------------------------------
 
 
 def kernel_module(kernel: Kernel, name: str = "kernel") -> HloModule:

@@ -32,10 +32,10 @@ class KernelArrays(NamedTuple):
 
 def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[I64, I64]:
     """Returns offsets [n + 1] and the concatenated entries of n lists."""
-    entries = [list(one) for one in lists]
+    entries = [list(values) for values in lists]
     offsets = np.zeros(len(entries) + 1, dtype=np.int64)
-    np.cumsum([len(one) for one in entries], out=offsets[1:])
-    return offsets, np.array([value for one in entries for value in one], dtype=np.int64)
+    np.cumsum([len(values) for values in entries], out=offsets[1:])
+    return offsets, np.array([value for values in entries for value in values], dtype=np.int64)
 
 
 def kernel_arrays(kernels: Iterable[tuple[Iterable[int], Iterable[int], Iterable[int]]]) -> KernelArrays:
@@ -57,7 +57,18 @@ def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], 
         yield instructions, inputs, outputs
 
 
-def taken(kernels: KernelArrays, numbers: I64) -> KernelArrays:
+def kernel_positions(
+    kernels: KernelArrays, number: int
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Returns instructions, inputs and outputs of one of the kernels."""
+    instructions, inputs, outputs = (
+        tuple(positions[offsets[number] : offsets[number + 1]].tolist())
+        for offsets, positions in zip(kernels[::2], kernels[1::2], strict=True)
+    )
+    return instructions, inputs, outputs
+
+
+def select_kernels(kernels: KernelArrays, numbers: I64) -> KernelArrays:
     """Returns the kernels with these numbers, in this order."""
     arrays: list[I64] = []
     for offsets, positions in zip(kernels[::2], kernels[1::2], strict=True):
@@ -69,7 +80,7 @@ def taken(kernels: KernelArrays, numbers: I64) -> KernelArrays:
     return KernelArrays(*arrays)
 
 
-def end_to_end(parts: Sequence[KernelArrays]) -> KernelArrays:
+def concatenate_kernels(parts: Sequence[KernelArrays]) -> KernelArrays:
     """Concatenates several packed lists of kernels."""
     arrays: list[I64] = []
     for field in range(0, len(KernelArrays._fields), 2):

@@ -17,8 +17,8 @@ import numpy as np
 
 from costbench.arrays import I64, U64
 from costbench.compiler.fingerprints import ModuleFingerprints
+from costbench.compiler.fusion.cutting import BodyNodes
 from costbench.compiler.fusion.group_graph import Groups
-from costbench.compiler.fusion.views import BodyArrays
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.execution.compiled import compiled
 from costbench.hashing import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
@@ -26,7 +26,10 @@ from costbench.hashing import FIRST_MULTIPLIER, GOLDEN_GAMMA, SECOND_MULTIPLIER,
 # Odd constants that separate kinds of hashed items: SplitMix64's, and the multiplier of degski's 64-bit hash.
 _NODE, _INSIDE, _INPUT = GOLDEN_GAMMA, FIRST_MULTIPLIER, SECOND_MULTIPLIER
 _LEAVES = np.uint64(0xD6E8FEB86659FD93)
-_FEWEST_SLOTS = 1024
+_MIN_SLOTS = 1024
+
+UNKNOWN = -1
+"""Number of a hash that a table does not hold."""
 
 
 class Labels(NamedTuple):
@@ -66,63 +69,11 @@ def group_hashes(g: Groups, chosen: I64, computation: int) -> U64:
     return result
 
 
-class MetHashes:
-    """A set of hashes seen so far.
-
-    Args:
-        most: capacity; once it is exceeded, all hashes are dropped. 0 for no limit.
+@compiled
+def kernel_hashes(kernels: KernelArrays, nodes: BodyNodes, labels: Labels) -> U64:
+    """Returns one hash per kernel, [k]. First pass: `made`, of what a value is made from; second: `becomes`,
+    of what reads it.
     """
-
-    def __init__(self, most: int = 0) -> None:
-        self._most = most
-        self._slots = np.zeros(_FEWEST_SLOTS, dtype=np.uint64)
-        self._count = 0
-
-    def add(self, hashes: U64) -> I64:
-        """Adds hashes [k] and returns the indices of those that were new, ascending."""
-        if 0 < self._most < self._count:
-            self._slots, self._count = np.zeros(_FEWEST_SLOTS, dtype=np.uint64), 0
-        wanted = 2 * (self._count + len(hashes))
-        if wanted > len(self._slots):
-            slots = np.zeros(1 << int(2 * wanted - 1).bit_length(), dtype=np.uint64)
-            _enter(slots, self._slots[self._slots > 0])
-            self._slots = slots
-        new = _enter(self._slots, hashes)
-        self._count += len(new)
-        return new
-
-
-@compiled
-def _enter(slots: U64, hashes: U64) -> I64:
-    """Enters hashes into an open-addressing table (0 is an empty slot); returns the indices of new ones."""
-    new = np.empty(len(hashes), dtype=np.int64)
-    count, mask = 0, np.uint64(len(slots) - 1)
-    for i in range(len(hashes)):
-        value = max(hashes[i], np.uint64(1))
-        slot = value & mask
-        while slots[slot] != 0 and slots[slot] != value:
-            slot = (slot + np.uint64(1)) & mask
-        if slots[slot] == 0:
-            slots[slot] = value
-            new[count] = i
-            count += 1
-    return new[:count].copy()
-
-
-@compiled
-def made_of(body: BodyArrays, labels: Labels, made: U64, position: int, is_input: bool) -> np.uint64:
-    """Returns the first-pass hash of a value, given `made` of its operands; for an input, of its shape."""
-    if is_input:
-        return mix(labels.shape[position] ^ _INPUT)
-    value = labels.instruction[position]
-    for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
-        value = mix(value) ^ made[body.operands[i]]
-    return mix(value)
-
-
-@compiled
-def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> U64:
-    """Returns one hash per kernel, [k]."""
     count = len(kernels.instructions_offsets) - 1
     made = np.zeros(len(labels.shape), dtype=np.uint64)
     becomes = np.zeros(len(labels.shape), dtype=np.uint64)
@@ -133,25 +84,124 @@ def kernel_hashes(kernels: KernelArrays, body: BodyArrays, labels: Labels) -> U6
         inputs = kernels.inputs[kernels.inputs_offsets[k] : kernels.inputs_offsets[k + 1]]
         outputs = kernels.outputs[kernels.outputs_offsets[k] : kernels.outputs_offsets[k + 1]]
         for position in inputs:
-            made[position] = made_of(body, labels, made, position, True)
+            made[position] = mix(labels.shape[position] ^ _INPUT)
             becomes[position] = np.uint64(0)
         for position in inside:
-            made[position] = made_of(body, labels, made, position, False)
+            value = labels.instruction[position]
+            for i in range(nodes.operands_offsets[position], nodes.operands_offsets[position + 1]):
+                value = mix(value) ^ made[nodes.operands[i]]
+            made[position] = mix(value)
             becomes[position] = np.uint64(0)
         for position in outputs:
             leaves[position] = True
         total = np.uint64(0)
         for position in inside[::-1]:
-            own = mix(made[position] ^ (_LEAVES if leaves[position] else _INSIDE)) + becomes[position]
-            own = mix(own)
-            total += mix(own ^ _NODE)
-            place = own
-            for i in range(body.operands_offsets[position], body.operands_offsets[position + 1]):
-                place = place + _LEAVES
-                becomes[body.operands[i]] += mix(place)
+            value = mix(mix(made[position] ^ (_LEAVES if leaves[position] else _INSIDE)) + becomes[position])
+            total += mix(value ^ _NODE)
+            for i in range(nodes.operands_offsets[position], nodes.operands_offsets[position + 1]):
+                value = value + _LEAVES
+                becomes[nodes.operands[i]] += mix(value)
         for position in inputs:
             total += mix(mix(mix(made[position] ^ _INSIDE) + becomes[position]) ^ _NODE)
         for position in outputs:
             leaves[position] = False
         result[k] = mix(total)
     return result
+
+
+# ---- tables of hashes ------------------------------------------------------------------------------------
+
+
+class HashNumbers:
+    """A dictionary from hash to number, looked up with arrays since a config has a thousand groups."""
+
+    def __init__(self) -> None:
+        self._slots = np.zeros(_MIN_SLOTS, dtype=np.uint64)
+        self._numbers = np.full(_MIN_SLOTS, UNKNOWN, dtype=np.int64)
+        self._count = 0
+
+    def find(self, hashes: U64) -> I64:
+        """Returns the number of each hash [k], or `UNKNOWN`."""
+        return self._numbers[_find(self._slots, hashes)]
+
+    def add(self, hashes: U64, numbers: I64) -> None:
+        """Stores numbers [k] under hashes [k]."""
+        self._count += len(hashes)
+        if 2 * self._count > len(self._slots):
+            is_taken = self._slots > 0
+            hashes = np.concatenate([self._slots[is_taken], hashes])
+            numbers = np.concatenate([self._numbers[is_taken], numbers])
+            size = 1 << int(4 * self._count).bit_length()
+            self._slots = np.zeros(size, dtype=np.uint64)
+            self._numbers = np.full(size, UNKNOWN, dtype=np.int64)
+        _enter(self._slots, self._numbers, hashes, numbers)
+
+
+class SeenHashes:
+    """A set of hashes seen so far.
+
+    Args:
+        max_hashes: capacity; once it is exceeded, all hashes are dropped. 0 for no limit.
+    """
+
+    def __init__(self, max_hashes: int = 0) -> None:
+        self._max_hashes = max_hashes
+        self._slots = np.zeros(_MIN_SLOTS, dtype=np.uint64)
+        self._count = 0
+
+    def add(self, hashes: U64) -> I64:
+        """Adds hashes [k] and returns the indices of those that were new, ascending."""
+        if 0 < self._max_hashes < self._count:
+            self._slots, self._count = np.zeros(_MIN_SLOTS, dtype=np.uint64), 0
+        needed = 2 * (self._count + len(hashes))
+        if needed > len(self._slots):
+            slots = np.zeros(1 << int(2 * needed - 1).bit_length(), dtype=np.uint64)
+            _add_new(slots, self._slots[self._slots > 0])
+            self._slots = slots
+        new = _add_new(self._slots, hashes)
+        self._count += len(new)
+        return new
+
+
+@compiled
+def _slot_of(slots: U64, key: np.uint64) -> np.uint64:
+    """Returns the slot of a hash in an open-addressing table, or the empty slot (0) where it would go."""
+    mask = np.uint64(len(slots) - 1)
+    slot = key & mask
+    while slots[slot] != 0 and slots[slot] != key:
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@compiled
+def _find(slots: U64, hashes: U64) -> I64:
+    """Returns the slot of each hash; 0 marks an empty slot, so 0 and 1 count as one."""
+    indices = np.empty(len(hashes), dtype=np.int64)
+    for i in range(len(hashes)):
+        indices[i] = _slot_of(slots, max(hashes[i], np.uint64(1)))
+    return indices
+
+
+@compiled
+def _enter(slots: U64, numbers: I64, hashes: U64, new_numbers: I64) -> None:
+    """Stores numbers under hashes in a table that has free slots."""
+    for i in range(len(hashes)):
+        key = max(hashes[i], np.uint64(1))
+        slot = _slot_of(slots, key)
+        slots[slot] = key
+        numbers[slot] = new_numbers[i]
+
+
+@compiled
+def _add_new(slots: U64, hashes: U64) -> I64:
+    """Enters hashes into a table that has free slots; returns the indices of new ones."""
+    new = np.empty(len(hashes), dtype=np.int64)
+    count = 0
+    for i in range(len(hashes)):
+        key = max(hashes[i], np.uint64(1))
+        slot = _slot_of(slots, key)
+        if slots[slot] == 0:
+            slots[slot] = key
+            new[count] = i
+            count += 1
+    return new[:count].copy()

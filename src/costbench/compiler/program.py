@@ -17,10 +17,11 @@ from operator import attrgetter
 
 from costbench.compiler.convolution_folding import fold_reversals
 from costbench.compiler.fingerprints import ModuleFingerprints
+from costbench.compiler.fusion.cutting import body_nodes, cut_out
+from costbench.compiler.fusion.facts import body_facts
 from costbench.compiler.fusion.groups import KernelGroups
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.rules import Kind, is_free, kind_of
-from costbench.compiler.fusion.views import body_arrays, cut_out
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_arrays, kernel_lists
 from costbench.compiler.layout.assign import assign_layouts
@@ -133,7 +134,11 @@ def place(module: HloModule) -> HloModule:
 
 def default_fusions(module: HloModule, counts: Sequence[int]) -> dict[int, KernelGroups]:
     """Returns the default heuristic's groups for every computation that runs, that is, `counts` above 0."""
-    return {index: default_groups(module.computations[index]) for index, count in enumerate(counts) if count}
+    return {
+        index: default_groups(body_facts(module.computations[index]))
+        for index, count in enumerate(counts)
+        if count
+    }
 
 
 def assemble(
@@ -170,11 +175,12 @@ def verify_order(module: HloModule, kernels: Iterable[Kernel]) -> None:
         body = kernel.body
         for position in kernel.inputs:
             source = position
-            while is_free(body, body.instructions[source]):
-                source = body.instructions[source].operands[0]
             inst = body.instructions[source]
-            there = kind_of(inst) is Kind.CONTROL or inst.shape.num_elements <= 1
-            if not there and (kernel.computation, source) not in written:
+            while inst.operands and is_free(inst, body.instructions[inst.operands[0]].shape):
+                source = inst.operands[0]
+                inst = body.instructions[source]
+            needs_no_kernel = kind_of(inst.opcode) is Kind.CONTROL or inst.shape.num_elements <= 1
+            if not needs_no_kernel and (kernel.computation, source) not in written:
                 raise HloError(
                     "a kernel reads what no earlier kernel has made",
                     where=module.name,
@@ -187,7 +193,7 @@ def kernels_of(
     module: HloModule, computation: int, groups: KernelGroups, trip_count: int
 ) -> Iterator[Kernel]:
     """Yields the kernels of one computation, given its groups."""
-    arrays = cut_out(groups.groups, groups.reads, body_arrays(groups.graph))
+    arrays = cut_out(groups.groups, groups.reads, body_nodes(groups.body, groups.graph))
     for instructions, inputs, outputs in kernel_lists(arrays):
         yield Kernel(
             module=module,

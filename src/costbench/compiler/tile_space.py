@@ -352,7 +352,7 @@ def _slot(places: I64, place: int) -> int:
     return slot
 
 
-# ---- many kernels of one computation -----------------------------------------------------------------------
+# ---- many kernels of one computation ---------------------------------------------------------------------
 
 
 class SpaceCandidates(NamedTuple):

@@ -22,8 +22,8 @@ import numpy as np
 
 from costbench.arrays import AnyArray
 from costbench.compiler.fusion.space import CutKernels, FusionSpace
-from costbench.compiler.kernel_arrays import taken
-from costbench.compiler.kernel_hashes import MetHashes
+from costbench.compiler.kernel_arrays import select_kernels
+from costbench.compiler.kernel_hashes import SeenHashes
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion_pricing import FusionPricing, NewKernels
 from costbench.datasets.generation import ProgramTask, Shards, SharedProgram, shard_key, summaries_of
@@ -122,7 +122,7 @@ class _Search:
         self.complete = before.complete
         self._known = set(before.fingerprints)
         # Hashes are quick to compare but not stored; after a restart, known kernels are found by fingerprint.
-        self._met, self._met_groups = MetHashes(), MetHashes(_GROUPS_REMEMBERED)
+        self._met, self._met_groups = SeenHashes(), SeenHashes(_GROUPS_REMEMBERED)
         self._deadline = time.monotonic() + (task.params.max_seconds_per_program or float("inf"))
 
     def make_part(self) -> None:
@@ -164,7 +164,7 @@ class _Search:
             fresh = self._met.add(cut.hashes)
             if not len(fresh):
                 continue
-            kernels = taken(cut.arrays, fresh)
+            kernels = select_kernels(cut.arrays, fresh)
             names, unknown = [], []
             for index, fingerprint in enumerate(self._space.fingerprints.kernels(cut.computation, kernels)):
                 if fingerprint not in self._known:
@@ -172,7 +172,7 @@ class _Search:
                     names.append(fingerprint.hex())
                     unknown.append(index)
             if len(unknown) < len(fresh):
-                kernels, fresh = taken(kernels, np.array(unknown, dtype=np.int64)), fresh[unknown]
+                kernels, fresh = select_kernels(kernels, np.array(unknown, dtype=np.int64)), fresh[unknown]
             default_runs = tuple(runs.get(quick_hash, 0) for quick_hash in cut.hashes[fresh].tolist())
             pricing.add(NewKernels(cut.computation, kernels, tuple(names), default_runs))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from costbench.arrays import I64, AnyArray
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.compiler.kernel_arrays import KernelArrays, end_to_end, taken
+from costbench.compiler.kernel_arrays import KernelArrays, concatenate_kernels, select_kernels
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.tile_space import KernelBatch, nest_tile_space
 from costbench.datasets.measured_kernels import kernel_columns
@@ -62,7 +62,7 @@ class NewKernels:
 
     def part(self, start: int, end: int) -> NewKernels:
         """Returns the kernels from `start` up to `end`."""
-        kernels = taken(self.kernels, np.arange(start, end))
+        kernels = select_kernels(self.kernels, np.arange(start, end))
         return NewKernels(self.computation, kernels, self.names[start:end], self.default_runs[start:end])
 
 
@@ -124,13 +124,13 @@ class FusionPricing:
     def _flush(self) -> None:
         waiting, self._waiting, self._num_waiting = self._waiting, [], 0
         computations = np.repeat([found.computation for found in waiting], [len(found) for found in waiting])
-        kernels = end_to_end([found.kernels for found in waiting])
+        kernels = concatenate_kernels([found.kernels for found in waiting])
         names = [name for found in waiting for name in found.names]
         runs = np.array([run for found in waiting for run in found.default_runs], dtype=np.int64)
         outcomes = [_Outcome(len(names)) for _ in self._devices]
         for computation in np.unique(computations).tolist():
             places = np.flatnonzero(computations == computation)
-            batch = KernelBatch(self._lowering.lower(computation, taken(kernels, places)))
+            batch = KernelBatch(self._lowering.lower(computation, select_kernels(kernels, places)))
             self._run(batch, places, names, outcomes)
         for outcome, priced in zip(outcomes, self._priced, strict=True):
             ran = outcome.fits & (outcome.runtime_ns > 0)
@@ -138,7 +138,9 @@ class FusionPricing:
             priced.num_too_large += int(np.count_nonzero(~outcome.fits))
             priced.num_failed += int(np.count_nonzero(outcome.fits & ~ran))
             priced.device_seconds += float(outcome.run_seconds[outcome.fits].sum())
-            columns = kernel_columns(taken(kernels, kept), computations[kept], [names[p] for p in kept])
+            columns = kernel_columns(
+                select_kernels(kernels, kept), computations[kept], [names[p] for p in kept]
+            )
             priced.batches.append(
                 {
                     **columns,

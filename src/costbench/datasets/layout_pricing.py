@@ -1,7 +1,7 @@
 """Measures a program under layout configs on several chips: sums runtime x executions of its kernels.
 
 Each kernel is priced once, whatever config it occurs in (`kernel_prices`), and only what a config changes is
-compiled (`costbench.compiler.layout.packed`). A config fails if one of its kernels does, or if it needs more
+compiled (`costbench.compiler.layout.compile`). A config fails if one of its kernels does, or if it needs more
 main memory than there is. The default config has as many attempts and as much memory of either kind as it
 needs.
 """
@@ -15,9 +15,8 @@ import numpy as np
 
 from costbench.arrays import F64, I16, I64, U64
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.compiler.fusion.cuts import UNKNOWN, HashNumbers
-from costbench.compiler.layout.packed.compile import CompiledPart, NewPart, PackedCompiler
-from costbench.compiler.layout.packed.pool import KernelPool
+from costbench.compiler.kernel_hashes import UNKNOWN, HashNumbers
+from costbench.compiler.layout.compile import CompiledPart, KernelPool, NewPart, PackedCompiler
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
 from costbench.compiler.tile_space import KernelBatch, TileSpace, nest_tile_space

@@ -122,7 +122,7 @@ def identify(
     )
 
 
-def given_code(names: Iterable[str]) -> tuple[StageIdentity, ...]:
+def source_identities(names: Iterable[str]) -> tuple[StageIdentity, ...]:
     """Return the identities of the files that dotted paths among `names` are defined in.
 
     Raises:

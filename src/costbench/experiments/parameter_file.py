@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from costbench.errors import ParamsError
-from costbench.params import load_yaml, merged, nested, parse_section
+from costbench.params import load_yaml, merge, nest, parse_section
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -92,11 +92,11 @@ def _with_base(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
     if path.resolve() in before:
         raise ParamsError("extends itself", where=path, field=EXTENDS, expected="another profile")
     base = _with_base(profile_file(path, own, name), (*before, path.resolve()))
-    sections = merged(base, own)
+    sections = merge(base, own)
     known, named = _mapping(base.get(SECTION)), own.get(SECTION)
     if isinstance(named, Mapping):
         sections[SECTION] = {
-            entry: merged(_mapping(known.get(entry)), change) if isinstance(change, Mapping) else change
+            entry: merge(_mapping(known.get(entry)), change) if isinstance(change, Mapping) else change
             for entry, change in named.items()
         }
     return sections
@@ -119,12 +119,12 @@ def profile_file(path: Path, sections: Mapping[str, Any], name: str) -> Path:
     root = path.parent / str(_mapping(sections.get("run")).get("root", "."))
     default = root / FILE
     run = _mapping(load_yaml(default).get("run")) if default.is_file() else {}
-    kept = root / str(run.get("out", "out")) / f"params.{name}.yaml"
-    listed = root / "profiles" / name / FILE
-    for candidate, holds in ((default, run.get("name") == name), (listed, True), (kept, True)):
+    earlier = root / str(run.get("out", "out")) / f"params.{name}.yaml"
+    in_folder = root / "profiles" / name / FILE
+    for candidate, holds in ((default, run.get("name") == name), (in_folder, True), (earlier, True)):
         if holds and candidate.is_file():
             return candidate
-    raise ParamsError(f"no profile {name!r}", where=path, field=EXTENDS, expected=f"{default} or {listed}")
+    raise ParamsError(f"no profile {name!r}", where=path, field=EXTENDS, expected=f"{default} or {in_folder}")
 
 
 def expand_experiments(entries: Mapping[str, Any], where: Path) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _entry(name: str, entries: Mapping[str, Any], where: Path, before: tuple[str
     if parent not in entries or parent in (*before, name):
         problem = "extends itself" if parent in entries else f"no experiment {parent!r}"
         raise ParamsError(problem, where=where, field=field, expected=f"one of {', '.join(entries)}")
-    return merged(_mapping(_entry(parent, entries, where, (*before, name))), own)
+    return merge(_mapping(_entry(parent, entries, where, (*before, name))), own)
 
 
 def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -> Any:
@@ -173,12 +173,12 @@ def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -
         return change
     own = {key: value for key, value in change.items() if key != EXTENDS}
     entry, _, variant = str(change[EXTENDS]).partition(".")
-    found = _mapping(_mapping(entries.get(entry)).get(_VARIANTS)).get(variant)
-    if not isinstance(found, Mapping) or EXTENDS in found:
+    base = _mapping(_mapping(entries.get(entry)).get(_VARIANTS)).get(variant)
+    if not isinstance(base, Mapping) or EXTENDS in base:
         problem = f"{change[EXTENDS]!r} is no variant that can be extended"
         expected = "EXPERIMENT.VARIANT, which extends no other one"
         raise ParamsError(problem, where=where, field=f"{field}.{EXTENDS}", expected=expected)
-    return merged(found, own)
+    return merge(base, own)
 
 
 def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, Any]:
@@ -188,10 +188,10 @@ def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, A
         if change is None:
             variants.pop(name, None)
         elif isinstance(change, Mapping) and _PLACEHOLDER.search(str(name)):
-            for one, changes in _product(name, change, where, f"{field}.{name}"):
-                variants[one] = merged(_mapping(variants.get(one)), changes)
+            for variant, changes in _product(name, change, where, f"{field}.{name}"):
+                variants[variant] = merge(_mapping(variants.get(variant)), changes)
         elif isinstance(change, Mapping):
-            variants[name] = merged(_mapping(variants.get(name)), change)
+            variants[name] = merge(_mapping(variants.get(name)), change)
         else:
             variants[name] = change
     return variants
@@ -207,11 +207,11 @@ def _product(
     for key, values in content.items():
         word = str(key).rpartition(".")[2]
         if word not in placeholders:
-            constant = merged(constant, nested({key: values}))
+            constant = merge(constant, nest({key: values}))
         elif isinstance(values, Mapping):
             factors[word] = [(str(label), _mapping(change)) for label, change in values.items()]
         elif isinstance(values, list):
-            factors[word] = [(_label(value), nested({key: value})) for value in values]
+            factors[word] = [(_label(value), nest({key: value})) for value in values]
     missing = [word for word in placeholders if not factors.get(word)]
     if missing:
         expected = "a list of values by dotted name, or changes by label"
@@ -220,7 +220,7 @@ def _product(
         labels = {word: label for word, (label, _) in zip(factors, combination, strict=True)}
         changes = constant
         for _, change in combination:
-            changes = merged(changes, change)
+            changes = merge(changes, change)
         yield pattern.format(**labels), changes
 
 

@@ -81,26 +81,34 @@ def sizes(params: Path) -> ProfileSizes:
             tiles=generate["tile"]["max_tiles_per_kernel"],
             fusions=generate["fusion"]["max_configs"],
             hidden=(min(widths), max(widths)),
-            steps=max(each for each, _ in steps),
+            steps=max(num_steps for num_steps, _ in steps),
             runs=sum(runs for _, runs in steps),
-            total_steps=sum(each * runs for each, runs in steps),
+            total_steps=sum(num_steps * runs for num_steps, runs in steps),
             trials=sweep["trials"] * len(sweep["tasks"]),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ParamsError(f"no profile: {error!r}", where=params, expected="all sections") from error
 
 
-def table_of(found: Iterable[ProfileSizes]) -> Table:
+def table_of(profiles: Iterable[ProfileSizes]) -> Table:
     """Return the sizes as a table for people, one row per profile."""
     from rich.table import Table
 
     table = Table()
     for header in ("profile", "tile sizes", "fusions", "hidden", "steps", "runs", "steps in all", "trials"):
         table.add_column(header, justify="left" if header == "profile" else "right")
-    for one in found:
-        numbers = (one.tiles, one.fusions, one.hidden, one.steps, one.runs, one.total_steps, one.trials)
+    for profile in profiles:
+        numbers = (
+            profile.tiles,
+            profile.fusions,
+            profile.hidden,
+            profile.steps,
+            profile.runs,
+            profile.total_steps,
+            profile.trials,
+        )
         shown = (" to ".join(f"{n:,}" for n in (v if isinstance(v, tuple) else (v,))) for v in numbers)
-        table.add_row(one.name, *shown)
+        table.add_row(profile.name, *shown)
     return table
 
 
@@ -126,19 +134,19 @@ def set_profile(root: Path, name: str) -> Path:
     workspace = load_workspace(load_params(params))
     if workspace.name == name:
         return params
-    kept = {path.name.split(".")[1]: path for path in sorted(workspace.out.glob("params.*.yaml"))}
+    earlier = {path.name.split(".")[1]: path for path in sorted(workspace.out.glob("params.*.yaml"))}
     # Kept files of the user win over those of the folder `profiles`.
-    known = profiles(root) | kept
+    known = profiles(root) | earlier
     if name not in known:
         expected = ", ".join(sorted({*known, workspace.name}))
         raise ParamsError(f"no profile {name!r}", where=root / "profiles", expected=expected)
     sizes(known[name])
-    text, own = whole_text(known[name]), params.read_text("utf-8")
-    run = _RUN.search(own)
+    text, content = whole_text(known[name]), params.read_text("utf-8")
+    run = _RUN.search(content)
     if run is None:
         raise ParamsError("no section", where=params, field="run", expected="a block of lines")
     block = _NAME.sub(f"  name: {name}", run[0], count=1)
-    write_text(workspace.out / f"params.{workspace.name}.yaml", own)
+    write_text(workspace.out / f"params.{workspace.name}.yaml", content)
     write_text(params, _RUN.sub(lambda _: block, text, count=1))
     return params
 

@@ -92,6 +92,15 @@ class Device:
         """Does the same for a lowered kernel and loop extents [n, num_loops]."""
         return _measurement(self._run(nest, extents, nest.kernel.fingerprint))
 
+    def measure_kernels(
+        self, nests: Sequence[LoopNest], extents: Sequence[I64], fingerprints: Sequence[str]
+    ) -> Measurement:
+        """Measures one tile size, given as loop extents [num_loops], of each of n kernels."""
+        times = np.empty((2, len(nests)))
+        for index, (nest, tile, fingerprint) in enumerate(zip(nests, extents, fingerprints, strict=True)):
+            times[:, index] = self._run(nest, tile.reshape(1, -1), fingerprint)[:, 0]
+        return _measurement(times)
+
     def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns measured nanoseconds as a cost model's prediction, infinite where the compile failed."""
         measurement = self.measure(kernel, decisions)

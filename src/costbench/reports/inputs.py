@@ -40,6 +40,7 @@ class ReportInputs:
         provenance: further facts on where the numbers come from, name -> value.
         scatter: files `scatter.json`, predicted and measured times.
         settings: section -> its parameters, for the tables of hyper-parameters (see `settings_tables`).
+        labels: names of variants for people, by name.
         trained: folders of the trained cells, each below that of its experiment.
         sweep: folder of the sweep; None where there is none.
         searches: rows of the stage `autotune`; None where it was not run.
@@ -57,6 +58,7 @@ class ReportInputs:
     provenance: Mapping[str, str] = field(default_factory=dict)
     scatter: tuple[Path, ...] = ()
     settings: Settings = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     trained: tuple[Path, ...] = ()
     sweep: Path | None = None
     searches: Path | None = None

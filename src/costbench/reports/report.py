@@ -113,7 +113,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     lambda data: differences_section(data.results, data.seed, data.budgets),
     lambda data: scatter_section(data.inputs.scatter, data.figures),
     _searches,
-    lambda data: ablation_section(data.results, data.figures, data.budgets),
+    lambda data: ablation_section(data.results, data.figures, data.budgets, data.inputs.labels),
     _learning,
     _tpugraphs,
     lambda data: claims_section(data.printed_findings),

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.datasets.layout_graphs import read_collection_sizes
-from costbench.experiments.grid.cells import MAIN, experiment_names
+from costbench.experiments.grid.cells import MAIN, experiment_names, variant_labels
 from costbench.experiments.identity import git_revision, identify, read_identity
 from costbench.experiments.parameter_file import SECTION, Params, load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.extensions import REPORT_SECTIONS, load_extensions
 from costbench.metrics.overhead import read_overheads
-from costbench.params import load_yaml, merged
+from costbench.params import load_yaml, merge
 from costbench.reports.extension import ReportExtension
 from costbench.reports.frame import write_frame
 from costbench.reports.inputs import ReportInputs
@@ -82,6 +82,7 @@ def run(params: Path) -> None:
         curves=section.curves,
         scatter=tuple(evaluated / name / "scatter.json" for name in names),
         settings=_settings(profile, sweep),
+        labels=variant_labels(profile),
         # Fitted baselines have folders of other names beside the cells.
         trained=tuple(
             path.parent for name in names for path in sorted((train / name).glob("*-s[0-9]*/done.json"))
@@ -130,7 +131,7 @@ def _settings(params: Params, sweep: Path) -> Settings:
         path = sweep / f"{name}.yaml"
         best = load_yaml(path).get("model") if path.exists() else None
         if isinstance(best, Mapping):
-            tuned[name]["best of sweep"] = merged(settings, best)
+            tuned[name]["best of sweep"] = merge(settings, best)
     return {"train": tasks, "tuned": tuned}
 
 
@@ -141,10 +142,10 @@ def _variant_settings(params: Params) -> Settings:
     found: dict[str, dict[str, object]] = {}
     for entry in map(_mapping, experiments.values()):
         task = str(entry.get("task"))
-        base = merged(_mapping(train.get(task)), _mapping(entry.get("settings")))
+        base = merge(_mapping(train.get(task)), _mapping(entry.get("settings")))
         for name, changes in _mapping(entry.get("variants")).items():
             if is_of_paper(name):
-                found.setdefault(task, {})[name] = merged(base, _mapping(changes))
+                found.setdefault(task, {})[name] = merge(base, _mapping(changes))
     return found
 
 

@@ -21,73 +21,77 @@ from costbench.reports.results import Results
 from costbench.reports.training_runs import Budget
 
 MAX_RATIO = 1.25
-"""Of the error of a network to that of the main one, where it had less training."""
+"""Most that the error of a network with less training may be, over that of the main one."""
 _MAIN_NETWORK = "learned"
+NetworkKey = tuple[str, Side]
+"""A network as result rows list it: its task, and model, variant, split and chip."""
 
 
-def undertrained(results: Results, budgets: Sequence[Budget]) -> dict[tuple[str, Side], float]:
+def undertrained(results: Results, budgets: Sequence[Budget]) -> dict[NetworkKey, float]:
     """Returns the networks that were not trained enough, with their error over that of the main network.
 
     Errors are geometric means over the test programs that both networks were tested on, seeds averaged.
 
     Args:
-        results: of all variants.
-        budgets: of the training runs; a network of unknown budget is taken to be trained enough.
+        results: results of all variants.
+        budgets: budgets of the training runs; a network of unknown budget is taken to be trained enough.
     """
-    samples = _samples(budgets)
-    found = {}
+    samples = _fewest_samples(budgets)
+    ratios = {}
     for (task, side), seen in samples.items():
-        main = Side(_MAIN_NETWORK, MAIN, side.split, side.chip)
-        ratio = _ratio(results, task, side, main)
+        main = _main_network(side)
+        ratio = _error_ratio(results, task, side, main)
         if seen < samples.get((task, main), 0) and ratio is not None and ratio > MAX_RATIO:
-            found[task, side] = ratio
-    return found
+            ratios[task, side] = ratio
+    return ratios
 
 
-def equal_steps(budgets: Sequence[Budget]) -> dict[tuple[str, Side], int]:
-    """Returns in how many steps each network would see as many samples as the main one of its place.
+def equal_steps(budgets: Sequence[Budget]) -> dict[NetworkKey, int]:
+    """Returns in how many steps each network would see as many samples as the main one of its split and chip.
 
-    Networks that saw as many, and places without a main network, are left out.
+    Networks that saw as many, and splits and chips without a main network, are left out.
 
     Args:
-        budgets: of the training runs.
+        budgets: budgets of the training runs.
     """
-    samples, found = _samples(budgets), {}
-    for one in budgets:
-        key = _listed(one)
-        main = samples.get((one.task, Side(_MAIN_NETWORK, MAIN, key[1].split, key[1].chip)), 0)
-        if 0 < samples[key] < main:
-            found[key] = math.ceil(main / (one.samples / one.steps))
-    return found
+    samples, steps = _fewest_samples(budgets), {}
+    for budget in budgets:
+        task, side = key = _network_of(budget)
+        target = samples.get((task, _main_network(side)), 0)
+        if 0 < samples[key] < target:
+            steps[key] = math.ceil(target / (budget.samples / budget.steps))
+    return steps
 
 
-def _listed(one: Budget) -> tuple[str, Side]:
-    cell = GridCell(one.task, one.split, one.chip, one.variant, one.seed)
-    model, variant = listed_as(cell, one.chip)
-    return one.task, Side(model, variant, listed_split(one.split), one.chip)
+def _network_of(budget: Budget) -> NetworkKey:
+    cell = GridCell(budget.task, budget.split, budget.chip, budget.variant, budget.seed)
+    return budget.task, Side(*listed_as(cell, budget.chip), listed_split(budget.split), budget.chip)
 
 
-def _samples(budgets: Sequence[Budget]) -> Mapping[tuple[str, Side], int]:
+def _main_network(side: Side) -> Side:
+    """Returns the main network of the same split and chip."""
+    return Side(_MAIN_NETWORK, MAIN, side.split, side.chip)
+
+
+def _fewest_samples(budgets: Sequence[Budget]) -> Mapping[NetworkKey, int]:
     """Returns the samples that each network saw in training, the fewest of its seeds and folds."""
-    samples: dict[tuple[str, Side], int] = {}
-    for one in budgets:
-        key = _listed(one)
-        samples[key] = min(samples.get(key, one.samples), one.samples)
+    samples: dict[NetworkKey, int] = {}
+    for budget in budgets:
+        key = _network_of(budget)
+        samples[key] = min(samples.get(key, budget.samples), budget.samples)
     return samples
 
 
-def _ratio(results: Results, task: str, side: Side, main: Side) -> float | None:
-    cells = [results.cell(task, one.split, one.chip, one.variant) for one in (side, main)]
-    if cells[0] is None or cells[1] is None:
+def _error_ratio(results: Results, task: str, side: Side, main: Side) -> float | None:
+    cell, main_cell = (results.cell(task, s.split, s.chip, s.variant) for s in (side, main))
+    if cell is None or main_cell is None:
         return None
-    measure = cells[0].described.measures[0]
+    measure = cell.described.measures[0]
     pairs = [
-        (own, reference)
-        for _, program in cells[0].programs
-        if (own := cells[0].score(side.model, measure.metric, program)) is not None
-        and (reference := cells[1].score(main.model, measure.metric, program)) is not None
+        (error, main_error)
+        for _, program in cell.programs
+        if (error := cell.score(side.model, measure.metric, program)) is not None
+        and (main_error := main_cell.score(main.model, measure.metric, program)) is not None
     ]
-    if not pairs:
-        return None
-    own_error, main_error = (measure.mean(values) for values in zip(*pairs, strict=True))
-    return own_error / main_error if own_error is not None and main_error else None
+    error, main_error = measure.mean([pair[0] for pair in pairs]), measure.mean([pair[1] for pair in pairs])
+    return error / main_error if error is not None and main_error else None

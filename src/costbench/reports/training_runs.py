@@ -14,11 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+import pandas as pd
+
 from costbench.artifacts import read_bytes, read_json, write_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import mapping
 from costbench.reports.declarations import fill_table
-from costbench.reports.table import Table, Value
+from costbench.reports.page import sentence
+from costbench.reports.table import Table
 from costbench.tasks import LEARNED, labels_of
 
 _CELL = re.compile(r"([a-z]+)-([a-z]+[0-9]*)-([A-Za-z0-9_.]+?)-([a-z0-9_-]+)-s(\d+)")
@@ -31,15 +34,15 @@ class Budget:
 
     Attributes:
         experiment: entry of section `experiments`.
-        task: the compiler's decision.
-        split: which programs were held out.
-        chip: what was measured.
-        variant: of the experiment.
-        seed: of the run.
-        steps: done.
-        kernels: of a step.
-        configs: decisions of a kernel in a step, at most.
-        validations: on the validation programs.
+        task: compiler's decision.
+        split: split that held out the test programs.
+        chip: chip that was measured.
+        variant: variant of the experiment.
+        seed: seed of the run.
+        steps: number of training steps done.
+        kernels: number of kernels in a step.
+        configs: number of decisions of a kernel in a step, at most.
+        validations: number of times the validation programs were scored.
     """
 
     experiment: str
@@ -58,14 +61,9 @@ class Budget:
         """Upper bound of the decisions seen; kernels with few decisions contribute fewer."""
         return self.steps * self.kernels * self.configs
 
-    @property
-    def amount(self) -> tuple[int, int, int, int]:
-        """Returns the numbers that have to be equal for a fair comparison."""
-        return self.steps, self.kernels, self.configs, self.validations
-
 
 def read_budgets(cells: Iterable[Path]) -> tuple[Budget, ...]:
-    """Budgets of the trained cells in these folders, each below that of its experiment.
+    """Returns the budgets of the trained cells in these folders, each below that of its experiment.
 
     A variant that an earlier experiment trains for the same task, split and chip is called
     `EXPERIMENT.VARIANT`, as in results.
@@ -73,16 +71,17 @@ def read_budgets(cells: Iterable[Path]) -> tuple[Budget, ...]:
     Raises:
         DataError: for a folder that is called after no cell, or holds no finished one.
     """
-    taken: dict[tuple[str, ...], str] = {}
-    found = []
-    for budget in map(_read, cells):
-        first = taken.setdefault((budget.task, budget.split, budget.chip, budget.variant), budget.experiment)
-        apart = first != budget.experiment
-        found.append(replace(budget, variant=f"{budget.experiment}.{budget.variant}") if apart else budget)
-    return tuple(found)
+    first: dict[tuple[str, ...], str] = {}
+    budgets = []
+    for budget in map(_read_budget, cells):
+        key = budget.task, budget.split, budget.chip, budget.variant
+        if first.setdefault(key, budget.experiment) != budget.experiment:
+            budget = replace(budget, variant=f"{budget.experiment}.{budget.variant}")
+        budgets.append(budget)
+    return tuple(budgets)
 
 
-def _read(folder: Path) -> Budget:
+def _read_budget(folder: Path) -> Budget:
     match = _CELL.fullmatch(folder.name)
     if match is None:
         raise DataError(f"{folder.name!r} names no cell", where=folder)
@@ -109,13 +108,10 @@ def _number(value: object, path: Path, name: str) -> int:
 
 def budget_table(budgets: Sequence[Budget]) -> Table:
     """Returns a table with one row for runs of a variant of an experiment that had equal budgets."""
-    groups: dict[tuple[str, str, tuple[int, int, int, int]], list[Budget]] = {}
-    for one in budgets:
-        groups.setdefault((one.experiment, one.variant, one.amount), []).append(one)
-    rows: list[tuple[Value, ...]] = [
-        (experiment, variant, len(own), *amount[:3], own[0].samples, amount[3])
-        for (experiment, variant, amount), own in groups.items()
-    ]
+    runs = pd.DataFrame([asdict(budget) | {"samples": budget.samples} for budget in budgets])
+    amounts = ["steps", "kernels", "configs", "samples", "validations"]
+    cells = runs.groupby(["experiment", "variant", *amounts], sort=False).size().rename("cells").reset_index()
+    rows = cells[["experiment", "variant", "cells", *amounts]].itertuples(index=False, name=None)
     return fill_table("budgets", rows)
 
 
@@ -123,35 +119,24 @@ def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: st
     """Returns a sentence on the runs behind a table of variants; empty where nothing is known of them.
 
     Args:
-        budgets: of the runs on the table's split and chip.
-        variants: of the table -> how it calls them.
-        task: of the runs.
+        budgets: budgets of the runs on the table's split and chip.
+        variants: variant of the table -> how the table calls it.
+        task: task of the runs.
     """
-    own = [one for one in budgets if one.task == task and one.variant in variants]
-    groups: dict[tuple[int, int, int, int], list[str]] = {}
-    for one in own:
-        names = groups.setdefault(one.amount, [])
-        if variants[one.variant] not in names:
-            names.append(variants[one.variant])
+    groups: dict[tuple[int, ...], dict[str, None]] = {}
+    for budget in budgets:
+        if budget.task == task and budget.variant in variants:
+            amount = (budget.steps, budget.kernels, budget.configs, budget.validations)
+            groups.setdefault(amount, {})[variants[budget.variant]] = None
     if not groups:
         return ""
-    amounts = {amount: _described(amount, task) for amount in groups}
-    if len(groups) == 1:
-        return f"Training of each on the {task} task: {next(iter(amounts.values()))}."
-    parts = [f"{', '.join(names)}: {amounts[amount]}" for amount, names in groups.items()]
-    return f"Training on the {task} task differs, so compare with care. {'; '.join(parts)}."
-
-
-def _described(amount: tuple[int, int, int, int], task: str) -> str:
-    steps, kernels, configs, validations = amount
-    each = f" x {configs} {labels_of(task).decisions}" if LEARNED[task].ranks_decisions else ""
-    batch = f"{kernels} kernels{each}"
-    return f"{steps:,} steps of {batch}, validated {validations} times"
+    decisions = labels_of(task).decisions if LEARNED[task].ranks_decisions else ""
+    return sentence("models", "budget_note", task=task, groups=groups, decisions=decisions)
 
 
 def write_budgets(budgets: Sequence[Budget], path: Path) -> None:
     """Write all runs as JSON, equal for equal runs. Raises: DataError, if that is impossible."""
-    write_json(path, [asdict(one) | {"samples": one.samples} for one in budgets])
+    write_json(path, [asdict(budget) | {"samples": budget.samples} for budget in budgets])
 
 
 def write_wall_times(cells: Iterable[Path], machine: Path) -> None:
@@ -162,7 +147,7 @@ def write_wall_times(cells: Iterable[Path], machine: Path) -> None:
     took over the files of another cell.
 
     Args:
-        cells: their folders.
+        cells: folders of the trained cells.
         machine: folder of the facts of the machine, with the times of cells in `train`.
 
     Raises:
@@ -178,14 +163,13 @@ def write_wall_times(cells: Iterable[Path], machine: Path) -> None:
     write_json(machine / "wall_times.json", times)
 
 
-_HISTORY = "history.csv"
 _RISING = ("tau", "opa")
 """Names of metrics of which more is better; of all others less is."""
 
 
 @dataclass(frozen=True)
 class Selected:
-    """The best value of one training run on its validation programs, and what the run was given."""
+    """The best value of one training run on its validation programs, and the budget of the run."""
 
     budget: Budget
     value: float
@@ -207,17 +191,17 @@ def by_network(
 
     Args:
         selected: all runs.
-        variant: matches the variants that count, with a group `network`.
-        varied: of a run and the match of its variant, such as its steps.
+        variant: pattern of the variants that count, with a group `network`.
+        varied: returns what is varied, such as the steps, from a run and the match of its variant.
     """
-    found: dict[Place, ByNetwork[Number]] = {}
-    for one in selected:
-        match = variant.fullmatch(one.budget.variant)
+    runs: dict[Place, ByNetwork[Number]] = {}
+    for run in selected:
+        match = variant.fullmatch(run.budget.variant)
         if match is not None:
-            place = one.budget.task, one.budget.split, one.budget.chip
-            of_network = found.setdefault(place, {}).setdefault(match["network"], {})
-            of_network.setdefault(varied(one, match), []).append(one)
-    return found
+            place = run.budget.task, run.budget.split, run.budget.chip
+            of_network = runs.setdefault(place, {}).setdefault(match["network"], {})
+            of_network.setdefault(varied(run, match), []).append(run)
+    return runs
 
 
 def rises(column: str) -> bool:
@@ -226,7 +210,7 @@ def rises(column: str) -> bool:
 
 
 def read_history(path: Path, column: str) -> tuple[tuple[float, float], ...]:
-    """(epoch, value) pairs of a column of a training curve, epochs without a value left out.
+    """Returns (epoch, value) pairs of a column of a training curve, epochs without a value left out.
 
     Raises:
         DataError: if the file is missing, or has no such column or a value that is no number.
@@ -250,18 +234,18 @@ def read_selected(
 
     Args:
         cells: folders of trained cells.
-        budgets: theirs, in the same order (`read_budgets`).
+        budgets: budgets of the cells, in the same order (`read_budgets`).
         columns: task -> column of its histories; cells of other tasks are left out.
-        wanted: whether a variant, as budgets call it, is asked for.
+        wanted: returns whether a variant, as budgets call it, is asked for.
 
     Raises:
         DataError: for a history that is missing, or has no numbers in its task's column.
     """
-    found = []
+    selected = []
     for folder, budget in zip(cells, budgets, strict=True):
         if wanted(budget.variant) and budget.task in columns:
             column = columns[budget.task]
-            values = [value for _, value in read_history(folder / _HISTORY, column)]
+            values = [value for _, value in read_history(folder / "history.csv", column)]
             if values:
-                found.append(Selected(budget, max(values) if rises(column) else min(values)))
-    return tuple(found)
+                selected.append(Selected(budget, max(values) if rises(column) else min(values)))
+    return tuple(selected)

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.compiler.fusion.groups import KernelGroups
-from costbench.compiler.fusion.heuristic import Edge, default_groups, fused_edges
-from costbench.compiler.fusion.reads import ReadGraph
-from costbench.compiler.fusion.rules import Kind
+from costbench.compiler.fusion.facts import CONTROL, KIND, OPCODE, BodyFacts, body_facts
+from costbench.compiler.fusion.groups import KernelGroups, leaving, merge_along, separate_groups
+from costbench.compiler.fusion.heuristic import default_groups
+from costbench.compiler.fusion.space import Edge, fused_edges
 from costbench.compiler.layout.assign import assign_layouts
 from costbench.hlo.instruction import GatherDimensions, ScatterDimensions, WindowDimension
-from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
 from tests.hlo.builder import ModuleBuilder
@@ -22,21 +21,21 @@ BIG = "f32[256,1024]"
 SAME = (WindowDimension(3, padding_low=1, padding_high=1),) * 2
 
 
-def body_of(b: ModuleBuilder, *roots: int) -> HloComputation:
-    return assign_layouts(b.build(*roots)).entry_computation
+def body_of(b: ModuleBuilder, *roots: int) -> BodyFacts:
+    return body_facts(assign_layouts(b.build(*roots)).entry_computation)
+
+
+def opcodes(groups: KernelGroups, positions: Iterable[int]) -> list[str]:
+    return [Opcode(groups.body.facts[p, OPCODE]).xla_name for p in positions]
 
 
 def kernels(groups: KernelGroups) -> list[list[str]]:
     """Opcodes of the kernels, without what is duplicated, in the order in which they run."""
-    graph = groups.graph
-    nodes = [p for p, kind in enumerate(graph.kinds) if kind is not Kind.CONTROL and graph.is_node(p)]
-    found: dict[int, list[int]] = {}
-    for position in nodes:
-        found.setdefault(groups.find(position), []).append(position)
-    return [
-        [graph.instruction(p).opcode.xla_name for p in sorted(found[group])]
-        for group in sorted(found, key=groups.rank)
-    ]
+    runs = groups.graph.is_node & (groups.body.facts[:, KIND] != CONTROL)
+    members: dict[int, list[int]] = {}
+    for position in np.flatnonzero(runs).tolist():
+        members.setdefault(int(groups.groups.group[position]), []).append(position)
+    return [opcodes(groups, members[group]) for group in sorted(members, key=groups.groups.rank.item)]
 
 
 def fused(b: ModuleBuilder, *roots: int) -> list[list[str]]:
@@ -91,10 +90,10 @@ def test_reductions_of_a_convolution_are_further_outputs_of_it() -> None:
     assert copy == ["copy"]
     assert first == ["convolution", "reduce", "multiply", "reduce"]
     assert second == ["add", "subtract", "maximum"]
-    graph = groups.graph
-    (position,) = [p for p, kind in enumerate(graph.kinds) if kind is Kind.CONTRACTION]
-    outputs = [graph.instruction(p).opcode.xla_name for p in groups.outputs(groups.find(position))]
-    assert sorted(outputs) == ["convolution", "reduce", "reduce"]
+    (position,) = np.flatnonzero(groups.body.facts[:, OPCODE] == Opcode.CONVOLUTION)
+    group = groups.groups.group[position]
+    outputs = leaving(groups.groups, groups.reads, group, group)
+    assert sorted(opcodes(groups, outputs)) == ["convolution", "reduce", "reduce"]
 
 
 def test_a_weight_update_is_made_with_its_gradient() -> None:
@@ -148,8 +147,8 @@ def test_cheap_values_of_what_is_in_memory_are_made_anew() -> None:
     b.op("divide", centred, variance)
     groups = default_groups(body_of(b))
     assert kernels(groups) == [["reduce"], ["multiply", "reduce"], ["divide"]]
-    (subtract,) = groups.graph.remade
-    assert groups.graph.instruction(subtract).opcode is Opcode.SUBTRACT
+    (subtract,) = np.flatnonzero(groups.body.facts[:, OPCODE] == Opcode.SUBTRACT)
+    assert groups.graph.duplicated[subtract]
 
 
 def test_cheap_values_of_what_is_not_in_memory_are_stored() -> None:
@@ -246,13 +245,13 @@ def test_nothing_but_free_reshapes_and_constants_is_no_node() -> None:
     assert fused(b) == []
 
 
-def cut(graph: ReadGraph, edges: Iterable[Edge]) -> KernelGroups:
-    """Groups in which the two ends of every edge share a kernel where that is legal."""
-    groups = KernelGroups(graph)
+def cut(groups: KernelGroups, edges: Iterable[Edge]) -> KernelGroups:
+    """Groups of the same nodes in which the two ends of every edge share a kernel where that is legal."""
+    separate = separate_groups(groups.body, groups.graph)
     ordered = sorted(edges, key=lambda edge: (-edge[0], edge[1]))
-    ends = np.array(ordered, dtype=np.int64).reshape(-1, 2)
-    groups.merge_along(np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1]))
-    return groups
+    sources, users = np.array(ordered, dtype=np.int64).reshape(-1, 2).T.copy()
+    merge_along(separate.groups, separate.reads, separate.shaping, sources, users)
+    return separate
 
 
 def test_edges_give_the_same_kernels_again() -> None:
@@ -262,27 +261,26 @@ def test_edges_give_the_same_kernels_again() -> None:
     product = b.dot(b.op("tanh", x), b.parameter("f32[1024,512]"))
     body = body_of(b, low, high, b.op("negate", product))
     groups = default_groups(body)
-    assert kernels(cut(groups.graph, fused_edges(groups))) == kernels(default_groups(body))
+    assert kernels(cut(groups, fused_edges(groups))) == kernels(default_groups(body))
 
 
 def test_edges_of_a_real_program_give_its_kernels_again() -> None:
     module = assign_layouts(read_module(PROGRAMS / "alexnet_b128_train_f32.hlo.pb.zst"))
-    body = module.entry_computation
-    expected = default_groups(body)
-    again = cut(expected.graph, fused_edges(expected))
-    for position in range(len(body.instructions)):
-        ours, theirs = (set(g.members(g.find(position))) for g in (again, expected))
-        assert ours == theirs
+    expected = default_groups(body_facts(module.entry_computation))
+    again = cut(expected, fused_edges(expected))
+    # Two partitions are the same if each group of one is exactly one group of the other.
+    pairs = set(zip(again.groups.group.tolist(), expected.groups.group.tolist(), strict=True))
+    assert len(pairs) == len({first for first, _ in pairs}) == len({second for _, second in pairs})
 
 
 def test_without_edges_every_instruction_is_a_kernel() -> None:
     b = ModuleBuilder()
     b.op("tanh", b.op("add", b.parameter(BIG), b.op("negate", b.parameter(BIG))))
     groups = default_groups(body_of(b))
-    assert kernels(cut(groups.graph, ())) == [["negate"], ["add"], ["tanh"]]
+    assert kernels(cut(groups, ())) == [["negate"], ["add"], ["tanh"]]
     assert len(fused_edges(groups)) == 2
     first = min(fused_edges(groups))
-    assert kernels(cut(groups.graph, [first])) == [["negate", "add"], ["tanh"]]
+    assert kernels(cut(groups, [first])) == [["negate", "add"], ["tanh"]]
 
 
 def test_edges_that_no_kernel_allows_are_left_out() -> None:
@@ -294,7 +292,7 @@ def test_edges_that_no_kernel_allows_are_left_out() -> None:
     last = b.op("negate", total)
     groups = default_groups(body_of(b, last))
     edges = {(first, second), (second, total), (total, last)}
-    assert kernels(cut(groups.graph, edges)) == [["dot"], ["dot", "reduce"], ["negate"]]
+    assert kernels(cut(groups, edges)) == [["dot"], ["dot", "reduce"], ["negate"]]
 
 
 def test_an_edge_over_a_detour_is_fused_only_with_the_detour() -> None:
@@ -302,6 +300,6 @@ def test_an_edge_over_a_detour_is_fused_only_with_the_detour() -> None:
     e = b.op("exponential", b.parameter(BIG))
     t = b.op("tanh", e)
     s = b.op("add", e, t)
-    graph = default_groups(body_of(b, s)).graph
-    assert kernels(cut(graph, [(e, s)])) == [["exponential"], ["tanh"], ["add"]]
-    assert kernels(cut(graph, [(e, s), (e, t), (t, s)])) == [["exponential", "tanh", "add"]]
+    groups = default_groups(body_of(b, s))
+    assert kernels(cut(groups, [(e, s)])) == [["exponential"], ["tanh"], ["add"]]
+    assert kernels(cut(groups, [(e, s), (e, t), (t, s)])) == [["exponential", "tanh", "add"]]

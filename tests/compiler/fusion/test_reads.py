@@ -1,15 +1,42 @@
 from __future__ import annotations
 
-from costbench.compiler.fusion.reads import Read, ReadGraph
+from typing import NamedTuple
+
+import numpy as np
+
+from costbench.compiler.fusion.facts import PORT, body_facts
+from costbench.compiler.fusion.reads import ReadGraph, read_graph
 from costbench.compiler.layout.assign import assign_layouts
 from costbench.compiler.program import compile_program, unique_kernels
+from costbench.hlo.module import HloComputation
 from tests.hlo.builder import ModuleBuilder
 
 BIG = "f32[256,1024]"
 
 
-def graph_of(b: ModuleBuilder, *roots: int) -> ReadGraph:
-    return ReadGraph(assign_layouts(b.build(*roots)).entry_computation)
+class Read(NamedTuple):
+    """The source, which operand of its reader it is, and whether a broadcast repeats it."""
+
+    source: int
+    operand: int
+    repeated: bool
+
+
+def graph_of(b: ModuleBuilder, *roots: int) -> tuple[HloComputation, ReadGraph, list[list[Read]]]:
+    """The computation, its graph, and the reads of every instruction."""
+    body = assign_layouts(b.build(*roots)).entry_computation
+    facts = body_facts(body)
+    graph = read_graph(facts, np.zeros(len(body.instructions), dtype=bool))
+    operands = graph.port - facts.facts[graph.user, PORT]
+    reads = [
+        Read(*row)
+        for row in zip(graph.source.tolist(), operands.tolist(), graph.repeated.tolist(), strict=True)
+    ]
+    return (
+        body,
+        graph,
+        [reads[first:stop] for first, stop in zip(graph.reads[:-1], graph.reads[1:], strict=True)],
+    )
 
 
 def test_duplicated_instructions_are_looked_through_last_operand_first() -> None:
@@ -17,14 +44,12 @@ def test_duplicated_instructions_are_looked_through_last_operand_first() -> None
     x, y = b.parameter("bf16[256,1024]"), b.parameter("f32[1024]")
     wide, rows = b.convert(b.op("negate", x), "f32"), b.broadcast(b.op("tanh", y), BIG, (1,))
     added = b.op("add", wide, rows)
-    graph = graph_of(b, added)
-    body = graph.body.instructions
-    user = next(p for p, inst in enumerate(body) if inst.opcode.xla_name == "add")
-    names = {inst.opcode.xla_name: p for p, inst in enumerate(body)}
-    assert graph.reads[user] == (
-        Read(names["negate"], user, 0, repeated=False),
-        Read(names["tanh"], user, 1, repeated=True),
-    )
+    body, _, reads = graph_of(b, added)
+    positions = {inst.opcode.xla_name: p for p, inst in enumerate(body.instructions)}
+    assert reads[positions["add"]] == [
+        Read(positions["negate"], 0, repeated=False),
+        Read(positions["tanh"], 1, repeated=True),
+    ]
 
 
 def test_values_used_twice_are_followed_once() -> None:
@@ -46,25 +71,23 @@ def test_reads_of_values_used_twice_equal_those_of_a_plain_enumeration_of_paths(
     low = b.broadcast(b.reduce(value, (1,)), BIG, (0,))
     for _ in range(6):
         low = b.op("add", b.op("tanh", low), b.op("reshape", low, shape=BIG))
-    graph = graph_of(b, b.op("multiply", low, value))
-    for user, reads in enumerate(graph.reads):
-        if graph.is_node(user):
-            paths = list(dict.fromkeys(_paths(graph, user)))
-            assert list(reads) == paths
+    body, graph, reads = graph_of(b, b.op("multiply", low, value))
+    for user in np.flatnonzero(graph.is_node).tolist():
+        assert reads[user] == list(dict.fromkeys(_paths(body, graph, user)))
 
 
-def _paths(graph: ReadGraph, user: int) -> list[Read]:
+def _paths(body: HloComputation, graph: ReadGraph, user: int) -> list[Read]:
     """Reads along every path, depth first, the last operand first below the user's own."""
 
-    def follow(source: int, place: int, repeated: bool) -> list[Read]:
+    def follow(source: int, number: int, repeated: bool) -> list[Read]:
         if not graph.duplicated[source]:
-            return [Read(source, user, place, repeated)]
-        inst = graph.instruction(source)
+            return [Read(source, number, repeated)]
+        inst = body.instructions[source]
         again = repeated or inst.opcode.xla_name == "broadcast"
-        return [read for operand in reversed(inst.operands) for read in follow(operand, place, again)]
+        return [read for operand in reversed(inst.operands) for read in follow(operand, number, again)]
 
     return [
         read
-        for place, operand in enumerate(graph.instruction(user).operands)
-        for read in follow(operand, place, False)
+        for number, operand in enumerate(body.instructions[user].operands)
+        for read in follow(operand, number, False)
     ]

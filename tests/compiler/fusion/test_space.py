@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 
 from costbench.arrays import I16
 from costbench.compiler.fingerprints import ModuleFingerprints
-from costbench.compiler.fusion.space import FusionSpace, fusion_space
-from costbench.compiler.kernel_hashes import MetHashes
+from costbench.compiler.fusion.space import NO_KERNEL, CutConfig, FusionCuts, FusionSpace, fusion_space
+from costbench.compiler.kernel import Kernel
+from costbench.compiler.kernel_hashes import UNKNOWN, HashNumbers, SeenHashes
 from costbench.compiler.program import CompiledProgram, compile_program
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
@@ -21,20 +23,24 @@ REAL = ("alexnet_b128_train_f32", "nmt_b32_infer_f32", "small_bert_L2_H128_b64_t
 BIG = "f32[256,1024]"
 
 
-def real(name: str) -> HloModule:
+def program(name: str) -> HloModule:
     return read_module(PROGRAMS / f"{name}.hlo.pb.zst")
 
 
-def diamond() -> HloModule:
-    """exponential -> (tanh, negate) -> add -> reduce."""
+def real(name: str) -> FusionSpace:
+    return fusion_space(program(name), name)
+
+
+def diamond() -> FusionSpace:
+    """exponential -> (tanh, negate) -> add -> reduce; edges e-t, e-n, t-a, n-a, a-r and the siblings t-n."""
     b = ModuleBuilder()
     e = b.op("exponential", b.parameter(BIG))
-    return b.build(b.reduce(b.op("add", b.op("tanh", e), b.op("negate", e)), (1,)))
+    return fusion_space(b.build(b.reduce(b.op("add", b.op("tanh", e), b.op("negate", e)), (1,))), "diamond")
 
 
-def opcodes(program: CompiledProgram) -> list[list[str]]:
+def opcodes(compiled: CompiledProgram) -> list[list[str]]:
     found = []
-    for kernel in program.kernels:
+    for kernel in compiled.kernels:
         names = [kernel.instruction(p).opcode.xla_name for p in kernel.instructions]
         found.append([name for name in names if name != "constant"])
     return found
@@ -50,13 +56,13 @@ def same_kernels(first: CompiledProgram, second: CompiledProgram) -> bool:
 
 @pytest.mark.parametrize("name", REAL)
 def test_the_default_config_gives_what_the_heuristic_gives(name: str) -> None:
-    space = fusion_space(real(name), name)
+    space = real(name)
     assert len(space.default) == len(space.num_choices) > 100
-    assert same_kernels(space.compile(space.default), compile_program(real(name), name))
+    assert same_kernels(space.compile(space.default), compile_program(program(name), name))
 
 
 def test_every_config_of_a_small_program_by_hand() -> None:
-    space = fusion_space(diamond(), "diamond")
+    space = diamond()
     # Six edges: e-t, e-n, t-a, n-a, a-r, and the siblings t-n.
     assert space.num_choices.tolist() == [2] * 6
     outcomes = {
@@ -73,12 +79,12 @@ def test_every_config_of_a_small_program_by_hand() -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_whatever_is_drawn_computes_every_value_once_in_an_order_that_runs(name: str) -> None:
-    space = fusion_space(real(name), name)
+    space = real(name)
     expected = opcodes_that_run_once(space.compile(space.default))
     for config in space.sample(np.random.default_rng(1), 6):
-        program = space.compile(config)  # verifies the order
-        assert opcodes_that_run_once(program) == expected
-        for kernel in program.kernels:
+        compiled = space.compile(config)  # verifies the order
+        assert opcodes_that_run_once(compiled) == expected
+        for kernel in compiled.kernels:
             anchors = [
                 p
                 for p in kernel.instructions
@@ -87,12 +93,12 @@ def test_whatever_is_drawn_computes_every_value_once_in_an_order_that_runs(name:
             assert len(anchors) <= 1
 
 
-def opcodes_that_run_once(program: CompiledProgram) -> list[tuple[int, int]]:
+def opcodes_that_run_once(compiled: CompiledProgram) -> list[tuple[int, int]]:
     """Contractions and reductions by place: never duplicated, never lost."""
     wanted = (Opcode.DOT, Opcode.CONVOLUTION, Opcode.REDUCE, Opcode.EXPONENTIAL)
     return sorted(
         (k.computation, p)
-        for k in program.kernels
+        for k in compiled.kernels
         for p in k.instructions
         if k.instruction(p).opcode in wanted
     )
@@ -100,7 +106,7 @@ def opcodes_that_run_once(program: CompiledProgram) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("name", REAL)
 def test_hashes_are_equal_exactly_where_fingerprints_are(name: str) -> None:
-    space = fusion_space(real(name), name)
+    space = real(name)
     fingerprints = ModuleFingerprints(space.module)
     by_hash: dict[int, set[str]] = {}
     names: set[str] = set()
@@ -118,7 +124,7 @@ def test_hashes_are_equal_exactly_where_fingerprints_are(name: str) -> None:
 
 
 def test_a_cut_and_a_compile_are_the_same_kernels() -> None:
-    space = fusion_space(real(REAL[0]), REAL[0])
+    space = real(REAL[0])
     config = space.sample(np.random.default_rng(3), 1)[0]
     cut = [space.kernel(c, i) for c in space.cut(config) for i in range(len(c.hashes))]
     compiled = space.compile(config).kernels
@@ -129,7 +135,7 @@ def test_a_cut_and_a_compile_are_the_same_kernels() -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_what_was_cut_before_is_left_out_and_nothing_else(name: str) -> None:
-    space, met = fusion_space(real(name), name), MetHashes()
+    space, met = real(name), SeenHashes()
     seen: set[tuple[int, tuple[int, ...]]] = set()
     again = 0
     for config in (space.default, *space.sample(np.random.default_rng(7), 6), space.default):
@@ -152,7 +158,7 @@ def test_what_was_cut_before_is_left_out_and_nothing_else(name: str) -> None:
 
 
 def some_space() -> FusionSpace:
-    return fusion_space(real(REAL[1]), REAL[1])
+    return real(REAL[1])
 
 
 def test_draws_depend_on_the_generator_alone_and_are_legal() -> None:
@@ -202,3 +208,87 @@ def test_values_other_than_bools_are_illegal_and_other_lengths_are_refused() -> 
     assert space.legal(wrong).tolist() == [False]
     with pytest.raises(ValueError, match=r"config of shape \(3,\)"):
         space.cut(np.zeros(3, np.int16))
+
+
+def views(cuts: FusionCuts, kernels: dict[int, Kernel], cut: CutConfig) -> Counter[tuple[str, int]]:
+    """Fingerprints of a config's kernels with how often each kernel runs, and how often it occurs."""
+    found: Counter[tuple[str, int]] = Counter()
+    for numbers, trips in zip(cut.kernels, cut.trip_counts, strict=True):
+        for number in numbers[numbers != NO_KERNEL].tolist():
+            if number not in kernels:
+                kernels[number] = cuts.take(number)
+            found[kernels[number].fingerprint, trips] += 1
+    return found
+
+
+def expected(space: FusionSpace, config: I16) -> Counter[tuple[str, int]]:
+    return Counter((k.fingerprint, k.trip_count) for k in space.compile(config).kernels)
+
+
+def test_kernels_are_numbered_as_they_are_met() -> None:
+    space = diamond()
+    cuts = FusionCuts(space)
+    apart = cuts.cut(np.zeros(6, dtype=np.int16))
+    # exponential, tanh, negate, add and the sum: five kernels; the parameter and the zero make none.
+    assert sorted(set(apart.kernels[0].tolist()) - {NO_KERNEL}) == [1, 2, 3, 4, 5]
+    assert len(cuts) == 6
+    together = cuts.cut(np.ones(6, dtype=np.int16))
+    assert sorted(set(together.kernels[0].tolist()) - {NO_KERNEL}) == [6]
+    assert cuts.take(6).fingerprint != cuts.take(1).fingerprint
+    with pytest.raises(KeyError):
+        cuts.take(6)
+
+
+def test_configs_that_give_the_same_kernels_have_one_key() -> None:
+    # exponential-tanh and tanh-add fused: the edge between exponential and add adds nothing there is.
+    cuts = FusionCuts(diamond())
+    keys = {bytes(config): cuts.cut(config).key for config in np.eye(6, dtype=np.int16)}
+    assert len(set(keys.values())) > 3
+    assert cuts.cut(np.zeros(6, dtype=np.int16)).key not in keys.values()
+    again = FusionCuts(diamond())
+    assert again.cut(np.ones(6, dtype=np.int16)).key == again.cut(np.array([1, 1, 1, 1, 1, 0], np.int16)).key
+
+
+@pytest.mark.parametrize("name", ["rnn_char_b64_infer_f32", "alexnet_b128_train_f32", "nmt_b32_infer_f32"])
+def test_a_walk_gives_what_compiling_gives(name: str) -> None:
+    space = real(name)
+    cuts, kernels = FusionCuts(space), dict[int, Kernel]()
+    rng = np.random.default_rng(0)
+    config = space.default
+    for _ in range(12):
+        assert views(cuts, kernels, cuts.cut(config)) == expected(space, config)
+        config = space.neighbours(config, rng, 1)[0]
+    for config in space.sample(rng, 6):
+        assert views(cuts, kernels, cuts.cut(config)) == expected(space, config)
+
+
+def test_hashes_do_not_depend_on_what_was_met_before() -> None:
+    space = real("rnn_char_b64_infer_f32")
+    configs = space.sample(np.random.default_rng(1), 4)
+    forwards, backwards = FusionCuts(space), FusionCuts(space)
+    hashes = [
+        [sorted(cuts.hashes[cut.kernels[0]].tolist()) for cut in (cuts.cut(c) for c in order)]
+        for cuts, order in ((forwards, configs), (backwards, configs[::-1]))
+    ]
+    assert hashes[0] == hashes[1][::-1]
+
+
+def test_numbers_by_hash_are_those_of_a_dictionary() -> None:
+    rng, table, expected = np.random.default_rng(0), HashNumbers(), dict[int, int]()
+    # Few different low digits, so that hashes meet in the table; enough of them for it to grow.
+    hashes = rng.permutation(np.arange(1, 3001, dtype=np.uint64)) << np.uint64(5)
+    for part in np.array_split(hashes, 40):
+        assert (table.find(part) == UNKNOWN).all()
+        numbers = rng.integers(0, 100, size=len(part))
+        table.add(part, numbers)
+        expected.update(zip(part.tolist(), numbers.tolist(), strict=True))
+    assert table.find(hashes).tolist() == [expected[value] for value in hashes.tolist()]
+    assert table.find(np.zeros(0, dtype=np.uint64)).tolist() == []
+
+
+def test_the_hash_0_has_a_number_too() -> None:
+    table = HashNumbers()
+    zero = np.zeros(1, dtype=np.uint64)
+    assert table.find(zero).tolist() == [UNKNOWN]
+    table.add(zero, np.array([7]))
+    assert table.find(zero).tolist() == [7]

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from costbench.compiler.layout.assign import assign_layouts, is_bitcast
+from costbench.compiler.layout.assign import assign_layouts
 from costbench.compiler.layout.rules import reduced_layout
+from costbench.compiler.tiled_memory import is_bitcast
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.instruction import GatherDimensions, Instruction, WindowDimension

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.corpus
 jax = pytest.importorskip("jax", reason="needs the corpus extra: jax")
 import jax.numpy as jnp  # noqa: E402
 
-from corpus.zoo import ctc  # noqa: E402
+from corpus.zoo import speech  # noqa: E402
 
-ctc_loss = jax.jit(ctc.ctc_loss)
+ctc_loss = jax.jit(speech.ctc_loss)
 
 
 def reading(path: tuple[int, ...]) -> tuple[int, ...]:

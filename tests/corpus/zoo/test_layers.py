@@ -14,7 +14,7 @@ pytestmark = pytest.mark.corpus
 jax = pytest.importorskip("jax", reason="needs the corpus extra: jax")
 import jax.numpy as jnp  # noqa: E402
 
-from corpus.zoo import attention, cells, detection, layers, transformers  # noqa: E402
+from corpus.zoo import detection, layers, transformers  # noqa: E402
 
 
 def given(*params: Any, train: bool = False, states: tuple[Any, ...] = ()) -> Ctx:
@@ -108,11 +108,11 @@ def test_lstm_and_gru_with_zero_weights() -> None:
     def sigmoid(x: float) -> float:
         return 1 / (1 + math.exp(-x))
 
-    step = cells.lstm(given(np.zeros((3, 8)), np.zeros(8)), 1, 2)
+    step = layers.lstm(given(np.zeros((3, 8)), np.zeros(8)), 1, 2)
     (cell, output), _ = step((jnp.ones((1, 2)), jnp.zeros((1, 2))), jnp.ones((1, 1)))
     assert cell.ravel().tolist() == pytest.approx([sigmoid(1.0)] * 2)
     assert output.ravel().tolist() == pytest.approx([0.5 * math.tanh(sigmoid(1.0))] * 2)
-    recur = cells.gru(given(np.zeros((1, 6)), np.zeros((2, 6)), np.zeros(6)), 1, 2)
+    recur = layers.gru(given(np.zeros((1, 6)), np.zeros((2, 6)), np.zeros(6)), 1, 2)
     assert recur(jnp.ones((1, 2)), jnp.ones((1, 1)))[0].ravel().tolist() == [0.5, 0.5]
 
 
@@ -122,14 +122,14 @@ def test_a_reversed_scan_gives_outputs_at_their_own_times() -> None:
 
     x = jnp.array([1.0, 2.0, 4.0]).reshape(1, 3, 1)
     start = jnp.zeros((1, 1))
-    assert cells.scan_time(running_sum, start, x)[1].ravel().tolist() == [1, 3, 7]
-    assert cells.scan_time(running_sum, start, x, reverse=True)[1].ravel().tolist() == [7, 6, 4]
+    assert layers.scan_time(running_sum, start, x)[1].ravel().tolist() == [1, 3, 7]
+    assert layers.scan_time(running_sum, start, x, reverse=True)[1].ravel().tolist() == [7, 6, 4]
 
 
 def test_attention_goes_only_where_the_mask_lets_it() -> None:
     values = jnp.array([1.0, 2.0, 6.0]).reshape(1, 1, 3, 1)
     equal = jnp.zeros((1, 1, 3, 1))
-    mixed = attention.attend(given(), equal, equal, values, attention.causal_mask(3))
+    mixed = layers.attend(given(), equal, equal, values, layers.causal_mask(3))
     assert mixed.ravel().tolist() == pytest.approx([1.0, 1.5, 3.0])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from costbench.arrays import F64
-from costbench.autotuning.charging import Charging
+from costbench.autotuning.budget import Charging
 from costbench.autotuning.fusion import ProgramPricer
 from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels
 from costbench.compiler.analytical_model import AnalyticalModel

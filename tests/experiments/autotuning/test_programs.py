@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.autotuning.charging import Charging
+from costbench.autotuning.budget import Charging
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import ChoiceError, DataError

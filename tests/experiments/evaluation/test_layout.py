@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from costbench.arrays import F64, I64
-from costbench.autotuning.charging import Charging
+from costbench.autotuning.budget import Charging
 from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.experiments.evaluation import layout

@@ -18,7 +18,7 @@ from costbench.experiments.identity import StageIdentity, read_identity, write_i
 from costbench.experiments.parameter_file import load_sections
 from costbench.experiments.stages import autotune, features, generate
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.params import merged
+from costbench.params import merge
 from tests.experiments.finished_cells import finish_cell
 
 TEST, OTHER = "rnn_char_b64_infer_f32", "wavernn_3_b1_infer_bf16"
@@ -43,7 +43,7 @@ def profile(folder: Path, repository: Path, **changes: object) -> Path:
     sections["generate"] |= {"tasks": ["tile", "fusion"], "programs": [TEST, OTHER]}
     sections["features"]["tasks"] = ["tile", "fusion"]
     sections["generate"]["tile"] |= {"max_tiles_per_kernel": 6, "max_kernels_per_program": 4}
-    sections["autotune"] = merged(merged(sections["autotune"], SEARCH), changes)
+    sections["autotune"] = merge(merge(sections["autotune"], SEARCH), changes)
     path = folder / "params.yaml"
     path.write_text(json.dumps(sections))
     return path

@@ -10,7 +10,7 @@ import pytest
 from costbench.errors import ParamsError
 from costbench.experiments.sweeps.best import BestTrial, best_path, read_best, with_values, write_best
 from costbench.models.net_spec import NetSpec
-from costbench.params import merged, parse
+from costbench.params import merge, parse
 from costbench.training.spec import TrainSpec
 
 BEST = BestTrial(
@@ -27,7 +27,7 @@ def test_values_arrive_and_the_budget_stays(tmp_path: Path) -> None:
     path = best_path(tmp_path, "tile")
     write_best(path, BEST)
     mine = TrainSpec(epochs=50, net=NetSpec(opcode_embedding=17))
-    found = parse(TrainSpec, merged(asdict(mine), read_best(path)), where=path)
+    found = parse(TrainSpec, merge(asdict(mine), read_best(path)), where=path)
     assert found.net == NetSpec(opcode_embedding=17, hidden=96, columns=("mean", "sum"))
     assert found.optimizer == replace(mine.optimizer, gradient_clip_norm=None)
     assert found.epochs == 50

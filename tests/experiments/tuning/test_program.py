@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from costbench.autotuning.search import Progress, Watch
+from costbench.autotuning.search import Plan, Progress, Watch, tune
 from costbench.autotuning.trace import SearchTrace, read_trace
-from costbench.autotuning.tuning import Plan, tune
 from costbench.errors import DataError
 from costbench.experiments.tuning.program import (
     CostRow,

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.synthetic_schedules import synthetic
 from costbench import rng
 from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.tuning import Plan, tune
+from costbench.autotuning.search import Plan, tune
 from costbench.search.space import Rows, Seen
 from costbench.search.strategies import STRATEGIES
 from costbench_schedules.operators.operators import parse_operator

@@ -10,13 +10,11 @@ A search over fusion configs merges millions of pairs, so everything here is arr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from costbench.arrays import I64
-from costbench.compiler.kernel_arrays import lists_to_arrays
 from costbench.execution.compiled import compiled, compiled_step
 
 _VACANT = np.iinfo(np.int64).min
@@ -27,8 +25,8 @@ class Groups(NamedTuple):
 
     Attributes:
         group: the group of each position, named by one of its members.
-        rank: of each group, its place in a topological order of all groups.
-        following: a circular linked list: the next member of the same group, after the last one the first.
+        rank: rank of each group in a topological order of all groups.
+        following: next member of the same group, after the last one the first: a circular linked list.
         size: number of members of each group.
         before_offsets: [n + 1], where the positions that each position reads begin in `before`.
         before: positions read.
@@ -38,7 +36,7 @@ class Groups(NamedTuple):
         searches: [1], number of searches so far.
         met: buffer for the groups that the two searches of a merge visited, [2, n].
         inside: buffer for the members of a group.
-        places: buffer for the ranks that are reassigned, [2, n]; its first row is 0 between merges.
+        ranks: buffer for the ranks that are reassigned, [2, n]; its first row is 0 between merges.
     """
 
     group: I64
@@ -53,25 +51,53 @@ class Groups(NamedTuple):
     searches: I64
     met: I64
     inside: I64
-    places: I64
+    ranks: I64
 
 
-def new_groups(sources: Sequence[Iterable[int]]) -> Groups:
-    """Returns groups in which each of the positions 0 .. n - 1 is a group of its own.
+@compiled_step
+def _insert(values: I64, first: int, stop: int, value: int) -> int:
+    """Inserts a value into `values[first:stop]`, ascending, unless it is there; returns where they end."""
+    place = stop
+    while place > first and values[place - 1] > value:
+        place -= 1
+    if place > first and values[place - 1] == value:
+        return stop
+    for i in range(stop, place, -1):
+        values[i] = values[i - 1]
+    values[place] = value
+    return stop + 1
+
+
+@compiled
+def new_groups(offsets: I64, sources: I64) -> Groups:
+    """Returns groups in which each of n positions is a group of its own.
 
     Args:
-        sources: for every position the positions it reads, all smaller than itself.
+        offsets: [n + 1], where the positions that each position reads begin in `sources`.
+        sources: positions read, all smaller than the reader, in any order; they may be repeated.
     """
-    count = len(sources)
-    before = [sorted(set(s)) for s in sources]
-    after: list[list[int]] = [[] for _ in range(count)]
-    for position, read in enumerate(before):
-        for source in read:
-            after[source].append(position)
-    own = np.arange(count, dtype=np.int64)
+    count = len(offsets) - 1
+    before_offsets, before = np.zeros(count + 1, dtype=np.int64), np.empty(len(sources), dtype=np.int64)
+    after_offsets = np.zeros(count + 1, dtype=np.int64)
+    number = 0
+    for position in range(count):
+        first = number
+        for i in range(offsets[position], offsets[position + 1]):
+            number = _insert(before, first, number, sources[i])
+        for i in range(first, number):
+            after_offsets[before[i] + 1] += 1
+        before_offsets[position + 1] = number
+    for position in range(count):
+        after_offsets[position + 1] += after_offsets[position]
+    ends, after = after_offsets[:-1].copy(), np.empty(number, dtype=np.int64)
+    for position in range(count):
+        for i in range(before_offsets[position], before_offsets[position + 1]):
+            after[ends[before[i]]] = position
+            ends[before[i]] += 1
+    positions = np.arange(count)
     return Groups(
-        own.copy(), own.copy(), own.copy(), np.ones(count, dtype=np.int64),
-        *lists_to_arrays(before), *lists_to_arrays(after),
+        positions.copy(), positions.copy(), positions.copy(), np.ones(count, dtype=np.int64),
+        before_offsets, before[:number].copy(), after_offsets, after,
         np.zeros(count, dtype=np.int64), np.zeros(1, dtype=np.int64),
         np.empty((2, count + 1), dtype=np.int64),
         np.empty(count, dtype=np.int64), np.zeros((2, count), dtype=np.int64),
@@ -92,15 +118,15 @@ def merge(g: Groups, first: int, second: int) -> int:
         return first
     if g.rank[first] > g.rank[second]:
         first, second = second, first
-    place = g.rank[first]
+    rank = g.rank[first]
     # If the later group reads nothing ranked between the two, it can run at the rank of the first one.
-    if _reads_later_than(g, second, place):
+    if _reads_later_than(g, second, rank):
         num_behind, num_ahead = _between(g, first, second)
         if num_behind < 0:
             return -1
-        place = _reorder(g, first, second, num_ahead, num_behind) if num_behind else g.rank[second]
+        rank = _reorder(g, first, second, num_ahead, num_behind) if num_behind else g.rank[second]
     merged = _unite(g, first, second)
-    g.rank[merged] = place
+    g.rank[merged] = rank
     return merged
 
 
@@ -131,12 +157,12 @@ def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
     behind, ahead, next_behind, next_ahead = 0, 0, -1, -1
     while next_behind < behind or next_ahead < ahead:
         if next_behind < behind:
-            behind = _spread(g, (first, second), next_behind, behind, True)
+            behind = _spread(g, first, second, next_behind, behind, True)
             next_behind += 1
         if behind == 0:
             return 0, 0
         if next_ahead < ahead:
-            ahead = _spread(g, (second, first), next_ahead, ahead, False)
+            ahead = _spread(g, second, first, next_ahead, ahead, False)
             next_ahead += 1
         if behind < 0 or ahead < 0:
             return -1, -1
@@ -144,20 +170,20 @@ def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
 
 
 @compiled_step
-def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, forward: bool) -> int:
-    """Expands one group of a search: the one at `place` in its list, or with -1 the end it starts from.
+def _spread(g: Groups, start: int, end: int, number: int, length: int, forward: bool) -> int:
+    """Expands one group of a search from `start`: the one with this number in the search's list, or with -1
+    the start itself.
 
-    Forward, the group's readers that run before the second end are added to met[0]; backward, the groups that
-    it reads and that run after the second end are added to met[1]. Returns the length of the list, or -1 if a
-    path leads to the second end.
+    Forward, the group's readers that run before `end` are added to met[0]; backward, the groups that it reads
+    and that run after `end` are added to met[1]. Returns the new length of the list, or -1 if a path leads
+    to `end`.
     """
-    start, end = ends
     offsets = g.after_offsets if forward else g.before_offsets
     positions = g.after if forward else g.before
     row = 0 if forward else 1
     search, opposite = g.searches[0] + row, g.searches[0] + 1 - row
     limit = g.rank[end]
-    group = start if place < 0 else g.met[row, place]
+    group = start if number < 0 else g.met[row, number]
     member = group
     while True:
         for i in range(offsets[member], offsets[member + 1]):
@@ -169,11 +195,11 @@ def _spread(g: Groups, ends: tuple[int, int], place: int, found: int, forward: b
                 if g.mark[other] == opposite:
                     return -1
                 g.mark[other] = search
-                g.met[row, found] = other
-                found += 1
+                g.met[row, length] = other
+                length += 1
         member = g.following[member]
         if member == group:
-            return found
+            return length
 
 
 @compiled_step
@@ -182,49 +208,49 @@ def _reorder(g: Groups, first: int, second: int, num_ahead: int, num_behind: int
     `first`. Returns the rank of the merged group.
     """
     low, high = g.rank[first], g.rank[second]
-    at, places = g.places[0], g.places[1]
-    # at[rank] encodes the holder of a rank to be reassigned: 1 + group if in met[0], -1 - group if in met[1].
-    at[low] = at[high] = _VACANT
+    holders, ranks = g.ranks[0], g.ranks[1]
+    # holders[rank] is the group whose rank is reassigned: 1 + group in met[0], or -1 - group in met[1].
+    holders[low] = holders[high] = _VACANT
     for i in range(num_ahead):
-        at[g.rank[g.met[1, i]]] = -1 - g.met[1, i]
+        holders[g.rank[g.met[1, i]]] = -1 - g.met[1, i]
     for i in range(num_behind):
-        at[g.rank[g.met[0, i]]] = 1 + g.met[0, i]
+        holders[g.rank[g.met[0, i]]] = 1 + g.met[0, i]
     count, ahead, behind = 0, 0, 0
-    for place in range(low, high + 1):
-        here = at[place]
-        if here == 0:
+    for rank in range(low, high + 1):
+        holder = holders[rank]
+        if holder == 0:
             continue
-        at[place] = 0
-        places[count] = place
+        holders[rank] = 0
+        ranks[count] = rank
         count += 1
-        if here == _VACANT:
+        if holder == _VACANT:
             continue
-        if here < 0:
-            g.met[1, ahead] = -1 - here
+        if holder < 0:
+            g.met[1, ahead] = -1 - holder
             ahead += 1
         else:
-            g.met[0, behind] = here - 1
+            g.met[0, behind] = holder - 1
             behind += 1
     for i in range(num_ahead):
-        g.rank[g.met[1, i]] = places[i]
+        g.rank[g.met[1, i]] = ranks[i]
     for i in range(num_behind):
-        g.rank[g.met[0, i]] = places[num_ahead + 1 + i]
-    return int(places[num_ahead])
+        g.rank[g.met[0, i]] = ranks[num_ahead + 1 + i]
+    return int(ranks[num_ahead])
 
 
 @compiled_step
 def _unite(g: Groups, first: int, second: int) -> int:
     """Joins the member lists of two groups; the result keeps the name of the larger one."""
-    kept, gone = (first, second) if g.size[first] >= g.size[second] else (second, first)
-    member = gone
+    larger, smaller = (first, second) if g.size[first] >= g.size[second] else (second, first)
+    member = smaller
     while True:
-        g.group[member] = kept
+        g.group[member] = larger
         member = g.following[member]
-        if member == gone:
+        if member == smaller:
             break
-    g.following[kept], g.following[gone] = g.following[gone], g.following[kept]
-    g.size[kept] += g.size[gone]
-    return kept
+    g.following[larger], g.following[smaller] = g.following[smaller], g.following[larger]
+    g.size[larger] += g.size[smaller]
+    return larger
 
 
 @compiled_step
@@ -235,15 +261,3 @@ def list_members(g: Groups, group: int) -> int:
         g.inside[i] = member
         member = g.following[member]
     return int(g.size[group])
-
-
-@compiled
-def members_of(g: Groups, group: int) -> I64:
-    """Returns the positions in a group, ascending."""
-    found = np.empty(g.size[group], dtype=np.int64)
-    member = group
-    for i in range(g.size[group]):
-        found[i] = member
-        member = g.following[member]
-    found.sort()
-    return found

@@ -1,9 +1,9 @@
 """Legality of fusion: merges groups of instructions into kernels if the result can run as one kernel.
 
-A heuristic or a search proposes merges. `KernelGroups.fuse` merges the producer of a value with its reader,
-`KernelGroups.join` two groups that read the same value. Both refuse what cannot be one kernel: two
-contractions, a producer that its reader's kernel may not compute, a cycle of kernels that wait for each
-other, outputs that the kernel's loops do not make, too many instructions.
+A heuristic or a search proposes merges. `fuse` merges the producer of a value with its reader, `join` two
+groups that read the same value. Both refuse what cannot be one kernel: two contractions, a producer that its
+reader's kernel may not compute, a cycle of kernels that wait for each other, outputs that the kernel's loops
+do not make, too many instructions.
 """
 
 from __future__ import annotations
@@ -13,31 +13,68 @@ from typing import NamedTuple
 import numpy as np
 
 from costbench.arrays import I64, Bool
-from costbench.compiler.fusion.group_graph import (
-    Groups,
-    copy_groups,
-    list_members,
-    members_of,
-    merge,
-    new_groups,
+from costbench.compiler.fusion.facts import (
+    ELEMENTWISE,
+    EXTENT,
+    FLAGS,
+    KIND,
+    KINDS,
+    MEMBER,
+    OPCODE,
+    PORT,
+    TUPLE,
+    BodyFacts,
 )
-from costbench.compiler.fusion.group_reads import NOWHERE, GroupReads, group_reads
-from costbench.compiler.fusion.reads import Extent, ReadGraph
+from costbench.compiler.fusion.group_graph import Groups, copy_groups, list_members, merge, new_groups
+from costbench.compiler.fusion.reads import ReadGraph
+from costbench.compiler.fusion.rules import ANCHORS, Kind
 from costbench.execution.compiled import compiled, compiled_step
 
 MAX_INSTRUCTIONS = 500
-"""Of a kernel, without what it duplicates; with that, the papers' reach about a thousand (lpm2021)."""
+"""Instructions of a kernel without what it duplicates; with it, the papers' reach about 1,000 (lpm2021)."""
 MAX_OUTPUTS = 16
+NOWHERE = -1
+GROWS = np.array([kind in (Kind.CONTRACTION, Kind.GATHER) for kind in Kind], dtype=np.bool_)
+"""Whether instructions of a kind are fused with what follows their result."""
+_MAX_OPERANDS = 1 << 32
+_IS_ANCHOR = np.array([kind in ANCHORS for kind in Kind], dtype=np.bool_)
+_CONTRACTION, _REDUCE = KINDS[Kind.CONTRACTION], KINDS[Kind.REDUCE]
+
+
+class GroupReads(NamedTuple):
+    """Reads in order of their source, r of them, and facts about the n positions.
+
+    Attributes:
+        offsets: [n + 1], where the reads of each position's value begin.
+        user: [r], position of the reader.
+        repeated: [r], whether a broadcast lies between.
+        takes: [r], whether the reader's kernel may compute the value itself.
+        takes_repeated: [r], the same if the reader's own value is repeated by a broadcast in its kernel.
+        side: [r], operand of a contraction that is read, numbered over the computation, or -1.
+        is_result: [n], whether the computation returns the value.
+        extent: [n], number of the extent of the loops that compute a value.
+        anchor: [n], the position itself for contractions, gathers and the like, else -1.
+    """
+
+    offsets: I64
+    user: I64
+    repeated: Bool
+    takes: Bool
+    takes_repeated: Bool
+    side: I64
+    is_result: Bool
+    extent: I64
+    anchor: I64
 
 
 class Shaping(NamedTuple):
-    """Properties of groups and positions that merging updates, every array [n].
+    """What merging updates of n positions and the groups that they name; every array is [n].
 
     Attributes:
-        anchor: of each group, position of its contraction, gather and so on, or -1.
-        extent: of each group, number of the extent that its loops run over.
-        side: of each position, the operand of a contraction that it helps to compute, or -1.
-        repeated: of each position, whether a broadcast in the same kernel repeats its value.
+        anchor: position of the contraction, gather and so on of a group, or -1.
+        extent: number of the extent that the loops of a group run over.
+        side: operand of a contraction that a position helps to compute, or -1.
+        repeated: whether a broadcast in the same kernel repeats the value of a position.
     """
 
     anchor: I64
@@ -46,90 +83,78 @@ class Shaping(NamedTuple):
     repeated: Bool
 
 
-class KernelGroups:
+class KernelGroups(NamedTuple):
     """The kernels of one computation while instructions are being merged into them.
 
-    Args:
-        graph: reads of the computation.
-        start: groups of the same graph to start from; by default every node is a group of its own.
-
     Attributes:
-        graph: reads of the computation.
-        reads: the same as arrays.
-        extents: extents that loops may run over, by number.
-        groups: which instructions share a group.
+        body: the computation.
+        graph: its reads.
+        groups: which instructions share a kernel.
+        reads: the reads as merging needs them.
         shaping: anchor and extent of the groups.
-        start: the groups that these started from, if any.
     """
 
-    def __init__(self, graph: ReadGraph, start: KernelGroups | None = None) -> None:
-        self.graph = graph
-        self.reads: GroupReads
-        self.extents: tuple[Extent, ...]
-        self.groups: Groups
-        self.shaping: Shaping
-        self.start = start
-        if start is not None:
-            self.reads, self.extents = start.reads, start.extents
-            self.groups = copy_groups(start.groups)
-            self.shaping = Shaping._make(array.copy() for array in start.shaping)
-            return
-        self.reads, self.extents = group_reads(graph)
-        self.groups = new_groups([{read.source for read in reads} for reads in graph.reads])
-        count = len(graph.kinds)
-        self.shaping = Shaping(
-            self.reads.anchor.copy(),
-            self.reads.extent.copy(),
-            np.full(count, NOWHERE, dtype=np.int64),
-            np.zeros(count, dtype=bool),
-        )
-        for element, source in graph.carried.items():
-            owner = self.find(source)
-            merged = merge(self.groups, owner, element)
-            settle(self.shaping, merged, owner, owner)
+    body: BodyFacts
+    graph: ReadGraph
+    groups: Groups
+    reads: GroupReads
+    shaping: Shaping
 
-    def find(self, position: int) -> int:
-        """Returns the group of a position."""
-        return int(self.groups.group[position])
 
-    def members(self, group: int) -> list[int]:
-        """Returns the positions in a group, ascending."""
-        return list(members_of(self.groups, group).tolist())
+@compiled
+def separate_groups(b: BodyFacts, graph: ReadGraph) -> KernelGroups:
+    """Returns groups of one instruction each, but for the results of one instruction, which share a group."""
+    count = len(graph.is_node)
+    reads, groups = _group_reads(b, graph), new_groups(graph.reads, graph.source)
+    shaping = Shaping(
+        reads.anchor.copy(),
+        reads.extent.copy(),
+        np.full(count, NOWHERE, dtype=np.int64),
+        np.zeros(count, dtype=np.bool_),
+    )
+    for element in range(count):
+        if b.facts[element, FLAGS] & MEMBER:
+            owner = groups.group[b.operands[b.operands_offsets[element]]]
+            settle(shaping, merge(groups, owner, element), owner, owner)
+    return KernelGroups(b, graph, groups, reads, shaping)
 
-    def size(self, group: int) -> int:
-        """Returns the number of positions in a group."""
-        return int(self.groups.size[group])
 
-    def anchor(self, group: int) -> int:
-        """Returns the position of a group's contraction, gather, update and so on, or -1."""
-        return int(self.shaping.anchor[group])
+def copy_kernel_groups(k: KernelGroups) -> KernelGroups:
+    """Returns a copy that can be merged further without changing the original."""
+    shaping = Shaping._make(array.copy() for array in k.shaping)
+    return k._replace(groups=copy_groups(k.groups), shaping=shaping)
 
-    def extent(self, group: int) -> Extent:
-        """Returns the extent that the group's loops run over."""
-        return self.extents[int(self.shaping.extent[group])]
 
-    def rank(self, group: int) -> int:
-        """Returns the group's place in a topological order of all groups."""
-        return int(self.groups.rank[group])
-
-    def outputs(self, group: int) -> list[int]:
-        """Returns the members of a group whose values are needed outside it, ascending."""
-        return list(leaving(self.groups, self.reads, group, group).tolist())
-
-    def fuse(self, source: int, user: int) -> bool:
-        """Merges a producer's group with a reader's group if that is legal; returns whether it did."""
-        return fuse(self.groups, self.reads, self.shaping, source, user)
-
-    def join(self, first: int, second: int) -> bool:
-        """Merges two groups of equal extent that do not read each other; returns whether it did."""
-        return join(self.groups, self.reads, self.shaping, first, second)
-
-    def merge_along(self, sources: I64, users: I64) -> None:
-        """Merges the two ends of every edge where that is legal.
-
-        Edges are tried in turn, repeatedly until a round merges nothing; the remaining edges are not fused.
-        """
-        merge_along(self.groups, self.reads, self.shaping, sources, users)
+@compiled
+def _group_reads(b: BodyFacts, graph: ReadGraph) -> GroupReads:
+    count, number = len(graph.is_node), len(graph.source)
+    user, side = np.empty(number, dtype=np.int64), np.full(number, NOWHERE, dtype=np.int64)
+    repeated = np.empty(number, dtype=np.bool_)
+    takes, takes_repeated = np.empty(number, dtype=np.bool_), np.empty(number, dtype=np.bool_)
+    for i in range(number):
+        read = graph.by_source[i]
+        reader, source, port = graph.user[read], graph.source[read], graph.port[read]
+        kind, again = b.facts[source, KIND], graph.repeated[read]
+        user[i], repeated[i] = reader, again
+        if _IS_ANCHOR[b.facts[reader, KIND]]:
+            side[i] = reader * _MAX_OPERANDS + port - b.facts[reader, PORT]
+        if not GROWS[kind]:
+            opcode = b.facts[source, OPCODE]
+            takes[i] = b.takes[port, opcode, 1 if again else 0]
+            takes_repeated[i] = takes[i] and b.takes[port, opcode, 1]
+            continue
+        # What follows a contraction or gather runs over its result, element by element.
+        follows = b.facts[reader, KIND] == ELEMENTWISE
+        follows = follows or (kind == _CONTRACTION and b.facts[reader, KIND] == _REDUCE)
+        follows = follows and b.facts[reader, EXTENT] == b.facts[source, EXTENT]
+        takes[i] = takes_repeated[i] = follows and not again and not b.facts[source, FLAGS] & TUPLE
+    anchor = np.full(count, NOWHERE, dtype=np.int64)
+    for position in range(count):
+        if _IS_ANCHOR[b.facts[position, KIND]]:
+            anchor[position] = position
+    extent = b.facts[:, EXTENT].copy()
+    offsets = graph.readers
+    return GroupReads(offsets, user, repeated, takes, takes_repeated, side, graph.is_result, extent, anchor)
 
 
 @compiled_step
@@ -152,17 +177,17 @@ def _is_needed_outside(g: Groups, reads: GroupReads, member: int, also: int) -> 
 @compiled
 def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> I64:
     """Returns the members of `group` whose values are needed outside of it and of `also`, ascending."""
-    found = np.empty(g.size[group], dtype=np.int64)
+    outputs = np.empty(g.size[group], dtype=np.int64)
     count = 0
     member = group
     for _ in range(g.size[group]):
         if _is_needed_outside(g, reads, member, also):
-            found[count] = member
+            outputs[count] = member
             count += 1
         member = g.following[member]
-    found = found[:count].copy()
-    found.sort()
-    return found
+    outputs = outputs[:count].copy()
+    outputs.sort()
+    return outputs
 
 
 @compiled_step
@@ -196,10 +221,10 @@ def _reads_any(g: Groups, reads: GroupReads, source: int, user: int) -> bool:
 @compiled_step
 def _reads(reads: GroupReads, source: int, user: int) -> bool:
     """Returns whether instruction `user` reads the value of instruction `source`."""
-    found = False
+    is_read = False
     for i in range(reads.offsets[source], reads.offsets[source + 1]):
-        found |= reads.user[i] == user
-    return found
+        is_read |= reads.user[i] == user
+    return is_read
 
 
 @compiled_step
@@ -210,30 +235,32 @@ def _fits(g: Groups, shaping: Shaping, first: int, second: int) -> bool:
 
 
 @compiled_step
-def _way_in(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int) -> tuple[bool, int, bool]:
+def _check_reads(
+    g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int
+) -> tuple[bool, int, bool]:
     """Checks all reads of group `source` by group `user`.
 
     Returns whether `user` may compute all of them, as one operand of its contraction at most; that operand's
     number or -1; and whether a broadcast repeats any of the values.
     """
-    some, side, repeats = False, NOWHERE, False
+    any_read, side, repeats = False, NOWHERE, False
     member = source
     while True:
         for i in range(reads.offsets[member], reads.offsets[member + 1]):
             reader = reads.user[i]
             if g.group[reader] != user:
                 continue
-            again = shaping.repeated[reader]
-            if not (reads.takes_repeated[i] if again else reads.takes[i]):
+            is_repeated = shaping.repeated[reader]
+            if not (reads.takes_repeated[i] if is_repeated else reads.takes[i]):
                 return False, NOWHERE, False
-            here = reads.side[i] if reads.side[i] != NOWHERE else shaping.side[reader]
-            if some and here != side:
+            read_side = reads.side[i] if reads.side[i] != NOWHERE else shaping.side[reader]
+            if any_read and read_side != side:
                 return False, NOWHERE, False
-            some, side = True, here
-            repeats |= again or reads.repeated[i]
+            any_read, side = True, read_side
+            repeats |= is_repeated or reads.repeated[i]
         member = g.following[member]
         if member == source:
-            return some, side, repeats
+            return any_read, side, repeats
 
 
 @compiled_step
@@ -251,7 +278,7 @@ def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int)
     """Merges a producer's group with a reader's group if that is legal; returns whether it did."""
     if source == user or not _fits(g, shaping, source, user):
         return False
-    taken, side, repeats = _way_in(g, reads, shaping, source, user)
+    taken, side, repeats = _check_reads(g, reads, shaping, source, user)
     if not taken:
         return False
     if side != NOWHERE:
@@ -307,16 +334,16 @@ def merge_along(g: Groups, reads: GroupReads, shaping: Shaping, sources: I64, us
             first, second = g.group[sources[edge]], g.group[users[edge]]
             if first == second:
                 continue
-            done = False
+            is_merged = False
             if tried[edge] < max(version[first], version[second]) and _fits(g, shaping, first, second):
                 if _reads(reads, sources[edge], users[edge]) or _reads_any(g, reads, first, second):
-                    done = fuse(g, reads, shaping, first, second)
+                    is_merged = fuse(g, reads, shaping, first, second)
                 elif _reads_any(g, reads, second, first):
-                    done = fuse(g, reads, shaping, second, first)
+                    is_merged = fuse(g, reads, shaping, second, first)
                 else:
-                    done = join(g, reads, shaping, first, second)
+                    is_merged = join(g, reads, shaping, first, second)
                 tried[edge] = merges
-            if done:
+            if is_merged:
                 merges += 1
                 version[g.group[sources[edge]]] = merges
             else:

@@ -10,179 +10,167 @@ reductions of one value (statistics of a batch normalisation). Which values are 
 A value that is cheap to compute from one other that is in memory anyway is recomputed by its readers instead
 of stored (the centred activations of a normalisation, say). Once these values are known the heuristic runs
 again.
-
-An edge is a pair (producer or sibling, reader) of instructions that are not duplicated. `fused_edges` returns
-those that the heuristic fuses; a fusion config (`fusion.space`) is any set of edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
-
 import numpy as np
 
-from costbench.arrays import Bool
+from costbench.arrays import I64, Bool
+from costbench.compiler.fusion.facts import (
+    BYTES,
+    CHEAP,
+    CONTROL,
+    ELEMENTWISE,
+    EXTENT,
+    FLAGS,
+    KIND,
+    KINDS,
+    SCALAR,
+    TUPLE,
+    BodyFacts,
+)
 from costbench.compiler.fusion.group_graph import Groups
-from costbench.compiler.fusion.group_reads import NOWHERE, GroupReads
-from costbench.compiler.fusion.groups import KernelGroups, Shaping, fuse, join, leaving
-from costbench.compiler.fusion.reads import ReadGraph, extent_of
-from costbench.compiler.fusion.rules import Kind, is_cheap, takes_clones
+from costbench.compiler.fusion.groups import (
+    GROWS,
+    NOWHERE,
+    GroupReads,
+    KernelGroups,
+    Shaping,
+    fuse,
+    join,
+    leaving,
+    separate_groups,
+)
+from costbench.compiler.fusion.reads import ReadGraph, read_graph
+from costbench.compiler.fusion.rules import Kind
 from costbench.execution.compiled import compiled
-from costbench.hlo.module import HloComputation
 
-Edge = tuple[int, int]
-_LOOP = (Kind.ELEMENTWISE, Kind.PICKING)
-LOOK_AHEAD = 8
-ROUNDS = 2
-REMAKING_ROUNDS = 3
+_LOOK_AHEAD = 8
+_ROUNDS = 2
+_REMAKING_ROUNDS = 3
+_PICKING, _REDUCE = KINDS[Kind.PICKING], KINDS[Kind.REDUCE]
+_FOLLOWS = np.array([kind in (Kind.ELEMENTWISE, Kind.REDUCE) for kind in Kind], dtype=np.bool_)
+_ENDS = np.array([kind in (Kind.CONTRACTION, Kind.REDUCE, Kind.CONTROL) for kind in Kind], dtype=np.bool_)
 
 
-def default_groups(body: HloComputation) -> KernelGroups:
+@compiled
+def default_groups(b: BodyFacts) -> KernelGroups:
     """Returns the groups of instructions that the heuristic ends with."""
-    groups = _grouped(ReadGraph(body))
-    for _ in range(REMAKING_ROUNDS):
-        remade = _better_remade(groups)
-        if not remade:
+    remade = np.zeros(len(b.facts), dtype=np.bool_)
+    k = _group(b, remade)
+    for _ in range(_REMAKING_ROUNDS):
+        more = _better_remade(k)
+        if not more.any():
             break
-        groups = _grouped(groups.graph.with_remade(remade))
-    return groups
+        remade = remade | more
+        k = _group(b, remade)
+    return k
 
 
-def _grouped(graph: ReadGraph) -> KernelGroups:
-    groups = KernelGroups(graph, KernelGroups(graph))
-    for position, kind in enumerate(graph.kinds):
-        if kind in (Kind.CONTRACTION, Kind.GATHER):
-            _grow_from(groups, position)
-    state = groups.groups, groups.reads, groups.shaping
-    loops = np.array([kind in _LOOP and graph.is_node(p) for p, kind in enumerate(graph.kinds)], dtype=bool)
-    for _ in range(ROUNDS):
-        fuse_into_only_reader(*state, loops)
-        fuse_with_several_readers(*state, loops)
-    join_siblings(*state, np.array([kind is Kind.REDUCE for kind in graph.kinds], dtype=bool))
-    return groups
-
-
-def _better_remade(groups: KernelGroups) -> frozenset[int]:
-    """Returns stored values that are cheap to recompute from one value that is stored anyway, no larger."""
-    graph = groups.graph
-    return frozenset(
-        position
-        for position, kind in enumerate(graph.kinds)
-        if kind is Kind.ELEMENTWISE
-        and graph.is_node(position)
-        and not graph.duplicated[position]
-        and is_cheap(graph.instruction(position))
-        and _only_clones_read(groups, position)
-        and _has_stored_origin(groups, position)
-    )
-
-
-def _only_clones_read(groups: KernelGroups, position: int) -> bool:
-    """Returns whether the value is stored, but only for readers that could compute it themselves."""
-    graph = groups.graph
-    readers = graph.readers[position]
-    if position in graph.results or len({groups.find(read.user) for read in readers}) < 2:
-        return False
-    return all(takes_clones(graph.instruction(read.user), read.place) for read in readers)
-
-
-def _has_stored_origin(groups: KernelGroups, position: int) -> bool:
-    graph = groups.graph
-    origins = graph.origins(position)
-    if len(origins) != 1:
-        return False
-    (origin,) = origins
-    shape, source = graph.instruction(position).shape, graph.instruction(origin).shape
-    if source.is_tuple or shape.rank == 0 or source.num_bytes > shape.num_bytes:
-        return False
-    home = groups.find(origin)
-    return graph.kinds[origin] is Kind.CONTROL or any(
-        groups.find(read.user) != home for read in graph.readers[origin] if read.user != position
-    )
-
-
-def fused_edges(groups: KernelGroups) -> frozenset[Edge]:
-    """Returns the edges inside groups: all reads, and a chain through reductions that share a group although
-    none reads another.
-    """
-    edges: set[Edge] = set()
-    find = groups.find
-    for reads in groups.graph.readers:
-        edges.update((r.source, r.user) for r in reads if find(r.source) == find(r.user))
-    edges.update(_sibling_edges(groups))
-    return frozenset(edges)
-
-
-def _sibling_edges(groups: KernelGroups) -> Iterable[Edge]:
-    roots: dict[int, list[int]] = {}
-    for position, kind in enumerate(groups.graph.kinds):
-        if kind is Kind.REDUCE:
-            roots.setdefault(groups.find(position), []).append(position)
-    for reductions in roots.values():
-        yield from pairwise(reductions)
+@compiled
+def _group(b: BodyFacts, remade: Bool) -> KernelGroups:
+    k = separate_groups(b, read_graph(b, remade))
+    _grow(k)
+    kinds = b.facts[:, KIND]
+    loops = ((kinds == ELEMENTWISE) | (kinds == _PICKING)) & k.graph.is_node
+    for _ in range(_ROUNDS):
+        _fuse_into_only_reader(k.groups, k.reads, k.shaping, loops)
+        _fuse_with_several_readers(k.groups, k.reads, k.shaping, loops)
+    _join_siblings(k.groups, k.reads, k.shaping, kinds == _REDUCE)
+    return k
 
 
 # ---- contractions and what follows them ------------------------------------------------------------------
 
 
-def _grow_from(groups: KernelGroups, anchor: int) -> None:
-    """Fuses elementwise users and reductions of the result into the kernel of a contraction or gather."""
-    frontier = [anchor]
-    for value in frontier:
-        readers = sorted({read.user for read in groups.graph.readers[value]})
-        follow = [user for user in readers if _may_follow(groups, value, user)]
-        everything = len(follow) == len(readers) and value not in groups.graph.results
-        for user in follow:
-            reduces = groups.graph.kinds[user] is Kind.REDUCE
-            if not (everything or reduces or _worth_making_early(groups, value, user)):
-                continue
-            if groups.fuse(groups.find(value), groups.find(user)) and not reduces:
-                frontier.append(user)
+@compiled
+def _grow(k: KernelGroups) -> None:
+    """Fuses elementwise users and reductions of the result into the kernels of contractions and gathers."""
+    graph, facts = k.graph, k.body.facts
+    for anchor in range(len(graph.is_node)):
+        if not GROWS[facts[anchor, KIND]]:
+            continue
+        frontier, number = [anchor], 0
+        while number < len(frontier):
+            value = frontier[number]
+            number += 1
+            users = _users(graph, value)
+            follows = np.empty(len(users), dtype=np.bool_)
+            for i in range(len(users)):
+                follows[i] = _may_follow(k, value, users[i])
+            all_follow = follows.all() and not graph.is_result[value]
+            for user in users[follows]:
+                reduces = facts[user, KIND] == _REDUCE
+                if not (all_follow or reduces or _worth_making_early(k, value, user)):
+                    continue
+                first, second = k.groups.group[value], k.groups.group[user]
+                if fuse(k.groups, k.reads, k.shaping, first, second) and not reduces:
+                    frontier.append(user)
 
 
-def _may_follow(groups: KernelGroups, value: int, user: int) -> bool:
-    graph = groups.graph
-    if graph.kinds[user] not in (Kind.ELEMENTWISE, Kind.REDUCE) or not graph.is_node(user):
+@compiled
+def _users(graph: ReadGraph, value: int) -> I64:
+    """Returns the readers of a value, ascending, each once."""
+    first, stop = graph.readers[value], graph.readers[value + 1]
+    users = np.empty(stop - first, dtype=np.int64)
+    for i in range(first, stop):
+        users[i - first] = graph.user[graph.by_source[i]]
+    users.sort()
+    number = 0
+    for i in range(len(users)):
+        if i == 0 or users[i] != users[i - 1]:
+            users[number] = users[i]
+            number += 1
+    return users[:number]
+
+
+@compiled
+def _may_follow(k: KernelGroups, value: int, user: int) -> bool:
+    """Returns whether `user` is alone in its group, with loops over the value."""
+    if not _FOLLOWS[k.body.facts[user, KIND]] or not k.graph.is_node[user]:
         return False
-    if groups.size(groups.find(user)) > 1:
-        return False
-    return groups.extent(groups.find(user)) == extent_of(graph.instruction(value).shape)
+    group = k.groups.group[user]
+    return bool(k.groups.size[group] == 1 and k.shaping.extent[group] == k.body.facts[value, EXTENT])
 
 
-def _worth_making_early(groups: KernelGroups, value: int, user: int) -> bool:
+@compiled
+def _worth_making_early(k: KernelGroups, value: int, user: int) -> bool:
     """Returns whether `user` is better computed in the kernel of `value`, which has to be stored anyway.
 
     It is if it would be stored itself: because it is expensive to compute, smaller than what it is made from,
     or read by several or by a contraction. A cheap step with one later reader is left to that reader.
     """
-    graph = groups.graph
-    size = graph.instruction(value).shape.num_bytes
-    for _ in range(LOOK_AHEAD):
-        inst = graph.instruction(user)
-        readers = {read.user for read in graph.readers[user]}
-        if not is_cheap(inst) or inst.shape.num_bytes < size or len(readers) != 1 or user in graph.results:
+    graph, facts = k.graph, k.body.facts
+    size = facts[value, BYTES]
+    for _ in range(_LOOK_AHEAD):
+        readers = _users(graph, user)
+        is_cheap = facts[user, FLAGS] & CHEAP != 0
+        if not is_cheap or facts[user, BYTES] < size or len(readers) != 1 or graph.is_result[user]:
             return True
-        (reader,) = readers
-        if graph.kinds[reader] in (Kind.CONTRACTION, Kind.REDUCE, Kind.CONTROL):
+        reader = readers[0]
+        if _ENDS[facts[reader, KIND]]:
             return True
-        if not _may_follow(groups, user, reader) or _waits(graph, reader, user):
+        if not _may_follow(k, user, reader) or _waits(k, reader, user):
             return False
         user = reader
     return False
 
 
-def _waits(graph: ReadGraph, user: int, value: int) -> bool:
+@compiled
+def _waits(k: KernelGroups, user: int, value: int) -> bool:
     """Returns whether an instruction reads anything but `value` and what is in memory from the start."""
-    sources = {read.source for read in graph.reads[user]} - {value}
-    return any(graph.kinds[source] is not Kind.CONTROL for source in sources)
+    for source in k.graph.source[k.graph.reads[user] : k.graph.reads[user + 1]]:
+        if source != value and k.body.facts[source, KIND] != CONTROL:
+            return True
+    return False
 
 
 # ---- loops -----------------------------------------------------------------------------------------------
 
 
 @compiled
-def fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: Bool) -> None:
+def _fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops: Bool) -> None:
     """Fuses every value that all its readers read in one other kernel into that kernel, from the last on."""
     for position in range(len(loops) - 1, -1, -1):
         group = g.group[position]
@@ -201,14 +189,14 @@ def fuse_into_only_reader(g: Groups, reads: GroupReads, shaping: Shaping, loops:
 @compiled
 def _leaves_alone(g: Groups, reads: GroupReads, group: int, position: int) -> bool:
     """Returns whether no value but that of `position` leaves a group."""
-    alone = True
+    is_alone = True
     for output in leaving(g, reads, group, group):
-        alone &= output == position
-    return alone
+        is_alone &= output == position
+    return is_alone
 
 
 @compiled
-def fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: Bool) -> None:
+def _fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, loops: Bool) -> None:
     """Fuses a stored value with those of its readers whose loops run over the same extent (multi-output)."""
     for position in range(len(loops)):
         if not loops[position]:
@@ -222,37 +210,114 @@ def fuse_with_several_readers(g: Groups, reads: GroupReads, shaping: Shaping, lo
 
 
 @compiled
-def join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: Bool) -> None:
+def _join_siblings(g: Groups, reads: GroupReads, shaping: Shaping, reduces: Bool) -> None:
     """Merges kernels that end in reductions of one value."""
     count = len(reduces)
-    met = np.full(count, NOWHERE, dtype=np.int64)
-    # Of each group whether only reductions leave it: 0 if not, 1 if so, and not known before it is asked for.
-    known = np.full(count, NOWHERE, dtype=np.int64)
-    ending = np.empty(count, dtype=np.int64)
+    last_value = np.full(count, NOWHERE, dtype=np.int64)
+    # Whether only reductions leave a group: 0 if not, 1 if so, NOWHERE before that is asked for.
+    ends = np.full(count, NOWHERE, dtype=np.int64)
+    siblings = np.empty(count, dtype=np.int64)
     for position in range(count):
         readers, number = 0, 0
         for i in range(reads.offsets[position], reads.offsets[position + 1]):
             group = g.group[reads.user[i]]
-            if met[group] != position:
-                met[group] = position
-                ending[readers] = group
+            if last_value[group] != position:
+                last_value[group] = position
+                siblings[readers] = group
                 readers += 1
         for i in range(readers if readers > 1 else 0):
-            group = ending[i]
-            if known[group] == NOWHERE:
-                known[group] = 1 if _reduces_only(g, reads, group, reduces) else 0
-            if known[group]:
-                ending[number] = group
+            group = siblings[i]
+            if ends[group] == NOWHERE:
+                ends[group] = 1 if _reduces_only(g, reads, group, reduces) else 0
+            if ends[group]:
+                siblings[number] = group
                 number += 1
         for i in range(number - 1):
             # Looked up again, since an earlier join may have renamed the groups.
-            if join(g, reads, shaping, g.group[ending[i]], g.group[ending[i + 1]]):
-                known[g.group[ending[i]]] = NOWHERE
+            if join(g, reads, shaping, g.group[siblings[i]], g.group[siblings[i + 1]]):
+                ends[g.group[siblings[i]]] = NOWHERE
 
 
 @compiled
 def _reduces_only(g: Groups, reads: GroupReads, group: int, reduces: Bool) -> bool:
-    only = True
+    """Returns whether only reductions leave a group."""
+    only_reductions = True
     for output in leaving(g, reads, group, group):
-        only &= reduces[output]
-    return only
+        only_reductions &= reduces[output]
+    return only_reductions
+
+
+# ---- what is recomputed ----------------------------------------------------------------------------------
+
+
+@compiled
+def _better_remade(k: KernelGroups) -> Bool:
+    """Returns stored values that are cheap to recompute from one value that is stored anyway, no larger."""
+    graph = k.graph
+    remade = np.zeros(len(graph.is_node), dtype=np.bool_)
+    visited = np.full(len(graph.is_node), -1, dtype=np.int64)
+    for position in range(len(remade)):
+        if (
+            k.body.facts[position, KIND] == ELEMENTWISE
+            and graph.is_node[position]
+            and not graph.duplicated[position]
+            and k.body.facts[position, FLAGS] & CHEAP
+            and _only_clones_read(k, position)
+        ):
+            origin = _only_origin(k, position, visited)
+            remade[position] = origin >= 0 and _is_stored(k, position, origin)
+    return remade
+
+
+@compiled
+def _only_clones_read(k: KernelGroups, position: int) -> bool:
+    """Returns whether the value is stored, but only for readers that could compute it themselves."""
+    graph, group = k.graph, k.groups.group
+    first, stop = graph.readers[position], graph.readers[position + 1]
+    if graph.is_result[position] or first == stop:
+        return False
+    several = False
+    for i in range(first, stop):
+        read = graph.by_source[i]
+        several |= group[graph.user[read]] != group[graph.user[graph.by_source[first]]]
+        if not k.body.clones[graph.port[read]]:
+            return False
+    return several
+
+
+@compiled
+def _only_origin(k: KernelGroups, position: int, visited: I64) -> int:
+    """Returns the node that an instruction's large operands come from, or -1 if there is none or several."""
+    graph, origin = k.graph, -1
+    stack = [position]
+    while len(stack):
+        user = stack.pop()
+        for i in range(k.body.operands_offsets[user], k.body.operands_offsets[user + 1]):
+            operand = k.body.operands[i]
+            if graph.rootless[operand]:
+                continue
+            if not graph.duplicated[operand]:
+                if origin >= 0 and origin != operand:
+                    return -1
+                origin = operand
+            elif visited[operand] != position:
+                visited[operand] = position
+                stack.append(operand)
+    return origin
+
+
+@compiled
+def _is_stored(k: KernelGroups, position: int, origin: int) -> bool:
+    """Returns whether another kernel reads the origin, too, and it is no larger than the value."""
+    graph, group = k.graph, k.groups.group
+    if k.body.facts[origin, FLAGS] & TUPLE or k.body.facts[position, FLAGS] & SCALAR:
+        return False
+    if k.body.facts[origin, BYTES] > k.body.facts[position, BYTES]:
+        return False
+    if k.body.facts[origin, KIND] == CONTROL:
+        return True
+    for i in range(graph.readers[origin], graph.readers[origin + 1]):
+        user = graph.user[graph.by_source[i]]
+        if user != position and group[user] != group[origin]:
+            return True
+    return False

@@ -7,256 +7,190 @@ says whether a broadcast repeats that value on the way to its reader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from typing import NamedTuple
 
-from costbench.compiler.fusion.rules import (
-    Kind,
-    is_cheap,
-    is_duplicated,
-    is_free,
-    kind_of,
-    takes_clones,
+import numpy as np
+
+from costbench.arrays import I64, Bool
+from costbench.compiler.fusion.facts import (
+    BROADCAST,
+    CHEAP,
+    CONSTANT,
+    CONTROL,
+    CONVERTS,
+    DUPLICATED,
+    ELEMENTWISE,
+    FLAGS,
+    FREE,
+    GENERATED,
+    KIND,
+    PORT,
+    BodyFacts,
 )
-from costbench.hlo.instruction import Instruction
-from costbench.hlo.module import HloComputation
-from costbench.hlo.opcode import Opcode
-from costbench.hlo.shape import Shape
+from costbench.execution.compiled import compiled
 
-Extent = tuple[int, int]
-"""What the loops of a kernel run over: number of elements, and size of the minor-most axis."""
+_MIN_READS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """An edge: `user` reads the value of `source` as its operand `place`.
+class ReadGraph(NamedTuple):
+    """The reads of a computation of n instructions, r of them.
 
     Attributes:
-        source: position of the value.
-        user: position of the reader.
-        place: operand of the reader.
-        repeated: whether a broadcast lies between.
+        duplicated: [n], whether an instruction is computed again wherever it is read.
+        rootless: [n], whether it is computed from constants alone.
+        is_node: [n], whether it runs in one kernel only.
+        is_result: [n], whether it is a node whose value the computation returns.
+        reads: [n + 1], where the reads of each node begin in the following.
+        source: [r], position of the value.
+        port: [r], port (operand) of the reader.
+        repeated: [r], whether a broadcast lies between.
+        readers: [n + 1], where the readers of each value begin in `by_source`.
+        by_source: [r], the reads again, by number, in order of their source.
+        user: [r], reader, by number of the read.
     """
 
-    source: int
-    user: int
-    place: int
-    repeated: bool = False
+    duplicated: Bool
+    rootless: Bool
+    is_node: Bool
+    is_result: Bool
+    reads: I64
+    source: I64
+    port: I64
+    repeated: Bool
+    readers: I64
+    by_source: I64
+    user: I64
 
 
-@dataclass(frozen=True)
-class BodyFacts:
-    """Facts about the instructions of a computation that no fusion decision changes, by position.
+@compiled
+def read_graph(b: BodyFacts, remade: Bool) -> ReadGraph:
+    """Returns the reads of a computation.
 
-    Attributes:
-        kinds: kind of every instruction.
-        free: whether it is a reshape, transpose or copy that moves no data.
-        carried: get-tuple-elements of instructions with several results, with that instruction.
-        extents: extent of the loops that compute a value; see `own_extent`.
-        taken: cache over reads: whether the reader's kernel may compute the value; see `group_reads`.
+    Args:
+        b: the computation.
+        remade: [n], instructions that are duplicated because that saves memory traffic, although no rule asks
+            for it.
     """
-
-    kinds: tuple[Kind, ...]
-    free: tuple[bool, ...]
-    carried: dict[int, int]
-    extents: tuple[Extent, ...]
-    taken: dict[Read, tuple[bool, bool]] = field(default_factory=dict)
-
-
-def facts_of(body: HloComputation) -> BodyFacts:
-    """Returns the facts about a computation whose layouts are assigned."""
-    kinds = tuple(kind_of(inst) for inst in body.instructions)
-    carried = {
-        position: inst.operands[0]
-        for position, inst in enumerate(body.instructions)
-        if inst.opcode is Opcode.GET_TUPLE_ELEMENT and kinds[inst.operands[0]] is not Kind.CONTROL
-    }
-    free = tuple(is_free(body, inst) for inst in body.instructions)
-    return BodyFacts(kinds, free, carried, tuple(own_extent(body, p) for p in range(len(kinds))))
-
-
-def extent_of(shape: Shape) -> Extent:
-    """Returns the extent of a shape; arrays of equal extent can be computed by the same loops."""
-    if shape.is_tuple:
-        shape = shape.leaves()[0]
-    long = [size for size in shape.physical_dimensions if size != 1]
-    return (shape.num_elements, long[-1] if long else 1)
+    duplicated, rootless = _duplicated(b, remade)
+    stored = _stored(b, duplicated)
+    is_node = stored | ~duplicated
+    reads, rows = _reads(b, duplicated, stored, is_node)
+    source, port, repeated = rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2] > 0
+    count = len(duplicated)
+    user = np.empty(len(source), dtype=np.int64)
+    readers = np.zeros(count + 1, dtype=np.int64)
+    for position in range(count):
+        for i in range(reads[position], reads[position + 1]):
+            user[i] = position
+            readers[source[i] + 1] += 1
+    for position in range(count):
+        readers[position + 1] += readers[position]
+    ends = readers[:-1].copy()
+    by_source = np.empty(len(source), dtype=np.int64)
+    for i in range(len(source)):
+        by_source[ends[source[i]]] = i
+        ends[source[i]] += 1
+    is_result = _results(b, is_node)
+    return ReadGraph(
+        duplicated, rootless, is_node, is_result, reads, source, port, repeated, readers, by_source, user
+    )
 
 
-def own_extent(body: HloComputation, position: int) -> Extent:
-    """Returns the extent of the loops that compute a value: for a reduction, that of its operand."""
-    inst = body.instructions[position]
-    if inst.opcode is Opcode.REDUCE:
-        return extent_of(body.instructions[inst.operands[0]].shape)
-    leaves = inst.shape.leaves()
-    return extent_of(leaves[0]) if leaves else (0, 0)
+@compiled
+def _duplicated(b: BodyFacts, remade: Bool) -> tuple[Bool, Bool]:
+    """Returns which instructions are duplicated, and which are computed from constants alone."""
+    count = len(b.facts)
+    duplicated, rootless = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    for position in range(count):
+        flags = b.facts[position, FLAGS]
+        by_rule = flags & DUPLICATED != 0
+        if flags & GENERATED:
+            duplicated[position] = rootless[position] = by_rule
+            continue
+        first, stop = b.operands_offsets[position], b.operands_offsets[position + 1]
+        from_constants = stop > first and b.facts[position, KIND] == ELEMENTWISE and flags & CHEAP != 0
+        for i in range(first, stop):
+            from_constants = from_constants and rootless[b.operands[i]]
+        is_duplicated = by_rule or from_constants or remade[position]
+        if flags & CONVERTS and b.facts[b.operands[first], KIND] == CONTROL:
+            is_duplicated = True
+        duplicated[position] = is_duplicated
+        passed_on = is_duplicated and stop == first + 1 and rootless[b.operands[first]]
+        rootless[position] = from_constants or passed_on
+    return duplicated, rootless
 
 
-class ReadGraph:
-    """The reads of one computation.
+@compiled
+def _stored(b: BodyFacts, duplicated: Bool) -> Bool:
+    """Returns which duplicated values a loop, a sort and so on needs in memory."""
+    stored = np.zeros(len(duplicated), dtype=np.bool_)
+    for position in range(len(duplicated)):
+        if duplicated[position]:
+            continue
+        first = b.operands_offsets[position]
+        for i in range(first, b.operands_offsets[position + 1]):
+            if not b.clones[b.facts[position, PORT] + i - first]:
+                _store(b, duplicated, stored, b.operands[i])
+    _store(b, duplicated, stored, b.root)
+    return stored
 
-    Attributes:
-        body: the computation, layouts assigned.
-        remade: instructions that are duplicated because that saves memory traffic, although `is_duplicated`
-            does not ask for it.
-        facts: its kinds, free reshapes and carried tuple elements (also as attributes of their own).
-        duplicated: whether an instruction is computed again wherever it is read.
-        stored: duplicated instructions that some reader needs in memory nevertheless.
-    """
 
-    def __init__(
-        self,
-        body: HloComputation,
-        remade: frozenset[int] = frozenset(),
-        facts: BodyFacts | None = None,
-    ) -> None:
-        self.body = body
-        self.remade = remade
-        self.facts = facts_of(body) if facts is None else facts
-        self.kinds, self.free, self.carried = self.facts.kinds, self.facts.free, self.facts.carried
-        self.duplicated: list[bool] = []
-        self.stored: set[int] = set()
-        self._rootless: list[bool] = []
-        for position, inst in enumerate(self.body.instructions):
-            self.duplicated.append(self._is_recomputed(position, inst))
-        self._find_stored()
+@compiled
+def _store(b: BodyFacts, duplicated: Bool, stored: Bool, position: int) -> None:
+    while duplicated[position] and b.facts[position, FLAGS] & FREE:
+        position = b.operands[b.operands_offsets[position]]
+    if duplicated[position] and not b.facts[position, FLAGS] & CONSTANT:
+        stored[position] = True
 
-    def with_remade(self, more: frozenset[int]) -> ReadGraph:
-        """Returns the graph of the same computation with further instructions duplicated."""
-        return ReadGraph(self.body, self.remade | more, self.facts)
 
-    def instruction(self, position: int) -> Instruction:
-        """Returns the instruction at a position."""
-        return self.body.instructions[position]
+@compiled
+def _results(b: BodyFacts, is_node: Bool) -> Bool:
+    """Returns the nodes that the root is, or is computed from through duplicated instructions."""
+    is_result, visited = np.zeros(len(is_node), dtype=np.bool_), np.zeros(len(is_node), dtype=np.bool_)
+    stack = [b.root]
+    while len(stack):
+        position = stack.pop()
+        if is_node[position]:
+            is_result[position] = True
+        elif not visited[position]:
+            visited[position] = True
+            for i in range(b.operands_offsets[position], b.operands_offsets[position + 1]):
+                stack.append(b.operands[i])
+    return is_result
 
-    def _is_recomputed(self, position: int, inst: Instruction) -> bool:
-        """Returns whether an instruction is duplicated; records those computed from constants alone."""
-        if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST, Opcode.CONSTANT):
-            duplicated = is_duplicated(self.body, inst, self.free[position])
-            self._rootless.append(duplicated)
-            return duplicated
-        rootless = bool(inst.operands) and all(self._rootless[operand] for operand in inst.operands)
-        # Masks and the like: a few operations on small inputs instead of a large array from memory.
-        rootless = rootless and self.kinds[position] is Kind.ELEMENTWISE and is_cheap(inst)
-        duplicated = is_duplicated(self.body, inst, self.free[position])
-        duplicated = duplicated or rootless or position in self.remade
-        if inst.opcode is Opcode.CONVERT and self.kinds[inst.operands[0]] is Kind.CONTROL:
-            # An argument is in memory anyway; storing it once more in another type would only add traffic.
-            duplicated = duplicated or inst.shape.rank > 0
-        passed_on = duplicated and len(inst.operands) == 1 and self._rootless[inst.operands[0]]
-        self._rootless.append(rootless or passed_on)
-        return duplicated
 
-    def origins(self, position: int) -> set[int]:
-        """Returns the nodes that an instruction's large operands come from; no broadcasts or constants."""
-        found: set[int] = set()
-        visited: set[int] = set()
-        stack = list(self.body.instructions[position].operands)
-        while stack:
-            operand = stack.pop()
-            if self._rootless[operand]:
-                continue
-            if not self.duplicated[operand]:
-                found.add(operand)
-            elif operand not in visited:
-                visited.add(operand)
-                stack.extend(self.body.instructions[operand].operands)
-        return found
-
-    def is_node(self, position: int) -> bool:
-        """Returns whether the instruction is a node, that is, runs in one kernel only."""
-        return not self.duplicated[position] or position in self.stored
-
-    def _find_stored(self) -> None:
-        """Finds duplicated values that a loop, a sort and so on needs in memory."""
-        for position, inst in enumerate(self.body.instructions):
-            if self.duplicated[position]:
-                continue
-            for place, operand in enumerate(inst.operands):
-                if not takes_clones(inst, place):
-                    self._store(operand)
-        self._store(self.body.root)
-
-    def _store(self, position: int) -> None:
-        inst = self.body.instructions[position]
-        while self.duplicated[position] and self.free[position]:
-            position = inst.operands[0]
-            inst = self.body.instructions[position]
-        if self.duplicated[position] and inst.opcode is not Opcode.CONSTANT:
-            self.stored.add(position)
-
-    @cached_property
-    def results(self) -> frozenset[int]:
-        """Returns the nodes whose values the computation returns."""
-        found: set[int] = set()
-        visited: set[int] = set()
-        stack = [self.body.root]
-        while stack:
-            position = stack.pop()
-            if self.is_node(position):
-                found.add(position)
-            elif position not in visited:
-                visited.add(position)
-                stack.extend(self.body.instructions[position].operands)
-        return frozenset(found)
-
-    @cached_property
-    def reads(self) -> tuple[tuple[Read, ...], ...]:
-        """Returns the reads by user; empty for duplicated instructions that are not stored."""
-        return tuple(
-            tuple(self._reads_of(position, inst)) if self.is_node(position) else ()
-            for position, inst in enumerate(self.body.instructions)
-        )
-
-    @cached_property
-    def readers(self) -> tuple[tuple[Read, ...], ...]:
-        """Returns the reads by source."""
-        found: list[list[Read]] = [[] for _ in self.body.instructions]
-        for reads in self.reads:
-            for read in reads:
-                found[read.source].append(read)
-        return tuple(tuple(reads) for reads in found)
-
-    def _reads_of(self, user: int, inst: Instruction) -> list[Read]:
-        """Returns the reads of one user, found depth first through duplicated instructions.
-
-        A duplicated instruction is followed once for each operand of the user and each value of `repeated`,
-        however many paths lead to it, since a second visit would find the same reads.
-        """
-        found: dict[Read, None] = {}
-        for place, operand in enumerate(inst.operands):
-            if not self.duplicated[operand]:
-                found[Read(operand, user, place)] = None
-                continue
-            through = takes_clones(inst, place)
-            stack = [(operand, False)]
-            visited: set[tuple[int, bool]] = set()
-            while stack:
-                source, repeated = stack.pop()
-                kept = source in self.stored and not through and not self.free[source]
-                if kept or not self.duplicated[source]:
-                    found[Read(source, user, place, repeated)] = None
-                elif (source, repeated) not in visited:
-                    visited.add((source, repeated))
-                    step = self.body.instructions[source]
-                    below = repeated or step.opcode is Opcode.BROADCAST
-                    stack.extend((next_source, below) for next_source in step.operands)
-        return list(found)
-
-    def clones(self, position: int) -> list[int]:
-        """Returns duplicated instructions that a node's kernel computes for it, in no particular order."""
-        inst = self.body.instructions[position]
-        found: dict[int, None] = {}
-        stack = [o for place, o in enumerate(inst.operands) if takes_clones(inst, place)]
-        # Scalars are part of whatever reads them; nothing is ever read from memory for them.
-        stack += [o for o in inst.operands if self._is_scalar_constant(o)]
-        while stack:
-            operand = stack.pop()
-            if self.duplicated[operand] and operand not in found:
-                found[operand] = None
-                stack.extend(self.body.instructions[operand].operands)
-        return list(found)
-
-    def _is_scalar_constant(self, position: int) -> bool:
-        inst = self.body.instructions[position]
-        return inst.opcode is Opcode.CONSTANT and self.duplicated[position]
+@compiled
+def _reads(b: BodyFacts, duplicated: Bool, stored: Bool, is_node: Bool) -> tuple[I64, I64]:
+    """Returns where the reads of each node begin, [n + 1]; source, port and repetition of each, [r, 3]."""
+    count = len(duplicated)
+    offsets = np.zeros(count + 1, dtype=np.int64)
+    rows = np.empty((_MIN_READS + 2 * len(b.operands), 3), dtype=np.int64)
+    number = 0
+    # Last search that came by an instruction, or found a read of it; without and with a broadcast before it.
+    visited, read = np.zeros((count, 2), dtype=np.int64), np.zeros((count, 2), dtype=np.int64)
+    search = 0
+    for user in range(count):
+        first, stop = b.operands_offsets[user], b.operands_offsets[user + 1]
+        for i in range(first, stop if is_node[user] else first):
+            port = b.facts[user, PORT] + i - first
+            search += 1
+            # Entries are positions, doubled, plus one where a broadcast lies between.
+            stack = [2 * b.operands[i]]
+            while len(stack):
+                entry = stack.pop()
+                source, repeated = entry // 2, entry % 2
+                is_stored = stored[source] and not b.clones[port] and not b.facts[source, FLAGS] & FREE
+                if is_stored or not duplicated[source]:
+                    if read[source, repeated] != search:
+                        read[source, repeated] = search
+                        if number == len(rows):
+                            rows = np.concatenate((rows, np.empty_like(rows)))
+                        rows[number, 0], rows[number, 1], rows[number, 2] = source, port, repeated
+                        number += 1
+                elif visited[source, repeated] != search:
+                    visited[source, repeated] = search
+                    below = 1 if repeated or b.facts[source, FLAGS] & BROADCAST else 0
+                    for j in range(b.operands_offsets[source], b.operands_offsets[source + 1]):
+                        stack.append(2 * b.operands[j] + below)
+        offsets[user + 1] = number
+    return offsets, rows[:number]

@@ -12,12 +12,12 @@ the like with none.
 from __future__ import annotations
 
 from enum import Enum, auto
-from functools import cache
+from typing import NamedTuple
 
 from costbench.compiler.tiled_memory import is_bitcast
 from costbench.hlo.instruction import Instruction
-from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
 
 
 class Kind(Enum):
@@ -168,97 +168,108 @@ ANCHORS = frozenset({Kind.WINDOW, Kind.CONTRACTION, Kind.GATHER, Kind.SCATTER, K
 """Kinds of which a kernel has at most one."""
 
 
-def kind_of(inst: Instruction) -> Kind:
+def kind_of(opcode: Opcode) -> Kind:
     """Returns the kind of an instruction; unlisted opcodes (sort, copy, custom call) never fuse."""
-    return _KINDS.get(inst.opcode, Kind.ALONE)
+    return _KINDS.get(opcode, Kind.ALONE)
 
 
-def is_cheap(inst: Instruction) -> bool:
+def is_cheap(opcode: Opcode) -> bool:
     """Returns whether recomputing the instruction costs less than anything else a kernel does."""
-    return inst.opcode in _CHEAP
+    return opcode in _CHEAP
 
 
-def is_duplicated(body: HloComputation, inst: Instruction, free: bool) -> bool:
+def is_duplicated(inst: Instruction, operand: Shape | None) -> bool:
     """Returns whether every kernel that reads the value recomputes it instead of reading it from memory.
 
-    `free` says whether `inst` is a reshape, transpose or copy that moves no data (`is_free`).
+    Args:
+        inst: the instruction that computes the value.
+        operand: shape of its first operand, if it has one.
     """
     if inst.opcode in (Opcode.IOTA, Opcode.BROADCAST):
         return True
     if inst.opcode is Opcode.CONSTANT:
         return inst.shape.num_elements == 1
-    if inst.opcode is Opcode.CONVERT:
-        source = body.instructions[inst.operands[0]].shape
-        return inst.shape.element_type.bits > source.element_type.bits and inst.shape.rank > 0
-    return free
-
-
-def is_free(body: HloComputation, inst: Instruction) -> bool:
-    """Returns whether the instruction is a reshape, transpose or copy that moves no data."""
-    if inst.opcode not in _MAY_BE_FREE:
-        return False
-    return is_bitcast(inst, body.instructions[inst.operands[0]].shape)
+    if inst.opcode is Opcode.CONVERT and operand is not None:
+        return inst.shape.element_type.bits > operand.element_type.bits and inst.shape.rank > 0
+    return is_free(inst, operand)
 
 
 _MAY_BE_FREE = frozenset({Opcode.BITCAST, Opcode.RESHAPE, Opcode.TRANSPOSE, Opcode.COPY})
 
 
-@cache
-def _taken(kind: Kind) -> frozenset[Kind]:
-    """Returns the kinds of producers that may be fused into the kernel of an instruction of `kind`."""
-    loop = frozenset({Kind.ELEMENTWISE, Kind.PICKING})
-    return {
-        Kind.ELEMENTWISE: loop,
-        Kind.PICKING: loop,
-        Kind.REDUCE: loop,
-        Kind.CONTRACTION: loop,
-        Kind.WINDOW: frozenset({Kind.ELEMENTWISE}),
-        Kind.GATHER: frozenset({Kind.ELEMENTWISE}),
-        Kind.SCATTER: frozenset({Kind.ELEMENTWISE}),
-        Kind.UPDATE: loop,
-    }.get(kind, frozenset())
+def is_free(inst: Instruction, operand: Shape | None) -> bool:
+    """Returns whether the instruction is a reshape, transpose or copy that moves no data; `operand` is the
+    shape of its first operand.
+    """
+    return inst.opcode in _MAY_BE_FREE and operand is not None and is_bitcast(inst, operand)
 
 
-def takes_clones(user: Instruction, place: int) -> bool:
-    """Returns whether operand `place` of `user` may be a duplicated instruction inside the same kernel."""
-    kind = kind_of(user)
+_LOOP = frozenset({Kind.ELEMENTWISE, Kind.PICKING})
+_PRODUCER_KINDS = {
+    Kind.ELEMENTWISE: _LOOP,
+    Kind.PICKING: _LOOP,
+    Kind.REDUCE: _LOOP,
+    Kind.CONTRACTION: _LOOP,
+    Kind.WINDOW: frozenset({Kind.ELEMENTWISE}),
+    Kind.GATHER: frozenset({Kind.ELEMENTWISE}),
+    Kind.SCATTER: frozenset({Kind.ELEMENTWISE}),
+    Kind.UPDATE: _LOOP,
+}
+"""Kinds of producers that may be fused into the kernel of an instruction of a kind; others take none."""
+
+
+class Port(NamedTuple):
+    """An operand of a reader: all that rules about a producer and its reader depend on.
+
+    Attributes:
+        opcode: opcode of the reader.
+        num_operands: number of its operands.
+        number: which of them it is, from 0.
+    """
+
+    opcode: Opcode
+    num_operands: int
+    number: int
+
+
+def takes_clones(port: Port) -> bool:
+    """Returns whether the operand may be a duplicated instruction inside the same kernel."""
+    kind = kind_of(port.opcode)
     if kind is Kind.GATHER:
-        return place == 1
+        return port.number == 1
     if kind is Kind.SCATTER:
-        return place >= _scatter_inputs(user)
+        return port.number >= _scatter_inputs(port)
     if kind is Kind.UPDATE:
-        return place > 0
+        return port.number > 0
     return kind not in (Kind.CONTROL, Kind.ALONE)
 
 
-def may_fuse(producer: Instruction, user: Instruction, place: int, *, repeated: bool) -> bool:
-    """Returns whether `producer` may run inside the kernel of `user`, which reads it as operand `place`.
+def may_fuse(producer: Opcode, port: Port, *, repeated: bool) -> bool:
+    """Returns whether an instruction may run inside the kernel of one that reads it.
 
     Args:
-        producer: computes the value.
-        user: reads it, directly or through duplicated instructions.
-        place: which operand of `user` it is.
+        producer: opcode of the instruction that computes the value.
+        port: operand as which it is read, directly or through duplicated instructions.
         repeated: whether a broadcast lies between, so that one element is read many times.
     """
-    source, target = kind_of(producer), kind_of(user)
-    if source not in _taken(target) or (repeated and not is_cheap(producer)):
+    reader = kind_of(port.opcode)
+    if kind_of(producer) not in _PRODUCER_KINDS.get(reader, ()) or (repeated and not is_cheap(producer)):
         return False
-    if producer.opcode is Opcode.CONCATENATE:
+    if producer is Opcode.CONCATENATE:
         return False
-    if target is Kind.GATHER:
-        return place == 1 and is_cheap(producer)
-    if target is Kind.SCATTER:
-        inputs = _scatter_inputs(user)
-        return place > inputs and is_cheap(producer)
-    if target is Kind.UPDATE:
-        return place == 1
-    if target is Kind.WINDOW:
-        return place == 0 and is_cheap(producer)
-    if user.opcode is Opcode.DYNAMIC_SLICE:
-        return place == 0
+    if reader is Kind.GATHER:
+        return port.number == 1 and is_cheap(producer)
+    if reader is Kind.SCATTER:
+        return port.number > _scatter_inputs(port) and is_cheap(producer)
+    if reader is Kind.UPDATE:
+        return port.number == 1
+    if reader is Kind.WINDOW:
+        return port.number == 0 and is_cheap(producer)
+    if port.opcode is Opcode.DYNAMIC_SLICE:
+        return port.number == 0
     return True
 
 
-def _scatter_inputs(inst: Instruction) -> int:
+def _scatter_inputs(port: Port) -> int:
     """Returns the number of arrays scattered into: operands are inputs, indices, updates."""
-    return (len(inst.operands) - 1) // 2
+    return (port.num_operands - 1) // 2

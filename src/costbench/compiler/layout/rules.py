@@ -5,14 +5,16 @@ instruction keeps an order for free; they return None where it does not relate t
 the order that an instruction would choose for its result, `required_layouts` gives the orders that its
 operands must have once every value has one. Convolutions keep features in lanes and, for 8 images or more,
 the batch in sublanes: {3,0,2,1} for NHWC, as in the recorded programs.
+
+`Choices` is a decoded layout config: the memory orders chosen for the nodes that it configures.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from costbench.compiler.layout.choices import NodeLayouts
 from costbench.compiler.tiled_memory import (
     MinorToMajor,
     bitcast_layout,
@@ -34,6 +36,43 @@ LEAVE_LANES_GAIN = 4
 ACCEPTED_WASTE = 4
 """A contraction takes an operand as it is unless that is padded this many times more than need be."""
 
+Node = tuple[int, int]
+"""Computation and position of an instruction, as in `HloModule`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLayouts:
+    """Memory orders of one node, fastest axis first.
+
+    Attributes:
+        output: order of its result.
+        operands: orders of its operands: input and kernel of a convolution or dot, input of a reshape.
+    """
+
+    output: MinorToMajor
+    operands: tuple[MinorToMajor, ...]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices of a layout config for one program.
+
+    Attributes:
+        layouts: chosen orders of every configurable node.
+        pins: required order by class of values (its number in `ValueClasses`).
+        changed: nodes whose choice is not the default.
+    """
+
+    layouts: Mapping[Node, NodeLayouts] = field(default_factory=dict)
+    pins: Mapping[int, MinorToMajor] = field(default_factory=dict)
+    changed: frozenset[Node] = frozenset()
+
+
+NO_CHOICES = Choices()
+
+
+# ---- how orders propagate --------------------------------------------------------------------------------
+
 _UNTIED = frozenset(
     {
         Opcode.CONVOLUTION,
@@ -47,7 +86,6 @@ _UNTIED = frozenset(
     }
 )
 _FIRST_OPERAND_TIED = frozenset({Opcode.SCATTER, Opcode.DYNAMIC_SLICE, Opcode.REDUCE_WINDOW, Opcode.PAD})
-_REDUCING = frozenset({Opcode.REDUCE})
 
 
 def ties(inst: Instruction, place: int, operand: Shape, result: Shape) -> bool:
@@ -71,7 +109,7 @@ def forward(inst: Instruction, place: int, operand: Shape, result: Shape) -> Min
         return tuple(inverse[axis] for axis in operand.layout)
     if inst.opcode is Opcode.RESHAPE:
         return bitcast_layout(operand, result.dimensions)
-    if inst.opcode in _REDUCING:
+    if inst.opcode is Opcode.REDUCE:
         return reduced_layout(operand.layout, inst.dimensions) if operand.rank > 1 else None
     return operand.layout if ties(inst, place, operand, result) else None
 
@@ -246,7 +284,7 @@ def _tight(operand: Shape, wish: MinorToMajor) -> bool:
     return has <= ACCEPTED_WASTE * padded_size(operand, wish)
 
 
-# ---- what an instruction needs once every value has its order ---------------------------------------------
+# ---- what an instruction needs once every value has its order --------------------------------------------
 
 
 def required_layouts(
@@ -282,7 +320,7 @@ def required_layouts(
         return _indexed_layouts(inst, operands, result)
     if inst.opcode is Opcode.BROADCAST:
         return [broadcast_operand_layout(result.layout, inst.dimensions)], result.layout
-    if inst.opcode in _REDUCING:
+    if inst.opcode is Opcode.REDUCE:
         natural = reduced_layout(operands[0].layout, inst.dimensions)
         inputs = len(operands) // 2
         return [operands[0].layout if k < inputs else need for k, need in enumerate(needs)], natural

@@ -4,6 +4,19 @@ Configurable nodes are convolutions, dots and reshapes of the computations that 
 program that layouts are assigned to; those with one option are left out. Every combination of options can be
 compiled: copies are inserted where orders do not fit.
 
+The options follow the recorded runs of the real compiler (a 3-D U-Net with 62 such nodes):
+
+- for a convolution, each tensor independently has a given pair of axes in its two fastest places, in either
+  sequence: batch and feature for output and input, the two features for the kernel. The other axes stay as in
+  the default. In the gradient of a weight the pairs are the axes of the same roles.
+- a dot likewise has the two fastest axes of each tensor in either sequence; batch axes stay outside.
+- a reshape has any order of its three fastest axes, with the order of its input in which it is free; where it
+  has to move data, row-major on both sides.
+
+Results never have an axis of one or two elements in the lanes: the recorded runs have 4 features there, but
+never a batch of 2. For operands they do list such orders, without effect; so operands have these options, but
+no value is computed in such an order. Option 0 is the compiler's default.
+
 Random configs follow the recorded runs, whose 62 nodes change in 8 groups of similar ones: a share of the
 groups, drawn for the config, get a random option each; in half of the configs up to three single nodes get
 another one. Nodes are in one group if they have one opcode and the same options.
@@ -11,28 +24,31 @@ another one. Nodes are in one group if they have one opcode and the same options
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations, product
 
 import numpy as np
 
 from costbench.arrays import I8, I16, I64, Bool
 from costbench.compiler.convolution_folding import fold_reversals
 from costbench.compiler.layout.assign import LayoutAssigner
-from costbench.compiler.layout.choices import Choices, Node, NodeLayouts
-from costbench.compiler.layout.options import CONFIGURABLE, node_options
-from costbench.compiler.tiled_memory import MinorToMajor
+from costbench.compiler.layout.rules import Choices, Node, NodeLayouts, fills_lanes
+from costbench.compiler.tiled_memory import MinorToMajor, bitcast_layout, packed_row_major
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.shape import Shape
 
 MAX_RANK = 6
 NUM_FEATURES = 3 * MAX_RANK
 NO_AXIS = -1
-_CONVOLUTION_PLACES = 2
-_ALONE = 3
+_NUM_CONVOLUTION_AXES = 2
+_MAX_SINGLE_NODES = 3
+CONFIGURABLE = frozenset({Opcode.CONVOLUTION, Opcode.DOT, Opcode.RESHAPE})
+_NUM_PERMUTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +56,8 @@ class ConfigurableNode:
     """A node with several options.
 
     Attributes:
-        computation: position of its computation.
-        position: position inside that computation.
+        computation: position of its computation in the program.
+        position: position of the node inside that computation.
         opcode: convolution, dot or reshape.
         options: layouts that may be chosen, the compiler's default first.
     """
@@ -60,8 +76,8 @@ class LayoutSpace:
         unknown_trip_count: iterations assumed for a loop whose trip count cannot be found.
 
     Attributes:
-        module: the same.
-        assigner: assigns its layouts.
+        module: the program.
+        assigner: assigns layouts to it under a config.
         counts: runs of every computation per run of the program.
         nodes: configurable nodes, in program order.
         ties: number of each node's group of similar nodes, int64 [m].
@@ -76,7 +92,7 @@ class LayoutSpace:
         self.ties = _ties(module, self.nodes)
 
     def _configurable(self) -> list[ConfigurableNode]:
-        found = []
+        nodes = []
         for c, body in enumerate(self.module.computations):
             for p, inst in enumerate(body.instructions if self.counts[c] else ()):
                 if inst.opcode not in CONFIGURABLE:
@@ -85,8 +101,8 @@ class LayoutSpace:
                 operands = [body.instructions[o].shape for o in inst.operands]
                 options = node_options(inst, operands, inst.shape, NodeLayouts(natural, needs))
                 if len(options) > 1:
-                    found.append(ConfigurableNode(c, p, inst.opcode, options))
-        return found
+                    nodes.append(ConfigurableNode(c, p, inst.opcode, options))
+        return nodes
 
     @cached_property
     def num_choices(self) -> I64:
@@ -108,8 +124,8 @@ class LayoutSpace:
 
     def sample(self, rng: np.random.Generator, count: int) -> I16:
         """Returns configs drawn at random, int16 [count, m]."""
-        drawn = [self._draw(rng) for _ in range(count)]
-        return np.array(drawn, dtype=np.int16).reshape(count, len(self.nodes))
+        configs = [self._sample_config(rng) for _ in range(count)]
+        return np.array(configs, dtype=np.int16).reshape(count, len(self.nodes))
 
     def neighbours(self, config: I16, rng: np.random.Generator, count: int) -> I16:
         """Returns configs in which one node or one group has another option, int16 [count, m]."""
@@ -181,14 +197,14 @@ class LayoutSpace:
     def _argument_classes(self) -> frozenset[int]:
         return frozenset(self.assigner.classes.find(leaf) for leaf in self.assigner.arguments)
 
-    def _draw(self, rng: np.random.Generator) -> I16:
+    def _sample_config(self, rng: np.random.Generator) -> I16:
         groups = int(self.ties.max(initial=-1)) + 1
-        chosen = (rng.random(groups) < rng.random())[self.ties]
-        wish = np.floor(rng.random(groups)[self.ties] * self.num_choices)
-        row = np.where(chosen, wish, self.default).astype(np.int16)
+        changes = (rng.random(groups) < rng.random())[self.ties]
+        options = np.floor(rng.random(groups)[self.ties] * self.num_choices)
+        row = np.where(changes, options, self.default).astype(np.int16)
         if len(row) and rng.random() < 0.5:
-            alone = rng.integers(len(row), size=rng.integers(1, _ALONE + 1))
-            row[alone] = rng.integers(self.num_choices[alone])
+            nodes = rng.integers(len(row), size=rng.integers(1, _MAX_SINGLE_NODES + 1))
+            row[nodes] = rng.integers(self.num_choices[nodes])
         return row
 
 
@@ -199,12 +215,12 @@ def layout_space(module: HloModule, *, unknown_trip_count: int = DEFAULT_UNKNOWN
 
 def _ties(module: HloModule, nodes: Sequence[ConfigurableNode]) -> I64:
     numbers: dict[object, int] = {}
-    found = []
+    groups = []
     for node in nodes:
         inst = module.computations[node.computation].instructions[node.position]
         key = (node.opcode, _roles(inst, node.options))
-        found.append(numbers.setdefault(key, len(numbers)))
-    return np.array(found, dtype=np.int64)
+        groups.append(numbers.setdefault(key, len(numbers)))
+    return np.array(groups, dtype=np.int64)
 
 
 def _roles(inst: Instruction, options: Sequence[NodeLayouts]) -> tuple[object, ...]:
@@ -218,10 +234,74 @@ def option_features(node: ConfigurableNode) -> I8:
     Output, input and kernel (a dot's right-hand side), six places each, fastest axis first, -1 where absent.
     For convolutions only the two axes that are chosen are listed, as in the recorded runs.
     """
-    places = _CONVOLUTION_PLACES if node.opcode is Opcode.CONVOLUTION else MAX_RANK
+    num_axes = _NUM_CONVOLUTION_AXES if node.opcode is Opcode.CONVOLUTION else MAX_RANK
     table = np.full((len(node.options), 3, MAX_RANK), NO_AXIS, dtype=np.int8)
     for row, option in zip(table, node.options, strict=True):
         for tensor, order in enumerate((option.output, *option.operands)):
-            kept = order[:places]
-            row[tensor, : len(kept)] = kept
+            axes = order[:num_axes]
+            row[tensor, : len(axes)] = axes
     return table.reshape(len(table), NUM_FEATURES)
+
+
+# ---- options of a node -----------------------------------------------------------------------------------
+
+
+def node_options(
+    inst: Instruction, operands: Sequence[Shape], result: Shape, default: NodeLayouts
+) -> tuple[NodeLayouts, ...]:
+    """Returns the options of a configurable node without repetition, the default first.
+
+    Args:
+        inst: a convolution, dot or reshape.
+        operands: shapes of its operands.
+        result: shape of its result.
+        default: the orders that the compiler chooses by default.
+    """
+    if inst.opcode is Opcode.RESHAPE:
+        options = _reshape_options(operands[0], result, default)
+    else:
+        shapes = (result, *operands)
+        orders = (default.output, *default.operands)
+        pairs = _convolution_pairs(inst) if inst.convolution is not None else (None, None, None)
+        results, *sources = (_pair_orders(*tensor) for tensor in zip(shapes, orders, pairs, strict=True))
+        results = [order for order in results if order == default.output or fills_lanes(result, order)]
+        options = (NodeLayouts(first, tuple(others)) for first, *others in product(results, *sources))
+    return tuple(dict.fromkeys((default, *options)))
+
+
+def _convolution_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
+    c = inst.convolution
+    assert c is not None
+    return (
+        (c.output_feature, c.output_batch),
+        (c.input_feature, c.input_batch),
+        (c.kernel_output_feature, c.kernel_input_feature),
+    )
+
+
+def _pair_orders(shape: Shape, default: MinorToMajor, pair: tuple[int, int] | None) -> list[MinorToMajor]:
+    """Returns the default and the orders with the pair in the two fastest places, the rest unchanged."""
+    if shape.rank < 2:
+        return [default]
+    if pair is None:
+        pair = (default[0], default[1])
+    rest = tuple(axis for axis in default if axis not in pair)
+    orders = [(*sequence, *rest) for sequence in (pair, pair[::-1])]
+    return [default, *(order for order in orders if order != default)]
+
+
+def _reshape_options(operand: Shape, result: Shape, default: NodeLayouts) -> Iterator[NodeLayouts]:
+    packed = NodeLayouts(packed_row_major(result.dimensions), (packed_row_major(operand.dimensions),))
+    if result.rank < 2 and operand.rank < 2:
+        return
+    order = packed.output
+    fast = [axis for axis in order if result.dimensions[axis] > 1][:_NUM_PERMUTED]
+    rest = tuple(axis for axis in order if axis not in fast)
+    yield packed
+    for permuted in permutations(fast):
+        output = (*permuted, *rest)
+        if len(output) < 2 or not fills_lanes(result, output):
+            continue
+        source = bitcast_layout(result.with_layout(output), operand.dimensions)
+        if source is not None:
+            yield NodeLayouts(output, (source,))

@@ -144,7 +144,7 @@ def _reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tu
     return groups
 
 
-# ---- backwards: what an operand must provide ------------------------------------------------------------
+# ---- backwards: what an operand must provide -------------------------------------------------------------
 
 
 def operand_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access:

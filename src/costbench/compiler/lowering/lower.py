@@ -258,7 +258,7 @@ def list_order(tables: LoweringArrays, lists: Lists, kernel: LoweredKernel) -> i
     return count
 
 
-# ---- the packed nest ---------------------------------------------------------------------------------------
+# ---- the packed nest -------------------------------------------------------------------------------------
 
 
 class Nests(NamedTuple):
@@ -392,7 +392,7 @@ def _write_whole(nest: PackedNest, place: int, num_elements: int, native_element
     axis.advance, axis.aligned_advance, axis.is_window = 0.0, 0.0, 0
 
 
-# ---- the steps together ------------------------------------------------------------------------------------
+# ---- the steps together ----------------------------------------------------------------------------------
 
 
 SEVERAL_CONTRACTIONS = -1

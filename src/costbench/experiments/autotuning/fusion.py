@@ -27,8 +27,7 @@ from typing import Literal
 import numpy as np
 
 from costbench.arrays import F64, I16
-from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.charging import Charging, minutes
+from costbench.autotuning.budget import Charging, MeasurementBudget, minutes
 from costbench.autotuning.fusion import (
     FusionDeviceEvaluator,
     FusionModelEvaluator,
@@ -38,9 +37,8 @@ from costbench.autotuning.fusion import (
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts
-from costbench.autotuning.search import TuningProblem
+from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
-from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.rng import stream
 from costbench.search.space import VectorSearchSpace
@@ -191,14 +189,14 @@ class FusionTuner:
         """Run all searches of the program and return their bars and curves."""
         arms = _Arms(self)
         bars, curves = [], []
-        found: list[SearchTrace] = []
+        traces: list[SearchTrace] = []
         for start, arm, budgets, searches in arms.all():
             bars += [arms.bar(start, arm, number, searches) for number in budgets]
             curves.append(arms.curve(start, arm, max(budgets), searches))
-            found += [measured for _, measured in searches]
+            traces += [measured for _, measured in searches]
         longest = arms.on_hardware("default", self.params.repeats, self.params.best_known_minutes)
         bars.append(arms.bar("default", HARDWARE, self.params.best_known_minutes, [(None, longest)]))
-        return FusionResult(tuple(bars), tuple(curves), arms.best_known([*found, longest]))
+        return FusionResult(tuple(bars), tuple(curves), arms.best_known([*traces, longest]))
 
 
 class _Arms:
@@ -223,21 +221,23 @@ class _Arms:
             yield start, HARDWARE, budgets, [(None, self.on_hardware(start, seed)) for seed in repeats]
             for name in self._tuner.models:
                 seeds = range(params.model_repeats or params.repeats)
-                helped: list[_Found] = [self.by(name, start, seed) for seed in seeds]
-                yield start, f"{name} and hardware", budgets, helped
+                searches: list[_Found] = [self.by(name, start, seed) for seed in seeds]
+                yield start, f"{name} and hardware", budgets, searches
 
     def best_known(self, searches: Sequence[SearchTrace]) -> BestKnown:
         """Search on from the best of other searches, free of charge, and return the fastest config of all."""
         params = self._tuner.params
-        found = [(self._default_ns, default_number(self._tuner.space))]
-        found += [(runtime_ns, number) for number, runtime_ns in self._random_starts.values()]
-        found += [(one.best_score, one.best_decision) for one in searches if np.isfinite(one.scores).any()]
-        best_ns, number = min(found)
+        candidates = [(self._default_ns, default_number(self._tuner.space))]
+        candidates += [(runtime_ns, number) for number, runtime_ns in self._random_starts.values()]
+        candidates += [
+            (one.best_score, one.best_decision) for one in searches if np.isfinite(one.scores).any()
+        ]
+        best_ns, number = min(candidates)
         free = MeasurementBudget(evaluations=params.free_evaluations)
         plan = Plan(params.hardware_strategy, free, params.repeats + 1, (number,))
         trace = tune(self._problem, self._device(), plan)
-        least_ns = min(best_ns, trace.best_score)
-        return BestKnown(self._default_ns / least_ns, len(trace), best_ns / least_ns)
+        lowest_ns = min(best_ns, trace.best_score)
+        return BestKnown(self._default_ns / lowest_ns, len(trace), best_ns / lowest_ns)
 
     def on_hardware(self, start: Start, seed: int, number: float = 0.0) -> SearchTrace:
         """Search on hardware alone, for `number` minutes or, where that is 0, for the longest budget."""
@@ -279,7 +279,7 @@ class _Arms:
         seconds = np.linspace(0.0, 60.0 * number, self._tuner.params.curve_points + 1)
         speedups = self._speedups(start, seconds, searches)
         columns = (np.median(speedups, axis=0), speedups.min(axis=0), speedups.max(axis=0))
-        return FusionCurve(start, arm, *(tuple(one.tolist()) for one in (seconds, *columns)))
+        return FusionCurve(start, arm, *(tuple(values.tolist()) for values in (seconds, *columns)))
 
     def _speedups(self, start: Start, seconds: F64, searches: Sequence[_Found]) -> F64:
         """Return the speed-up of the best so far over the default, float64 [searches, times]."""

@@ -139,10 +139,10 @@ def _fusions(task: AutotuneTask) -> Autotuned:
     }
     models["analytical"] = EstimatedKernels(tiled)
     machine = MeasuredKernels(tiled, Device(target, task.seed), program.fingerprints)
-    found = FusionTuner(space, target, machine, models, params).search()
+    result = FusionTuner(space, target, machine, models, params).search()
     facts = {"num_instructions": float(space.module.num_instructions), "num_edges": float(len(space.default))}
-    facts["gain_best_known"] = found.best_known.speedup
-    return Autotuned(fusion_metrics(found) | {(BEST, MAIN, 0): facts}, found.curves)
+    facts["gain_best_known"] = result.best_known.speedup
+    return Autotuned(fusion_metrics(result) | {(BEST, MAIN, 0): facts}, result.curves)
 
 
 _ARMS: Mapping[str, str] = {LEARNED: "model"}
@@ -162,16 +162,16 @@ def _program(task: AutotuneTask) -> PreparedProgram:
 
 def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
     """Returns `speedup` over the default, `slowdown` over exhaustive, `num_measured`, `hardware_seconds`."""
-    found: Metrics = {}
+    metrics: Metrics = {}
     for point in points:
         budget = f"top{point.top_k}" if point.top_k else ALL
-        found[point.arm, budget if point.measured else COMPILER, 0] = {
+        metrics[point.arm, budget if point.measured else COMPILER, 0] = {
             "speedup": point.speedup,
             "slowdown": point.slowdown,
             "num_measured": point.num_measured,
             "hardware_seconds": point.hardware_seconds,
         }
-    return found
+    return metrics
 
 
 def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) -> Metrics:
@@ -194,14 +194,14 @@ def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) 
     }
 
 
-def fusion_metrics(found: FusionResult) -> Metrics:
+def fusion_metrics(result: FusionResult) -> Metrics:
     """Returns metrics of every search by repeat, and those of the best known config.
 
     `speedup` over the default, `slowdown` over the best known config, 0 if as fast, `num_measured`,
     `hardware_seconds`, `num_predicted`; of the best known `speedup`, `slowdown`, `num_measured` free of
     charge and `free_gain`, the speed-up of that search over all others.
     """
-    best = found.best_known
+    best = result.best_known
     metrics: Metrics = {
         (bar.arm, f"{bar.start}-{bar.hardware_minutes:g}m", seed): {
             "speedup": speedup,
@@ -210,7 +210,7 @@ def fusion_metrics(found: FusionResult) -> Metrics:
             "hardware_seconds": bar.hardware_seconds[seed],
             "num_predicted": float(bar.num_predicted[seed]),
         }
-        for bar in found.bars
+        for bar in result.bars
         for seed, speedup in enumerate(bar.speedups)
     }
     known = {"speedup": best.speedup, "slowdown": 0.0, "free_gain": best.free_gain}

@@ -158,26 +158,26 @@ def _tried(
 ) -> TriedKernel:
     rng = stream(params.seed, "autotuning", "tiles", unique.fingerprint)
     default = int(space.number(tiles.choose(space)))
-    most = params.max_tiles_per_kernel or min(space.size, params.max_exhaustive_tiles)
-    ids = np.union1d(space.sample(rng, most), [default]).astype(np.int64)
+    max_tiles = params.max_tiles_per_kernel or min(space.size, params.max_exhaustive_tiles)
+    ids = np.union1d(space.sample(rng, max_tiles), [default]).astype(np.int64)
     sizes = space.decode(ids)
     measured = device.measure_nest(space.nest, space.extents(ids))
     runtime_ns = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
-    place = int(np.searchsorted(ids, default))
+    index = int(np.searchsorted(ids, default))
     costs = {name: model.predict(unique.kernel, sizes) for name, model in models.items()}
     compilers: object = tiles
     for name, model in models.items():
         if model is compilers:
             # The compiler's own search is not exhaustive: its result ranks first whatever its estimate.
-            costs[name][place] = np.nextafter(costs[name].min(), -np.inf)
-    if not np.isfinite(runtime_ns[place]):
-        place = next_best(tiles.predict_nest(space.nest, sizes), runtime_ns, unique.fingerprint)
+            costs[name][index] = np.nextafter(costs[name].min(), -np.inf)
+    if not np.isfinite(runtime_ns[index]):
+        index = next_best(tiles.predict_nest(space.nest, sizes), runtime_ns, unique.fingerprint)
     return TriedKernel(
         runs=unique.runs_per_program,
         runtime_ns=runtime_ns,
         seconds=measured.run_seconds + params.compile_s,
         costs=costs,
-        default=place,
+        default=index,
         space=searched_space(space, device, ids, params),
     )
 
@@ -215,7 +215,7 @@ def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> l
     """
     models = list(kernels[0].costs) if kernels else []
     arms = _arms(kernels, models, params)
-    everything = [np.arange(len(k.runtime_ns)) for k in kernels]
+    all_candidates = [np.arange(len(k.runtime_ns)) for k in kernels]
     best = _exhaustive(kernels)
     scale = _Scale(sum(k.runs * k.default_ns for k in kernels), best.runtime_ns)
     points = [
@@ -223,9 +223,11 @@ def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> l
         for name in models
     ]
     points.append(scale.point(EXHAUSTIVE, 0, [best]))
-    points.append(scale.point(SAMPLE, 0, [_measured(kernels, everything, None)]))
+    points.append(scale.point(SAMPLE, 0, [_measured(kernels, all_candidates, None)]))
     for arm, orders in arms.items():
-        points += [scale.point(arm, k, [_measured(kernels, one, k) for one in orders]) for k in params.top_k]
+        points += [
+            scale.point(arm, k, [_measured(kernels, order, k) for order in orders]) for k in params.top_k
+        ]
     return points
 
 
@@ -277,9 +279,9 @@ def _arms(
 
 def alternating(first: I64, second: I64) -> I64:
     """Interleaves two orders of the same `n` items and drops repeats: 2n entries become n."""
-    both = np.stack([first, second], axis=1).ravel()
-    _, places = np.unique(both, return_index=True)
-    result: I64 = both[np.sort(places)]
+    interleaved = np.stack([first, second], axis=1).ravel()
+    _, first_positions = np.unique(interleaved, return_index=True)
+    result: I64 = interleaved[np.sort(first_positions)]
     return result
 
 
@@ -292,11 +294,11 @@ def _shuffled(kernels: Sequence[TriedKernel], seed: int) -> Orders:
 
 def _exhaustive(kernels: Sequence[TriedKernel]) -> _Found:
     """Returns the fastest tile size of every kernel; one with a single tile size is not measured."""
-    several = [kernel.space for kernel in kernels if kernel.space.num_tiles > 1]
+    spaces = [kernel.space for kernel in kernels if kernel.space.num_tiles > 1]
     return _Found(
         runtime_ns=sum(kernel.runs * kernel.space.best_ns for kernel in kernels),
-        num_measured=sum(space.num_tiles for space in several),
-        seconds=sum(space.seconds for space in several),
+        num_measured=sum(space.num_tiles for space in spaces),
+        seconds=sum(space.seconds for space in spaces),
     )
 
 

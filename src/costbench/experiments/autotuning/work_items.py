@@ -168,33 +168,38 @@ class TuningItems:
             DataError: for a program that is not in the corpus, or a stage that has not finished.
             ParamsError: for an experiment that section `experiments` does not have.
         """
-        chosen, own_chips = tuning.programs, chip_files(self.workspace.params)
+        chosen, files_of_chips = tuning.programs, chip_files(self.workspace.params)
         experiments = [load_experiment(self.workspace.params, name) for name in tuning.models]
         for chip in chosen.chips:
-            listed: list[tuple[str, str, str]] = [
+            programs: list[tuple[str, str, str]] = [
                 (split, split, entry.name)
                 for split in chosen.splits
                 for entry in self._small(self._test_programs(decision, split, chip), chosen.max_instructions)[
                     : chosen.max_programs or None
                 ]
             ]
-            listed += [(GAINS, split, name) for name, split in self._gaining(chosen, chip)]
-            for name, trained, program in listed:
+            programs += [(GAINS, split, name) for name, split in self._gaining(chosen, chip)]
+            for name, trained, program in programs:
                 entry = self._entry(program)
                 models = self._checkpoints(decision, experiments, trained, chip)
                 file = self.workspace.programs / entry.file
-                search = tuning.search, self.seed, own_chips.get(chip, "")
+                search = tuning.search, self.seed, files_of_chips.get(chip, "")
                 task = AutotuneTask(decision, file, entry.name, chip, models, *search)
                 yield TuningItem(name, entry.application, entry.instructions, task)
 
-    def _small(self, programs: Sequence[str], most: int) -> list[ProgramEntry]:
-        found = []
+    def _small(self, programs: Sequence[str], max_instructions: int) -> list[ProgramEntry]:
+        entries = []
         for entry in map(self._entry, programs):
-            if 0 < most < entry.instructions:
-                _log.info("%s is left out: %d instructions, at most %d", entry.name, entry.instructions, most)
+            if 0 < max_instructions < entry.instructions:
+                _log.info(
+                    "%s is left out: %d instructions, at most %d",
+                    entry.name,
+                    entry.instructions,
+                    max_instructions,
+                )
             else:
-                found.append(entry)
-        return found
+                entries.append(entry)
+        return entries
 
     def _test_programs(self, decision: str, split: str, chip: str) -> list[str]:
         """Test programs of a split that have samples of the decision; the same ones are evaluated."""
@@ -225,15 +230,15 @@ class TuningItems:
 
         First is the variant `main`, where there is one, with the smallest seed.
         """
-        found = {}
+        folders = {}
         for experiment in experiments:
-            wanted = decision, split, chip
-            cells = [cell for cell in experiment.cells if (cell.task, cell.split, cell.chip) == wanted]
+            place = decision, split, chip
+            cells = [cell for cell in experiment.cells if (cell.task, cell.split, cell.chip) == place]
             if cells:
                 first = min(cells, key=lambda cell: (cell.variant != MAIN, cell.seed))
                 model, _ = listed_as(first, chip)
-                found[model] = self.workspace.stage("train") / experiment.name / first.name
-        return found
+                folders[model] = self.workspace.stage("train") / experiment.name / first.name
+        return folders
 
 
 class TileSamples(Protocol):

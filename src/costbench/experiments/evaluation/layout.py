@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from costbench.arrays import F64, I64
-from costbench.autotuning.charging import COMPILE_S_PER_INSTRUCTION, Charging
+from costbench.autotuning.budget import COMPILE_S_PER_INSTRUCTION, Charging
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.layout_shards import layout_shard_path
 from costbench.datasets.storage import Shard

@@ -15,6 +15,8 @@ _NAME = re.compile(
 MAIN = "main"
 """Name of the variant without changes, also used for models that are not trained."""
 LEARNED = "learned"
+LABEL = "label"
+"""Key of a variant: its name for people, which changes no training."""
 _MODELS: Mapping[str, str] = {name: name for name in ("hybrid", "tuned", "lpm2021")}
 """Variants that tables list as separate models beside `learned`."""
 
@@ -82,3 +84,15 @@ def experiment_names(params: Params) -> tuple[str, ...]:
 def selected(params: Params, experiment: str | None) -> tuple[str, ...]:
     """Return the requested experiment alone, or all of them for None."""
     return experiment_names(params) if experiment is None else (experiment,)
+
+
+def variant_labels(params: Params) -> dict[str, str]:
+    """Returns the names of variants for people, by name, of those that have one, in the file's order."""
+    entries = params.sections.get(SECTION)
+    labels: dict[str, str] = {}
+    for entry in entries.values() if isinstance(entries, Mapping) else ():
+        variants = entry.get("variants") if isinstance(entry, Mapping) else None
+        for name, changes in variants.items() if isinstance(variants, Mapping) else ():
+            if isinstance(changes, Mapping) and LABEL in changes:
+                labels.setdefault(str(name), str(changes[LABEL]))
+    return labels

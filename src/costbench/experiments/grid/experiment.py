@@ -17,10 +17,10 @@ from typing import Literal
 
 from costbench.datasets.splits import FOLDS, FoldsParams, expanded
 from costbench.errors import ParamsError
-from costbench.experiments.grid.cells import MAIN, Cell
+from costbench.experiments.grid.cells import LABEL, MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
-from costbench.params import merged, parse
+from costbench.params import merge, parse
 from costbench.tasks import LearnedTask
 from costbench.training.specs import SPECS, AnyTrainSpec
 
@@ -60,12 +60,12 @@ class Grid:
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
-        if OWN in self.splits and not isinstance(self, GivenGrid):
+        if OWN in self.splits and not isinstance(self, ImportedGrid):
             raise ValueError(f"splits are {list(self.splits)}, {OWN} needs imported data (key data)")
 
 
 @dataclass(frozen=True)
-class GivenGrid(Grid):
+class ImportedGrid(Grid):
     """Fields of an experiment over an imported data set, whose files do not tell chips apart.
 
     A type of its own: the digests of all other experiments are without its fields.
@@ -94,8 +94,11 @@ class GivenGrid(Grid):
 
 
 @dataclass(frozen=True)
-class _Share:
+class _VariantKeys:
+    """Keys of a variant that are no settings; the label is read by the report alone."""
+
     share: float = 1.0
+    label: str = ""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.share <= 1.0:
@@ -107,9 +110,9 @@ class Variant:
     """The settings that the cells of one variant share.
 
     Attributes:
-        spec: what to train and how.
-        share: of the training programs of each application, taken in the order of a seeded draw; above 0 and
-            at most 1.
+        spec: settings of the training.
+        share: share of the training programs of each application, taken in the order of a seeded draw; above
+            0 and at most 1.
     """
 
     spec: AnyTrainSpec
@@ -121,10 +124,10 @@ class Experiment:
     """One entry of section `experiments`, its variants resolved.
 
     Attributes:
-        name: of the entry.
+        name: name of the entry.
         grid: task, splits, chips and seeds.
         variants: settings by name.
-        num_folds: folds that `folds` among the splits stands for.
+        num_folds: number of folds that `folds` among the splits stands for.
     """
 
     name: str
@@ -164,19 +167,18 @@ def load_experiment(params: Params, name: str, swept: Path | None = None) -> Exp
     field = f"{SECTION}.{name}"
     entry = dict(_mapping(entries[name], path, field, "task and variants, maybe splits, chips, seeds"))
     changes = _mapping(entry.pop("variants", {MAIN: {}}), path, f"{field}.variants", "variants by name")
-    own = _mapping(entry.pop("settings", {}), path, f"{field}.settings", "changes, or {} for none")
+    settings = dict(_mapping(entry.pop("settings", {}), path, f"{field}.settings", "changes, or {} for none"))
+    settings.pop(LABEL, None)  # of a variant that they extend
     entry = _defaults(sections) | entry
-    grid = parse(GivenGrid if "data" in entry else Grid, entry, where=path, field=field)
+    grid = parse(ImportedGrid if "data" in entry else Grid, entry, where=path, field=field)
     train = _mapping(sections.get("train"), path, "train", "settings by task")
     base = _mapping(train.get(grid.task), path, f"train.{grid.task}", "settings of the task")
     if swept is not None and grid.follows == "sweep":
-        base = merged(base, read_best(best_path(swept, grid.task)))
-    base = merged(base, own)
+        base = merge(base, read_best(best_path(swept, grid.task)))
+    base, kind = merge(base, settings), SPECS[grid.task]
     variants = {
-        str(variant): _variant(
-            str(variant), change, base, SPECS[grid.task], (path, f"{field}.variants.{variant}")
-        )
-        for variant, change in changes.items()
+        str(name): _variant(str(name), change, base, kind, path, f"{field}.variants.{name}")
+        for name, change in changes.items()
     }
     if not variants:
         raise ParamsError("no variants", where=path, field=f"{field}.variants", expected="one or more")
@@ -185,13 +187,13 @@ def load_experiment(params: Params, name: str, swept: Path | None = None) -> Exp
 
 def _defaults(sections: Mapping[str, object]) -> dict[str, object]:
     """Returns the first split and the first chip of a parameter file, as far as it names any."""
-    found: dict[str, object] = {}
+    defaults: dict[str, object] = {}
     for key, section, names in (("splits", "split", "names"), ("chips", "features", "chips")):
-        listed = sections.get(section)
-        values = listed.get(names) if isinstance(listed, Mapping) else None
+        mapping = sections.get(section)
+        values = mapping.get(names) if isinstance(mapping, Mapping) else None
         if isinstance(values, Sequence) and not isinstance(values, str) and values:
-            found[key] = [values[0]]
-    return found
+            defaults[key] = [values[0]]
+    return defaults
 
 
 def num_folds(sections: Mapping[str, object], params: Path) -> int:
@@ -213,15 +215,16 @@ def _variant(
     change: object,
     base: Mapping[str, object],
     kind: type[AnyTrainSpec],
-    place: tuple[Path, str],
+    where: Path,
+    field: str,
 ) -> Variant:
-    where, field = place
     if not _VARIANT.fullmatch(name):
         expected = "lower-case letters, digits, - and _"
         raise ParamsError("is no name", where=where, field=field, expected=expected)
-    own = dict(_mapping(change, where, field, "changes, or {} for none"))
-    share = parse(_Share, {_SHARE: own.pop(_SHARE, 1.0)}, where=where, field=field).share
-    return Variant(parse(kind, merged(base, own), where=where, field=f"{field}.spec"), share)
+    changes = dict(_mapping(change, where, field, "changes, or {} for none"))
+    keys = {key: changes.pop(key) for key in (_SHARE, LABEL) if key in changes}
+    share = parse(_VariantKeys, keys, where=where, field=field).share
+    return Variant(parse(kind, merge(base, changes), where=where, field=f"{field}.spec"), share)
 
 
 def _mapping(value: object, where: Path, field: str, expected: str) -> Mapping[str, object]:

@@ -43,7 +43,7 @@ class History:
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Record the metrics of the epoch that ended after training step `step`, and write the file."""
         self._rows[step] = {name: float(value) for name, value in metrics.items()}
-        rows = ((place // self._steps_per_epoch, place, row) for place, row in self.rows)
+        rows = ((at_step // self._steps_per_epoch, at_step, row) for at_step, row in self.rows)
         write_text(self._path, history_text(rows))
 
 

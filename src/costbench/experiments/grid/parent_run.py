@@ -49,7 +49,7 @@ def tracked_grid(
         DataError: if the store cannot be used.
     """
     grid = experiment.grid
-    own = {
+    run_tags = {
         **tracking.tags,
         "task": grid.task,
         "split": ",".join(grid.splits),
@@ -61,7 +61,7 @@ def tracked_grid(
         WORK: work_of(tracking.run_name, provenance.params_digest, provenance.data_digest),
     }
     where = tracking.uri, tracking.experiment, tracking.run_name
-    with tracked_run(*where, provenance, own, goes_on=True) as run:
+    with tracked_run(*where, provenance, run_tags, goes_on=True) as run:
         settings = {"splits": grid.splits, "chips": grid.chips, "seeds": grid.seeds}
         run.log_params(settings | {"variants": tuple(experiment.variants), "cells": len(experiment.cells)})
         tags = {**tracking.tags, "experiment": experiment.name, KIND: "cell", PARENT: run.run_id}
@@ -106,8 +106,8 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
 
 def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> pd.DataFrame:
     """Return the finished cells of the same experiment, the newest last: run, key, parent and folder."""
-    same = [f"tags.`{tag}` = '{tags[tag]}'" for tag in ("profile", "experiment", KIND)]
-    query = " and ".join([*same, "attributes.status = 'FINISHED'"])
+    conditions = [f"tags.`{tag}` = '{tags[tag]}'" for tag in ("profile", "experiment", KIND)]
+    query = " and ".join([*conditions, "attributes.status = 'FINISHED'"])
     runs = search_runs(grid.uri, grid.experiment, query, "attributes.start_time ASC")
     return runs.reindex(columns=["run_id", _KEY, _PARENT, _FOLDER]).fillna("")
 

@@ -80,11 +80,11 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     identity = _identity(section, workspace)
     revision = git_revision(workspace.root)
     items = _work_items(section, workspace, revision)
-    place, title = folder / _ITEMS, "programs to tune"
-    made = compute(tune_program, ItemFile, items, workspace.backend, title, _log_speedups, folder=place)
-    rows = [row for item in items for row in _rows(item.task[0], made[item.name], identity)]
+    notes, title = folder / _ITEMS, "programs to tune"
+    results = compute(tune_program, ItemFile, items, workspace.backend, title, _log_speedups, folder=notes)
+    rows = [row for item in items for row in _rows(item.task[0], results[item.name], identity)]
     write_rows(folder / ROWS_FILE, rows)
-    curves = [curve for item in items for curve in _curves(item.task[0], made[item.name])]
+    curves = [curve for item in items for curve in _curves(item.task[0], results[item.name])]
     write_json(folder / SEARCH_FILE, curves)
     write_identity(folder, identity)
     _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
@@ -102,8 +102,8 @@ def tune_program(item: WorkItem[tuple[TuningItem, str]]) -> ItemFile:
     return item.keep(ItemFile(item.key, revision, entries, tuned.curves))
 
 
-def _log_speedups(one: Progress[ItemFile]) -> None:
-    _log.info("[%d/%d] %s: %s", one.done, one.total, one.name, _speedups(one.result))
+def _log_speedups(progress: Progress[ItemFile]) -> None:
+    _log.info("[%d/%d] %s: %s", progress.done, progress.total, progress.name, _speedups(progress.result))
 
 
 def _speedups(found: ItemFile) -> str:
@@ -123,14 +123,14 @@ def _work_items(
     section: AutotuneParams, workspace: Workspace, revision: str
 ) -> list[WorkItem[tuple[TuningItem, str]]]:
     """Return all work items, the longest first."""
-    listed = TuningItems(workspace, section.seed)
-    items = [*listed.of("fusion", section.fusion), *listed.of("tile", section.tile)]
+    source = TuningItems(workspace, section.seed)
+    items = [*source.of("fusion", section.fusion), *source.of("tile", section.tile)]
     items.sort(key=lambda item: (-_effort(item), item.name))
     code = code_digest(autotune)
     files = {path for item in items for path in _inputs(item)}
     digests = {path: digest_file(path) for path in sorted(files)}
     folder = workspace.stage("autotune") / _ITEMS
-    found = []
+    work_items = []
     for item in items:
         task = item.task
         parts = [code, digest(task.params), str(task.seed), item.name]
@@ -139,8 +139,8 @@ def _work_items(
             digest(load_target(task.chip_file or task.chip)),
             *(digests[path] for path in _inputs(item)),
         ]
-        found.append(WorkItem.of(item.name, (item, revision), folder, parts))
-    return found
+        work_items.append(WorkItem.of(item.name, (item, revision), folder, parts))
+    return work_items
 
 
 def _inputs(item: TuningItem) -> list[Path]:
@@ -180,20 +180,20 @@ def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity) -> Iterato
 
 def _curves(item: TuningItem, found: ItemFile) -> Iterator[dict[str, object]]:
     task = item.task
-    place = {"task": task.decision, "split": item.split, "chip": task.chip, "program": task.program}
+    keys = {"task": task.decision, "split": item.split, "chip": task.chip, "program": task.program}
     for curve in found.curves:
         columns = asdict(curve)
-        yield {**place, "model": columns.pop("arm"), **columns}
+        yield {**keys, "model": columns.pop("arm"), **columns}
 
 
 def _headline(rows: Iterable[MetricRow]) -> dict[str, float]:
     """Return the median speed-up of each arm and variant over programs and repeats."""
-    found: dict[str, list[float]] = {}
+    speedups: dict[str, list[float]] = {}
     for row in rows:
         if row.metric == "speedup" and row.model != BEST:
             name = f"{row.task}/{row.split}/{row.chip}/{row.model}/{row.variant}/speedup"
-            found.setdefault(name, []).append(row.value)
-    return {name: float(np.median(values)) for name, values in sorted(found.items())}
+            speedups.setdefault(name, []).append(row.value)
+    return {name: float(np.median(values)) for name, values in sorted(speedups.items())}
 
 
 def _track(workspace: Workspace, rows: Sequence[MetricRow], provenance: Provenance) -> None:

@@ -26,7 +26,6 @@ from costbench.experiments.evaluation.program import (
     Scatter,
 )
 from costbench.experiments.evaluation.tile import evaluate_imported_tiles, evaluate_tiles
-from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.cells import MAIN, Cell, listed_as, selected
 from costbench.experiments.grid.experiment import Experiment, load_experiment
@@ -35,11 +34,12 @@ from costbench.experiments.identity import (
     StageIdentity,
     code_digest,
     git_revision,
-    given_code,
     identify,
     read_identity,
+    source_identities,
     write_identity,
 )
+from costbench.experiments.imported_samples import ImportedSamples, open_imported_samples
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import Workspace, chip_files, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths
@@ -163,17 +163,17 @@ def evaluated(key: str, result: ProgramResult, revision: str) -> EvaluatedProgra
 
 def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, workspace: Workspace) -> None:
     trained = read_identity(workspace.stage("train") / experiment.name)
-    identity = identify(__name__, section, trained.data_digest, trained, *given_code(section.models))
+    identity = identify(__name__, section, trained.data_digest, trained, *source_identities(section.models))
     folder = workspace.stage("evaluate") / experiment.name
     machine = workspace.stage("machine") / "evaluate" / experiment.name
     machine.mkdir(parents=True, exist_ok=True)  # an output, which most experiments leave empty
     if _is_restored(folder, identity, experiment, workspace):
         _log.info("%s: restored results, which need no weights", experiment.name)
         return
-    given = given_samples(experiment, workspace)
-    if given is not None and given.digest() != trained.data_digest:
-        raise DataError("differs from what was trained on", where=given.source.root, expected="train anew")
-    tasks = _tasks(experiment, section, workspace, given)
+    imported = open_imported_samples(experiment, workspace)
+    if imported is not None and imported.digest() != trained.data_digest:
+        raise DataError("differs from what was trained on", where=imported.source.root, expected="train anew")
+    tasks = _tasks(experiment, section, workspace, imported)
     items = _work_items(tasks, identity, folder)
     remove_outdated(machine, [task.timing for task in tasks.values()])
     title = f"programs to evaluate of {experiment.name}"
@@ -232,14 +232,14 @@ def _size(task: EvaluationTask) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-def _log_result(one: Progress[EvaluatedProgram]) -> None:
+def _log_result(progress: Progress[EvaluatedProgram]) -> None:
     scores = (
         f"{scored.model}/{scored.variant} "
         f"{scored.metrics.get('mape', scored.metrics.get('kendall_tau', np.nan)):.2f}"
-        for scored in one.result.metrics
+        for scored in progress.result.metrics
         if (scored.kernels, scored.seed) == (ALL_KERNELS, 0) and scored.model != BEST
     )
-    _log.info("[%d/%d] %s: %s", one.done, one.total, one.name, ", ".join(scores))
+    _log.info("[%d/%d] %s: %s", progress.done, progress.total, progress.name, ", ".join(scores))
 
 
 def _rows(task: EvaluationTask, result: EvaluatedProgram, identity: StageIdentity) -> Iterator[MetricRow]:
@@ -253,30 +253,30 @@ def _rows(task: EvaluationTask, result: EvaluatedProgram, identity: StageIdentit
         data_digest=identity.data_digest,
         git_revision=result.git_revision,
     )
-    for one in result.metrics:
-        model = one.model, one.variant, one.seed
-        yield from origin.rows(one.kernels, {model: one.metrics}, {model: one.computed_by})
+    for metrics in result.metrics:
+        model = metrics.model, metrics.variant, metrics.seed
+        yield from origin.rows(metrics.kernels, {model: metrics.metrics}, {model: metrics.computed_by})
 
 
 def _tasks(
     experiment: Experiment,
     section: EvaluateParams,
     workspace: Workspace,
-    given: GivenSamples | None = None,
+    imported: ImportedSamples | None = None,
 ) -> dict[str, EvaluationTask]:
     """Return one task for each test program of each split and chip, by name."""
     grid = experiment.grid
     models = section.untrained if grid.baselines else ()
-    features = workspace.stage("features") if given is None else given.features
-    own_chips = chip_files(workspace.params)
+    features = workspace.stage("features") if imported is None else imported.features
+    files_of_chips = chip_files(workspace.params)
     machine = workspace.stage("machine") / "evaluate" / experiment.name
     revision = git_revision(workspace.root)
     tasks = {}
     for split_name in sorted(experiment.splits):
-        if given is None:
+        if imported is None:
             split = read_split(workspace.stage("split") / f"{split_name}.json")
         else:
-            split = given.tested_programs()
+            split = imported.tested_programs()
         for chip in sorted(grid.chips):
             checkpoints = _checkpoints(experiment, split_name, chip, workspace.stage("train"))
             seen = _seen(split, features, grid.task, chip)
@@ -301,8 +301,8 @@ def _tasks(
                     known,
                     fitted,
                     listed_split(split_name),
-                    given is not None,
-                    own_chips.get(chip, ""),
+                    imported is not None,
+                    files_of_chips.get(chip, ""),
                 )
                 tasks[name] = EvaluationTask(cell, program_task, revision, machine / f"{name}.json")
     return tasks
@@ -310,14 +310,14 @@ def _tasks(
 
 def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> tuple[Checkpoint, ...]:
     """Return the cells of a split that are tested on a chip: those trained for it, with `transfer` all."""
-    found = []
+    checkpoints = []
     for cell in experiment.cells:
         if cell.split == split and (cell.chip == chip or experiment.grid.transfer):
             model, variant = listed_as(cell, chip)
             accelerator = experiment.variants[cell.variant].spec.accelerator
             folder = train / experiment.name / cell.name
-            found.append(Checkpoint(model, variant, cell.seed, folder, accelerator))
-    return tuple(found)
+            checkpoints.append(Checkpoint(model, variant, cell.seed, folder, accelerator))
+    return tuple(checkpoints)
 
 
 def _known_structures(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:
@@ -337,4 +337,4 @@ def _seen(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:
     )
     common = common_fingerprints(tested, trained)
     # NumPy drops the trailing zeros of fixed-length byte strings when an element is read.
-    return frozenset(bytes(one).ljust(16, b"\0").hex() for one in common)
+    return frozenset(bytes(fingerprint).ljust(16, b"\0").hex() for fingerprint in common)

@@ -166,9 +166,9 @@ def _write_tiles(wanted: Wanted, program: _Program) -> None:
 
 def _write_fusions(wanted: Wanted, program: _Program) -> None:
     parts = tuple(Shard.open(path) for path in wanted.sources)
-    found = FusionKernels(parts, program.modules, wanted.architecture)
-    kernels = [found.kernel(index) for index in range(len(found))]
-    _write_kernels(wanted, program, kernels, program.metadata(wanted, found.application))
+    samples = FusionKernels(parts, program.modules, wanted.architecture)
+    kernels = [samples.kernel(index) for index in range(len(samples))]
+    _write_kernels(wanted, program, kernels, program.metadata(wanted, samples.application))
 
 
 def _write_kernels(

@@ -15,9 +15,9 @@ from typing import Any
 
 from costbench.artifacts import digest_file, write_json
 from costbench.execution.dotted import is_dotted, source_digest
-from costbench.experiments.given_experiment import listing_digest
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.identity import BYSTANDERS, module_closure
+from costbench.experiments.imported_samples import listing_digest
 from costbench.experiments.parameter_file import SECTION, load_params
 from costbench.experiments.workspace import load_workspace
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
@@ -66,7 +66,7 @@ def run(params: Path) -> None:
                 own = _mapping(experiments.get(name))
                 # Imported files are no dependency that dvc.yaml could name.
                 found |= {"data": listing_digest(own, workspace.root)} if "data" in own else {}
-                found |= _given(found["parameters"])
+                found |= _model_digests(found["parameters"])
                 write_json(folder / stage / f"{name}.json", found)
         else:
             found = {"parameters": parameters(stage, sections), **code}
@@ -115,7 +115,7 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
     return found
 
 
-def _given(found: Mapping[str, Any]) -> dict[str, object]:
+def _model_digests(found: Mapping[str, Any]) -> dict[str, object]:
     """Returns the digests of the files of the user's own cost models, where a stage asks any."""
     names = _mapping(found.get("evaluate")).get("models") or ()
     digests = {str(name): source_digest(str(name)) for name in names if is_dotted(str(name))}

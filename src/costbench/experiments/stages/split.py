@@ -159,7 +159,7 @@ def _audits(splits: Sequence[Split], programs: ProgramShards) -> list[LeakageRep
     reports: dict[str, list[LeakageReport]] = {}
     for split in splits:
         reports.setdefault(listed_split(split.name), []).append(leakage_audit(split, programs))
-    return [pooled(name, found) for name, found in reports.items()]
+    return [pooled(name, audits) for name, audits in reports.items()]
 
 
 def make_splits(
@@ -200,7 +200,7 @@ def _splits(section: SplitParams, name: str, corpus: Sequence[ProgramInfo]) -> t
 
 def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
     """Return the shards of each (task, chip), after comparing all their contents with the digests."""
-    found: dict[tuple[str, str], ProgramShards] = {}
+    shards: dict[tuple[str, str], ProgramShards] = {}
     for task in TASKS:
         chips = sorted(path for path in (folder / task).glob("*") if path.is_dir())
         for chip in chips:
@@ -208,10 +208,10 @@ def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
                 verify_shard(path)
             programs = shards_by_program(chip)
             if programs:
-                found[task, chip.name] = programs
-    if not found:
+                shards[task, chip.name] = programs
+    if not shards:
         raise DataError("no shards", where=folder, expected="shards made by the stage `generate`")
-    return found
+    return shards
 
 
 def _programs(shards: Mapping[tuple[str, str], ProgramShards], folder: Path) -> tuple[ProgramInfo, ...]:

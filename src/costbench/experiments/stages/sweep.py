@@ -29,13 +29,18 @@ from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.stages.train import training_of, with_samples
 from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.space import Range, Space, resolve
-from costbench.experiments.sweeps.storage import ENVIRONMENT, StorageSpec, open_storage, storage_url
-from costbench.experiments.sweeps.study import PrunerSpec, StudySpec
-from costbench.experiments.sweeps.sweep import sweep, trials_path
-from costbench.experiments.sweeps.worker import SweepTask
+from costbench.experiments.sweeps.study import (
+    ENVIRONMENT,
+    PrunerSpec,
+    StorageSpec,
+    StudySpec,
+    open_storage,
+    storage_url,
+)
+from costbench.experiments.sweeps.sweep import SweepTask, sweep, trials_path
 from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import merged, parse
+from costbench.params import merge, parse
 from costbench.tasks import LEARNED, LearnedTask
 from costbench.training.spec import monitored
 from costbench.training.specs import SweptModels
@@ -111,7 +116,7 @@ def load_sweep(params: Params) -> SweepParams:
     models = section.get("model")
     if isinstance(models, Mapping):
         whole = {
-            task: merged(train[task], changes)
+            task: merge(train[task], changes)
             if isinstance(changes, Mapping) and isinstance(train.get(task), Mapping)
             else changes
             for task, changes in models.items()
@@ -148,10 +153,10 @@ class SweepFlags:
             raise ParamsError(
                 f"unknown task {self.task!r}", where="command line", expected=f"one of {', '.join(LEARNED)}"
             )
-        given: dict[str, typing.Any] = {"trials": self.trials, "workers": self.workers}
-        given["tasks"] = None if self.task is None else (self.task,)
+        changes: dict[str, typing.Any] = {"trials": self.trials, "workers": self.workers}
+        changes["tasks"] = None if self.task is None else (self.task,)
         try:
-            return replace(section, **{name: value for name, value in given.items() if value is not None})
+            return replace(section, **{name: value for name, value in changes.items() if value is not None})
         except ValueError as error:
             raise ParamsError(str(error), where="command line") from error
 

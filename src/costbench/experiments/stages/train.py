@@ -16,7 +16,6 @@ from pathlib import Path
 from costbench import rng
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.workers import NO_FLAGS, BackendFlags
-from costbench.experiments.given_experiment import GivenSamples, given_samples
 from costbench.experiments.grid.baseline_fit import (
     BaselineTask,
     FittedBaselines,
@@ -45,6 +44,7 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
+from costbench.experiments.imported_samples import ImportedSamples, open_imported_samples
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.entry import shared_database
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
@@ -83,14 +83,14 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     workspace = load_workspace(profile, flags)
     section = profile.section("train", TrainParams)
     for name in selected(profile, experiment):
-        asked = load_experiment(profile, name)
-        given = given_samples(asked, workspace)
-        before = ["split", "features"] if given is None else []
-        before += [] if asked.grid.follows == "features" else [asked.grid.follows]
+        experiment_alone = load_experiment(profile, name)
+        imported = open_imported_samples(experiment_alone, workspace)
+        before = ["split", "features"] if imported is None else []
+        before += [] if experiment_alone.grid.follows == "features" else [experiment_alone.grid.follows]
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
         loaded = load_experiment(profile, name, workspace.stage("sweep"))
         baselines = profile.section("baselines", BaselineParams) if loaded.grid.baselines else None
-        _train_experiment(loaded, section, baselines, _Samples(workspace, given), identities)
+        _train_experiment(loaded, section, baselines, _Samples(workspace, imported), identities)
 
 
 def _train_experiment(
@@ -101,8 +101,8 @@ def _train_experiment(
     before: tuple[StageIdentity, ...],
 ) -> None:
     settings = experiment if baselines is None else _WithBaselines(experiment, baselines)
-    workspace, given = samples.workspace, samples.given
-    data = before[0].data_digest if given is None else given.digest()
+    workspace, imported = samples.workspace, samples.imported
+    data = before[0].data_digest if imported is None else imported.digest()
     identity = identify(__name__, settings, data, *before)
     folder = workspace.stage("train") / experiment.name
     fits = [] if baselines is None else _fits(experiment, baselines, samples)
@@ -116,8 +116,8 @@ def _train_experiment(
     tracking = Tracking(uri, _EXPERIMENT, run_name, {"profile": workspace.name})
 
     # The run is created in this process: workers that create tables at the same time would collide.
-    with tracked_grid(tracking, experiment, provenance) as (grid, of_cells):
-        made = _Made(experiment, section.cache_mb, samples, provenance, of_cells)
+    with tracked_grid(tracking, experiment, provenance) as (grid, cell_tracking_to):
+        made = _Made(experiment, section.cache_mb, samples, provenance, cell_tracking_to)
         tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
         items = [WorkItem(name, task, task.entry) for name, task in tasks.items()]
         results = compute(train_item, CellResult, items, workspace.backend, "cells to train", _log_cell)
@@ -130,17 +130,17 @@ class _Samples:
     """The samples of an experiment: those of a workspace's stages, or imported ones if there are any."""
 
     workspace: Workspace
-    given: GivenSamples | None
+    imported: ImportedSamples | None
 
     @property
     def features(self) -> Path:
         """Return the folder of the feature shards."""
-        return self.workspace.stage("features") if self.given is None else self.given.features
+        return self.workspace.stage("features") if self.imported is None else self.imported.features
 
     @cached_property
     def own_programs(self) -> TrainingPrograms | None:
         """Return the programs of imported samples, made ready to be read; None where there are none."""
-        return None if self.given is None else self.given.training_programs()
+        return None if self.imported is None else self.imported.training_programs()
 
     def programs(self, split: str, task: str, chip: str) -> TrainingPrograms:
         """Return the programs of a split that have samples."""
@@ -164,25 +164,25 @@ def _fits(
     """Return the fits of an experiment's baselines."""
     features, task = samples.features, experiment.grid.task
     folder, code = samples.workspace.stage("train") / experiment.name, code_digest(fit_baselines)
-    found = []
+    fits = []
     for name, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
         split = samples.programs(name, task, chip)
-        place = baselines_folder(folder, name, chip)
+        path = baselines_folder(folder, name, chip)
         spec = baselines.of_task(task)
-        work = BaselineTask(task, chip, features, split, spec, baselines.seed, place, code)
-        found.append(WorkItem(place.name, work, work.entry))
-    return found
+        work = BaselineTask(task, chip, features, split, spec, baselines.seed, path, code)
+        fits.append(WorkItem(path.name, work, work.entry))
+    return fits
 
 
-def _log_fit(one: Progress[FittedBaselines]) -> None:
-    _log.info("%s: %s", one.name, ", ".join(one.result.models))
+def _log_fit(progress: Progress[FittedBaselines]) -> None:
+    _log.info("%s: %s", progress.name, ", ".join(progress.result.models))
 
 
-def _log_cell(one: Progress[CellResult]) -> None:
-    result = one.result
+def _log_cell(progress: Progress[CellResult]) -> None:
+    result = progress.result
     _log.info(
         "[%d/%d] %s: best %.4f after epoch %d",
-        one.done, one.total, one.name, result.best_metric, result.best_epoch + 1,
+        progress.done, progress.total, progress.name, result.best_metric, result.best_epoch + 1,
     )  # fmt: skip
 
 
@@ -227,12 +227,12 @@ def training_of(task: str) -> Training:
 def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
     """Sort cells by samples, reduction and name, longest first, so that processes end close together."""
 
-    def place(task: CellTask) -> tuple[int, int, str]:
+    def sort_key(task: CellTask) -> tuple[int, int, str]:
         spec = task.spec
         samples = spec.epochs * spec.steps_per_epoch * math.prod(spec.per_step)
         return -samples, -_SLOW.get(spec.net.tags["reduction"], 0), task.cell.name
 
-    return sorted(tasks, key=place)
+    return sorted(tasks, key=sort_key)
 
 
 def with_samples(split: TrainingPrograms, features: Path, task: str, chip: str) -> TrainingPrograms:

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
-from costbench.params import load_yaml, merged, nested, parse
+from costbench.params import load_yaml, merge, nest, parse
 from costbench.training.specs import SPECS, AnySpec
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -52,7 +52,7 @@ def best_path(folder: Path, task: str) -> Path:
 
 def write_best(path: Path, best: BestTrial) -> None:
     """Write the file, atomically. Raises: DataError, if that is impossible."""
-    content = asdict(best) | {"model": nested(best.values)}
+    content = asdict(best) | {"model": nest(best.values)}
     del content["values"]
     text = StringIO()
     writer = YAML(typ="safe", pure=True)  # sorts keys
@@ -72,7 +72,7 @@ def read_best(path: Path) -> Mapping[str, object]:
     model, kind = content.get("model"), SPECS.get(str(content.get("task")))
     if not isinstance(model, Mapping) or kind is None:
         raise ParamsError("missing", where=path, field="model", expected="a result of the stage `sweep`")
-    parse(kind, merged(asdict(kind()), model), where=path, field="model")
+    parse(kind, merge(asdict(kind()), model), where=path, field="model")
     return model
 
 
@@ -85,7 +85,7 @@ def with_values(
         ParamsError: naming `where` and, below `field`, the hyper-parameter that does not exist or cannot have
             the value.
     """
-    return parse(type(spec), merged(asdict(spec), nested(values)), where=where, field=field)
+    return parse(type(spec), merge(asdict(spec), nest(values)), where=where, field=field)
 
 
 def _plain(value: object) -> object:

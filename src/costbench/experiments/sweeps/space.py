@@ -160,41 +160,46 @@ def resolve(ranges: Mapping[str, Range], model: AnyTrainSpec, where: str | PathL
             a hyper-parameter that is not in the space or is itself conditional.
     """
     ranges = {
-        key: _known(key, one, _TABLES[type(model)], (where, f"{name}.{key}")) for key, one in ranges.items()
+        key: _known(key, values_of, _TABLES[type(model)], (where, f"{name}.{key}"))
+        for key, values_of in ranges.items()
     }
     if not ranges:
         raise ParamsError("empty", where=where, field=name, expected="one or more hyper-parameters")
-    for key, one in ranges.items():
-        _check(key, one, model, where, f"{name}.{key}")
-        _check_conditions(one, ranges, where, f"{name}.{key}.when")
-    fixed = {key: one.examples[0] for key, one in ranges.items() if one.only and not one.when}
+    for key, values_of in ranges.items():
+        _check(key, values_of, model, where, f"{name}.{key}")
+        _check_conditions(values_of, ranges, where, f"{name}.{key}.when")
+    fixed = {
+        key: values_of.examples[0]
+        for key, values_of in ranges.items()
+        if values_of.only and not values_of.when
+    }
     order = sorted(ranges, key=lambda key: (bool(ranges[key].when), key))
     base = with_values(model, fixed, where=where, field=name)
     return Space(base, fixed, {key: ranges[key] for key in order if key not in fixed})
 
 
 def _known(
-    key: str, one: Range, tables: Mapping[str, Collection[str]], place: tuple[str | PathLike[str], str]
+    key: str, values_of: Range, tables: Mapping[str, Collection[str]], place: tuple[str | PathLike[str], str]
 ) -> Range:
     """Return the range without the paper's encoders and reductions that are not implemented."""
     where, name = place
     table = tables.get(key)
-    if table is None or one.choices is None:
-        return one
-    convolutions = {choice for choice in one.choices if _is_convolution(key, choice, where, name)}
-    for choice in one.choices:
+    if table is None or values_of.choices is None:
+        return values_of
+    convolutions = {choice for choice in values_of.choices if _is_convolution(key, choice, where, name)}
+    for choice in values_of.choices:
         if choice not in table and choice not in _PAPER[key] and choice not in convolutions:
             names = ", ".join(sorted(table))
             raise ParamsError(
                 f"unknown choice {choice!r}", where=where, field=name, expected=f"some of {names}"
             )
-    left_out = [choice for choice in one.choices if choice not in table and choice not in convolutions]
+    left_out = [choice for choice in values_of.choices if choice not in table and choice not in convolutions]
     if left_out:
         _log.warning("%s: %s: there is no %s yet; left out", where, name, ", ".join(map(str, left_out)))
-    kept = tuple(choice for choice in one.choices if choice not in left_out)
-    if not kept:
+    choices = tuple(choice for choice in values_of.choices if choice not in left_out)
+    if not choices:
         raise ParamsError("no choice left", where=where, field=name, expected=f"some of {', '.join(table)}")
-    return Range(choices=kept, when=one.when)
+    return Range(choices=choices, when=values_of.when)
 
 
 def _is_convolution(key: str, choice: Value, where: str | PathLike[str], name: str) -> bool:
@@ -208,24 +213,26 @@ def _is_convolution(key: str, choice: Value, where: str | PathLike[str], name: s
     return True
 
 
-def _check(key: str, one: Range, model: AnyTrainSpec, where: str | PathLike[str], name: str) -> None:
+def _check(key: str, values_of: Range, model: AnyTrainSpec, where: str | PathLike[str], name: str) -> None:
     names = tuple(_names(type(model)))
     if key not in names:
         near = _nearest(key, names)
         raise ParamsError(f"no hyper-parameter{near}", where=where, field=name, expected=", ".join(names))
-    if key == "seed" or (key.split(".")[0] in _SAME_FOR_ALL and not one.only):
+    if key == "seed" or (key.split(".")[0] in _SAME_FOR_ALL and not values_of.only):
         raise ParamsError("cannot be swept", where=where, field=name, expected="one value for all trials")
-    for value in one.examples:
+    for value in values_of.examples:
         try:
             with_values(model, {key: value}, where=where)
         except ParamsError as error:
             raise ParamsError(error.problem, where=where, field=name, expected=error.expected) from error
-    if one.choices is None and _hint(type(model), key) not in (int, float):
+    if values_of.choices is None and _hint(type(model), key) not in (int, float):
         raise ParamsError("has low and high", where=where, field=name, expected="choices")
 
 
-def _check_conditions(one: Range, ranges: Mapping[str, Range], where: str | PathLike[str], name: str) -> None:
-    for other, allowed in one.when.items():
+def _check_conditions(
+    values_of: Range, ranges: Mapping[str, Range], where: str | PathLike[str], name: str
+) -> None:
+    for other, allowed in values_of.when.items():
         if other not in ranges or ranges[other].when:
             free = ", ".join(sorted(key for key in ranges if not ranges[key].when))
             raise ParamsError(f"depends on {other!r}", where=where, field=name, expected=f"some of {free}")
@@ -233,22 +240,26 @@ def _check_conditions(one: Range, ranges: Mapping[str, Range], where: str | Path
             raise ParamsError("lists no value", where=where, field=f"{name}.{other}")
 
 
-def _draw(trial: BaseTrial, name: str, one: Range, hint: object) -> Value:
-    if one.choices is not None:
-        labels = {_label(choice): choice for choice in one.choices}
+def _draw(trial: BaseTrial, name: str, values_of: Range, hint: object) -> Value:
+    if values_of.choices is not None:
+        labels = {_label(choice): choice for choice in values_of.choices}
         return labels[trial.suggest_categorical(name, list(labels))]
-    assert one.low is not None
-    assert one.high is not None
+    assert values_of.low is not None
+    assert values_of.high is not None
     if hint is int:
-        return trial.suggest_int(name, int(one.low), int(one.high), step=int(one.step or 1), log=one.log)
-    return trial.suggest_float(name, float(one.low), float(one.high), step=one.step, log=one.log)
+        return trial.suggest_int(
+            name, int(values_of.low), int(values_of.high), step=int(values_of.step or 1), log=values_of.log
+        )
+    return trial.suggest_float(
+        name, float(values_of.low), float(values_of.high), step=values_of.step, log=values_of.log
+    )
 
 
 def _value(model: AnyTrainSpec, name: str) -> Value:
-    found: Any = model
+    value: Any = model
     for part in name.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
+        value = getattr(value, part)
+    return value  # type: ignore[no-any-return]
 
 
 def _label(choice: Value) -> Stored:

@@ -1,7 +1,9 @@
 """Runs sweeps, Optuna studies over hyper-parameters with one or several workers each, and writes the results.
 
 With one worker per study, equal parameters give equal trials, also after a kill. With several workers, the
-sampler learns from the trials that have finished by then, so the values tried depend on timing.
+sampler learns from the trials that have finished by then, so the values tried depend on timing. Any number of
+workers on any number of machines can run on one study; they communicate only through its database, and
+requeue the trials of lost workers.
 """
 
 from __future__ import annotations
@@ -10,30 +12,178 @@ import csv
 import io
 import json
 import logging
-from collections.abc import Sequence
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from costbench.artifacts import write_text
-from costbench.errors import DataError
+from costbench.errors import DataError, DivergedError
 from costbench.execution.workers import Backend, run_work_items
 from costbench.experiments.grid.training_run import (
     CellResult,
     CellTask,
     OnEpoch,
+    Tracking,
     train_cell,
 )
-from costbench.experiments.sweeps.best import BestTrial, best_path, write_best
-from costbench.experiments.sweeps.storage import reachable
-from costbench.experiments.sweeps.study import finished_trials, open_study
-from costbench.experiments.sweeps.worker import SweepTask, TrainTrial, work
-from costbench.experiments.tracking.runs import KIND, PARENT, WORK, TrackedRun, tracked_run, work_of
+from costbench.experiments.sweeps.best import BestTrial, best_path, with_values, write_best
+from costbench.experiments.sweeps.space import Space
+from costbench.experiments.sweeps.study import (
+    StudySpec,
+    finished_trials,
+    given_away,
+    open_study,
+    ordinals,
+    progress,
+    reachable,
+    requeue,
+    retry_lost,
+    sign,
+)
+from costbench.experiments.tracking.runs import (
+    KIND,
+    PARENT,
+    WORK,
+    RunStopped,
+    TrackedRun,
+    tracked_run,
+    work_of,
+)
+from costbench.rng import stream_key
 
 _log = logging.getLogger(__name__)
+
+TrainTrial = Callable[[CellTask, OnEpoch], CellResult]
+"""Trains one trial and reports every epoch."""
+
+
+@dataclass(frozen=True)
+class SweepTask:
+    """A sweep of one task.
+
+    Attributes:
+        study: where its trials are stored and how they are chosen.
+        space: what the trials vary.
+        cell: the training that every trial is a variant of; its `folder` is where trials work.
+        metric: name of the monitored metric among those of an epoch.
+    """
+
+    study: StudySpec
+    space: Space
+    cell: CellTask
+    metric: str
+
+    def trial_task(self, number: int, values: Mapping[str, object]) -> CellTask:
+        """Return the training of one trial.
+
+        Args:
+            number: the trial's ordinal, which names its seed, folder and tracked run.
+            values: by dotted name of the hyper-parameter.
+        """
+        cell, tracking = self.cell.cell, self.cell.tracking
+        # 31 bits: the range of seeds that every library accepts.
+        seed = stream_key(self.study.seed, "trial", number) % 2**31
+        tags = {
+            **tracking.tags,
+            "study": self.study.name,
+            "trial": str(number),
+            KIND: "trial",
+            WORK: work_of(self.study.name, str(number)),
+        }
+        return replace(
+            self.cell,
+            cell=replace(cell, seed=seed),
+            spec=with_values(self.space.base, values, where=f"trial {number} of {self.study.name}"),  # type: ignore[arg-type]
+            folder=self.cell.folder / f"{number:04d}",
+            tracking=Tracking(tracking.uri, tracking.experiment, f"{self.study.name}/{number:04d}", tags),
+        )
+
+
+def work(task: SweepTask, train: TrainTrial) -> None:
+    """Train trials until the study has as many finished ones as are wanted.
+
+    A worker that finds all remaining trials running elsewhere waits, since their workers may be killed.
+
+    Raises:
+        DataError: if the database is lost, or data cannot be read.
+        ParamsError: if values of a trial cannot be combined.
+    """
+    study = open_study(task.study)
+    pause_s = min(2.0, task.study.storage.heartbeat_s / 2)
+    parent = _parent()
+    with reachable(task.study.storage):
+        while _parent() == parent:
+            retry_lost(study, task.study.storage)
+            now = progress(study)
+            if now.finished >= task.study.trials:
+                return
+            if now.may_start(task.study.trials):
+                _run_trial(study, task, train)
+            else:
+                time.sleep(pause_s)
+
+
+def _parent() -> int | None:
+    """Return the parent's process id, which changes when the parent ends; None in the main process."""
+    return None if multiprocessing.parent_process() is None else os.getppid()
+
+
+def _run_trial(study: optuna.Study, task: SweepTask, train: TrainTrial) -> None:
+    started: list[int] = []
+    try:
+        study.optimize(partial(_objective, task=task, train=train, started=started), n_trials=1)
+    except BaseException as error:
+        if started and given_away(study, started[0]) and isinstance(error, Exception):
+            # This process was taken for ended (suspended, or cut off from the database) and now cannot
+            # report.
+            _log.warning("%s: trial %d was given to another worker", task.study.name, started[0])
+            return
+        # Interrupted, or a fault of the machine: not caused by the values.
+        if started and study.get_trials(deepcopy=False)[started[0]].state is optuna.trial.TrialState.FAIL:
+            requeue(study, started[0], task.study.storage)
+        raise
+
+
+def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, started: list[int]) -> float:
+    started.append(trial.number)
+    sign(trial)
+    trials = trial.study.get_trials(deepcopy=False)
+    number = ordinals(trials)[trial.number]
+    reported = set(trials[trial.number].intermediate_values)
+    cell = task.trial_task(number, task.space.suggest(trial))
+    trial.set_user_attr("ordinal", number)
+    trial.set_user_attr("seed", cell.cell.seed)
+    per_epoch = cell.spec.steps_per_epoch
+
+    def on_epoch(metrics: Mapping[str, float], step: int) -> None:
+        epoch = step // per_epoch
+        # A trial that is resumed after a kill may report its last epoch twice.
+        if epoch not in reported:
+            trial.report(metrics[task.metric], epoch)
+        if trial.should_prune():
+            raise RunStopped
+
+    try:
+        result = train(cell, on_epoch)
+    except (RunStopped, DivergedError) as end:
+        shutil.rmtree(cell.folder, ignore_errors=True)
+        if isinstance(end, DivergedError):
+            trial.set_user_attr("diverged", end.problem)
+        raise optuna.TrialPruned(str(end)) from end
+    shutil.rmtree(cell.folder, ignore_errors=True)
+    trial.set_user_attr("best_epoch", result.best_epoch)
+    return result.best_metric
+
+
 _LOSSES = 3
 """Process losses allowed per worker of a study: its work item ends only when the whole study is finished."""
 
@@ -70,11 +220,13 @@ def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Pa
                 opened[task.study.name] = _Opened(_below(task, run), study, run)
         # First workers of all studies before second ones, so that every study starts at once.
         work_items = {
-            f"{name}, worker {worker}": one.task for worker in range(workers) for name, one in opened.items()
+            f"{name}, worker {worker}": study_run.task
+            for worker in range(workers)
+            for name, study_run in opened.items()
         }
         run_work_items(work_on_study, work_items, backend, lambda _key, _none: None, _LOSSES * workers)
-        for one in opened.values():
-            _finish(one, folder)
+        for study_run in opened.values():
+            _finish(study_run, folder)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernel
 from costbench.datasets.splits import read_split
 from costbench.datasets.storage import list_shards
 from costbench.datasets.tpugraphs.folder import COLLECTIONS, TILE_COLLECTION
-from costbench.datasets.tpugraphs.npz import write_layout_npz, write_tile_npz
+from costbench.datasets.tpugraphs.npz import write_graph_npz, write_layout_npz, write_tile_npz
 from costbench.datasets.tpugraphs.raw import (
     TuningKernel,
     TuningProgram,
@@ -30,7 +30,8 @@ from costbench.datasets.tpugraphs.raw import (
 from costbench.errors import DataError
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
-from costbench.features.tpugraphs_graphs import layout_graph_of, tile_graph_of
+from costbench.features.tpugraphs_graphs import layout_graph_of, proto_graph, tile_graph_of
+from costbench.hlo.reader import read_proto
 from costbench.target import load_target
 
 Progress = Callable[[str], None]
@@ -81,8 +82,8 @@ def export_folder(options: ExportOptions, out: Path, progress: Progress) -> dict
     counts: dict[str, dict[str, int]] = {}
     for program, graphs in (*_tiles(options, data, part_of), *_layouts(options, data, part_of)):
         for collection, number in graphs(out).items():
-            found = counts.setdefault(collection, {})
-            found[part_of[program]] = found.get(part_of[program], 0) + number
+            of_split = counts.setdefault(collection, {})
+            of_split[part_of[program]] = of_split.get(part_of[program], 0) + number
         progress(program)
     if not counts:
         raise DataError(
@@ -156,7 +157,7 @@ def _layouts(options: ExportOptions, data: Path, part_of: Mapping[str, str]) -> 
 
 def _layout_writer(options: ExportOptions, path: Path, program: str, part: str) -> _Write:
     def write(out: Path) -> dict[str, int]:
-        found = {}
+        counts = {}
         shard, tuning = open_layout_shard(path), read_layout_program(path)
         family = shard.metadata.get("family", "xla")
         for search, sources in SEARCHES.items():
@@ -170,8 +171,8 @@ def _layout_writer(options: ExportOptions, path: Path, program: str, part: str) 
                 write_layout_npz(_path(out, "npz", collection, part, program), graph)
             if options.raw:
                 write_layout_tuning(_path(out, "pb", collection, part, program), chosen)
-            found[collection] = 1
-        return found
+            counts[collection] = 1
+        return counts
 
     return write
 
@@ -187,3 +188,19 @@ def _rows(tuning: TuningProgram, rows: I64) -> TuningProgram:
 
 def _path(out: Path, kind: str, collection: str, part: str, name: str) -> Path:
     return out / kind / COLLECTIONS[collection] / part / f"{name}.{kind}"
+
+
+def featurize_file(path: Path, destination: Path) -> tuple[int, int]:
+    """Writes the graph of the program in a file; returns its numbers of nodes and edges.
+
+    Args:
+        path: an HLO file of any form, see `costbench.hlo.reader.read_proto`.
+        destination: the `.npz` file.
+
+    Raises:
+        HloError: if there is no program in the file.
+        DataError: if `destination` cannot be written.
+    """
+    graph = proto_graph(read_proto(path), where=str(path))
+    write_graph_npz(destination, graph.node_features, graph.opcodes, graph.edges, graph.node_splits)
+    return len(graph.opcodes), len(graph.edges)

@@ -80,21 +80,21 @@ def import_folder(root: Path, out: Path, progress: Progress) -> list[Imported]:
         DataError: naming the file, at the first that is malformed.
     """
     if (root / _RAW).is_dir() and not (root / _NPZ).is_dir():
-        for collection, place in COLLECTIONS.items():
+        for collection, path in COLLECTIONS.items():
             for split in SPLITS:
-                for raw in sorted((root / _RAW / place / split).glob(f"*.{_RAW}")):
+                for raw in sorted((root / _RAW / path / split).glob(f"*.{_RAW}")):
                     progress(f"{collection} {split} {raw.name}")
-                    _convert_raw(raw, collection, out / _NPZ / place / split)
+                    _convert_raw(raw, collection, out / _NPZ / path / split)
     folder = open_folder(root, out)
-    found = []
+    counts = []
     for collection in folder.collections():
         for split in SPLITS:
             count = Imported(collection, split)
-            made = _tile_counts if collection == TILE_COLLECTION else _layout_counts
-            for name in made(folder, count):
+            counter = _tile_counts if collection == TILE_COLLECTION else _layout_counts
+            for name in counter(folder, count):
                 progress(f"{collection} {split} {name}")
-            found.append(count)
-    return [count for count in found if count.graphs]
+            counts.append(count)
+    return [count for count in counts if count.graphs]
 
 
 def _convert_raw(raw: Path, collection: str, folder: Path) -> None:
@@ -119,8 +119,8 @@ def _convert_kernels(raw: Path, listing: Path) -> None:
     """
     kernels = read_tile_tuning(raw)
     lines = []
-    for place, tuning in enumerate(kernels):
-        name = raw.stem if len(kernels) == 1 else f"{raw.stem}_{place:04d}"
+    for number, tuning in enumerate(kernels):
+        name = raw.stem if len(kernels) == 1 else f"{raw.stem}_{number:04d}"
         if len(tuning.runtime_ns) < 2 or not tuning.is_default.any():
             lines.append(f"{name} left out: {len(tuning.runtime_ns)} runs, {tuning.is_default.sum()} default")
             continue

@@ -74,8 +74,8 @@ def read_predictions(path: Path, num_configs: int) -> F64:
         )
     scores = array.astype(np.float64)
     if not np.isfinite(scores).all():
-        place = int(np.flatnonzero(~np.isfinite(scores))[0])
-        raise DataError(f"value {scores[place]} at {place}", where=path, expected="finite numbers")
+        index = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise DataError(f"value {scores[index]} at {index}", where=path, expected="finite numbers")
     return scores
 
 
@@ -123,17 +123,17 @@ def submission_of(folder: TpuGraphsFolder, predictions: Path, split: str) -> lis
     Raises:
         DataError: naming the file, if predictions of a graph are missing or do not fit it.
     """
-    found = []
+    lines = []
     for collection in folder.collections():
         for path in folder.graphs(collection, split):
             labels = read_labels(path)
             scores = read_predictions(
                 predictions / collection.replace(":", "-") / f"{path.stem}.npy", labels.num_configs
             )
-            found.append((f"{collection}:{path.stem}", top_configs(scores, collection)))
-    if not found:
+            lines.append((f"{collection}:{path.stem}", top_configs(scores, collection)))
+    if not lines:
         raise DataError("no graphs", where=folder.root, expected=f"files of the split {split}")
-    return found
+    return lines
 
 
 def read_submission(path: Path) -> dict[str, list[int]]:
@@ -148,18 +148,18 @@ def read_submission(path: Path) -> dict[str, list[int]]:
         raise DataError(f"not UTF-8 at byte {error.start}", where=path, expected=HEADER) from error
     if header.strip() != HEADER:
         raise DataError(f"header {header[:80]!r}", where=path, expected=HEADER)
-    found: dict[str, list[int]] = {}
+    rankings: dict[str, list[int]] = {}
     for number, line in enumerate(lines, start=2):
         name, comma, listed = line.partition(",")
         parts = listed.strip().split(";")
         if not comma or not all(part.isascii() and part.isdigit() for part in parts):
             raise DataError(f"{line[:80]!r}", where=path, field=f"line {number}", expected="ID,0;1;2")
-        if name in found:
+        if name in rankings:
             raise DataError(
                 f"{name} occurs twice", where=path, field=f"line {number}", expected="each id once"
             )
-        found[name] = [int(part) for part in parts]
-    return found
+        rankings[name] = [int(part) for part in parts]
+    return rankings
 
 
 def score_submission(

@@ -172,8 +172,8 @@ def find_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
     runs["is_there"] = [
         _read_key(Path(path)) == key for path, key in zip(runs["path"], runs["key"], strict=True)
     ]
-    order = [not _LARGER_IS_BETTER[cells.metric], True, True]
-    return runs.sort_values(["metric", "name", "run_id"], ascending=order, ignore_index=True)
+    ascending = [not _LARGER_IS_BETTER[cells.metric], True, True]
+    return runs.sort_values(["metric", "name", "run_id"], ascending=ascending, ignore_index=True)
 
 
 def to_records(runs: pd.DataFrame) -> list[dict[str, object]]:

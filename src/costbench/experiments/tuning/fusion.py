@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from costbench.arrays import I16
-from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.charging import Charging, minutes
+from costbench.autotuning.budget import Charging, MeasurementBudget, minutes
 from costbench.autotuning.fusion import (
     FusionDeviceEvaluator,
     FusionModelEvaluator,
@@ -18,17 +17,11 @@ from costbench.autotuning.fusion import (
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts, MeasuredKernels, TiledKernels
-from costbench.autotuning.search import TuningProblem, Watch
+from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
-from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
-from costbench.experiments.tuning.outside import (
-    NO_PRICES,
-    CostsWithOutside,
-    OutsidePrices,
-    require_kernels,
-)
+from costbench.experiments.tuning.prices import NO_PRICES, CostsWithOutside, OutsidePrices, require_kernels
 from costbench.experiments.tuning.program import Gain, Session, Step, Tuned, rows_of
 from costbench.hardware.device import Device
 from costbench.search.space import VectorSearchSpace
@@ -75,11 +68,11 @@ def tune_fusion(
         session.keep_costs(costs.known)
         assert predicted is not None  # only an earlier search could have been interrupted
         shortlist = Shortlist(None, distinct=True, budget=minutes(options.minutes))
-        search = partial(_measure, problem, predicted, device, shortlist)
+        search = partial(measure_best, problem, predicted, device, shortlist)
         measured = session.search(MEASURING, search)
     default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
-    found = _tuned(space, problem, default_ns, predicted, measured)
-    return replace(found, left_out=prices.left_out(program.unique_kernels))
+    result = _tuned(space, problem, default_ns, predicted, measured)
+    return replace(result, left_out=prices.left_out(program.unique_kernels))
 
 
 def _plan(
@@ -94,17 +87,6 @@ def _plan(
     if size * cost_s <= (budget.seconds or 0.0):
         return Plan(ENUMERATION, budget, seed, start), replace(step, decisions=size)
     return Plan(STRATEGY, budget, seed, start), step
-
-
-def _measure(
-    problem: TuningProblem[I16],
-    predicted: SearchTrace,
-    device: FusionDeviceEvaluator,
-    shortlist: Shortlist,
-    recorded: SearchTrace | None,
-    watch: Watch,
-) -> SearchTrace:
-    return measure_best(problem, predicted, device, shortlist, recorded, watch)
 
 
 def _tuned(

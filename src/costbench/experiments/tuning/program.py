@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from costbench.artifacts import digest_file, read_json, write_json, write_text
-from costbench.autotuning.charging import COMPILE_S
+from costbench.autotuning.budget import COMPILE_S
 from costbench.autotuning.search import Progress, SearchInterrupted, Watch
 from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.errors import DataError
-from costbench.experiments.tuning.outside import LeftOut
+from costbench.experiments.tuning.prices import LeftOut
 from costbench.target import Target
 from costbench.tasks import TaskName
 
@@ -94,12 +94,12 @@ class TuneOptions:
                 raise DataError(f"{value}", field=option, expected="minutes, above 0")
         if not 0.0 <= self.compile_s < math.inf:
             raise DataError(f"{self.compile_s}", field="--compile-s", expected="seconds, at least 0")
-        for option, count, least in (
+        for option, count, minimum in (
             ("--top-k", self.top_k, 1), ("max_tiles", self.max_tiles, 1), ("--seed", self.seed, 0),
             ("--trip-count", self.trip_count, 1),
         ):  # fmt: skip
-            if count < least:
-                raise DataError(f"{count}", field=option, expected=f"at least {least}")
+            if count < minimum:
+                raise DataError(f"{count}", field=option, expected=f"at least {minimum}")
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ def write_results(folder: Path, options: TuneOptions, chip: str, tuned: Tuned) -
         "num_measured": tuned.num_measured,
         "hardware_seconds": tuned.hardware_seconds,
         "measured": tuned.unmeasured is None,
-        "left_out": [asdict(one) for one in tuned.left_out],
+        "left_out": [asdict(value) for value in tuned.left_out],
     }
     write_json(folder / "decisions.json", summary | tuned.decisions)
     table = io.StringIO()
@@ -348,6 +348,8 @@ def write_results(folder: Path, options: TuneOptions, chip: str, tuned: Tuned) -
         ["subject", "decision", "predicted", "measured_ns", "hardware_seconds", "what", "described"]
     )
     for row in tuned.rows:
-        numbers = ["" if one is None else repr(one) for one in (row.predicted, row.measured_ns, row.seconds)]
+        numbers = [
+            "" if value is None else repr(value) for value in (row.predicted, row.measured_ns, row.seconds)
+        ]
         writer.writerow([row.subject, row.decision, *numbers, row.what, row.described])
     write_text(folder / "costs.csv", table.getvalue())

@@ -7,19 +7,16 @@ from functools import partial
 
 import numpy as np
 
-from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.charging import minutes
+from costbench.autotuning.budget import MeasurementBudget, minutes
 from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
 from costbench.autotuning.kernel_costs import smaller_tile
-from costbench.autotuning.search import TuningProblem, Watch
+from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace, Subject
-from costbench.autotuning.tuning import Plan, Shortlist, measure_best, tune
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
-from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.errors import UnsupportedKernelError
-from costbench.experiments.tuning.outside import (
+from costbench.experiments.tuning.prices import (
     NO_PRICES,
     LeftOut,
     OutsidePrices,
@@ -83,21 +80,21 @@ def _kernels(
     program: PreparedProgram, device: Device, prices: OutsidePrices
 ) -> tuple[list[_Kernel], tuple[LeftOut, ...]]:
     """Returns the kernels that can be tuned, most expensive first, and the others."""
-    tiles, found, refused = AnalyticalModel(device.target.architecture), [], []
+    tiles, tunable, refused = AnalyticalModel(device.target.architecture), [], []
     left_out = prices.left_out(program.unique_kernels)
     problem: UnsupportedKernelError | None = None
     for unique in program.unique_kernels:
         if outside_instruction(unique.kernel) is not None:
             continue
         try:
-            found.append(_kernel(program, unique, device, tiles))
+            tunable.append(_kernel(program, unique, device, tiles))
         except UnsupportedKernelError as error:
             problem = problem or error
             name = unique.kernel.instruction(unique.kernel.outputs[0]).name
             refused.append(LeftOut("", name, unique.runs_per_program, None, error.message()))
-    if not found and problem is not None:
+    if not tunable and problem is not None:
         raise problem
-    return sorted(found, key=lambda kernel: -kernel.total_ns), (*left_out, *refused)
+    return sorted(tunable, key=lambda kernel: -kernel.total_ns), (*left_out, *refused)
 
 
 def _kernel(
@@ -149,8 +146,8 @@ class _Tuning:
         device = DeviceEvaluator(kernel.unique.kernel, self._device, self._session.target.name)
         options, measuring = self._session.options, replace(step, name=f"{step.name}-measured")
         if self._model is None:
-            most = self._left.spent_evaluations + options.top_k
-            plan = Plan("random", replace(self._left, evaluations=most), options.seed)
+            max_evaluations = self._left.spent_evaluations + options.top_k
+            plan = Plan("random", replace(self._left, evaluations=max_evaluations), options.seed)
             self._keep(kernel, None, self._session.search(measuring, partial(tune, problem, device, plan)))
             return
         evaluator = ModelEvaluator(kernel.unique.kernel, self._model, options.model)
@@ -161,7 +158,7 @@ class _Tuning:
         measured = None
         if predicted is not None:
             shortlist = Shortlist(options.top_k, budget=self._left)
-            search = partial(_measure, problem, predicted, device, shortlist)
+            search = partial(measure_best, problem, predicted, device, shortlist)
             measured = self._session.search(measuring, search)
             self._num_predicted += len(predicted)
         self._keep(kernel, predicted, measured)
@@ -230,17 +227,6 @@ def _plan(kernel: _Kernel, options: TuneOptions) -> Plan:
         return Plan("exhaustive", seed=options.seed)
     budget = MeasurementBudget(evaluations=options.max_tiles)
     return Plan("random", budget, options.seed, (kernel.default,))
-
-
-def _measure(
-    problem: TuningProblem[TileSizes],
-    predicted: SearchTrace,
-    device: DeviceEvaluator,
-    shortlist: Shortlist,
-    recorded: SearchTrace | None,
-    watch: Watch,
-) -> SearchTrace:
-    return measure_best(problem, predicted, device, shortlist, recorded, watch)
 
 
 def _tries(trace: SearchTrace | None) -> list[tuple[int, float, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,13 +42,13 @@ class Side:
     """Selects result rows: a model, its variant, and the split and chip it was tested on.
 
     Attributes:
-        model: of the rows.
-        variant: of the rows.
-        split: of the rows.
-        chip: of the rows.
-        kernels: of the rows: `all`, or a collection of the layout task, such as `xla:random`.
-        metric: in place of the claim's.
-        task: in place of the claim's.
+        model: model that the rows are of.
+        variant: variant of the model.
+        split: split that the programs were held out by.
+        chip: chip that was measured.
+        kernels: group of kernels: `all`, or a collection of the layout task, such as `xla:random`.
+        metric: metric in place of the claim's; empty for the claim's.
+        task: task in place of the claim's; None for the claim's.
     """
 
     model: str = "learned"
@@ -74,35 +75,35 @@ class Claim:
     """One statement of a paper that result rows can support or contradict.
 
     Attributes:
-        id: `<paper>.<name>`.
-        where: table or section.
-        statement: in our words.
-        task: of the rows: `tile`, `fusion`, `layout`, or one of another package.
-        metric: of the rows.
+        id: name of the claim, `<paper>.<name>`.
+        where: table or section of the paper.
+        statement: the claim in our words.
+        task: task of the rows: `tile`, `fusion`, `layout`, or one of another package.
+        metric: metric of the rows.
         direction: which side the paper sees ahead; `not_worse`: the left one is not behind; `at_most`: the
             right one leads by no more than `paper_effect`; `magnitude`: how large all sides are.
         paper_effect: the claimed side's lead as printed (the left one's for `no_difference`), a range where
             several pairs meet, None without a number.
         left: one or more sides, or none where rows cannot decide.
-        right: what they are compared with.
+        right: sides that they are compared with.
         pairing: `all`: each left side is compared with each right side; `each`: first with first, and so on;
             `spread`: what is compared is the range of all of the left with that of all of the right.
-        statistic: over test programs, before the difference is taken; `kernel_mean` weighs a program by its
+        statistic: statistic over test programs, before the difference; `kernel_mean` weighs a program by its
             kernels, `seed_deviation` is the standard deviation over training runs of their means.
         scale: `difference` of statistics, or `ratio`: the statistic of the two sides' ratios, program by
             program, less one, in percent; `factor`: the statistic of the ratios as it is.
-        against: a number in place of the right side, for ratios.
-        unit: of the effect.
-        needs: what is missing to decide it, if that is something other than rows.
+        against: number in place of the right side, for ratios.
+        unit: unit of the effect.
+        needs: whatever other than rows is missing to decide it; empty if nothing is.
         restates: id of the claim that this one holds against another baseline or split; empty for claims as
             the papers make them.
         wall_time: whether the metric is a wall time of this machine, whose numbers reports do not print.
-        margin: of a claim of no difference, the largest one that counts as none; None for the largest that
+        margin: largest difference that a claim of no difference counts as none; None for the largest that
             the papers call none.
-        paper_level: of a claim of no difference between errors, the mean of the two printed errors; its
+        paper_level: mean of the two printed errors of a claim of no difference between errors; its
             difference is none relative to that.
         nothing: value of the metric for who does nothing; the claim holds only if that does not pass.
-        construction: why our results agree by how they are made, so that rows cannot test it.
+        construction: reason why our results agree by how they are made, so that rows cannot test it.
     """
 
     id: str
@@ -128,9 +129,9 @@ class Claim:
     construction: str = ""
 
     def __post_init__(self) -> None:
-        alone = self.direction == "magnitude"
-        other = bool(self.right) or alone if self.against is None else not self.right
-        if bool(self.needs or self.construction) == bool(self.left and other):
+        is_magnitude = self.direction == "magnitude"
+        right_fits = bool(self.right) or is_magnitude if self.against is None else not self.right
+        if bool(self.needs or self.construction) == bool(self.left and right_fits):
             raise ValueError(f"{self.id}: give both sides, or say what is needed")
         if self.paper_level is not None and (self.direction != "no_difference" or self.paper_level <= 0.0):
             raise ValueError(f"{self.id}: a paper_level above 0 belongs to a claim of no difference")
@@ -145,9 +146,9 @@ class Claim:
             raise ValueError(f"{self.id}: a lead of at most something needs a paper_effect")
         if self.pairing == "each" and len(self.left) != len(self.right):
             raise ValueError(f"{self.id}: {len(self.left)} sides cannot meet {len(self.right)} one by one")
-        if alone and self.sides and self.statistic not in _OF_MAGNITUDES:
+        if is_magnitude and self.sides and self.statistic not in _OF_MAGNITUDES:
             raise ValueError(f"{self.id}: a magnitude is that of the worst program, or a mean or deviation")
-        if alone and self.paper_effect is None:
+        if is_magnitude and self.paper_effect is None:
             raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
         if self.margin is not None and (self.direction != "no_difference" or self.margin <= 0.0):
             raise ValueError(f"{self.id}: a margin above 0 belongs to a claim of no difference")
@@ -181,10 +182,11 @@ class Claim:
     def on(self, chip: str) -> Claim:
         """Returns the same claim with a chip in place of `any`."""
 
-        def there(sides: tuple[Side, ...]) -> tuple[Side, ...]:
-            return tuple(replace(side, chip=chip) if side.chip == ANY else side for side in sides)
-
-        return replace(self, left=there(self.left), right=there(self.right))
+        left, right = (
+            tuple(replace(side, chip=chip) if side.chip == ANY else side for side in sides)
+            for sides in (self.left, self.right)
+        )
+        return replace(self, left=left, right=right)
 
     @property
     def sign(self) -> float:
@@ -212,9 +214,8 @@ class Claims:
     claims: tuple[Claim, ...]
 
     def __post_init__(self) -> None:
-        names = [claim.id for claim in self.claims]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(claim.id for claim in self.claims).items():
+            if count > 1:
                 raise ValueError(f"{name} is there twice")
 
 
@@ -241,7 +242,7 @@ class Margin:
     """The largest difference that counts as none.
 
     Attributes:
-        size: in the unit of the effect, or as a share of the sides' mean.
+        size: largest such difference, in the unit of the effect or as a share of the sides' mean.
         relative: whether it is a share.
     """
 
@@ -252,7 +253,7 @@ class Margin:
         """Returns the margin in the unit of the effect.
 
         Args:
-            level: gives the mean over the sides of our results.
+            level: returns the mean over the sides of our results.
         """
         return self.size * level() if self.relative else self.size
 
@@ -263,19 +264,22 @@ def margins(claims: tuple[Claim, ...]) -> dict[tuple[str, str], Margin]:
     Where all papers' claims of a task and unit have a level, differences are relative to it: 0.9 points of
     errors of 4.2% would be most of an error of 1%, and nothing of one of 30%.
     """
-    found: dict[tuple[str, str], Margin] = {}
+    by_task_and_unit: dict[tuple[str, str], Margin] = {}
     for key in dict.fromkeys((claim.task, claim.unit) for claim in claims):
-        own = [claim for claim in claims if (claim.task, claim.unit) == key]
-        calling = [claim for claim in own if claim.direction == "no_difference" and _printed(claim)]
-        relative = all(claim.paper_level is not None for claim in calling)
-        sizes = [_printed(claim)[-1] / ((relative and claim.paper_level) or 1.0) for claim in calling]
+        no_difference = [
+            claim
+            for claim in claims
+            if (claim.task, claim.unit) == key and claim.direction == "no_difference" and _printed(claim)
+        ]
+        relative = all(claim.paper_level is not None for claim in no_difference)
+        sizes = [_printed(claim)[-1] / ((relative and claim.paper_level) or 1.0) for claim in no_difference]
         if sizes:
-            found[key] = Margin(max(sizes), relative)
-    return found
+            by_task_and_unit[key] = Margin(max(sizes), relative)
+    return by_task_and_unit
 
 
 def _printed(claim: Claim) -> tuple[float, ...]:
     """Returns the sizes of the printed effects, the largest last; empty without one."""
     effect = claim.paper_effect
-    several = effect if isinstance(effect, tuple) else () if effect is None else (effect,)
-    return tuple(sorted(abs(one) for one in several))
+    effects = effect if isinstance(effect, tuple) else () if effect is None else (effect,)
+    return tuple(sorted(map(abs, effects)))

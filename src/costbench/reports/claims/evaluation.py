@@ -11,7 +11,7 @@ over its settings less the left one's.
 
 **Interval.** 95%, over test programs and training seeds (`metrics.intervals`), from 10,000 resamples
 with the same draws on both sides. Programs of different splits (or of the xla and nlp collections of layouts)
-are drawn independently. Each pair of several has an interval of its own (`claims.effects`); the least lead is
+are drawn independently. Each pair of several has an interval of its own (`claims.leads`); the least lead is
 above the least of the lower ends, and below the least of the upper ends, each at its share of the error. A
 largest gain or worst error is that of the programs tested, and only its runs are drawn.
 
@@ -19,16 +19,16 @@ largest gain or worst error is that of the programs tested, and only its runs ar
 
 - `holds` if the whole interval lies above zero, `does not hold` if below, else `cannot tell`.
 - A claim of no difference `holds` if the interval lies between -margin and margin, and `does not hold` if it
-  lies outside (`claims.data.Margin`): differences of errors that the papers call none are relative to the
+  lies outside (`claims.claim.Margin`): differences of errors that the papers call none are relative to the
   errors that they print, and so are ours to ours.
 - A claim that names how large something is (every model badly off on some program; the largest gain of a
   search) `holds` if the interval lies above the least of what the paper prints, and `does not hold` if below.
 - Where doing nothing has a value (`Claim.nothing`), a claim that doing nothing passes too cannot hold.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
   much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%). A largest gain needs two runs instead.
-- Where a network of either side was not trained enough (`reports.undertrained`; of crop2024's rivals
-  `reports.networks.results.not_trained_enough`, whose main error is the analytical model's), the verdict is
-  `cannot tell`: what another network or other inputs do and what a short training does cannot be told apart.
+- Where a network of either side was not trained enough (`reports.training_guard`; of the models compared with
+  crop2024's, by the analytical model's error), the verdict is `cannot tell`: what another network or other
+  inputs do and what a short training does cannot be told apart.
 
 **Many claims.** Each verdict that an interval can give has a p-value, the least error at which the interval
 still decides, and a q-value over all claims of the papers, or over all restated ones (Benjamini and Hochberg,
@@ -36,7 +36,7 @@ still decides, and a q-value over all claims of the papers, or over all restated
 may have made it.
 
 **Strongest baseline.** A claim about the analytical model is decided a second and a third time, against the
-strongest baseline instead (`claims.restated`).
+strongest baseline instead (`claims.restatement`).
 """
 
 from __future__ import annotations
@@ -89,18 +89,18 @@ class Finding:
     """Verdict on a claim by the result rows.
 
     Attributes:
-        claim: the claim.
+        claim: claim that was decided.
         verdict: `holds`, `does not hold`, `cannot tell`, `by construction` or `not evaluated`.
-        effect: as the module's description defines it; None if not evaluated.
+        effect: effect as the module's description defines it; None if not evaluated.
         low: lower end of its interval.
-        high: upper end.
-        n: test programs compared (of the smaller split where two are).
-        seeds: most training seeds of a side.
-        missing: what stands in the way, if not evaluated.
+        high: upper end of its interval.
+        n: number of test programs compared (of the smaller split where two are).
+        seeds: largest number of training seeds of a side.
+        missing: results that are lacking, if not evaluated.
         reason: why the verdict is what it is whatever the interval; empty where the interval decides.
         p: least error at which the interval still decides; None where no interval may.
         q: least rate of false discoveries at which it counts among all claims; None without a p-value.
-        needed: what would decide it, where the interval does not.
+        needed: programs, runs or steps that would decide it, where the interval does not.
     """
 
     claim: Claim
@@ -134,97 +134,98 @@ def evaluate_claims(
     """Decide each claim on the rows over all kernels.
 
     Args:
-        claims: also the source of the margins.
+        claims: claims, also the source of the margins.
         frame: results (see `costbench.reports.frame`).
-        seed: of the bootstrap; each claim has a random stream of its own.
-        resamples: how often programs and seeds are drawn.
+        seed: seed of the bootstrap; each claim has a random stream of its own.
+        resamples: number of times that programs and seeds are drawn.
         undertrained: networks that decide nothing.
-        steps: of training, in which a network would see as many samples as the main one.
+        steps: training steps in which a network would see as many samples as the main one.
     """
     index = score_index(frame)
     allowed = margins(claims)
-    found = []
+    findings = []
     for claim in claims:
-        placed = _resolved(_placed(claim, index), index)
-        found.append(_judged(_evaluate(placed, index, allowed, (seed, resamples)), undertrained, steps))
-    return controlled(found)
-
-
-def _resolved(claim: Claim, index: ScoreIndex) -> Claim:
-    """Returns the claim with the strongest baseline by name, where there is one."""
-
-    def named(sides: tuple[Side, ...]) -> tuple[Side, ...]:
-        return tuple(
-            replace(side, model=strongest_baseline(index, claim.task, claim.metric, side) or STRONGEST)
-            if side.model == STRONGEST
-            else side
-            for side in sides
+        resolved = _name_strongest(_choose_chip(claim, index), index)
+        margin = Margin(claim.margin) if claim.margin else allowed.get((claim.task, claim.unit))
+        draws = CrossedDraws(stream(seed, "claims", claim.id), resamples)
+        findings.append(
+            _distrust_undertrained(_evaluate(resolved, index, margin, draws), undertrained, steps)
         )
-
-    return replace(claim, left=named(claim.left), right=named(claim.right))
-
-
-def _judged(finding: Finding, undertrained: Undertrained, steps: Steps) -> Finding:
-    """Returns the finding without a verdict where a side's network was not trained enough."""
-    task = finding.claim.task
-    trained = {side: (side.task or task, replace(side.rows, kernels=ALL)) for side in finding.claim.sides}
-    short = {_named_network(side): ratio for side, key in trained.items() if (ratio := undertrained.get(key))}
-    if finding.verdict == NOT_EVALUATED or not short:
-        return finding
-    named = ", ".join(f"{variant} ({ratio:.1f} times the main error)" for variant, ratio in short.items())
-    reason = f"{NOT_TRAINED_ENOUGH}: {named}"
-    asked = [steps[key] for key in trained.values() if key in undertrained and key in steps]
-    more = Needed(steps=max(asked)) if asked else None
-    return replace(finding, verdict=CANNOT_TELL, reason=reason, p=None, needed=more)
+    return control_false_discoveries(findings)
 
 
-def _named_network(side: Side) -> str:
-    return side.variant if side.model == Side().model else f"{side.model} {side.variant}"
-
-
-def _placed(claim: Claim, index: ScoreIndex) -> Claim:
+def _choose_chip(claim: Claim, index: ScoreIndex) -> Claim:
     """Returns the claim with `any` replaced by the first chip with results of the most sides, if any has."""
 
-    def there(one: Claim) -> int:
-        return sum((one.task, one.metric, side) in index for side in one.sides)
+    def num_sides(candidate: Claim) -> int:
+        return sum((candidate.task, candidate.metric, side) in index for side in candidate.sides)
 
     # The claim itself comes first: of equals, `max` takes the first.
-    return max((claim, *(claim.on(chip) for chip in index.chips)), key=there)
+    return max((claim, *(claim.on(chip) for chip in index.chips)), key=num_sides)
 
 
-def _evaluate(
-    claim: Claim, index: ScoreIndex, allowed: Mapping[tuple[str, str], Margin], drawing: tuple[int, int]
-) -> Finding:
+def _name_strongest(claim: Claim, index: ScoreIndex) -> Claim:
+    """Returns the claim with the strongest baseline by name, where there is one."""
+
+    def named(side: Side) -> Side:
+        if side.model != STRONGEST:
+            return side
+        return replace(side, model=strongest_baseline(index, claim.task, claim.metric, side) or STRONGEST)
+
+    return replace(claim, left=tuple(map(named, claim.left)), right=tuple(map(named, claim.right)))
+
+
+def _distrust_undertrained(finding: Finding, undertrained: Undertrained, steps: Steps) -> Finding:
+    """Returns the finding without a verdict where a side's network was not trained enough."""
+    claim = finding.claim
+    networks = {side: (side.task or claim.task, replace(side.rows, kernels=ALL)) for side in claim.sides}
+    ratios = {
+        side.variant if side.model == Side().model else f"{side.model} {side.variant}": undertrained[network]
+        for side, network in networks.items()
+        if network in undertrained
+    }
+    if finding.verdict == NOT_EVALUATED or not ratios:
+        return finding
+    named = ", ".join(f"{network} ({ratio:.1f} times the main error)" for network, ratio in ratios.items())
+    enough = [steps[network] for network in networks.values() if network in undertrained and network in steps]
+    return replace(
+        finding,
+        verdict=CANNOT_TELL,
+        reason=f"{NOT_TRAINED_ENOUGH}: {named}",
+        p=None,
+        needed=Needed(steps=max(enough)) if enough else None,
+    )
+
+
+def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: CrossedDraws) -> Finding:
     if claim.construction:
         return Finding(claim, BY_CONSTRUCTION, reason=claim.construction)
     if claim.needs:
         return Finding(claim, NOT_EVALUATED, missing=(claim.needs,))
-    allowance = Margin(claim.margin) if claim.margin else allowed.get((claim.task, claim.unit))
-    if claim.direction == "no_difference" and allowance is None:
+    if claim.direction == "no_difference" and margin is None:
         return Finding(claim, NOT_EVALUATED, missing=("a difference that the papers call none",))
     weights = {weights_of(side) for side in claim.sides} if claim.statistic == "kernel_mean" else set()
     sides = (*claim.sides, *sorted(weights, key=lambda side: (side.split, side.chip, side.kernels)))
-    found = {side: scores_of(index, claim.task, claim.metric, side) for side in sides}
-    missing = tuple(_named(claim, side) for side in sides if not found[side].programs)
+    by_side = {side: scores_of(index, claim.task, claim.metric, side) for side in sides}
+    missing = [_row_name(claim, side) for side, scores in by_side.items() if not scores.programs]
     if claim.statistic == "seed_deviation":
-        missing = (*missing, *(_named(claim, one) + ", two or more seeds" for one in _alone(found)))
+        alone = (side for side, scores in by_side.items() if len(scores.seeds) == 1)
+        missing += [f"{_row_name(claim, side)}, two or more seeds" for side in alone]
     if missing:
-        return Finding(claim, NOT_EVALUATED, missing=missing)
-    scores = matched(found)
-    n = min(len(own.programs) for own in scores.values())
+        return Finding(claim, NOT_EVALUATED, missing=tuple(missing))
+    by_side = matched(by_side)
+    n = min(len(scores.programs) for scores in by_side.values())
     if n < (2 if claim.statistic == "standard_deviation" else 1):
         return Finding(claim, NOT_EVALUATED, missing=("programs that all sides were tested on",))
-    seed, resamples = drawing
-    draws = CrossedDraws(stream(seed, "claims", claim.id), resamples)
-    margin = allowance.at(lambda: level(claim, scores)) if allowance is not None else 0.0
-    return _found(claim, scores, draws, margin)
+    size = margin.at(lambda: level(claim, by_side)) if margin is not None else 0.0
+    return _judge(claim, by_side, draws, size)
 
 
-def _found(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, margin: float) -> Finding:
+def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, margin: float) -> Finding:
     """Returns the finding by the intervals of all pairs."""
     leads = intervals(claim, scores, draws)
-    n, runs = min(len(own.programs) for own in scores.values()), num_runs(scores.values())
-    seeds = max(len(own.seeds) for own in scores.values())
+    n, runs = min(len(s.programs) for s in scores.values()), num_runs(scores.values())
+    seeds = max(len(s.seeds) for s in scores.values())
     low, high = summary(claim, leads)
     finding = Finding(claim, CANNOT_TELL, effect_of(claim, leads), low, high, n, seeds)
     if claim.statistic in LARGEST and runs == 1:
@@ -242,11 +243,14 @@ def _found(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, mar
     if claim.wall_time:
         return finding
     p = smallest_tail(lambda tail: agrees(claim, leads, margin, tail) is not None)
-    more = needed(claim, leads, margin, (n, runs)) if verdict == CANNOT_TELL else None
-    return replace(finding, p=p, needed=more)
+    return replace(
+        finding,
+        p=p,
+        needed=needed(claim, leads, margin, programs=n, runs=runs) if verdict == CANNOT_TELL else None,
+    )
 
 
-def controlled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def control_false_discoveries(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Returns the findings with their q-values, over all of the papers' claims that have a p-value.
 
     Restated claims are a family of their own: they test some claims a second time, and with many programs,
@@ -256,16 +260,16 @@ def controlled(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     procedure holds for positive dependence, and is known to hold its rate for two-sided tests of correlated
     normal effects (Reiner-Benaim, 2007).
     """
-    found = list(findings)
+    controlled = list(findings)
     for restated in (False, True):
-        tested = {
-            place: one.p
-            for place, one in enumerate(findings)
-            if one.p is not None and bool(one.claim.restates) == restated
+        p_values = {
+            i: finding.p
+            for i, finding in enumerate(findings)
+            if finding.p is not None and bool(finding.claim.restates) == restated
         }
-        for place, rate in zip(tested, false_discovery_rates(list(tested.values())), strict=True):
-            found[place] = replace(found[place], q=rate)
-    return tuple(found)
+        for i, rate in zip(p_values, false_discovery_rates(list(p_values.values())), strict=True):
+            controlled[i] = replace(controlled[i], q=rate)
+    return tuple(controlled)
 
 
 def verdict_after_control(finding: Finding, rate: float = FALSE_DISCOVERIES) -> str:
@@ -277,12 +281,8 @@ def verdict_after_control(finding: Finding, rate: float = FALSE_DISCOVERIES) -> 
     return CANNOT_TELL if decided and finding.q is not None and finding.q > rate else finding.verdict
 
 
-def _alone(found: Mapping[Side, Scores]) -> list[Side]:
-    """Returns the sides that have results, but those of one training run only."""
-    return [side for side, own in found.items() if len(own.seeds) == 1]
-
-
-def _named(claim: Claim, side: Side) -> str:
+def _row_name(claim: Claim, side: Side) -> str:
+    """Returns what rows of a side are found by: `tile/random/tpu_v2/learned/main/tile_size_ape`."""
     collection = () if side.kernels == ALL else (side.kernels,)
     parts = (side.split, side.chip, side.model, side.variant, *collection)
     return "/".join((side.task or claim.task, *parts, side.metric or claim.metric))
@@ -296,13 +296,13 @@ def derived_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns `short_share` of each program whose fusion kernels were counted by evaluation.
 
     Args:
-        frame: of evaluation; `kernels` and `kernels_lt5us` of the model `best` count.
+        frame: results of evaluation; `kernels` and `kernels_lt5us` of the model `best` count.
     """
     counts = select(frame, model=BEST, metric=("kernels_lt5us", "kernels"))
     keys = [column for column in frame.columns if column not in ("metric", "value", "experiment")]
-    short, counted = (counts[counts["metric"] == name] for name in ("kernels_lt5us", "kernels"))
+    short, every = (counts[counts["metric"] == name] for name in ("kernels_lt5us", "kernels"))
     both = short.merge(
-        counted[[*keys, "value"]].drop_duplicates(keys, keep="last"), on=keys, suffixes=("", "_all")
+        every[[*keys, "value"]].drop_duplicates(keys, keep="last"), on=keys, suffixes=("", "_all")
     )
     both = both[both["value_all"] > 0.0].drop_duplicates(keys, keep="last")
     return both.assign(metric=SHORT_SHARE, value=both["value"] / both["value_all"])[list(frame.columns)]

@@ -34,8 +34,12 @@ from costbench.reports.results import BEST
 from costbench.reports.scores import STATISTICS, Resample, Scores, num_runs, redrawn, share_won
 
 _RIGHT_AHEAD = ("right_better", "at_most")
+_WITH_THEIR_BOUND = ("no_difference", "not_worse", "at_most")
+"""Directions that a lead at the very bound agrees with."""
 LARGEST = ("best", "worst")
 """Statistics that are those of one program."""
+TAIL = (1.0 - CONFIDENCE) / 2.0
+_MANY = 10_000
 
 
 def weights_of(side: Side) -> Side:
@@ -47,67 +51,75 @@ def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) 
     """Returns the lead of each pair of the claim (each side, of a magnitude), with its interval.
 
     Args:
-        claim: has the statistic.
-        scores: of its sides, over the programs that sides of a split share.
-        draws: shared by all sides.
+        claim: claim that has the statistic.
+        scores: scores of its sides, over the programs that sides of a split share.
+        draws: random draws that all sides share.
     """
     if claim.statistic in LARGEST:
         return _largest(claim, scores, draws)
     if claim.statistic == "seed_deviation":
         return _deviations(claim, scores, draws)
-    counted = leads(claim, scores, lambda own: own.means)
-    runs = num_runs(scores.values())
-    n = min(len(own.programs) for own in scores.values())
-    drawn = redrawn(lambda resample: np.stack(leads(claim, scores, resample)), draws, n, runs)
-    found = [small_sample_interval(drawn(place)) for place in range(len(counted))]
+    num_leads = len(leads(claim, scores, lambda side_scores: side_scores.means))
+    num_programs, runs = _num_programs(scores), num_runs(scores.values())
+    drawn = redrawn(lambda resample: np.stack(leads(claim, scores, resample)), draws, num_programs, runs)
+    found = [small_sample_interval(drawn(i)) for i in range(num_leads)]
     if claim.statistic == "share_of_programs":
-        return tuple(ShareInterval(one, n) for one in found)
+        return tuple(ShareInterval(interval, num_programs) for interval in found)
     return tuple(found)
 
 
 def leads(claim: Claim, scores: Mapping[Side, Scores], resample: Resample) -> list[F64]:
     """Returns the lead of each pair in each resample, [resamples] each."""
     if claim.statistic == "seed_deviation":
-        values = {side: _means_of_seeds(own, resample) for side, own in scores.items()}
+        values = {side: _means_of_seeds(side_scores, resample) for side, side_scores in scores.items()}
     else:
-        values = {side: resample(own) for side, own in scores.items()}
+        values = {side: resample(side_scores) for side, side_scores in scores.items()}
     if claim.scale != "difference":
         statistic = choose(STATISTICS, claim.statistic, "statistic")
         factors = [statistic(ratio) for ratio in _ratios(claim, values)]
         return factors if claim.scale == "factor" else [100.0 * (factor - 1.0) for factor in factors]
     if claim.statistic == "share_of_programs":
-        return [_share_won(claim, values[left], values[right]) for left, right in claim.pairs]
+        shares = [share_won(values[left], values[right], claim.sign) for left, right in claim.pairs]
+        return shares if claim.direction == "left_better" else [1.0 - share for share in shares]
     if claim.direction == "magnitude":
-        return [_summed(claim, side, values) for side in claim.sides]
-    summed = {side: claim.sign * _summed(claim, side, values) for side in claim.sides}
+        return [_statistic_of(claim, side, values) for side in claim.sides]
+    signed = {side: claim.sign * _statistic_of(claim, side, values) for side in claim.sides}
     if claim.pairing == "spread":
-        left, right = (np.ptp([summed[one] for one in own], axis=0) for own in (claim.left, claim.right))
-        found = [right - left]
+        left, right = (
+            np.ptp([signed[side] for side in sides], axis=0) for sides in (claim.left, claim.right)
+        )
+        differences = [right - left]
     else:
-        found = [summed[left] - summed[right] for left, right in claim.pairs]
-    return [-lead for lead in found] if claim.direction in _RIGHT_AHEAD else found
+        differences = [signed[left] - signed[right] for left, right in claim.pairs]
+    return [-lead for lead in differences] if claim.direction in _RIGHT_AHEAD else differences
 
 
 def level(claim: Claim, scores: Mapping[Side, Scores]) -> float:
     """Returns the mean of the claim's statistic over its sides, what relative margins are relative to."""
-    values = {side: own.means for side, own in scores.items()}
-    return float(np.mean([_summed(claim, side, values)[0] for side in claim.sides]))
+    values = {side: side_scores.means for side, side_scores in scores.items()}
+    return float(np.mean([_statistic_of(claim, side, values)[0] for side in claim.sides]))
 
 
 def idle_scores(claim: Claim, scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
     """Returns the scores with the left sides doing nothing: `Claim.nothing` in each program and run."""
-    nothing = 0.0 if claim.nothing is None else claim.nothing
+    null_value = 0.0 if claim.nothing is None else claim.nothing
     return {
-        side: replace(own, values=np.full_like(own.values, nothing)) if side in claim.left else own
-        for side, own in scores.items()
+        side: replace(side_scores, values=np.full_like(side_scores.values, null_value))
+        if side in claim.left
+        else side_scores
+        for side, side_scores in scores.items()
     }
 
 
-def _means_of_seeds(own: Scores, resample: Resample) -> F64:
+def _num_programs(scores: Mapping[Side, Scores]) -> int:
+    return min(len(side_scores.programs) for side_scores in scores.values())
+
+
+def _means_of_seeds(scores: Scores, resample: Resample) -> F64:
     """Returns the means over (drawn) programs of each training run, [resamples, num_seeds]."""
     runs = [
-        resample(Scores(own.programs, (seed,), own.values[:, place : place + 1])).mean(axis=1)
-        for place, seed in enumerate(own.seeds)
+        resample(Scores(scores.programs, (seed,), scores.values[:, i : i + 1])).mean(axis=1)
+        for i, seed in enumerate(scores.seeds)
     ]
     return np.stack(runs, axis=1)
 
@@ -117,23 +129,22 @@ def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws
 
     Programs are drawn; that a deviation is one of few runs is known from the chi-square distribution.
     """
-    n = min(len(own.programs) for own in scores.values())
-    found = leads(claim, scores, lambda own: own.means)
-
-    def drawn(own: Scores) -> F64:
-        runs = _means_of_seeds(own, lambda one: one.resampled(draws, "programs"))
-        return STATISTICS["seed_deviation"](runs) * draws.deviation_scales(len(own.seeds))
-
+    num_programs = _num_programs(scores)
+    estimates = leads(claim, scores, lambda side_scores: side_scores.means)
     sign = -claim.sign if claim.direction in _RIGHT_AHEAD else claim.sign
-    summed = {side: sign * drawn(own) for side, own in scores.items()}
-    several = [summed[left] - summed[right] for left, right in claim.pairs]
+    signed = {}
+    for side, side_scores in scores.items():
+        runs = _means_of_seeds(side_scores, lambda run: run.resampled(draws, "programs"))
+        deviations = STATISTICS["seed_deviation"](runs) * draws.deviation_scales(len(side_scores.seeds))
+        signed[side] = sign * deviations
+    differences = [signed[left] - signed[right] for left, right in claim.pairs]
     return tuple(
-        small_sample_interval(Redrawn(float(lead[0]), effect, effect, effect, n, 1))
-        for lead, effect in zip(found, several, strict=True)
+        small_sample_interval(Redrawn(float(lead[0]), effect, effect, effect, num_programs, 1))
+        for lead, effect in zip(estimates, differences, strict=True)
     )
 
 
-def _summed(claim: Claim, side: Side, values: Mapping[Side, F64]) -> F64:
+def _statistic_of(claim: Claim, side: Side, values: Mapping[Side, F64]) -> F64:
     """Returns the claim's statistic of a side, [resamples]."""
     if claim.statistic == "kernel_mean":
         weights = values[weights_of(side)]
@@ -153,58 +164,48 @@ def _ratios(claim: Claim, values: Mapping[Side, F64]) -> list[F64]:
     return [1.0 / ratio for ratio in ratios] if inverted else ratios
 
 
-def _share_won(claim: Claim, left: F64, right: F64) -> F64:
-    share = share_won(left, right, claim.sign)
-    return share if claim.direction == "left_better" else 1.0 - share
-
-
 def _largest(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -> tuple[Interval, ...]:
     """Returns the intervals of the largest ratio of given programs, or of each side's worst program."""
 
     def logs(resample: Resample) -> list[F64]:
-        values = {side: resample(own) for side, own in scores.items()}
-        ratio = claim.scale != "difference"
-        factors = _ratios(claim, values) if ratio else [values[side] for side in claim.sides]
-        return [np.log(np.maximum(one, APE_FLOOR_PERCENT if not ratio else 0.0)) for one in factors]
+        values = {side: resample(side_scores) for side, side_scores in scores.items()}
+        is_ratio = claim.scale != "difference"
+        factors = _ratios(claim, values) if is_ratio else [values[side] for side in claim.sides]
+        return [np.log(np.maximum(factor, 0.0 if is_ratio else APE_FLOOR_PERCENT)) for factor in factors]
 
     runs = num_runs(scores.values())
-    drawn = logs(lambda own: own.resampled(draws, "seeds"))
+    resampled = logs(lambda side_scores: side_scores.resampled(draws, "seeds"))
     found = []
-    for mean, several in zip(logs(lambda own: own.means), drawn, strict=True):
+    for mean, drawn in zip(logs(lambda side_scores: side_scores.means), resampled, strict=True):
         # A bootstrap variance of m runs is (m - 1) / m of an unbiased one.
-        variance = float(several.var(axis=0).mean()) * runs / max(1, runs - 1)
+        variance = float(drawn.var(axis=0).mean()) * runs / max(1, runs - 1)
         freedom = float(mean.size * max(1, runs - 1))
-        found.append(LargestInterval(mean[0], float(np.sqrt(variance)), freedom, _SHOWN[claim.scale]))
+        found.append(LargestInterval(mean[0], float(np.sqrt(variance)), freedom, _FROM_LOG[claim.scale]))
     return tuple(found)
 
 
-_SHOWN: Mapping[str, Callable[[float], float]] = {
+_FROM_LOG: Mapping[str, Callable[[float], float]] = {
     "difference": lambda log: float(np.exp(log)),
     "factor": lambda log: float(np.exp(log)),
     "ratio": lambda log: 100.0 * float(np.expm1(log)),
 }
 
 
-TAIL = (1.0 - CONFIDENCE) / 2.0
-_WITH_THEIR_BOUND = ("no_difference", "not_worse", "at_most")
-"""Directions that a lead at the very bound agrees with."""
-
-
 def region(claim: Claim, margin: float) -> tuple[float, float]:
     """Returns the least and the greatest lead with which a claim is true.
 
     Args:
-        claim: a magnitude and a largest gain are held against the least that the paper prints.
-        margin: of a claim of no difference.
+        claim: claim; a magnitude and a largest gain are held against the least that the paper prints.
+        margin: margin of a claim of no difference.
     """
     printed = claim.paper_effect
-    least = min(printed) if isinstance(printed, tuple) else float(printed or 0.0)
+    least_printed = min(printed) if isinstance(printed, tuple) else float(printed or 0.0)
     if claim.direction == "no_difference":
         return -margin, margin
     if claim.direction == "at_most":
-        return -math.inf, least
+        return -math.inf, least_printed
     if claim.direction == "magnitude" or claim.statistic in LARGEST:
-        return least, math.inf
+        return least_printed, math.inf
     if claim.direction == "not_worse":
         return 0.0, math.inf
     return 0.5 if claim.statistic == "share_of_programs" else float(claim.scale == "factor"), math.inf
@@ -217,43 +218,42 @@ def agrees(claim: Claim, leads: Sequence[Interval], margin: float, tail: float =
     do, each has its share of the error.
 
     Args:
-        claim: gives the region.
-        leads: of each pair.
-        margin: of a claim of no difference.
-        tail: the error on either side.
+        claim: claim that gives the region.
+        leads: lead of each pair.
+        margin: margin of a claim of no difference.
+        tail: error on either side.
     """
-    least, most = region(claim, margin)
-    closed = claim.direction in _WITH_THEIR_BOUND
-    if all(_inside((one.low(tail), one.high(tail)), (least, most), closed) for one in leads):
+    lower, upper = region(claim, margin)
+    if claim.direction in _WITH_THEIR_BOUND:
+        inside = (lower <= lead.low(tail) and lead.high(tail) <= upper for lead in leads)
+    else:
+        inside = (lower < lead.low(tail) and lead.high(tail) < upper for lead in leads)
+    if all(inside):
         return True
     share = tail / len(leads)
-    if any(one.high(share) < least or one.low(share) > most for one in leads):
+    if any(lead.high(share) < lower or lead.low(share) > upper for lead in leads):
         return False
     return None
 
 
-def _inside(interval: tuple[float, float], bounds: tuple[float, float], closed: bool) -> bool:
-    (low, high), (least, most) = interval, bounds
-    return least <= low and high <= most if closed else least < low and high < most
-
-
 def effect_of(claim: Claim, leads: Sequence[Interval]) -> float:
     """Returns the lead of the pair that agrees least with the claim."""
-    least, most = region(claim, 0.0)
+    lower, upper = region(claim, 0.0)
     # How far outside of the region a lead is; of leads inside, how far from its bound (a negative number).
-    return max((one.estimate for one in leads), key=lambda lead: max(least - lead, lead - most))
+    return max(
+        (lead.estimate for lead in leads), key=lambda estimate: max(lower - estimate, estimate - upper)
+    )
 
 
 def summary(claim: Claim, leads: Sequence[Interval]) -> tuple[float, float]:
     """Returns the 95% interval of the effect: of the least lead, or of all where none may differ."""
-    if claim.direction in ("no_difference", "at_most"):
-        share = TAIL / len(leads) if claim.direction == "at_most" else TAIL
-        low = max if claim.direction == "at_most" else min
-        return low(one.low(share) for one in leads), max(one.high(TAIL) for one in leads)
-    return min(one.low(TAIL) for one in leads), min(one.high(TAIL / len(leads)) for one in leads)
-
-
-_MANY = 10_000
+    if claim.direction == "at_most":
+        share = TAIL / len(leads)
+        return max(lead.low(share) for lead in leads), max(lead.high(TAIL) for lead in leads)
+    if claim.direction == "no_difference":
+        return min(lead.low(TAIL) for lead in leads), max(lead.high(TAIL) for lead in leads)
+    share = TAIL / len(leads)
+    return min(lead.low(TAIL) for lead in leads), min(lead.high(share) for lead in leads)
 
 
 @dataclass(frozen=True)
@@ -261,9 +261,10 @@ class Needed:
     """About how many programs, or training runs of each side, or steps of training, would decide a claim.
 
     Attributes:
-        programs: in place of those there are; None where something else is lacking.
-        runs: in place of those there are; likewise.
-        steps: of each training of a network that was not trained enough, at the least; likewise.
+        programs: number of programs in place of those there are; None where something else is lacking.
+        runs: number of training runs in place of those there are; None where something else is lacking.
+        steps: least number of steps of each training of a network that was not trained enough; None where
+            something else is lacking.
     """
 
     programs: int | None = None
@@ -280,7 +281,9 @@ class Needed:
         return f"about {number if number < 100 else round(number, 1 - int(math.log10(number))):,} {what}"
 
 
-def needed(claim: Claim, leads: Sequence[Interval], margin: float, counts: tuple[int, int]) -> Needed | None:
+def needed(
+    claim: Claim, leads: Sequence[Interval], margin: float, *, programs: int, runs: int
+) -> Needed | None:
     """Returns about how many programs or runs would decide a claim; None if the effect is at the very bound.
 
     The half width of an interval falls as 1 / sqrt(n): n (half width / distance to the bound)^2 programs, if
@@ -288,35 +291,36 @@ def needed(claim: Claim, leads: Sequence[Interval], margin: float, counts: tuple
     are counted.
 
     Args:
-        claim: undecided.
-        leads: of each pair.
-        margin: of a claim of no difference.
-        counts: programs and runs there are.
+        claim: undecided claim.
+        leads: lead of each pair.
+        margin: margin of a claim of no difference.
+        programs: number of programs there are.
+        runs: number of training runs there are.
     """
-    least, most = region(claim, margin)
-    outside = [one for one in leads if not least <= one.estimate <= most]
+    lower, upper = region(claim, margin)
+    outside = [lead for lead in leads if not lower <= lead.estimate <= upper]
     # Any pair outside decides, and of pairs inside all must be.
-    factors = [(_factor(one, (least, most), bool(outside)), one.of_runs) for one in outside or leads]
+    factors = [(_variance_factor(lead, lower, upper), lead.of_runs) for lead in outside or leads]
     factor, of_runs = (min if outside else max)(factors)
     if not math.isfinite(factor):
         return None
-    programs, runs = counts
     if of_runs > 0.5 and runs > 1:
         return Needed(runs=max(runs + 1, math.ceil(runs * factor)))
     return Needed(programs=max(programs + 1, math.ceil(programs * factor)))
 
 
-def _factor(one: Interval, bounds: tuple[float, float], outside: bool) -> float:
-    """Returns by what an interval's square must shrink to lie on one side of the bounds."""
-    (least, most), lead = bounds, one.estimate
-    below, above = lead - one.low(TAIL), one.high(TAIL) - lead
-    if outside:
-        width, distance = (above, least - lead) if lead < least else (below, lead - most)
-        return _squared(width, distance)
-    return max(_squared(below, lead - least), _squared(above, most - lead))
+def _variance_factor(lead: Interval, lower: float, upper: float) -> float:
+    """Returns the factor by which the variance must shrink for the interval to lie inside or outside."""
+    estimate = lead.estimate
+    below, above = estimate - lead.low(TAIL), lead.high(TAIL) - estimate
+    if estimate < lower:
+        return _squared_ratio(above, lower - estimate)
+    if estimate > upper:
+        return _squared_ratio(below, estimate - upper)
+    return max(_squared_ratio(below, estimate - lower), _squared_ratio(above, upper - estimate))
 
 
-def _squared(width: float, distance: float) -> float:
+def _squared_ratio(width: float, distance: float) -> float:
     if math.isinf(distance) or width == 0.0:
         return 0.0
     return (width / distance) ** 2 if distance > 0.0 else math.inf

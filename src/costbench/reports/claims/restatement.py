@@ -32,12 +32,22 @@ def restate_against_strongest(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     A claim is restated if it says which of a network and the analytical model is better. Of a claim about
     several models only the comparison with the analytical one is kept; no paper prints an effect for it.
     """
-    about = [claim for claim in claims if _compares_analytical(claim)]
-    folds = Side(split=FOLDS, chip=PRIMARY_CHIP)
-    return (
-        *(_restate(claim, "folds", folds) for claim in about),
-        *(_restate(claim, "strongest", None) for claim in about),
+    about_analytical = [claim for claim in claims if _compares_analytical(claim)]
+    restated = [
+        replace(
+            claim,
+            id=f"{claim.id}@strongest",
+            right=tuple(replace(side, model=STRONGEST) for side in claim.right if _is_analytical(side)),
+            pairing="all",
+            paper_effect=None,
+            restates=claim.id,
+        )
+        for claim in about_analytical
+    ]
+    on_folds = (
+        replace(_to_folds(claim), id=f"{claim.restates}@folds", restates=claim.restates) for claim in restated
     )
+    return (*on_folds, *restated)
 
 
 def _compares_analytical(claim: Claim) -> bool:
@@ -53,24 +63,6 @@ def _is_analytical(side: Side) -> bool:
     return (side.model, side.variant) == (_ANALYTICAL, MAIN)
 
 
-def _restate(claim: Claim, basis: str, where: Side | None) -> Claim:
-    """Returns the claim against the strongest baseline, on another split and chip where one is given."""
-
-    def placed(side: Side) -> Side:
-        return side if where is None else replace(side, split=where.split, chip=where.chip)
-
-    compared = [side for side in claim.right if _is_analytical(side)]
-    return replace(
-        claim,
-        id=f"{claim.id}@{basis}",
-        left=tuple(placed(side) for side in claim.left),
-        right=tuple(replace(placed(side), model=STRONGEST) for side in compared),
-        pairing="all",
-        paper_effect=None,
-        restates=claim.id,
-    )
-
-
 def move_to_folds(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
     """Returns the claims that compare networks of one split, on folds over applications.
 
@@ -79,30 +71,30 @@ def move_to_folds(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ..
     sides are all trained networks of one split and chip, as far as all sides were tested on folds. What two
     claims ask of folds alike (one of them of the manual split, say) is asked once.
     """
-    found: list[Claim] = []
-    asked = set()
+    moved_claims: list[Claim] = []
+    questions = set()
     for claim in claims:
-        moved = _on_folds(claim)
-        there = [bool(scores_of(index, claim.task, claim.metric, side).programs) for side in moved.sides]
+        moved = _to_folds(claim)
+        tested = [bool(scores_of(index, claim.task, claim.metric, side).programs) for side in moved.sides]
         if claim.paper == TPUGRAPHS:
-            if any(there) and not claim.wall_time:
-                found.append(moved)
+            if any(tested) and not claim.wall_time:
+                moved_claims.append(moved)
             continue
         question = (claim.paper, claim.metric, claim.statistic, claim.direction, moved.left, moved.right)
-        if _compares_networks(claim) and all(there) and question not in asked:
-            asked.add(question)
-            found.append(moved)
-    return tuple(found)
+        if _compares_networks(claim) and all(tested) and question not in questions:
+            questions.add(question)
+            moved_claims.append(moved)
+    return tuple(moved_claims)
 
 
 def _compares_networks(claim: Claim) -> bool:
     """Whether both sides are networks that were trained and tested alike, on one split and chip."""
-    places = {(side.split, side.chip) for side in claim.sides}
+    splits_and_chips = {(side.split, side.chip) for side in claim.sides}
     learned = all((side.model, side.task) == (_LEARNED, None) for side in claim.sides)
-    return claim.task in KERNEL_TASKS and bool(claim.right) and learned and len(places) == 1
+    return claim.task in KERNEL_TASKS and bool(claim.right) and learned and len(splits_and_chips) == 1
 
 
-def _on_folds(claim: Claim) -> Claim:
+def _to_folds(claim: Claim) -> Claim:
     left, right = (
         tuple(replace(side, split=FOLDS, chip=PRIMARY_CHIP) for side in sides)
         for sides in (claim.left, claim.right)

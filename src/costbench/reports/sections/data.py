@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -130,7 +130,7 @@ def _with_sums(counts: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def _corpus_table(chip: str, counts: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> Table:
     tasks = [task for task in _PAPER_SAMPLES if task in set(counts["task"])]
     sums = _with_sums(counts, ["task", "split"])
-    columns: dict[Column, Mapping[tuple[str, str], int]] = {}
+    columns: dict[Column, dict[Hashable, int]] = {}
     for task in tasks:
         ours, (samples, printed_samples) = sums.loc[task], _PAPER_SAMPLES[task]
         group = f"Programs, {task}"

@@ -19,7 +19,7 @@ from costbench.reports.tables.learning_curves import (
     rates_tables,
     settled_after,
 )
-from costbench.reports.tables.variants import ablation_tables, differences_tables, variant_splits
+from costbench.reports.tables.variants import NO_LABELS, ablation_tables, differences_tables, variant_splits
 from costbench.reports.training_runs import Budget, Selected, budget_table, read_history, rises
 from costbench.tasks import labels_of
 
@@ -27,19 +27,25 @@ _PAGE = "models"
 """Name of the page and of the template of its sections."""
 
 
-def ablation_section(results: Results, figures: Path, budgets: Sequence[Budget] = ()) -> Section | None:
+def ablation_section(
+    results: Results,
+    figures: Path,
+    budgets: Sequence[Budget] = (),
+    labels: Mapping[str, str] = NO_LABELS,
+) -> Section | None:
     """Returns heat maps, scaling curves and tables of variants; None without variants.
 
     Args:
         results: results of all variants.
         figures: folder that figures go to.
         budgets: budgets of the training runs.
+        labels: names of variants for people, by name.
 
     Raises:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    tables = ablation_tables(results, budgets)
+    tables = ablation_tables(results, budgets, labels)
     if not tables:
         return None
     drawn = []

@@ -65,7 +65,8 @@ def overview_section(data: ReportData) -> Section:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    tpugraphs, preview = tpugraphs_pointer(data.results), ()
+    tpugraphs = tpugraphs_pointer(data.results)
+    preview: tuple[Pointer, ...] = ()
     if data.inputs.evidence:
         question, answer = (sentence(_TEMPLATE, f"preview_{part}") for part in ("question", "answer"))
         preview = (Pointer(question, answer, "overview", data.inputs.evidence),)

@@ -126,8 +126,10 @@ def unseen_means(cell: Cell, unseen: Cell | None) -> list[tuple[str, tuple[float
         cell: results over all kernels.
         unseen: results over kernels that do not occur in training programs; None where there are none.
     """
-    means = []
-    for model in _MODELS if unseen is not None else ():
+    means: list[tuple[str, tuple[float, ...], tuple[float, ...]]] = []
+    if unseen is None:
+        return means
+    for model in _MODELS:
         errors, taus = (_common_scores(cell, unseen, model, metric) for metric in (APE, TAU))
         if errors[0] and taus[0]:
             ape = tuple(geometric_mean(values, APE_FLOOR_PERCENT) for values in errors)

@@ -43,28 +43,16 @@ from costbench.tasks import KERNEL_TASKS, LEARNED, LearnedTask, labels_of
 MODEL = "learned"
 ABLATIONS: Mapping[str, str] = {"inputs": "Inputs and loss", "networks": "Graph network by reduction"}
 """Sections of lpm2021's file with tables 3 and 4, and their titles."""
-EXTRA_INPUTS: Mapping[str, str] = {"rank_logistic": "logistic rank loss for the hinge"}
+EXTRA_INPUTS = ("rank_logistic",)
 """Rows of ours below those of the paper's table 3."""
-LABELS: Mapping[str, str] = {
-    MAIN: "main model",
-    "unbalanced": "without balanced sampling",
-    "no-product": "lists without their product",
-    "no-loops": "tile sizes without what they do to loops",
-    "scale-25": "25% of the training programs",
-    "scale-50": "50% of the training programs",
-    "scale-100": "all training programs (the main model, on a short budget)",
-    "from-tpu_v2": "trained for tpu_v2",
-    "from-tpu_v3": "trained for tpu_v3",
-    "lpm2020-lstm": "LSTM alone, as in lpm2020",
-    "neighbor-sampling": "neighbours drawn at random",
-    "graphsage-3e-4": "GraphSAGE, learning rate 0.0003",
-    "graphsage-3e-3": "GraphSAGE, learning rate 0.003",
-    "graphsage-1e-2": "GraphSAGE, learning rate 0.01",
-    "gat-3e-4": "GAT, learning rate 0.0003",
-    "gat-3e-3": "GAT, learning rate 0.003",
-    "gat-1e-2": "GAT, learning rate 0.01",
-}
-"""Other variants, in the order of tables; what is not named here comes last, under its own name."""
+_ORDER = (
+    *(MAIN, "unbalanced", "no-product", "no-loops", "scale-25", "scale-50", "scale-100"),
+    *("from-tpu_v2", "from-tpu_v3", "lpm2020-lstm", "neighbor-sampling"),
+)
+"""Other variants that come first; further ones with a label follow in the order of the parameter file."""
+_FROM = "from-"
+"""Beginning of variants of models that were trained for another chip."""
+NO_LABELS: Mapping[str, str] = {}
 _STATISTICS: Mapping[Statistic, tuple[str, str]] = {
     "median": ("median", "median"),
     "geometric_mean": ("mean", "mean"),
@@ -79,12 +67,15 @@ def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
     return tuple(sorted(found, key=lambda one: (split_order(one.split), one)))
 
 
-def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[Table, ...]:
+def ablation_tables(
+    results: Results, budgets: Sequence[Budget] = (), labels: Mapping[str, str] = NO_LABELS
+) -> tuple[Table, ...]:
     """Returns for each split and chip tables 3 and 4 and the other variants, as far as they were run.
 
     Args:
         results: results with those of the variants.
         budgets: budgets of the training runs, for a note on each table.
+        labels: names of variants for people, by variant.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
@@ -95,17 +86,20 @@ def ablation_tables(results: Results, budgets: Sequence[Budget] = ()) -> tuple[T
     tables = []
     for chip_split in variant_splits(results):
         for name, paper in papers.items():
-            labels = {row.label: row.title for row in paper.rows} | (EXTRA_INPUTS if name == "inputs" else {})
+            extra = EXTRA_INPUTS if name == "inputs" else ()
+            rows = {row.label: row.title for row in paper.rows} | {v: labels.get(v, v) for v in extra}
             beside = paper if (paper.split, paper.chip) == (chip_split.split, chip_split.chip) else None
             title = ABLATIONS[name], "" if beside is None else f", beside {paper.name}"
-            tables.append(_variants_table(results, chip_split, labels, (paper.key, *title), beside))
-        labels = _other_variants(results, chip_split, known)
-        tables.append(_variants_table(results, chip_split, labels, ("variants", "Other variants", ""), None))
+            tables.append(_variants_table(results, chip_split, rows, (paper.key, *title), beside))
+        rows = _other_variants(results, chip_split, known, labels)
+        tables.append(_variants_table(results, chip_split, rows, ("variants", "Other variants", ""), None))
         tables[-3:] = [_annotated(table, chip_split, budgets, short) for table in tables[-3:]]
     return tuple(table for table in tables if table.rows)
 
 
-def _other_variants(results: Results, chip_split: ChipSplit, known: Iterable[str]) -> Mapping[str, str]:
+def _other_variants(
+    results: Results, chip_split: ChipSplit, known: Iterable[str], labels: Mapping[str, str]
+) -> Mapping[str, str]:
     """Returns the variants that no other table shows, with their labels; nothing where there are none."""
     elsewhere = (is_difference, is_of_paper, is_curve, is_rate)
     there = {
@@ -116,8 +110,11 @@ def _other_variants(results: Results, chip_split: ChipSplit, known: Iterable[str
     } - set(known)
     if not there:
         return {}
-    labels = {variant: label for variant, label in LABELS.items() if variant in there or variant == MAIN}
-    return labels | {v: _label(v, results.experiments.get(v)) for v in sorted(there - set(labels))}
+    known_labels = {MAIN: "main model", **labels}
+    known_labels |= {v: f"trained for {v.removeprefix(_FROM)}" for v in there if v.startswith(_FROM)}
+    order = dict.fromkeys((*_ORDER, *labels))
+    labelled = {v: known_labels[v] for v in order if v in known_labels and (v in there or v == MAIN)}
+    return labelled | {v: _label(v, results.experiments.get(v)) for v in sorted(there - set(labelled))}
 
 
 def _label(variant: str, experiment: str | None) -> str:

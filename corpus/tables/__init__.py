@@ -1,1 +1,0 @@
-"""The corpus as tables of rows, one per field of application."""

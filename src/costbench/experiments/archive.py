@@ -1,0 +1,522 @@
+"""Results of a profile as Parquet files for git, from which its report is rendered without computing.
+
+What the report reads is small; what it follows from is not: trained networks and shards are left out. A part
+is an experiment (`experiments/NAME`: trained and evaluated), or one of the other stages by name. Parts that
+are finished on different days accumulate in one archive:
+
+    archive.json         profile, digests of the other files, and each part with what it follows from
+    rows.parquet         metric rows of all stages: `stage`, `experiment` and the fields of `MetricRow`
+    histories.parquet    learning curves, a row for each epoch and metric
+    points.parquet       predicted and measured runtimes, a row for each kernel and model
+    files.parquet        everything else as text: budgets, identities, cards, audits, trials, searches
+
+Equal results are equal bytes, as long as the version of pyarrow is the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, astuple, dataclass, fields
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from shutil import rmtree
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json, write_text
+from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
+from costbench.errors import DataError, ParamsError
+from costbench.experiments.grid.cells import experiment_names
+from costbench.experiments.grid.history import history_text, read_epochs
+from costbench.experiments.identity import IDENTITY_FILE, read_identity
+from costbench.experiments.parameter_file import Params
+from costbench.experiments.workspace import Workspace
+from costbench.extensions import STAGES, StageExtension, load_extensions
+from costbench.metrics.rows import MetricRow, read_rows, write_rows
+from costbench.params import parse
+
+MANIFEST_FILE = "archive.json"
+ROWS, HISTORIES, POINTS, FILES = "rows.parquet", "histories.parquet", "points.parquet", "files.parquet"
+FORMAT = 1
+_LEVEL, _PAGE_BYTES = 19, 1 << 26
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
+
+
+_TEXT, _INT, _FLOAT = pa.string(), pa.int64(), pa.float64()
+_ROW_TYPES: Mapping[str, pa.DataType] = {"seed": _INT, "value": _FLOAT}
+SCHEMAS: Mapping[str, pa.Schema] = {
+    ROWS: _schema(
+        stage=_TEXT,
+        experiment=_TEXT,
+        **{field.name: _ROW_TYPES.get(field.name, _TEXT) for field in fields(MetricRow)},
+    ),
+    HISTORIES: _schema(experiment=_TEXT, cell=_TEXT, epoch=_INT, step=_INT, metric=_TEXT, value=_FLOAT),
+    POINTS: _schema(
+        experiment=_TEXT,
+        entry=_INT,
+        task=_TEXT,
+        split=_TEXT,
+        chip=_TEXT,
+        model=_TEXT,
+        predicted_ns=_FLOAT,
+        measured_ns=_FLOAT,
+    ),
+    FILES: _schema(path=_TEXT, text=_TEXT),
+}
+"""Columns of each file.
+
+`experiment` of a row is the folder below its stage, empty where there is none; `entry` numbers the programs
+and models of an experiment.
+"""
+
+Record = tuple[str | int | float, ...]
+
+
+@dataclass(frozen=True)
+class PartEntry:
+    """What the manifest says of a part.
+
+    Attributes:
+        params_digest: identity of the parameters that it follows from.
+        data_digest: identity of the samples.
+        code_digest: identity of the code that computed it.
+        git_revision: revision of that code; empty for parts without metric rows.
+        rows: number of metric rows.
+        cells: number of trained cells.
+    """
+
+    params_digest: str
+    data_digest: str
+    code_digest: str
+    git_revision: str
+    rows: int
+    cells: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The file `archive.json`.
+
+    Attributes:
+        format: version of the layout of the folder.
+        profile: name of the profile that the results are of.
+        files: SHA-256 of each Parquet file, by name.
+        parts: description of each part, by name.
+    """
+
+    format: int
+    profile: str
+    files: Mapping[str, str]
+    parts: Mapping[str, PartEntry]
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise ValueError(f"format is {self.format}, must be {FORMAT}: this version reads no other")
+        if sorted(self.files) != sorted(SCHEMAS):
+            raise ValueError(f"files are {sorted(self.files)}, must be {sorted(SCHEMAS)}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The results of a part.
+
+    Attributes:
+        entry: what the manifest says of it.
+        tables: rows of each Parquet file that belong to the part, by name of the file.
+    """
+
+    entry: PartEntry
+    tables: Mapping[str, pa.Table]
+
+
+def part_of(stage: str, experiment: str) -> str:
+    """Return the name of the part that a folder of results belongs to."""
+    return f"experiments/{experiment}" if stage in ("train", "evaluate") else stage
+
+
+def table_of(file: str, records: Iterable[Record]) -> pa.Table:
+    """Return records as a table with the columns of a Parquet file."""
+    schema = SCHEMAS[file]
+    columns = list(zip(*records, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def records_of(table: pa.Table) -> list[Record]:
+    """Return the rows of a table."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of an archive. Raises: DataError, if it is missing, damaged or something else."""
+    path = folder / MANIFEST_FILE
+    try:
+        return parse(Manifest, read_json(path), where=path)
+    except ParamsError as error:
+        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+
+
+def read_archive(folder: Path, manifest: Manifest) -> dict[str, Part]:
+    """Return the parts of an archive by name.
+
+    Args:
+        folder: of the archive.
+        manifest: its own.
+
+    Raises:
+        DataError: naming the file, if one is missing, is not the one that the manifest is about, or has other
+            columns.
+    """
+    tables: dict[str, dict[str, pa.Table]] = {name: {} for name in manifest.parts}
+    for file in SCHEMAS:
+        for name, table in _by_part(file, _read_table(folder / file, manifest.files[file])).items():
+            if name not in tables:
+                raise DataError(f"rows of {name!r}", where=folder / file, expected=", ".join(manifest.parts))
+            tables[name][file] = table
+    empty = {file: table_of(file, ()) for file in SCHEMAS}
+    return {name: Part(entry, empty | tables[name]) for name, entry in manifest.parts.items()}
+
+
+def _read_table(path: Path, digest: str) -> pa.Table:
+    data = read_bytes(path)
+    if digest_bytes(data) != digest:
+        expected = f"the bytes that {MANIFEST_FILE} has the digest of, as git keeps them"
+        raise DataError("damaged, or of another archive", where=path, expected=expected)
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"no Parquet: {error}", where=path) from error
+    if not table.schema.equals(SCHEMAS[path.name]):
+        found = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
+        expected = ", ".join(f"{field.name}: {field.type}" for field in SCHEMAS[path.name])
+        raise DataError(f"the columns {found}", where=path, expected=expected)
+    return table
+
+
+def _by_part(file: str, table: pa.Table) -> dict[str, pa.Table]:
+    """Return the rows of each part, in their order."""
+    if file == FILES:
+        paths = (path.removeprefix("machine/") for path in table["path"].to_pylist())
+        folders = [(*path.split("/"), "", "")[:2] for path in paths]
+    elif file == ROWS:
+        folders = list(zip(table["stage"].to_pylist(), table["experiment"].to_pylist(), strict=True))
+    else:
+        folders = [("train", name) for name in table["experiment"].to_pylist()]
+    indices: dict[str, list[int]] = {}
+    for index, (stage, experiment) in enumerate(folders):
+        indices.setdefault(part_of(stage, experiment), []).append(index)
+    return {name: table.take(pa.array(rows)) for name, rows in indices.items()}
+
+
+def write_archive(folder: Path, profile: str, parts: Mapping[str, Part]) -> Manifest:
+    """Write an archive, the manifest last.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    digests = {}
+    for file, schema in SCHEMAS.items():
+        table = pa.concat_tables(
+            [schema.empty_table(), *(parts[name].tables[file] for name in sorted(parts))]
+        )
+        data = _parquet(table)
+        digests[file] = digest_bytes(data)
+        write_bytes(folder / file, data)
+    manifest = Manifest(FORMAT, profile, digests, {name: parts[name].entry for name in sorted(parts)})
+    write_json(folder / MANIFEST_FILE, asdict(manifest))
+    return manifest
+
+
+def _parquet(table: pa.Table) -> bytes:
+    """Return the bytes of a Parquet file."""
+    # A measure and its relatives, or a group of kernels and a larger one, often have equal values: zstd finds
+    # them in long pages, and packs them better than a dictionary or the bytes of numbers apart.
+    plain = [field.name for field in table.schema if pa.types.is_floating(field.type) or field.name == "text"]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table.combine_chunks(),
+        sink,
+        compression="zstd",
+        compression_level=_LEVEL,
+        use_dictionary=[name for name in table.schema.names if name not in plain],
+        data_page_size=_PAGE_BYTES,
+    )
+    return bytes(sink.getvalue())
+
+
+_ROWS_FILE, _HISTORY_FILE, _POINTS_FILE = "rows.jsonl", "history.csv", "scatter.json"
+_POINT_KEYS = ("task", "split", "chip", "model")
+_TIMES = ("predicted_ns", "measured_ns")
+
+
+def read_results(out: Path, path: PurePosixPath) -> tuple[str, list[Record]]:
+    """Return the table that a result file belongs to, and its contents as rows of it.
+
+    A file whose contents do not fit the columns of its table, such as one without any, is stored as text.
+
+    Args:
+        out: output folder of the profile.
+        path: of the file, relative to it.
+
+    Raises:
+        DataError: for a file that is missing or damaged.
+    """
+    file, records = FILES, list[Record]()
+    if path.name == _ROWS_FILE:
+        file, records = ROWS, _row_records(out, path)
+    elif path.name == _HISTORY_FILE:
+        file, records = HISTORIES, _history_records(out, path)
+    elif path.name == _POINTS_FILE:
+        file, records = POINTS, _point_records(out, path)
+    return (file, records) if records else (FILES, [(str(path), _text(out / path))])
+
+
+def write_results(out: Path, tables: Mapping[str, pa.Table]) -> None:
+    """Write the result files of a part.
+
+    Args:
+        out: output folder of the profile.
+        tables: by name of the archive's file.
+
+    Raises:
+        DataError: for contents that are no results, or a file that cannot be written.
+    """
+    for folder, rows in groupby(records_of(tables[ROWS]), lambda row: row[:2]):
+        write_rows(_inside(out, *folder, _ROWS_FILE), (_metric_row(row[2:]) for row in rows))
+    for folder, rows in groupby(records_of(tables[HISTORIES]), lambda row: row[:2]):
+        write_text(_inside(out, "train", *folder, _HISTORY_FILE), _history(rows))
+    for folder, rows in groupby(records_of(tables[POINTS]), lambda row: row[:1]):
+        write_json(_inside(out, "evaluate", *folder, _POINTS_FILE), _points(rows))
+    for path, text in records_of(tables[FILES]):
+        write_text(_inside(out, _place(PurePosixPath(str(path)))), str(text))
+
+
+def _place(path: PurePosixPath) -> str:
+    """Return where a file belongs; in older archives, wall times lie beside the results."""
+    if path.name == "timing.json":
+        return f"machine/{path.parent}.json"
+    return f"machine/{path}" if path.name == "overhead.json" else str(path)
+
+
+def _inside(out: Path, *parts: str | int | float) -> Path:
+    path = PurePosixPath(*map(str, parts))
+    if path.is_absolute() or ".." in path.parts:
+        raise DataError("leads out of the folder of results", where=str(path), expected=f"a file in {out}")
+    return out / path
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 at byte {error.start}", where=path) from error
+
+
+def _row_records(out: Path, path: PurePosixPath) -> list[Record]:
+    stage, experiment = (*path.parent.parts, "")[:2]
+    return [(stage, experiment, *astuple(row)) for row in sorted(read_rows(out / path), key=_neighbours)]
+
+
+def _neighbours(row: MetricRow) -> tuple[str | int, ...]:
+    """Return a sort key that puts a model's measures on a group of kernels side by side; many are equal."""
+    place = (row.task, row.split, row.chip, row.program, row.kernels)
+    return (*place, row.model, row.variant, row.seed, row.metric)
+
+
+def _metric_row(values: Record) -> MetricRow:
+    fields: Any = values
+    return MetricRow(*fields)
+
+
+def _history_records(out: Path, path: PurePosixPath) -> list[Record]:
+    records: list[Record] = [
+        (*path.parent.parts[1:], epoch, step, metric, value)
+        for epoch, step, metrics in read_epochs(out / path)
+        for metric, value in sorted(metrics.items())
+    ]
+    return records if _history(records) == _text(out / path) else []
+
+
+def _history(records: Iterable[Record]) -> str:
+    epochs = groupby(records, lambda row: row[2:4])
+    return history_text(
+        (int(epoch), int(step), {str(metric): float(value) for *_, metric, value in rows})
+        for (epoch, step), rows in epochs
+    )
+
+
+def _point_records(out: Path, path: PurePosixPath) -> list[Record]:
+    entries: Any = read_json(out / path)
+    try:
+        records: list[Record] = [
+            (*path.parent.parts[1:], number, *(entry[name] for name in _POINT_KEYS), predicted, measured)
+            for number, entry in enumerate(entries)
+            for predicted, measured in zip(*(entry[name] for name in _TIMES), strict=True)
+        ]
+    except (KeyError, TypeError, ValueError):
+        return []
+    return records if list(_points(records)) == entries else []
+
+
+def _points(records: Iterable[Record]) -> list[dict[str, object]]:
+    def entry(rows: list[Record]) -> dict[str, object]:
+        names = dict(zip(_POINT_KEYS, rows[0][2:6], strict=True))
+        return {**names, **{name: [row[6 + i] for row in rows] for i, name in enumerate(_TIMES)}}
+
+    return [entry(list(rows)) for _, rows in groupby(records, lambda row: row[1])]
+
+
+_RESULTS: Mapping[str, tuple[str, ...]] = {
+    "split": ("leakage.json", "counts.json", "card.json"),
+    "features": (),
+    "sweep": ("*.yaml", "*.csv", IDENTITY_FILE),
+    "train": (
+        *("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json"),
+        IDENTITY_FILE,
+    ),
+    "evaluate": ("rows.jsonl", "scatter.json", IDENTITY_FILE),
+    "autotune": ("rows.jsonl", "search.json", IDENTITY_FILE),
+}
+"""Files that the report reads, by stage; those of `train` and `evaluate` below the experiment's folder.
+
+`split` and `features` are not finished without their shards, so their identities are not restored: training
+says that the stage is missing rather than train on nothing. Identities come last: they say that a folder is
+complete.
+"""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Names of the parts that were written, and of those that stayed as they were."""
+
+    written: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def pack(folder: Path, workspace: Workspace) -> Changes:
+    """Add the finished parts of a profile to an archive; parts of equal names are replaced, others stay.
+
+    Args:
+        folder: of the archive, which may not exist yet.
+        workspace: of the profile.
+
+    Raises:
+        DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
+            finished, or if the archive cannot be written.
+    """
+    before = _read_parts(folder, workspace.name) if _exists(folder) else {}
+    names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
+    if not names:
+        raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
+    finished = {name: _read_part(workspace.out, name) for name in names}
+    write_archive(folder, workspace.name, before | finished)
+    return Changes(tuple(finished), tuple(name for name in before if name not in finished))
+
+
+def unpack(folder: Path, workspace: Workspace) -> Changes:
+    """Restore the parts of an archive that are not finished in the output folder of a profile.
+
+    Finished results stay, unfinished ones of a part that the archive has are replaced, and what the archive
+    does not have stays missing.
+
+    Args:
+        folder: of the archive.
+        workspace: of the profile.
+
+    Raises:
+        DataError: for an archive that is damaged or of another profile, or a file that cannot be written.
+    """
+    parts = _read_parts(folder, workspace.name)
+    missing = [name for name in parts if not _is_finished(workspace.out, name)]
+    for name in missing:
+        # Weights of an unfinished training beside the results of a finished one would pass for its own.
+        for unfinished in _folders(name)[:-1]:
+            rmtree(workspace.out / unfinished, ignore_errors=True)
+        write_results(workspace.out, parts[name].tables)
+    return Changes(tuple(missing), tuple(name for name in parts if name not in missing))
+
+
+def read_profile_manifest(folder: Path, profile: str) -> Manifest:
+    """Read the manifest of an archive. Raises: DataError, if it is damaged or of another profile."""
+    manifest = read_manifest(folder)
+    if manifest.profile != profile:
+        found = f"results of the profile {manifest.profile!r}"
+        raise DataError(found, where=folder / MANIFEST_FILE, field="profile", expected=profile)
+    return manifest
+
+
+def part_names(params: Params) -> tuple[str, ...]:
+    """Return the names of the parts that a parameter file asks for: stages, then experiments in its order."""
+    stages = [name for name in _results() if part_of(name, "") == name]
+    return (*stages, *(part_of("evaluate", name) for name in experiment_names(params)))
+
+
+def _results() -> dict[str, tuple[str, ...]]:
+    """Return the files that the report reads by stage, with those of stages of other packages."""
+    extensions = load_extensions(STAGES, StageExtension)
+    others = {name: (*own.results, IDENTITY_FILE) for name, own in extensions.items() if own.results}
+    return {**_RESULTS, **others}
+
+
+def _exists(folder: Path) -> bool:
+    """Whether there is an archive. Raises: DataError, if there are files of one without its manifest."""
+    if (folder / MANIFEST_FILE).exists():
+        return True
+    if any((folder / name).exists() for name in SCHEMAS):
+        raise DataError("not there", where=folder / MANIFEST_FILE, expected="that of the files beside it")
+    return False
+
+
+def _read_parts(folder: Path, profile: str) -> dict[str, Part]:
+    manifest = read_profile_manifest(folder, profile)
+    return read_archive(folder, manifest)
+
+
+def _folders(part: str) -> tuple[PurePosixPath, ...]:
+    """Return the folders of a part below the output folder, in the order in which they are finished."""
+    kind, _, experiment = part.partition("/")
+    if not experiment:
+        return (PurePosixPath(kind),)
+    return PurePosixPath("train", experiment), PurePosixPath("evaluate", experiment)
+
+
+def _is_finished(out: Path, part: str) -> bool:
+    return all((out / folder / IDENTITY_FILE).is_file() for folder in _folders(part))
+
+
+def _read_part(out: Path, part: str) -> Part:
+    patterns = {**_results(), "machine": ("*.json",)}
+    facts = [PurePosixPath("machine", folder) for folder in _folders(part)]
+    records: dict[str, list[Record]] = {file: [] for file in SCHEMAS}
+    for folder in (*_folders(part), *facts):
+        for pattern in patterns[folder.parts[0]]:
+            for path in sorted((out / folder).glob(pattern)):
+                file, contents = read_results(out, PurePosixPath(path.relative_to(out).as_posix()))
+                records[file] += contents
+    if part == "features":
+        records[FILES] += _collections(out)
+    tables = {file: table_of(file, contents) for file, contents in records.items()}
+    revisions = sorted(set(tables[ROWS]["git_revision"].to_pylist()))
+    entry = PartEntry(
+        **asdict(read_identity(out / _folders(part)[-1])),
+        git_revision=", ".join(revisions),
+        rows=len(tables[ROWS]),
+        cells=sum(str(path).endswith("/done.json") for path, _ in records[FILES]),
+    )
+    return Part(entry, tables)
+
+
+def _collections(out: Path) -> list[Record]:
+    """Return the sizes of the collections of layout graphs, which stand for the graphs, by chip."""
+    records: list[Record] = []
+    for folder in sorted((out / "features" / "layout").glob("*")):
+        path = PurePosixPath("features", "layout", folder.name, COLLECTIONS_FILE)
+        sizes = [asdict(one) for one in read_collection_sizes(folder)]
+        records += [(str(path), json.dumps(sizes, indent=1) + "\n")] if sizes else []
+    return records

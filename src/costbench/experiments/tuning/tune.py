@@ -1,0 +1,141 @@
+"""Tunes a program, given its file and the name of a model: loads both and runs the task's searches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costbench.autotuning.kernel_costs import EstimatedKernels, GivenKernels, KernelCosts, TiledKernels
+from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.program import PreparedProgram
+from costbench.compiler.trip_counts import assumed_trip_counts
+from costbench.errors import DataError, choose
+from costbench.execution.dotted import is_dotted
+from costbench.experiments.grid.cells import cell_from_name
+from costbench.experiments.tracking.registry import is_registered, registered_model
+from costbench.experiments.tracking.runs import tracking_uri
+from costbench.experiments.tuning.fusion import tune_fusion
+from costbench.experiments.tuning.prices import read_prices
+from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
+from costbench.experiments.tuning.tiles import tune_tiles
+from costbench.hlo.conversion import module_from_proto
+from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.proto.hlo_pb2 import HloModuleProto
+from costbench.hlo.reader import read_proto
+from costbench.models.cost_model import CostModel
+from costbench.models.given_model import load_given_model
+from costbench.tasks import TaskName
+
+if TYPE_CHECKING:
+    from costbench.models.learned import LearnedCostModel
+
+_log = logging.getLogger(__name__)
+
+
+def tune_program(session: Session, name: str) -> Tuned:
+    """Tunes the program of a session and returns the result under the program name `name`.
+
+    Raises:
+        HloError: if the file is not an HLO module.
+        UnsupportedKernelError: if no kernel can be priced.
+        ParamsError: for a wrong file of prices.
+        DataError: for a model that cannot be read or is of the other task.
+    """
+    options = session.options
+    proto = read_proto(options.file)
+    session.origins |= op_names(proto)
+    module = inline_fusions(module_from_proto(proto, where=str(options.file)))
+    program = PreparedProgram(module, name, unknown_trip_count=options.trip_count)
+    for loop, (trips, bounded) in assumed_trip_counts(
+        program.module, unknown_trip_count=options.trip_count
+    ).items():
+        basis = "the bound in its condition" if bounded else "--trip-count, as no bound is known"
+        _log.warning("%s: loop %s: %d iterations assumed: %s", name, loop, trips, basis)
+    return choose(TUNE, session.options.task, "task")(program, session)
+
+
+def _tune_tiles(program: PreparedProgram, session: Session) -> Tuned:
+    analytical = AnalyticalModel(session.target.architecture)
+    model = _tile_model(session.options.model, session.target.name, analytical)
+    return tune_tiles(program, session, model, read_prices(session.options.prices))
+
+
+def _tune_fusion(program: PreparedProgram, session: Session) -> Tuned:
+    architecture = session.target.architecture
+    analytical = AnalyticalModel(architecture)
+    tiled = TiledKernels(program.lowering, architecture, analytical)
+    model = _fusion_model(session.options.model, session.target.name, tiled, analytical)
+    return tune_fusion(program, session, tiled, model, read_prices(session.options.prices))
+
+
+TUNE: Mapping[str, Callable[[PreparedProgram, Session], Tuned]] = {
+    "tile": _tune_tiles,
+    "fusion": _tune_fusion,
+}
+
+
+def op_names(proto: HloModuleProto) -> dict[str, str]:
+    """Returns what the user's code calls instructions, by their names, where a dump has kept it."""
+    return {
+        inst.name: inst.metadata.op_name
+        for computation in proto.computations
+        for inst in computation.instructions
+        if inst.metadata.op_name
+    }
+
+
+def _tile_model(name: str, chip: str, analytical: AnalyticalModel) -> CostModel | None:
+    if name == NO_MODEL:
+        return None
+    if name == ANALYTICAL:
+        return analytical
+    if is_dotted(name):
+        return load_given_model(name, analytical.architecture).for_task("tile")
+    return _checkpoint(name, "tile", chip, analytical)
+
+
+def _fusion_model(
+    name: str, chip: str, tiled: TiledKernels, analytical: AnalyticalModel
+) -> KernelCosts | None:
+    if name == NO_MODEL:
+        return None
+    if name == ANALYTICAL:
+        return EstimatedKernels(tiled)
+    if is_dotted(name):
+        return GivenKernels(tiled, load_given_model(name, tiled.architecture).for_task("fusion"))
+    from costbench.autotuning.learned_kernels import LearnedKernels
+
+    return LearnedKernels(tiled, _checkpoint(name, "fusion", chip, analytical))
+
+
+def _checkpoint(name: str, task: TaskName, chip: str, analytical: AnalyticalModel) -> LearnedCostModel:
+    """Loads a trained model, which must be of the task, as far as its place tells; warns of another chip."""
+    from costbench.models.checkpoint import load_checkpoint
+
+    folder, trained_for, trained_on = _locate(name)
+    if not folder.is_dir():
+        expected = (
+            "the folder of a trained model, models:/NAME@champion, module:Class of your own, "
+            f"{ANALYTICAL} or {NO_MODEL}"
+        )
+        raise DataError("no such folder", where=folder, field="--model", expected=expected)
+    if (trained_for or task) != task:
+        raise DataError(f"trained for the task {trained_for}", where=name, expected=f"a model for {task}")
+    if (trained_on or chip) != chip:
+        _log.warning("%s: trained for %s, used for %s: its ranking may be off", name, trained_on, chip)
+    return load_checkpoint(folder, analytical=analytical)
+
+
+def _locate(name: str) -> tuple[Path, str | None, str | None]:
+    """Returns the folder of a model, and the task and chip that it was trained for; None where not known."""
+    if is_registered(name):
+        registered = registered_model(tracking_uri(), name)
+        return registered.folder, registered.task, registered.chip
+    folder = Path(name)
+    with suppress(DataError):
+        cell = cell_from_name(folder.resolve().name)
+        return folder, cell.task, cell.chip
+    return folder, None, None

@@ -1,0 +1,146 @@
+"""Training and evaluation on data that is given on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.synthetic_kernels import kernel_samples
+from benchmarks.synthetic_layouts import random_graph, write_random_graph
+from costbench.cli.app import app
+from costbench.datasets.layout_graphs import open_layout_graph
+from costbench.errors import DataError, ParamsError
+from costbench.experiments.imported_data import ImportedData, evaluate_on, train_on
+from costbench.metrics.ranking import kendall_tau
+from costbench.models.layout.checkpoint import load_layout_model
+from costbench.training.layout.configs import held_out
+from costbench.training.layout.spec import HoldOutSpec
+
+QUICK = """
+net: {hidden: 16, opcode_embedding: 8, encoder_layers: 2}
+sampling: {configs: 8}
+steps_per_epoch: 40
+epochs: 2
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    path = tmp_path / "settings.yaml"
+    path.write_text(QUICK, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def layout_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as TpuGraphs is unpacked: three graphs of one collection."""
+    from costbench.datasets.tpugraphs.npz import write_layout_npz
+
+    root = tmp_path_factory.mktemp("tpugraphs")
+    for seed, split in enumerate(("train", "train", "valid")):
+        folder = root / "npz" / "layout" / "xla" / "random" / split
+        folder.mkdir(parents=True, exist_ok=True)
+        write_layout_npz(folder / f"graph_{seed}.npz", random_graph(seed, 60, 7, 60, 3))
+    return root
+
+
+def test_a_single_graph_is_scored_on_configs_that_were_held_out(tmp_path: Path, settings: Path) -> None:
+    path = write_random_graph(tmp_path / "graph.arrow", 60, 8, 400, 4)
+    data = ImportedData(str(path), None, tmp_path / "cache")
+    monitor, fit = train_on(data, settings, tmp_path / "model", seed=5, threads=1)
+    assert (monitor, fit.steps) == ("opa", 80)
+    (scored,) = evaluate_on(data, "valid", tmp_path / "model", threads=1)
+    graph = open_layout_graph(path)
+    test = held_out(graph, HoldOutSpec(), 5).unseen
+    scores = load_layout_model(tmp_path / "model").predict(graph, test)
+    assert (scored.which, scored.num_configs) == ("held-out", len(test))
+    assert scored.metrics["kendall_tau"] == pytest.approx(kendall_tau(scores, graph.runtime_ns[test]))
+    assert set(scored.metrics) == {"opa", "kendall_tau", "top_1", "top_10", "top_100"}
+
+
+def test_another_graph_is_scored_on_all_configs(tmp_path: Path, settings: Path) -> None:
+    path = write_random_graph(tmp_path / "graph.arrow", 60, 8, 100, 4)
+    train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", seed=0, threads=1)
+    other = write_random_graph(tmp_path / "other.arrow", 50, 6, 30, 4, seed=1)
+    (scored,) = evaluate_on(ImportedData(str(other), None, tmp_path), "valid", tmp_path / "model", threads=1)
+    assert (scored.which, scored.num_configs) == ("all", 30)
+
+
+def test_a_folder_is_used_with_its_splits(
+    tmp_path: Path, settings: Path, layout_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["--data", f"tpugraphs:{layout_folder}"]
+    run = CliRunner().invoke(
+        app, ["train", *given, "--settings", str(settings), "--out", "model", "--threads", "1"]
+    )
+    assert run.exit_code == 0, run.output
+    assert "validation opa" in run.output
+    run = CliRunner().invoke(app, ["evaluate", *given, "--model", "model", "--threads", "1", "--json"])
+    assert run.exit_code == 0, run.output
+    (scored,) = json.loads(run.output)
+    assert (scored["graph"], scored["configs"], scored["num_configs"]) == ("graph_2", "all", 60)
+    assert scored["opa"] == pytest.approx(json.loads(run.output)[0]["opa"])
+    table = CliRunner().invoke(app, ["evaluate", *given, "--model", "model", "--threads", "1"])
+    assert table.output.startswith("graph_2 (60 all configs): opa 0.")
+
+
+def test_an_npz_of_a_single_graph_is_converted_once(tmp_path: Path, layout_folder: Path) -> None:
+    file = layout_folder / "npz" / "layout" / "xla" / "random" / "train" / "graph_1.npz"
+    data = ImportedData(str(file), None, tmp_path)
+    (path,) = data.graphs("train")
+    made = path.stat().st_mtime_ns
+    assert data.graphs("train") == [path]
+    assert path.stat().st_mtime_ns == made
+    wanted = random_graph(1, 60, 7, 60, 3)
+    found = open_layout_graph(path)
+    rows = np.arange(60)
+    assert np.array_equal(found.config_features(rows), wanted.config_features(rows))
+
+
+def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None:
+    from costbench.datasets.tpugraphs.npz import TileGraph, write_tile_npz
+
+    for place, (split, name) in enumerate([("train", "net_a"), ("train", "net_b"), ("valid", "other_a")]):
+        sample = kernel_samples(place, 12, 40)
+        folder = tmp_path / "npz" / "tile" / "xla" / split
+        folder.mkdir(parents=True, exist_ok=True)
+        graph = TileGraph(
+            node_feat=sample.graph.node_features,
+            node_opcode=sample.graph.opcodes,
+            edge_index=sample.graph.edges.T[:, ::-1],
+            config_feat=sample.config_features[:, :24],
+            config_runtime=sample.runtime_ns.astype(np.int64),
+            config_runtime_normalizers=np.full(40, 7, np.int64),
+        )
+        write_tile_npz(folder / f"{name}.npz", graph)
+    settings = tmp_path / "tiles.yaml"
+    settings.write_text(
+        "{net: {hidden: 8, opcode_embedding: 8}, batch: {kernels: 2, configs: 20, per_epoch: 20}, epochs: 2}"
+    )
+    data = ImportedData(f"tpugraphs:{tmp_path}", None, tmp_path / "cache")
+    fit = train_on(data, settings, tmp_path / "model", seed=0, threads=1)
+    assert (fit.monitor, fit.steps) == ("tau", 40)
+    (scored,) = evaluate_on(data, "valid", tmp_path / "model", threads=1)
+    assert (scored.graph, scored.num_configs, scored.which) == ("other", 40, "all")
+    assert set(scored.metrics) == {"opa", "kendall_tau", "top_1", "top_5", "top_10"}
+    tau = scored.metrics["kendall_tau"]
+    assert tau == pytest.approx(fit.best_metric, abs=1e-6)
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_folder: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.npz: no such file"):
+        ImportedData(str(tmp_path / "none.npz"), None, tmp_path).graphs("train")
+    with pytest.raises(DataError, match="no graph of split test"):
+        ImportedData(f"tpugraphs:{layout_folder}", None, tmp_path).graphs("test")
+    (layout_folder / "npz" / "layout" / "nlp" / "random").mkdir(parents=True, exist_ok=True)
+    with pytest.raises(DataError, match="--collection, one of layout:xla:random, layout:nlp:random"):
+        ImportedData(f"tpugraphs:{layout_folder}", None, tmp_path).graphs("train")
+    settings.write_text("net: {hiden: 8}\n", "utf-8")
+    path = write_random_graph(tmp_path / "graph.arrow", 30, 4, 20, 3)
+    with pytest.raises(ParamsError, match="hiden"):
+        train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", 0, 1)
