@@ -73,7 +73,8 @@ def test_elsewhere_the_papers_numbers_are_no_comparison(tmp_path: Path) -> None:
 
 def test_other_variants_stand_below_the_main_model(tmp_path: Path) -> None:
     rows = [variant_rows(name, "tile", [1.0, 1.0, 1.0]) for name in ("scale-25", "own-idea", "unbalanced")]
-    (table,) = ablation_tables(_results(tmp_path, rows_of(), *rows))
+    labels = {"unbalanced": "without balanced sampling", "scale-25": "25% of the training programs"}
+    (table,) = ablation_tables(_results(tmp_path, rows_of(), *rows), labels=labels)
     assert table.name == "variants_random_tpu_v2"
     assert _column(table, "variant") == ["main", "unbalanced", "scale-25", "own-idea"]
     assert _column(table, "tile_median") == [1.0, 1.0, 1.0, 1.0]
