@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from costbench.features.graph_tensors import KernelGraph
-from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
 
 with warnings.catch_warnings():

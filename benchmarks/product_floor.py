@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from costbench.models.batch.graph_batch import KernelSamples
 from costbench.models.execution import applied
-from costbench.models.execution_spec import Execution
+from costbench.models.graph_batch import KernelSamples
+from costbench.models.spec import Execution
 
 _ROWS, _REPEATS = 8192, 40
 _COUNTED = Execution(compiled=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from costbench import rng
 from costbench.features.graph_tensors import KernelGraph
-from costbench.models.batch.graph_batch import KernelSamples
+from costbench.models.graph_batch import KernelSamples
 
 NODE_FEATURES = 140
 CONFIG_FEATURES = 28

@@ -38,19 +38,17 @@ from torch import Tensor
 
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.features.packed_kernels import packed
-from costbench.models.batch.graph_batch import Collator, FeatureScaling
 from costbench.models.execution import applied
-from costbench.models.execution_spec import Execution
+from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.layout.inputs import LayoutScaling, layout_inputs
 from costbench.models.layout.model import config_scores
-from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.layout.segments import segment_of, segment_scores
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
-from costbench.models.net_spec import NetSpec, Placement
-from costbench.training.layout.configs import evenly_spaced, measured
-from costbench.training.layout.spec import SamplingSpec
+from costbench.models.spec import Execution, LayoutNetSpec, NetSpec, Placement
+from costbench.training.layout.source import evenly_spaced, measured
 from costbench.training.losses import pairwise_hinge
+from costbench.training.spec import SamplingSpec
 
 TILE_NODES, TILE_CONFIGS, TILE_KERNELS = 40, 1_000, 8
 LAYOUT_SIZES = (10_000, 500, 1_000)

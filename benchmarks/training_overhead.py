@@ -23,12 +23,11 @@ from torch import nn
 from costbench.arrays import I64
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
 from costbench.features.schema import NUM_LOOP_FEATURES
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.execution import applied
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
-from costbench.models.net_spec import NetSpec
-from costbench.training.batch_sampler import BatchSampler
-from costbench.training.data_module import PlannedBatches
+from costbench.models.spec import NetSpec
+from costbench.training.batches import BatchSampler, PlannedBatches
 from costbench.training.fit import fit
 from costbench.training.losses import LOSSES
 from costbench.training.spec import BatchSpec, TrainSpec, ValidationSpec

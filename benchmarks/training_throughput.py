@@ -43,11 +43,10 @@ from training_overhead import TASKS, measure_overhead
 
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.packed_kernels import packed
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples
 from costbench.models.execution import applied, described
-from costbench.models.execution_spec import Execution
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import Execution, NetSpec
 from costbench.training.losses import pairwise_hinge
 
 KERNELS_PER_BATCH = 8

@@ -21,8 +21,8 @@ from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import DataError
 from costbench.features.pyg_dataset import NUM_OPCODES, LayoutDataset, layout_data
 from costbench.metrics.ranking import kendall_tau
-from costbench.training.layout.configs import held_out
-from costbench.training.layout.spec import HoldOutSpec
+from costbench.training.layout.source import held_out
+from costbench.training.spec import HoldOutSpec
 
 
 # ------------------------------------------------------------------------------------------------------

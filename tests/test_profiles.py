@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from costbench.datasets.splits import listed_split
+from costbench.datasets.splits import reported_split
 from costbench.experiments.grid.cells import experiment_names, listed_as
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import Params, load_params, load_sections
@@ -20,8 +20,7 @@ from costbench.params import load_yaml
 from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.results import FOLDS, PRIMARY_CHIP
 from costbench.tasks import LEARNED
-from costbench.training.spec import TrainSpec
-from costbench.training.specs import AnyTrainSpec
+from costbench.training.spec import AnyTrainSpec, TrainSpec
 
 PROFILES = ("smoke", "evidence", "paper")
 
@@ -126,7 +125,9 @@ def samples_of_networks(params: Params) -> dict[tuple[str, Side], int]:
             spec = experiment.variants[cell.variant].spec
             samples = spec.epochs * spec.steps_per_epoch * math.prod(spec.per_step)
             # Of experiments that train one variant in one place, the first one's rows go by its name.
-            found.setdefault((cell.task, Side(model, variant, listed_split(cell.split), cell.chip)), samples)
+            found.setdefault(
+                (cell.task, Side(model, variant, reported_split(cell.split), cell.chip)), samples
+            )
     return found
 
 

@@ -96,7 +96,7 @@ def load_model(name: str = ANALYTICAL, chip: str | Target = CHIP) -> CostModel:
         DataError: if there is no such model, or it is damaged.
     """
     from costbench.execution.dotted import is_dotted
-    from costbench.models.given_model import load_given_model
+    from costbench.models.user_model import load_given_model
 
     analytical = AnalyticalModel(_target(chip).architecture)
     if name == ANALYTICAL:

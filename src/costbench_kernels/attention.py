@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from costbench.arrays import F32
-from costbench.models.batch.edges import Edges
+from costbench.models.edges import Edges
 from costbench.models.networks.gat import Gat, GatAttention, GatHop
 from costbench.models.networks.layers import apply_layers
 from costbench_kernels.gat import GatGradients, Pairs, allocate_states, build_pairs, gat_backward, gat_forward

@@ -17,12 +17,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from costbench.models.batch.graph_batch import GraphBatch
 from costbench.models.execution import choose_products, compiled_allowed
-from costbench.models.net_spec import NetSpec
+from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.cost_network import CostNetwork
 from costbench.models.networks.encoders import GraphAttention, NoGraph
-from costbench.models.networks.graphsage import GraphSage
+from costbench.models.networks.graphsage import PREFIX as RESIDUAL
+from costbench.models.networks.graphsage import GraphSage, ResidualHops
 from costbench.models.networks.reductions import (
     AttentionSum,
     ColumnWise,
@@ -30,8 +30,7 @@ from costbench.models.networks.reductions import (
     PerNode,
     gather_sum,
 )
-from costbench.models.networks.residual import PREFIX as RESIDUAL
-from costbench.models.networks.residual import ResidualHops
+from costbench.models.spec import NetSpec
 from costbench_kernels.attention import gat_steps
 from costbench_kernels.hops import residual_steps, sage_steps
 from costbench_kernels.layers import head_steps, join_steps, stack_steps

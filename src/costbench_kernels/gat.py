@@ -22,7 +22,7 @@ import numpy as np
 
 from costbench.arrays import F32, I64, Bool
 from costbench.execution.compiled import compiled, compiled_inline, compiled_step
-from costbench.models.networks.constants import NEGATIVE_SLOPE
+from costbench.models.networks.gat import NEGATIVE_SLOPE
 from costbench_kernels.gemm import (
     BLOCK_ROWS,
     add_gradient,

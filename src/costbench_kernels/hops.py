@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from costbench.arrays import F32
-from costbench.models.batch.edges import Edges
-from costbench.models.networks.graphsage import GraphSage, SageHop
-from costbench.models.networks.residual import GcnHop, ResidualHops, gcn_edges
+from costbench.models.edges import Edges
+from costbench.models.networks.graphsage import GcnHop, GraphSage, ResidualHops, SageHop, gcn_edges
 from costbench_kernels.graphsage import SageMatrices, sage_backward, sage_forward
 from costbench_kernels.layers import is_dropout_active
 from costbench_kernels.messages import GcnMatrix, MessageMatrix, aggregate, undirected

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled, compiled_fused, compiled_inline
-from costbench.models.networks.constants import FORGET_OFFSET
-from costbench.models.networks.lstm import KernelLstm, LstmWeights
+from costbench.models.networks.lstm import FORGET_OFFSET, KernelLstm, LstmWeights
 from costbench_kernels.gemm import (
     BLOCK_ROWS,
     Rows,

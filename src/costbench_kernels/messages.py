@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled
-from costbench.models.batch.edges import Edges
+from costbench.models.edges import Edges
 from costbench_kernels.gemm import MANY_DECISIONS
 
 

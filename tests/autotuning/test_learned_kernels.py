@@ -17,9 +17,9 @@ from costbench.errors import DataError
 from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
-from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
-from costbench.models.net_spec import NetSpec, Predicts
+from costbench.models.spec import NetSpec, Predicts
 from costbench.target import load_target
 
 NAME = "rnn_char_b64_infer_f32"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic_layouts import random_graph, write_random_graph
-from costbench.models.execution_spec import Execution
+from costbench.models.spec import Execution
 
 
 def test_every_rate_belongs_to_a_ratio(

@@ -19,14 +19,14 @@ from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import tile_space
 from costbench.experiments.evaluation.unfitted import IterationModel, RandomModel
 from costbench.features.graph_tensors import KernelGraph
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.checkpoint import load_checkpoint, save_checkpoint
 from costbench.models.cost_model import CostModel
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
-from costbench.models.net_spec import NetSpec
 from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.graphsage import RESIDUAL_HOPS
 from costbench.models.networks.reductions import REDUCTIONS
-from costbench.models.networks.residual import RESIDUAL_HOPS
+from costbench.models.spec import NetSpec
 from costbench.target import load_target
 from costbench.training.losses import pairwise_hinge
 from tests.hlo.builder import ModuleBuilder

@@ -21,7 +21,7 @@ from costbench.models.baselines.spec import BaselineParams
 from costbench.params import load_yaml
 from costbench.serving.service import ANSWERS
 from costbench.tasks import KERNEL_TASKS, LEARNED, SEARCHED, TASKS, Task, labels_of
-from costbench.training.specs import SPECS, SweptModels
+from costbench.training.spec import SPECS, SweptModels
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "costbench"
@@ -32,7 +32,7 @@ NEEDED = {
     "src/costbench/experiments/stages/generate.py": "its parameters, and work items that measure",
     "src/costbench/experiments/stages/features.py": "how samples become features",
     "src/costbench/experiments/stages/evaluate.py": "its evaluation",
-    "src/costbench/training/specs.py": "settings of trainings and sweeps",
+    "src/costbench/training/spec.py": "settings of trainings and sweeps",
     "params.yaml": "values of its sections, and an experiment",
 }
 """Files that a task has an entry in, beside one for its generation and one for its evaluation: ten in all."""

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
 from costbench.models.checkpoint import load_checkpoint
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
 from costbench.models.learned import LearnedCostNet, find_kernels
-from costbench.models.net_spec import NetSpec
 from costbench.models.networks import reductions
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.reductions import REDUCTIONS, Head, gather_sum
+from costbench.models.spec import NetSpec
 from costbench.training.fit import fit
 from costbench.training.spec import BatchSpec, TrainSpec
 from tests.training.kernel_list import KernelList

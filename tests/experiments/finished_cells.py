@@ -12,10 +12,10 @@ from costbench.experiments.grid.training_run import CellResult
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.experiments.tracking.registry import Registered, best_candidate, register_champion
 from costbench.experiments.tracking.runs import FOLDER, KEY, KIND, Provenance, tracked_run
-from costbench.models.batch.graph_batch import FeatureScaling
 from costbench.models.checkpoint import save_checkpoint
+from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostNet
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 
 SCALING = FeatureScaling.fit([kernel_samples(seed, nodes, 7) for seed, nodes in enumerate((2, 6))])
 SPEC = NetSpec(hidden=8, opcode_embedding=4, encoder_layers=1, columns=("mean",))

@@ -16,9 +16,9 @@ from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.imported_data import ImportedData, evaluate_on, train_on
 from costbench.metrics.ranking import kendall_tau
-from costbench.models.layout.checkpoint import load_layout_model
-from costbench.training.layout.configs import held_out
-from costbench.training.layout.spec import HoldOutSpec
+from costbench.models.layout.model import load_layout_model
+from costbench.training.layout.source import held_out
+from costbench.training.spec import HoldOutSpec
 
 QUICK = """
 net: {hidden: 16, opcode_embedding: 8, encoder_layers: 2}

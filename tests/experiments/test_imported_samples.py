@@ -24,7 +24,7 @@ from costbench.experiments.stages import evaluate, inputs, train
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import sample_paths
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.models.layout.checkpoint import load_layout_model
+from costbench.models.layout.model import load_layout_model
 from costbench.params import load_yaml
 from costbench.reports import stage as report
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, save

@@ -17,7 +17,7 @@ from costbench.experiments.sweeps.best import best_path
 from costbench.experiments.sweeps.sweep import sweep
 from costbench.experiments.tracking.runs import OFF, Provenance
 from costbench.features.feature_shards import feature_path
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 from costbench.params import load_yaml
 from costbench.training.spec import BatchSpec, TrainSpec, ValidationSpec
 from tests.experiments.toy_sweep import toy_task

@@ -22,7 +22,7 @@ from costbench.features.packed_kernels import (
     shifted_pairs,
     write_bounds,
 )
-from costbench.models.batch.graph_batch import FeatureScaling
+from costbench.models.graph_batch import FeatureScaling
 from tests.datasets.tpugraphs.public_folder import write_public_folder
 
 SAMPLES = [kernel_samples(seed, 3 + seed, 2 + seed) for seed in range(4)]

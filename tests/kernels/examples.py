@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from costbench.models.batch.edges import Edges
+from costbench.models.edges import Edges
 from costbench_kernels.messages import CsrMatrix
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from costbench.models.batch.edges import Edges
+from costbench.models.edges import Edges
 from costbench_kernels.attention import GatKernel, attention_pairs
 from costbench_kernels.steps import run_fused
 

@@ -10,15 +10,14 @@ import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
 from costbench.models.execution import applied
-from costbench.models.execution_spec import Execution
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
 from costbench.models.learned import LearnedCostNet
-from costbench.models.net_spec import NetSpec
 from costbench.models.networks.cost_network import CostNetwork
 from costbench.models.networks.encoders import ENCODERS
+from costbench.models.networks.graphsage import RESIDUAL_HOPS
 from costbench.models.networks.reductions import REDUCTIONS
-from costbench.models.networks.residual import RESIDUAL_HOPS
+from costbench.models.spec import Execution, NetSpec
 from costbench_kernels.dispatch import MAX_WIDTH, compiled_forward
 
 RESIDUAL = [(f"residual.{hop}", "column-wise") for hop in sorted(RESIDUAL_HOPS)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from costbench.models.networks.constants import NEGATIVE_SLOPE
+from costbench.models.networks.gat import NEGATIVE_SLOPE
 from costbench_kernels.gat import (
     GatGradients,
     GatStates,

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.models.batch.edges import Edges
+from costbench.models.edges import Edges
 from costbench_kernels.graphsage import (
     SageMatrices,
     are_consecutive,

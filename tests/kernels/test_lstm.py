@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.models.networks.constants import FORGET_OFFSET
+from costbench.models.networks.lstm import FORGET_OFFSET
 from costbench_kernels.lstm import LstmMatrices, lstm_backward, lstm_forward
 from tests.kernels.examples import with_inactive_units
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from costbench.models.batch.edges import Edges
+from costbench.models.edges import Edges
 from costbench_kernels.messages import MessageMatrix, aggregate, closed_groups, transpose, undirected
 from tests.kernels.examples import build, csr_matrix
 

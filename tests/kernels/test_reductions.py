@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costbench.models.execution import applied
-from costbench.models.execution_spec import Execution
-from costbench.models.net_spec import NetSpec
 from costbench.models.networks.layers import initialize
 from costbench.models.networks.transformer import KernelTransformer
+from costbench.models.spec import Execution, NetSpec
 from costbench_kernels.reductions import (
     attend,
     kernel_transformer,

@@ -13,10 +13,11 @@ import torch
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
-from costbench.models.batch.graph_batch import FeatureScaling
-from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint, save_checkpoint
+from costbench.models.checkpoint import MODEL_FILE, load_checkpoint, save_checkpoint
+from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
-from costbench.models.net_spec import NetSpec
+from costbench.models.model_files import WEIGHTS_FILE
+from costbench.models.spec import NetSpec
 
 SAMPLES = [kernel_samples(seed, nodes, 7) for seed, nodes in enumerate((2, 6))]
 SCALING = FeatureScaling.fit(SAMPLES)

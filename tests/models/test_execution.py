@@ -17,7 +17,7 @@ from costbench.models.execution import (
     onednn_keeps_fp32,
     plain_products,
 )
-from costbench.models.execution_spec import Execution
+from costbench.models.spec import Execution
 
 CPU = torch.device("cpu")
 

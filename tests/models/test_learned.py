@@ -20,11 +20,11 @@ from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models import learned
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
-from costbench.models.net_spec import NetSpec, Predicts
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.reductions import REDUCTIONS
+from costbench.models.spec import NetSpec, Predicts
 from costbench.target import load_target
 from tests.hlo.builder import ModuleBuilder
 

@@ -25,7 +25,7 @@ from costbench.serving.service import load_service
 from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import finish_cell, register_best, track_cell
-from tests.serving.test_requests import GOOD, TEXT, dense, encoded
+from tests.serving.test_service import GOOD, TEXT, dense, encoded
 
 __all__ = ["tracking_store", "tracking_template"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.arrays import I64
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
-from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples, packed_samples
+from costbench.models.graph_batch import FeatureScaling, KernelSamples, packed_samples
 
 
 class KernelList(list[KernelSamples]):

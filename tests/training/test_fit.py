@@ -17,12 +17,13 @@ from costbench.arrays import I64
 from costbench.errors import ChoiceError, DataError
 from costbench.features.packed_kernels import PackedKernels
 from costbench.metrics.ranking import kendall_tau
-from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
-from costbench.models.checkpoint import MODEL_FILE, WEIGHTS_FILE, load_checkpoint
-from costbench.models.net_spec import NetSpec
+from costbench.models.checkpoint import MODEL_FILE, load_checkpoint
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.models.model_files import WEIGHTS_FILE
+from costbench.models.spec import NetSpec
 from costbench.training.fit import fit
-from costbench.training.lightning_run import RESUME_FILE, FitResult
-from costbench.training.spec import BatchSpec, OptimizerSpec, TrainSpec
+from costbench.training.lightning_run import RESUME_FILE
+from costbench.training.spec import BatchSpec, FitResult, OptimizerSpec, TrainSpec
 from tests.training.kernel_list import KernelList, small_kernels
 
 TRAIN, VALIDATION = small_kernels(0, num_kernels=12), small_kernels(1, num_kernels=6)

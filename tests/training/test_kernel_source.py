@@ -18,15 +18,14 @@ from costbench.features.decision_features import decision_features
 from costbench.features.feature_shards import FeatureShard, feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.packed_kernels import PackedKernels, merged
-from costbench.models.batch.edges import Edges
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
-from costbench.models.net_spec import NetSpec
+from costbench.models.edges import Edges
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
+from costbench.models.spec import NetSpec
 from costbench.target import load_target
-from costbench.training.batch_sampler import SampleSource
+from costbench.training.batches import SampleSource
 from costbench.training.fit import fit
 from costbench.training.kernel_source import KernelSource, MergedSource
-from costbench.training.lightning_run import FitResult
-from costbench.training.spec import BatchSpec, TrainSpec
+from costbench.training.spec import BatchSpec, FitResult, TrainSpec
 
 PROGRAMS = ("wavernn_3_b1_infer_bf16", "rnn_char_b64_infer_f32")
 TARGET = load_target("tpu_v3")

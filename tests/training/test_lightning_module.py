@@ -10,7 +10,7 @@ from costbench.errors import ParamsError
 from costbench.params import parse
 from costbench.training.lightning_module import CostModelModule
 from costbench.training.losses import LOSSES
-from costbench.training.spec import OptimizerSpec
+from costbench.training.spec import OptimizerSpec, TrainSpec
 
 
 def test_exponential_rate_falls_once_an_epoch() -> None:
@@ -60,32 +60,34 @@ def test_an_average_forgets_its_start_before_it_becomes_slow() -> None:
 
 def test_the_average_of_weights_is_kept_and_the_weights_are_trained() -> None:
     net = nn.Linear(1, 1, bias=False)
-    optimizer = OptimizerSpec(averaging=0.5)
-    module = CostModelModule(net, LOSSES["mse"], optimizer, lambda step: 1.0, seed=0)
+    spec = TrainSpec(optimizer=OptimizerSpec(averaging=0.5))
+    module = CostModelModule(net, LOSSES["mse"], spec)
     trained = [weight for group in module.configure_optimizers().param_groups for weight in group["params"]]
     assert [id(weight) for weight in trained] == [id(net.weight)]
-    assert isinstance(module.kept, nn.Linear)
+    assert isinstance(module.validated_net, nn.Linear)
     before, after = net.weight.item(), 3.0
     net.weight.data.fill_(after)
     module.update_average(0)
     # The first step keeps a tenth, the second 2/11.
-    assert module.kept.weight.item() == pytest.approx(0.1 * before + 0.9 * after)
+    assert module.validated_net.weight.item() == pytest.approx(0.1 * before + 0.9 * after)
     module.update_average(1)
-    assert module.kept.weight.item() == pytest.approx(2 / 11 * (0.1 * before + 0.9 * after) + 9 / 11 * after)
+    assert module.validated_net.weight.item() == pytest.approx(
+        2 / 11 * (0.1 * before + 0.9 * after) + 9 / 11 * after
+    )
     assert net.weight.item() == after
 
 
 def test_without_averaging_the_weights_themselves_are_kept() -> None:
     net = nn.Linear(1, 1)
-    module = CostModelModule(net, LOSSES["mse"], OptimizerSpec(), lambda step: 1.0, seed=0)
-    assert module.kept is net
+    module = CostModelModule(net, LOSSES["mse"], TrainSpec())
+    assert module.validated_net is net
 
 
 def test_weights_decay_beside_their_gradient() -> None:
     net = nn.Linear(1, 1, bias=False)
     net.weight.data.fill_(2.0)
-    spec = OptimizerSpec(learning_rate=0.1, weight_decay=0.5)
-    optimizer = CostModelModule(net, LOSSES["mse"], spec, lambda step: 0.1, seed=0).configure_optimizers()
+    spec = TrainSpec(optimizer=OptimizerSpec(learning_rate=0.1, weight_decay=0.5))
+    optimizer = CostModelModule(net, LOSSES["mse"], spec).configure_optimizers()
     net.weight.grad = torch.zeros(1, 1)
     optimizer.step()
     # 2 (1 - 0.1 * 0.5); the gradient is zero.

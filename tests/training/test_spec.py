@@ -5,13 +5,25 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
+from costbench.models.spec import LayoutNetSpec
 from costbench.params import parse
 from costbench.training.losses import LOSSES
-from costbench.training.spec import PREDICTS, LossName, OptimizerSpec, TrainSpec, ValidationSpec, monitored
+from costbench.training.spec import (
+    PREDICTS,
+    HoldOutSpec,
+    LayoutTrainSpec,
+    LossName,
+    OptimizerSpec,
+    SamplingSpec,
+    SegmentSpec,
+    TrainSpec,
+    ValidationSpec,
+    monitored,
+)
 
 
 def test_settings_load_no_torch() -> None:
@@ -66,3 +78,43 @@ def test_cosine_falls_to_a_share_of_the_rate() -> None:
 def test_exponential_falls_after_every_epoch() -> None:
     spec = OptimizerSpec(learning_rate=1e-3, schedule="exponential", decay=0.5)
     assert [spec.rate(step, 10, 4) for step in (0, 9, 10, 25)] == pytest.approx([1e-3, 1e-3, 5e-4, 2.5e-4])
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "named"),
+    [
+        (SamplingSpec, {"configs": 1}, "configs"),
+        (SamplingSpec, {"graphs": 0}, "graphs"),
+        (SamplingSpec, {"pool": 1}, "pool"),
+        (SegmentSpec, {"nodes": -1}, "nodes"),
+        (SegmentSpec, {"dropout": 0.5}, "historical"),
+        (HoldOutSpec, {"validation": 0.5, "unseen": 0.5}, "shares"),
+        (LayoutTrainSpec, {"epochs": 0}, "epochs"),
+        (LayoutTrainSpec, {"margin": 0.0}, "margin"),
+        (LayoutTrainSpec, {"validation_configs": 1}, "validation_configs"),
+        (LayoutTrainSpec, {"segments": SegmentSpec(historical=True)}, "part_nodes"),
+        (
+            LayoutTrainSpec,
+            {
+                "segments": SegmentSpec(historical=True),
+                "net": LayoutNetSpec(part_nodes=9, pooling=("max",)),
+            },
+            "means",
+        ),
+        (
+            LayoutTrainSpec,
+            {"segments": SegmentSpec(nodes=9), "net": LayoutNetSpec(encoder="pyg.GCNConv")},
+            "segments need",
+        ),
+    ],
+)
+def test_impossible_values_are_named(kind: type, values: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        kind(**values)
+
+
+def test_a_parameter_file_can_say_all_of_it() -> None:
+    content = {"net": {"encoder": "gcn", "pooling": ["mean"]}, "segments": {"nodes": 5000}, "loss": "listmle"}
+    spec = parse(LayoutTrainSpec, content, where="params.yaml")
+    assert spec.net.pooling == ("mean",)
+    assert spec.segments.nodes == 5000

@@ -13,7 +13,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError
 from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
-from costbench.models.batch.graph_batch import KernelSamples
+from costbench.models.graph_batch import KernelSamples
 from costbench.models.learned import LearnedCostModel
 
 _UNKNOWN_NS = np.ones(1)

@@ -27,7 +27,7 @@ SECTIONS: Mapping[str, str] = {
     "split": f"{_STAGES}.split:SplitParams",
     "features": f"{_STAGES}.features:FeaturesParams",
     "sweep": f"{_STAGES}.sweep:SweepParams",
-    "train": "costbench.training.specs:TrainParams",
+    "train": "costbench.training.spec:TrainParams",
     "baselines": "costbench.models.baselines.spec:BaselineParams",
     "evaluate": "costbench.experiments.evaluation.program:EvaluateParams",
     "autotune": "costbench.experiments.autotuning.work_items:AutotuneParams",

@@ -25,18 +25,15 @@ from costbench.metrics.tpugraphs import (
     pooled_accuracy,
 )
 from costbench.models.checkpoint import load_checkpoint
-from costbench.models.execution_spec import Execution
-from costbench.models.layout.checkpoint import load_layout_model
+from costbench.models.layout.model import load_layout_model
 from costbench.models.learned import LearnedCostModel
+from costbench.models.spec import Execution
 from costbench.params import load_yaml, parse
 from costbench.training.fit import fit
 from costbench.training.kernel_source import KernelSource
-from costbench.training.layout.configs import held_out
 from costbench.training.layout.fit import fit_layout
-from costbench.training.layout.spec import HoldOutSpec, LayoutTrainSpec
-from costbench.training.lightning_run import FitResult
-from costbench.training.spec import TrainSpec
-from costbench.training.specs import AnySpec
+from costbench.training.layout.source import held_out
+from costbench.training.spec import AnySpec, FitResult, HoldOutSpec, LayoutTrainSpec, TrainSpec
 
 TRAINING_FILE = "training.json"
 _FOLDER = "tpugraphs:"

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 from costbench.errors import ParamsError
-from costbench.models.execution_spec import Accelerator, Execution
+from costbench.models.spec import Accelerator, Execution
 
 # Its settings are made at run time, which type checkers cannot see.
 _mkldnn: Any = torch.backends.mkldnn

@@ -26,18 +26,11 @@ from costbench.errors import DataError
 from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
-from costbench.models.batch.graph_batch import (
-    Collator,
-    FeatureScaling,
-    GraphBatch,
-    KernelSamples,
-    packed_samples,
-)
 from costbench.models.cost_model import CostModel
 from costbench.models.execution import applied, choose_products
-from costbench.models.execution_spec import DEFAULT_EXECUTION, Execution
-from costbench.models.net_spec import Predicts
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples, packed_samples
 from costbench.models.networks.cost_network import CostNetwork
+from costbench.models.spec import DEFAULT_EXECUTION, Execution, Predicts
 
 _LOG = logging.getLogger(__name__)
 

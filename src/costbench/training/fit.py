@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-import pytorch_lightning as pl
-import torch
-from pytorch_lightning.callbacks import TQDMProgressBar
 
-from costbench import params
-from costbench.artifacts import remove_stale_temporaries
-from costbench.errors import DataError, choose
-from costbench.models.batch.graph_batch import Collator, FeatureScaling
+from costbench.errors import choose
 from costbench.models.checkpoint import save_checkpoint
-from costbench.models.execution import applied, described, device_of
+from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostNet
 from costbench.rng import stream_key
-from costbench.training.batch_sampler import BatchSampler, SampleSource
-from costbench.training.callbacks import (
-    BestModel,
-    EpochReport,
-    FreedMemory,
-    MetricLogger,
-    Patience,
-    ResumePoint,
-    resumable,
-)
-from costbench.training.data_module import KernelDataModule, validation_plans
+from costbench.training.batches import BatchSampler, KernelDataModule, SampleSource, validation_plans
 from costbench.training.lightning_module import CostModelModule
-from costbench.training.lightning_run import FitResult, quiet, resume_file
+from costbench.training.lightning_run import MetricLogger, TrainingRun
 from costbench.training.losses import LOSSES
-from costbench.training.spec import TrainSpec, monitored
+from costbench.training.spec import FitResult, TrainSpec
 
 _LEVEL_KERNELS = 1000
 
@@ -66,42 +49,22 @@ def fit(
         ChoiceError: if encoder, reduction or loss is unknown.
         ParamsError: if a GPU is required and none is available.
     """
-    started = time.perf_counter()
-    device = device_of(spec.accelerator)
-    remove_stale_temporaries(folder)
-    with quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
+    run = TrainingRun(spec, folder, logger, progress=progress)
+    with run.session():
         scaling = FeatureScaling.of_extremes(train_source.extremes(), spec.transform).without(
             spec.drop_features
         )
         net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
-        predicts = choose(LOSSES, spec.loss, "loss").predicts
-        if predicts == "log_runtime_ns" and spec.start == "mean":
+        loss = choose(LOSSES, spec.loss, "loss")
+        if loss.predicts == "log_runtime_ns" and spec.start == "mean":
             net.level.fill_(_mean_log_runtime(train_source, spec.net.residual == "analytical"))
-        metric, larger_is_better = monitored(spec.monitor)
-        module = _module(spec, net)
-        best = BestModel(
-            metric,
-            larger_is_better=larger_is_better,
-            save=lambda: save_checkpoint(folder, cast(LearnedCostNet, module.kept), scaling, predicts),
-        )
-        resume = _resume_file(folder, spec, scaling)
-        watching = [best, Patience(best, spec.patience), *_reports(logger)]
-        trainer = _trainer(spec, device, watching, resume, progress=progress)
+        module = CostModelModule(net, loss, spec)
+
+        def save() -> None:
+            save_checkpoint(folder, cast(LearnedCostNet, module.validated_net), scaling, loss.predicts)
+
         data = _data_module(spec, scaling, train_source, validation_source)
-        trainer.fit(module, data, ckpt_path=resumable(resume), weights_only=True)
-    if best.best is None:
-        raise DataError("training ended before its first epoch", where=folder)
-    resume.unlink(missing_ok=True)
-    seconds = time.perf_counter() - started
-    return FitResult(
-        folder,
-        best.best,
-        best.epoch,
-        trainer.global_step,
-        seconds,
-        described(spec.execution, device),
-        net.computed_by or "",
-    )
+        return run.train(module, [data], save, str(scaling.to_dict()))
 
 
 def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:
@@ -121,13 +84,6 @@ def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:
     return float(np.mean(means))
 
 
-def _module(spec: TrainSpec, net: LearnedCostNet) -> CostModelModule:
-    def rate(step: int) -> float:
-        return spec.optimizer.rate(step, spec.batch.per_epoch, spec.epochs)
-
-    return CostModelModule(net, LOSSES[spec.loss], spec.optimizer, rate, spec.seed)
-
-
 def _data_module(
     spec: TrainSpec, scaling: FeatureScaling, train: SampleSource, validation: SampleSource
 ) -> KernelDataModule:
@@ -139,38 +95,3 @@ def _data_module(
         (validation.scaled(scaling), plans),
         Collator(scaling, spec.net.max_neighbors, spec.net.neighbors),
     )
-
-
-def _trainer(
-    spec: TrainSpec, device: torch.device, callbacks: list[pl.Callback], resume: Path, *, progress: bool
-) -> pl.Trainer:
-    callbacks = [
-        *callbacks,
-        *([TQDMProgressBar(refresh_rate=max(1, spec.batch.per_epoch // 20))] if progress else []),
-        FreedMemory(),
-        ResumePoint(resume),
-    ]
-    return pl.Trainer(
-        accelerator="gpu" if device.type == "cuda" else "cpu",
-        devices=1,
-        precision="bf16-mixed" if spec.precision == "bf16" else "32-true",
-        max_epochs=spec.epochs,
-        callbacks=callbacks,
-        # The CPU kernels are deterministic anyway; the switch would only make torch fill new tensors.
-        deterministic=device.type != "cpu",
-        num_sanity_val_steps=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=progress,
-        use_distributed_sampler=False,
-    )
-
-
-def _reports(logger: MetricLogger | None) -> list[pl.Callback]:
-    return [] if logger is None else [EpochReport(logger)]
-
-
-def _resume_file(folder: Path, spec: TrainSpec, scaling: FeatureScaling) -> Path:
-    identity = f"{params.digest(spec)} {scaling.to_dict()} {torch.__version__}"
-    return resume_file(folder, identity)

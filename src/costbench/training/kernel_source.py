@@ -16,8 +16,8 @@ import numpy as np
 from costbench.arrays import I64
 from costbench.features.feature_shards import FeatureShard
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
-from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
-from costbench.training.batch_sampler import SampleSource
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
+from costbench.training.batches import SampleSource
 
 DEFAULT_CACHE_BYTES = 512 * 1024 * 1024
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
 from costbench.errors import DivergedError
-from costbench.models.batch.graph_batch import GraphBatch
+from costbench.models.graph_batch import GraphBatch
 from costbench.rng import stream_key
 from costbench.training.losses import Loss
-from costbench.training.spec import OptimizerSpec
+from costbench.training.spec import AnyTrainSpec
 from costbench.training.validation import ValidationScores
 
 TRAINING_LOSS = "training/loss"
@@ -28,26 +26,23 @@ class CostModelModule(pl.LightningModule):
     Args:
         net: the network.
         loss: what to minimise.
-        optimizer: see `OptimizerSpec`.
-        rate: learning rate by step.
-        seed: of dropout; a step's draws depend on it and the step only.
+        spec: optimiser, length of the training, and the seed of dropout; a step's draws depend on it and the
+            step only.
     """
 
-    def __init__(
-        self, net: nn.Module, loss: Loss, optimizer: OptimizerSpec, rate: Callable[[int], float], seed: int
-    ) -> None:
+    def __init__(self, net: nn.Module, loss: Loss, spec: AnyTrainSpec) -> None:
         super().__init__()
         self.net = net
-        self.average = copy.deepcopy(net).requires_grad_(False) if optimizer.averaging else None
+        self.average = copy.deepcopy(net).requires_grad_(False) if spec.optimizer.averaging else None
         self._loss = loss
-        self._optimizer = optimizer
-        self._rate = rate
-        self._seed = seed
+        self._optimizer = spec.optimizer
+        self._length = spec.steps_per_epoch, spec.epochs
+        self._seed = spec.seed
         self._losses: list[Tensor] = []
         self._scores = ValidationScores(loss.predicts)
 
     @property
-    def kept(self) -> nn.Module:
+    def validated_net(self) -> nn.Module:
         """The network that is validated and saved: the average of weights, if there is one."""
         return self.net if self.average is None else self.average
 
@@ -65,13 +60,17 @@ class CostModelModule(pl.LightningModule):
 
     def training_step(self, batch: GraphBatch, _index: int) -> Tensor:
         """The loss of one batch."""
-        for group in self.trainer.optimizers[0].param_groups:
-            group["lr"] = self._rate(self.global_step)
+        self.set_learning_rate()
         # One dropout stream per step, so that a run resumed after a kill draws what it would have drawn.
         _seed_draws(stream_key(self._seed, "dropout", self.global_step) % 2**63)
         loss = self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
         self._losses.append(loss.detach())
         return loss
+
+    def set_learning_rate(self) -> None:
+        """Give the optimiser the learning rate of this step."""
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = self._optimizer.rate(self.global_step, *self._length)
 
     def on_train_batch_end(self, _outputs: object, _batch: GraphBatch, _index: int) -> None:
         """Update the average by the step's weights."""
@@ -101,18 +100,22 @@ class CostModelModule(pl.LightningModule):
 
     def validation_step(self, batch: GraphBatch, _index: int) -> None:
         """Score every kernel."""
-        costs = self.kept(batch).double().cpu().numpy()
+        costs = self.validated_net(batch).double().cpu().numpy()
         runtime_ns, mask = batch.runtime_ns.cpu().numpy(), batch.mask.cpu().numpy()
         for cost, runtime, real in zip(costs, runtime_ns, mask, strict=True):
             self._scores.add(cost[real], runtime[real])
 
     def on_validation_epoch_end(self) -> None:
         """Log the metrics of the epoch; runs after its training steps."""
-        values: dict[str, Any] = dict(self._scores.metrics())
+        values = self.validation_metrics()
         if self._losses:
             values[TRAINING_LOSS] = float(torch.stack(self._losses).mean())
             self._losses.clear()
-        self.log_dict(values)
+        self.log_dict(values, batch_size=1)
+
+    def validation_metrics(self) -> dict[str, float]:
+        """Returns the metrics of the epoch's validation, by name."""
+        return self._scores.metrics()
 
 
 def _seed_draws(seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Losses over the decisions of each kernel in a batch.
+"""Losses over the decisions of each kernel, or the configs of each graph, in a batch.
 
 - `hinge`, `logistic`: pairwise rank losses (lpm2021, equation 1), for choosing among decisions.
 - `listnet`: a listwise rank loss (Cao et al. 2007), which looks at the fastest decisions alone.
@@ -9,30 +9,44 @@
 - `kernel-mse`: the same, every kernel weighted alike (lpm2020, section 4.2).
 
 Pairs are formed within a kernel only: runtimes of different kernels are never compared. A loss maps costs
-[K, C], runtimes [K, C] and the mask of real decisions [K, C] to a scalar.
+[K, C], runtimes [K, C] and the mask of real decisions [K, C] to a scalar. Layout networks are trained with
+the same losses over the configs of a graph (`layout_loss`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from costbench.models.net_spec import Predicts
-from costbench.training.spec import PREDICTS, LossName
+from costbench.models.spec import Predicts
+from costbench.training.spec import LAYOUT_PREDICTS, PREDICTS, LayoutTrainSpec, LossName
 
 
-def pairwise_hinge(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Returns the pairwise rank loss with phi(z) = max(0, 1 - z); see `pairwise_loss`."""
-    return pairwise_loss(costs, runtime_ns, mask, lambda margin: functional.relu(1.0 - margin))
+def pairwise_hinge(
+    costs: Tensor, runtime_ns: Tensor, mask: Tensor, margin: float = 1.0, *, grows: bool = False
+) -> Tensor:
+    """Returns the pairwise rank loss with phi(z) = max(0, m_ij - z); see `pairwise_loss`.
+
+    m_ij is `margin`, or with `grows` `margin` times (log y_i - log y_j) / s, s the standard deviation of
+    log y among a kernel's decisions, so that far pairs should lie farther apart.
+    """
+    if not grows:
+        return pairwise_loss(costs, runtime_ns, mask, lambda apart: functional.relu(margin - apart))
+    logs = runtime_ns.log()
+    spread = torch.stack([row[real].std(correction=0) for row, real in zip(logs, mask, strict=True)])
+    scaled = (margin * logs / spread.clamp(min=1e-9)[:, None]).to(costs.dtype)
+    margins = scaled.unsqueeze(2) - scaled.unsqueeze(1)
+    return pairwise_loss(costs, runtime_ns, mask, lambda apart: functional.relu(margins - apart))
 
 
 def pairwise_logistic(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
     """Returns the pairwise rank loss with phi(z) = log(1 + exp(-z)); see `pairwise_loss`."""
-    return pairwise_loss(costs, runtime_ns, mask, lambda margin: functional.softplus(-margin))
+    return pairwise_loss(costs, runtime_ns, mask, lambda apart: functional.softplus(-apart))
 
 
 def pairwise_loss(costs: Tensor, runtime_ns: Tensor, mask: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
@@ -46,8 +60,8 @@ def pairwise_loss(costs: Tensor, runtime_ns: Tensor, mask: Tensor, phi: Callable
     Shape: costs, runtime_ns and mask [K, C].
     """
     slower = (runtime_ns.unsqueeze(2) > runtime_ns.unsqueeze(1)) & mask.unsqueeze(2) & mask.unsqueeze(1)
-    margin = costs.unsqueeze(2) - costs.unsqueeze(1)
-    terms = (phi(margin) * slower).sum(dim=(1, 2))
+    apart = costs.unsqueeze(2) - costs.unsqueeze(1)
+    terms = (phi(apart) * slower).sum(dim=(1, 2))
     count = mask.sum(dim=1).to(terms.dtype)
     pairs = count * (count - 1.0) / 2.0
     return (terms / pairs.clamp(min=1.0)).sum() / (pairs > 0).sum().clamp(min=1)
@@ -199,3 +213,29 @@ _FUNCTIONS: Mapping[LossName, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 }
 LOSSES: Mapping[str, Loss] = {name: Loss(function, PREDICTS[name]) for name, function in _FUNCTIONS.items()}
 """Name in `TrainSpec.loss` to loss."""
+
+
+def layout_loss(spec: LayoutTrainSpec) -> Loss:
+    """Returns the loss that the training of a layout network minimises."""
+    functions: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+        "hinge": partial(pairwise_hinge, margin=spec.margin, grows=spec.margin_grows),
+        "listmle": listmle_per_config,
+        "logistic": pairwise_logistic,
+        "mse": log_mse,
+    }
+    return Loss(functions[spec.loss], LAYOUT_PREDICTS[spec.loss])
+
+
+def listmle_per_config(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+    """Mean over graphs of `listmle` over the graph's number of configs.
+
+    Graphs with fewer than two configs are left out; where all are, the loss is 0.
+
+    Shape: costs, runtime_ns and mask [K, C].
+    """
+    counts = mask.sum(dim=1)
+    losses = [
+        listmle(costs[None, row], runtime_ns[None, row], mask[None, row]) / counts[row]
+        for row in torch.nonzero(counts > 1).squeeze(1).tolist()
+    ]
+    return torch.stack(losses).mean() if losses else costs.new_zeros(())

@@ -10,7 +10,7 @@ from costbench.arrays import F64
 from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import PairCounts, count_pairs, tau_of
 from costbench.metrics.selection import tile_size_ape
-from costbench.models.net_spec import Predicts
+from costbench.models.spec import Predicts
 
 VALIDATION_TAU = "validation/tau"
 VALIDATION_APE = "validation/ape"

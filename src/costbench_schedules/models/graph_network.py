@@ -19,11 +19,10 @@ from costbench import rng
 from costbench.arrays import F64, I64
 from costbench.features.normalizer import MinMaxNormalizer
 from costbench.features.packed_kernels import PackedKernels
-from costbench.models.batch.graph_batch import Collator, FeatureScaling
 from costbench.models.execution import applied
-from costbench.models.execution_spec import DEFAULT_EXECUTION
+from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import DEFAULT_EXECUTION, NetSpec
 from costbench_schedules.features.context import FEATURE_NAMES
 from costbench_schedules.features.trees import LoopTrees, loop_graphs
 from costbench_schedules.models.learner import Objective, Samples

@@ -15,8 +15,8 @@ from torch import nn
 
 from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
 from costbench.errors import CostbenchError, DataError
-from costbench.models.net_spec import NetSpec
-from costbench.models.weights import load_weights, save_weights
+from costbench.models.model_files import load_weights, save_weights
+from costbench.models.spec import NetSpec
 from costbench.params import parse
 from costbench_schedules.features.context import FEATURE_NAMES
 from costbench_schedules.features.vectors import BOUNDED_BY, THRESHOLDS

@@ -20,10 +20,10 @@ from costbench.experiments.autotuning.tile import AutotuneTileParams, TilePoint
 from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
-from costbench.models.batch.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.checkpoint import save_checkpoint
+from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
-from costbench.models.net_spec import NetSpec, Predicts
+from costbench.models.spec import NetSpec, Predicts
 from costbench.target import load_target
 from tests.experiments.small_programs import small_file
 

@@ -13,7 +13,7 @@ from costbench.experiments.identity import closure
 from costbench.experiments.stages.train import longest_first, share_of, training_of, with_samples
 from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 from costbench.training.spec import TrainSpec
 
 SPLIT = TrainingPrograms(tuple(f"p{i}" for i in range(10)), ("v", "w"))

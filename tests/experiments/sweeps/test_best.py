@@ -9,7 +9,7 @@ import pytest
 
 from costbench.errors import ParamsError
 from costbench.experiments.sweeps.best import BestTrial, best_path, read_best, with_values, write_best
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 from costbench.params import merge, parse
 from costbench.training.spec import TrainSpec
 

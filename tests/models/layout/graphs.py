@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks.synthetic_layouts import random_graph
 from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
-from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.models.layout.network import LayoutNetwork
+from costbench.models.spec import LayoutNetSpec
 
 __all__ = ["chain", "network_on", "random_graph"]
 

@@ -8,9 +8,8 @@ from torch import Tensor
 from benchmarks.naive_layouts import NaiveLayoutNet, naive_batch
 from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
 from costbench.models.layout.model import config_scores
-from costbench.models.layout.net_spec import LayoutNetSpec, Pooling
-from costbench.models.layout.network import LayoutNetwork
-from costbench.models.layout.plain import plain_scores
+from costbench.models.layout.network import LayoutNetwork, plain_scores
+from costbench.models.spec import LayoutNetSpec, Pooling
 from tests.models.layout.graphs import chain, network_on, random_graph
 
 SMALL = {"hidden": 16, "opcode_embedding": 8}

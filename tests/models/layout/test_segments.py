@@ -9,8 +9,8 @@ import torch
 
 from costbench.models.layout import segments
 from costbench.models.layout.inputs import parts_of
-from costbench.models.layout.net_spec import LayoutNetSpec
 from costbench.models.layout.segments import segment_of, segment_scores
+from costbench.models.spec import LayoutNetSpec
 from tests.models.layout.graphs import network_on, random_graph
 from tests.models.layout.test_network import scores_and_gradients
 

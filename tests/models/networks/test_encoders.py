@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.models.batch.edges import Edges
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBatch
-from costbench.models.net_spec import NetSpec
+from costbench.models.edges import Edges
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch
 from costbench.models.networks.encoders import ENCODERS, GraphSage, NoGraph
 from costbench.models.networks.layers import initialize
+from costbench.models.spec import NetSpec
 
 
 def batch() -> GraphBatch:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from costbench.models.batch.edges import Edges
-from costbench.models.net_spec import NetSpec
+from costbench.models.edges import Edges
 from costbench.models.networks.gat import Gat, GatAttention
 from costbench.models.networks.layers import initialize
+from costbench.models.spec import NetSpec
 
 with warnings.catch_warnings():
     # PyG 2.8 compiles parts of itself with torch.jit, which torch 2.13 deprecates.

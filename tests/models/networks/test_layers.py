@@ -3,7 +3,6 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from costbench.models.net_spec import NetSpec
 from costbench.models.networks.layers import (
     FeedForward,
     FeedForwardStack,
@@ -11,6 +10,7 @@ from costbench.models.networks.layers import (
     PairFeedForward,
     initialize,
 )
+from costbench.models.spec import NetSpec
 
 TINY = NetSpec(hidden=2)
 

@@ -7,10 +7,9 @@ import math
 import torch
 from torch import nn
 
-from costbench.models.net_spec import NetSpec
-from costbench.models.networks.constants import FORGET_OFFSET
 from costbench.models.networks.layers import initialize
-from costbench.models.networks.lstm import KernelLstm, PackedOrder
+from costbench.models.networks.lstm import FORGET_OFFSET, KernelLstm, PackedOrder
+from costbench.models.spec import NetSpec
 
 
 def sigmoid(value: float) -> float:

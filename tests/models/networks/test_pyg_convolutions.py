@@ -9,11 +9,16 @@ from torch_geometric.nn import GATv2Conv, GCNConv, SAGEConv
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import ChoiceError, ParamsError
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBatch
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch
 from costbench.models.learned import LearnedCostNet
-from costbench.models.net_spec import NetSpec
 from costbench.models.networks.encoders import build_encoder
-from costbench.models.networks.pyg_convolutions import PygConvolutions, copies_of, find_convolution
+from costbench.models.networks.pyg_convolutions import (
+    PygConvolutions,
+    copies_of,
+    draw_weights,
+    find_convolution,
+)
+from costbench.models.spec import NetSpec
 
 NAMES = (
     "pyg.GCNConv",
@@ -47,7 +52,7 @@ def states(given: GraphBatch, num_decisions: int) -> torch.Tensor:
 def test_all_decisions_together_are_each_decision_alone(name: str, directed: bool) -> None:
     """PyG's layers are called here as PyG's users do: on the states [nodes, hidden] of one decision."""
     encoder = PygConvolutions(spec(name, directed=directed))
-    encoder.draw_weights(3)
+    draw_weights(encoder, 3)
     given = batch()
     together = encoder(states(given, 5), given)
     ways = [given.edges.to_consumers, given.edges.to_producers]
@@ -86,7 +91,7 @@ def test_copies_keep_edges_within_their_decision() -> None:
 def test_weights_follow_from_the_seed_and_draw_nothing_from_the_global_generator() -> None:
     def weights(seed: int) -> list[torch.Tensor]:
         encoder = PygConvolutions(spec("pyg.GATv2Conv"))
-        encoder.draw_weights(seed)
+        draw_weights(encoder, seed)
         return [weight.detach() for weight in encoder.parameters()]
 
     torch.manual_seed(5)

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, GraphBatch
-from costbench.models.net_spec import NetSpec
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch
 from costbench.models.networks.layers import initialize
 from costbench.models.networks.reductions import (
     REDUCTIONS,
@@ -21,6 +20,7 @@ from costbench.models.networks.reductions import (
     gather_sum,
     segment_statistics,
 )
+from costbench.models.spec import NetSpec
 
 STATES = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]).view(3, 1, 2)
 NOTHING = torch.zeros(2, 1, 0)

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from costbench.models.net_spec import NetSpec
 from costbench.models.networks.layers import initialize
 from costbench.models.networks.transformer import EncoderLayer, KernelTransformer, Padding, masked_attention
+from costbench.models.spec import NetSpec
 
 SPEC = NetSpec(hidden=8, transformer_heads=2, transformer_width=12)
 

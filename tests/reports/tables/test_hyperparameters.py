@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 from costbench.reports.tables.hyperparameters import setting, settings_tables, trials_table
+from costbench.reports.tables.learning_curves import setting, settings_tables
 
 MODEL = {
     "net": {

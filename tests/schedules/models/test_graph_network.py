@@ -11,7 +11,7 @@ import torch
 from costbench import rng
 from costbench.features.graph_tensors import KernelGraph
 from costbench.models.learned import LearnedCostModel
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 from costbench_schedules.features.context import FEATURE_NAMES
 from costbench_schedules.features.trees import LoopTrees, loop_graphs
 from costbench_schedules.features.vectors import REPRESENTATIONS

@@ -11,12 +11,11 @@ from benchmarks.synthetic_layouts import random_graph
 from costbench.datasets.layout_graphs import open_layout_graph, write_layout_graph
 from costbench.errors import DataError
 from costbench.metrics.ranking import kendall_tau
-from costbench.models.layout.checkpoint import load_layout_model
-from costbench.models.layout.net_spec import LayoutNetSpec
-from costbench.training.layout.configs import held_out
+from costbench.models.layout.model import load_layout_model
+from costbench.models.spec import LayoutNetSpec
 from costbench.training.layout.fit import fit_layout
-from costbench.training.layout.spec import HoldOutSpec, LayoutTrainSpec, SamplingSpec, SegmentSpec
-from costbench.training.lightning_run import FitResult
+from costbench.training.layout.source import held_out
+from costbench.training.spec import FitResult, HoldOutSpec, LayoutTrainSpec, SamplingSpec, SegmentSpec
 
 NET = LayoutNetSpec(hidden=16, opcode_embedding=8, encoder_layers=2)
 QUICK = LayoutTrainSpec(net=NET, steps_per_epoch=3, epochs=2, sampling=SamplingSpec(configs=8))

@@ -19,7 +19,7 @@ from costbench.experiments.evaluation.program import ModelKey, ProgramResult, Pr
 from costbench.experiments.evaluation.unfitted import LAYOUT_ORDERS
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import paths_of_programs
-from costbench.features.tpugraphs_graphs import extract_nodes
+from costbench.features.tpugraphs_graphs import extract_graph
 from costbench.metrics.overhead import BATCH, Overhead
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.tpugraphs import LAYOUT_TOP_K, ordered_pair_accuracy, top_k_slowdown
@@ -44,7 +44,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
         DataError: for a damaged graph or model, or scores that are not finite.
     """
     # torch takes a second to import.
-    from costbench.models.layout.checkpoint import load_layout_model
+    from costbench.models.layout.model import load_layout_model
 
     paths = paths_of_programs(program.features, _TASK, program.chip, (program.program,))
     graphs = [open_layout_graph(path) for path in paths]
@@ -70,7 +70,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
                 program.split,
                 program.chip,
                 application,
-                lambda: extract_nodes(source),
+                lambda: extract_graph(source),
                 next(iter(networks.values())),
                 Charging(compile_s=0.0, compile_s_per_instruction=COMPILE_S_PER_INSTRUCTION),
             ),

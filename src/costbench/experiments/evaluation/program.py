@@ -13,7 +13,7 @@ from costbench.execution.dotted import is_dotted
 from costbench.experiments.grid.cells import LEARNED
 from costbench.hlo.opcode import Opcode
 from costbench.metrics.overhead import Overhead
-from costbench.models.execution_spec import Accelerator
+from costbench.models.spec import Accelerator
 
 ALL_KERNELS = "all"
 BEST = "best"

@@ -25,7 +25,7 @@ from costbench.hardware.noise import uniform
 from costbench.hardware.simulator import simulate_nest
 from costbench.hashing import mix
 from costbench.models.baselines.layouts import changed_nodes
-from costbench.models.given_model import GivenModel, load_given_model
+from costbench.models.user_model import GivenModel, load_given_model
 from costbench.target import Architecture, Target
 
 Predict = Callable[[LoopNest, TileSizes], F64]

@@ -15,14 +15,14 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from costbench.datasets.splits import FOLDS, FoldsParams, expanded
+from costbench.datasets.splits import FOLDS, FoldsParams, expand_folds
 from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import LABEL, MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
 from costbench.params import merge, parse
 from costbench.tasks import LearnedTask
-from costbench.training.specs import SPECS, AnyTrainSpec
+from costbench.training.spec import SPECS, AnyTrainSpec
 
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SHARE = "share"
@@ -138,7 +138,7 @@ class Experiment:
     @property
     def splits(self) -> tuple[str, ...]:
         """Return the splits by the names of their files, `fold1` and so on in place of `folds`."""
-        return expanded(self.grid.splits, self.num_folds)
+        return expand_folds(self.grid.splits, self.num_folds)
 
     @property
     def cells(self) -> tuple[Cell, ...]:

@@ -11,8 +11,7 @@ from costbench.training.spec import TrainSpec
 if TYPE_CHECKING:
     from costbench.experiments.grid.training_run import CellTask, EpochLogger
     from costbench.training.kernel_source import KernelSource
-    from costbench.training.lightning_run import FitResult
-    from costbench.training.specs import AnyTrainSpec
+    from costbench.training.spec import AnyTrainSpec, FitResult
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from costbench.training.layout.spec import LayoutTrainSpec
+from costbench.training.spec import LayoutTrainSpec
 
 if TYPE_CHECKING:
     from costbench.experiments.grid.training_run import CellTask, EpochLogger
-    from costbench.training.lightning_run import FitResult
-    from costbench.training.specs import AnyTrainSpec
+    from costbench.training.spec import AnyTrainSpec, FitResult
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from costbench.experiments.tracking.runs import FOLDER, KEY, Dataset, Provenance
 from costbench.features.feature_shards import paths_of_programs
 from costbench.params import digest
 from costbench.store import Entry, KeyedResult, WorkItem
-from costbench.training.lightning_run import FitResult
-from costbench.training.specs import AnyTrainSpec
+from costbench.training.spec import AnyTrainSpec, FitResult
 
 _log = logging.getLogger(__name__)
 DONE = "done.json"

@@ -11,7 +11,7 @@ import numpy as np
 
 from costbench.artifacts import digest_file, write_json
 from costbench.datasets.leakage import common_fingerprints
-from costbench.datasets.splits import Split, listed_split, read_split
+from costbench.datasets.splits import Split, read_split, reported_split
 from costbench.errors import DataError, choose
 from costbench.execution.workers import NO_FLAGS, BackendFlags, load
 from costbench.experiments.evaluation.fusion import evaluate_fusions
@@ -55,7 +55,7 @@ _WEIGHTS_FILE = "weights.pt"
 _ITEMS = "programs"
 _LOADED: Mapping[str, tuple[str, ...]] = {
     "kernel": ("costbench.models.checkpoint",),
-    "program": ("costbench.models.layout.checkpoint",),
+    "program": ("costbench.models.checkpoint",),
 }
 """Modules that processes with trained networks load first, by what a sample is of."""
 EVALUATE: dict[str, Callable[[ProgramTask], ProgramResult]] = {
@@ -186,7 +186,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     )
     points = [
         {
-            "task": task.cell.task, "split": listed_split(task.cell.split), "chip": task.cell.chip,
+            "task": task.cell.task, "split": reported_split(task.cell.split), "chip": task.cell.chip,
             "model": one.model, "predicted_ns": list(one.predicted_ns), "measured_ns": list(one.measured_ns),
         }
         for task, result in in_order
@@ -245,7 +245,7 @@ def _log_result(progress: Progress[EvaluatedProgram]) -> None:
 def _rows(task: EvaluationTask, result: EvaluatedProgram, identity: StageIdentity) -> Iterator[MetricRow]:
     origin = RowOrigin(
         task=task.cell.task,
-        split=listed_split(task.cell.split),
+        split=reported_split(task.cell.split),
         chip=task.cell.chip,
         application=result.application,
         program=task.program.program,
@@ -300,7 +300,7 @@ def _tasks(
                     seen,
                     known,
                     fitted,
-                    listed_split(split_name),
+                    reported_split(split_name),
                     imported is not None,
                     files_of_chips.get(chip, ""),
                 )

@@ -18,7 +18,7 @@ from costbench.datasets.leakage import (
     LeakageReport,
     ProgramShards,
     leakage_audit,
-    pooled,
+    pool_leakage,
     shards_by_program,
 )
 from costbench.datasets.splits import (
@@ -27,9 +27,9 @@ from costbench.datasets.splits import (
     ProgramInfo,
     Split,
     fold_splits,
-    listed_split,
     manual_split,
     random_split,
+    reported_split,
     write_split,
 )
 from costbench.datasets.storage import list_shards, verify_shard
@@ -158,8 +158,8 @@ def _audits(splits: Sequence[Split], programs: ProgramShards) -> list[LeakageRep
     """Return the audit of each split, in which all folds count as one."""
     reports: dict[str, list[LeakageReport]] = {}
     for split in splits:
-        reports.setdefault(listed_split(split.name), []).append(leakage_audit(split, programs))
-    return [pooled(name, audits) for name, audits in reports.items()]
+        reports.setdefault(reported_split(split.name), []).append(leakage_audit(split, programs))
+    return [pool_leakage(name, audits) for name, audits in reports.items()]
 
 
 def make_splits(

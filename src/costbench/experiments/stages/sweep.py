@@ -42,8 +42,7 @@ from costbench.experiments.tracking.runs import Provenance, prepare, tracking_ur
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import merge, parse
 from costbench.tasks import LEARNED, LearnedTask
-from costbench.training.spec import monitored
-from costbench.training.specs import SweptModels
+from costbench.training.spec import SweptModels, monitored
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"

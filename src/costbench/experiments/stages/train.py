@@ -54,7 +54,7 @@ from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
 from costbench.store import Progress, WorkItem, compute, remove_outdated
 from costbench.tasks import LEARNED
-from costbench.training.specs import TrainParams
+from costbench.training.spec import TrainParams
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/train"

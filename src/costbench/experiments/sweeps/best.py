@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from costbench.artifacts import write_text
 from costbench.errors import ParamsError
 from costbench.params import load_yaml, merge, nest, parse
-from costbench.training.specs import SPECS, AnySpec
+from costbench.training.spec import SPECS, AnySpec
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """Value of one hyper-parameter."""

@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from costbench.errors import ChoiceError, ParamsError
 from costbench.experiments.sweeps.best import Value, with_values
-from costbench.models.layout.net_spec import LAYOUT_ENCODERS
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.pyg_convolutions import PREFIX, find_convolution
 from costbench.models.networks.reductions import REDUCTIONS
-from costbench.training.layout.spec import LayoutTrainSpec
-from costbench.training.spec import TrainSpec
-from costbench.training.specs import AnyTrainSpec
+from costbench.models.spec import LAYOUT_ENCODERS
+from costbench.training.spec import AnyTrainSpec, LayoutTrainSpec, TrainSpec
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial

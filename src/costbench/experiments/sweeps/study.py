@@ -26,7 +26,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError, ParamsError, one_line
 from costbench.experiments.sweeps.space import Stored
 from costbench.experiments.writer import is_gone, this_process
 from costbench.rng import stream_key
@@ -102,7 +102,7 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
                     " postgresql+psycopg://",
                 ) from error
             except RuntimeError as error:  # tables of another version of Optuna
-                raise DataError(" ".join(str(error).split()), where=spec.name) from error
+                raise DataError(one_line(error), where=spec.name) from error
             except SQLAlchemyError as error:
                 if attempt == _ATTEMPTS or not _is_race(error):
                     raise

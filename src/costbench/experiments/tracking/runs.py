@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costbench.artifacts import digest_bytes
-from costbench.errors import DataError
+from costbench.errors import DataError, one_line
 from costbench.execution.workers import load
 from costbench.experiments.tracking.relative_artifacts import artifact_location
 from costbench.experiments.writer import is_gone, this_process
@@ -220,7 +220,7 @@ class TrackedRun:
             log(client_of(self.uri))
         except (MlflowException, OSError) as error:
             # A lost record must not end a training.
-            _log.warning("%s: not tracked: %s", self.uri, " ".join(str(error).split())[:300])
+            _log.warning("%s: not tracked: %s", self.uri, one_line(error)[:300])
 
 
 def work_of(*parts: str) -> str:

@@ -26,7 +26,7 @@ from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto
 from costbench.hlo.reader import read_proto
 from costbench.models.cost_model import CostModel
-from costbench.models.given_model import load_given_model
+from costbench.models.user_model import load_given_model
 from costbench.tasks import TaskName
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ analytical model's estimates are not among them.
 
 Samples are drawn as evenly as the batches that networks are trained on. Applications differ hundredfold in
 their number of kernels. Here each counts the same, and within it every kernel, as in the balanced batches of
-`costbench.training.batch_sampler` (lpm2021, section 4, 'Imbalances'): kernels are drawn without replacement,
+`costbench.training.batches` (lpm2021, section 4, 'Imbalances'): kernels are drawn without replacement,
 as many of each application as fit the budget, and count by `KernelTable.kernel_weights`.
 """
 

@@ -5,18 +5,20 @@ its ReLU (GraphSAGE with the mean, GCN) is computed on both apart:
 
 x'_varying = relu(sum_k A_k[varying, varying] x_varying W_k + sum_k A_k[varying, fixed] x_fixed W_k + b)
 
-where the second sum has no config axis. The plain form of the same network is in `plain`.
+where the second sum has no config axis. The plain form of the same network is `network.plain_scores`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from costbench.models.layout.plan import LayerPlan
-from costbench.models.layout.sparse import SparseMatrix
+from costbench.models.layout.plan import LayerPlan, SparseMatrix
+from costbench.models.networks.pyg_convolutions import copies_of, find_convolution, sum_of_layers
+from costbench.models.spec import LayoutNetSpec
 
 
 class LinearConvolution(nn.Module):
@@ -80,6 +82,31 @@ class LinearConvolution(nn.Module):
         if len(grown):
             before = torch.cat([before, grown[:, None].expand(-1, states.shape[1], -1)])
         return after + before
+
+
+class PygConvolution(nn.Module):
+    """A convolution of PyG by name (`networks.pyg_convolutions`), one for each direction of messages, summed.
+
+    Args:
+        spec: `encoder` names it.
+
+    Raises:
+        ParamsError, ChoiceError: if there is none of that name or it cannot be built.
+
+    Shape: states [n, c, hidden] kept.
+    """
+
+    def __init__(self, spec: LayoutNetSpec) -> None:
+        super().__init__()
+        self._convolution = find_convolution(spec.encoder)
+        # Building and trying a layer draws random numbers, which must not change later draws of the process.
+        with torch.random.fork_rng(devices=[]):
+            self.ways = nn.ModuleList(self._convolution.layer(spec.hidden) for _ in range(1 + spec.directed))
+
+    def forward(self, states: Tensor, edge_indices: Sequence[Tensor]) -> Tensor:
+        copies = [copies_of(edge_index, states.shape[1]) for edge_index in edge_indices]
+        sums = sum_of_layers(self._convolution, list(self.ways), states.flatten(0, 1), copies)
+        return sums.view_as(states)
 
 
 class _Products(torch.autograd.Function):

@@ -17,9 +17,8 @@ from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.features.normalizer import MinMaxNormalizer, Transform
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-from costbench.models.layout.net_spec import LayoutNetSpec
-from costbench.models.layout.plan import Plan, plan_layers
-from costbench.models.layout.view import GraphView, aggregations, view_of
+from costbench.models.layout.plan import GraphView, Plan, aggregations, plan_layers, view_of
+from costbench.models.spec import LayoutNetSpec
 
 NUM_PLACES = 18
 """Axis numbers of an option: six of the output, of the input and of the kernel."""

@@ -6,7 +6,9 @@ feed-forward network gives the score. Here a config's layouts enter through an e
 which is a linear layer over one-hot features.
 
 What no config touches is computed once per graph (`FixedPart`), and what a configurable node starts from,
-once per option: configs only gather it. `plain.plain_scores` is the same function written per config.
+once per option: configs only gather it. `plain_scores` is the same function as one first writes it, a copy of
+all nodes per config: the reference for the split form, and the only form for convolutions of PyG by name,
+whose receptive fields and normalisations are their own.
 """
 
 from __future__ import annotations
@@ -14,16 +16,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from costbench.arrays import I64
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-from costbench.models.layout.convolutions import LinearConvolution
+from costbench.models.layout.convolutions import LinearConvolution, PygConvolution
 from costbench.models.layout.inputs import NUM_AXES, NUM_PLACES, LayoutInputs
-from costbench.models.layout.net_spec import LayoutNetSpec
-from costbench.models.layout.plain import PygConvolution, plain_scores
-from costbench.models.networks.layers import initialize
+from costbench.models.networks.layers import Aggregation, initialize
+from costbench.models.networks.pyg_convolutions import (
+    draw_weights,
+)
+from costbench.models.spec import LayoutNetSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +84,7 @@ class LayoutNetwork(nn.Module):
         initialize(self, seed)
         for layer in self.layers:
             if isinstance(layer, PygConvolution):
-                layer.draw_weights(seed)
+                draw_weights(layer, seed)
 
     @property
     def splits(self) -> bool:
@@ -148,9 +154,9 @@ class LayoutNetwork(nn.Module):
     def configured(self, inputs: LayoutInputs, terms: Tensor, options: Tensor) -> Tensor:
         """Returns the input states of configurable nodes, [nc, c, hidden]; each option is computed once."""
         rows = options.t()
-        present, places = _distinct(rows, len(inputs.options))
-        own = terms[inputs.option_node[present]] + self.option_terms(inputs.options[present])
-        states: Tensor = nn.functional.embedding(places, self.input_states(own))
+        present, indices = _distinct(rows, len(inputs.options))
+        sums = terms[inputs.option_node[present]] + self.option_terms(inputs.options[present])
+        states: Tensor = nn.functional.embedding(indices, self.input_states(sums))
         return states
 
     def pooled(self, varying: Tensor, fixed: Tensor, configurable: Tensor) -> Tensor:
@@ -193,13 +199,56 @@ def _convolution(spec: LayoutNetSpec) -> nn.Module:
 
 
 def _distinct(rows: Tensor, num_options: int) -> tuple[Tensor, Tensor]:
-    """Returns the options that occur, ascending, and `rows` as places among them; all if they are few."""
+    """Returns the options that occur, ascending, and `rows` as indices among them; all if they are few."""
     if num_options <= rows.numel():
         return torch.arange(num_options), rows
-    present, places = torch.unique(rows, return_inverse=True)
-    return present, places
+    present, indices = torch.unique(rows, return_inverse=True)
+    return present, indices
 
 
 def _largest(states: Tensor) -> Tensor:
     """Returns the largest state of each column over axis 0; zero without rows, as states are positive."""
     return states.amax(dim=0) if len(states) else states.new_zeros(states.shape[1:])
+
+
+def plain_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor) -> Tensor:
+    """Returns the scores [c] of configs, options int64 [c, nc]; memory grows with c n hidden."""
+    states = plain_states(net, inputs, options)
+    no_fixed = states.new_zeros(0, states.shape[2])
+    return net.score(net.pooled(states, no_fixed, states[torch.from_numpy(inputs.view.configurable)]))
+
+
+def plain_states(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor) -> Tensor:
+    """Returns the node states after the last layer, [n, c, hidden]."""
+    count = len(options)
+    terms = net.node_terms(inputs, np.arange(inputs.view.num_nodes))[:, None].expand(-1, count, -1)
+    layouts = net.option_terms(inputs.options)[options.t()]
+    # Zero where a node is not configurable.
+    configurable = torch.from_numpy(inputs.view.configurable)
+    states = net.input_states(terms + torch.zeros_like(terms).index_copy(0, configurable, layouts))
+    to_consumers = torch.from_numpy(np.stack([inputs.view.producers, inputs.view.consumers]))
+    for layer in net.layers:
+        after = torch.relu(_convolve(net.spec, layer, states, to_consumers))
+        states = states + after if net.spec.residual else after
+    return states
+
+
+def _convolve(spec: LayoutNetSpec, layer: nn.Module, states: Tensor, to_consumers: Tensor) -> Tensor:
+    """Returns a convolution's sums before the ReLU, [n, c, hidden]."""
+    to_producers = to_consumers.flip(0)
+    both = torch.cat([to_consumers, to_producers], dim=1)
+    edge_indices = [to_consumers, to_producers] if spec.directed else [both]
+    if isinstance(layer, PygConvolution):
+        return layer(states, edge_indices)  # type: ignore[no-any-return]
+    assert isinstance(layer, LinearConvolution), "the two kinds of layers"
+    if spec.encoder == "gcn":
+        edges, weight = gcn_norm(both, num_nodes=len(states))
+        messages = layer.parts[0](states)[edges[0]] * weight[:, None, None]
+        summed = torch.zeros_like(states).index_add(0, edges[1], messages)
+        return summed + layer.bias
+    mean = Aggregation("mean")
+    for_state, *others = layer.parts
+    sums = for_state(states) + layer.bias
+    for part, edge_index in zip(others, edge_indices, strict=True):
+        sums = sums + part(mean(states, edge_index))
+    return sums  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ from costbench.arrays import I64, Bool
 from costbench.models.layout.convolutions import LinearConvolution, sum_of_products
 from costbench.models.layout.inputs import LayoutInputs
 from costbench.models.layout.network import LayoutNetwork
-from costbench.models.layout.sparse import SparseMatrix
+from costbench.models.layout.plan import SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)

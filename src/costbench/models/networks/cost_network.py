@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from costbench.errors import DataError, choose
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-from costbench.models.batch.graph_batch import GraphBatch
-from costbench.models.net_spec import InputSizes, NetSpec, Placement
+from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.encoders import build_encoder
 from costbench.models.networks.layers import FeedForwardStack, JoinedFeedForward, initialize
-from costbench.models.networks.pyg_convolutions import PygConvolutions
+from costbench.models.networks.pyg_convolutions import PygConvolutions, draw_weights
 from costbench.models.networks.reductions import REDUCTIONS
+from costbench.models.spec import InputSizes, NetSpec, Placement
 
 
 class CostNetwork(nn.Module):
@@ -55,7 +55,7 @@ class CostNetwork(nn.Module):
         self.log_coefficient = nn.Parameter(torch.zeros(1)) if spec.residual == "analytical" else None
         initialize(self, seed)
         if isinstance(self.encoder, PygConvolutions):
-            self.encoder.draw_weights(seed)
+            draw_weights(self.encoder, seed)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Returns the costs [K, C] of a batch; those of padding are meaningless.

@@ -17,13 +17,12 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 
 from costbench.errors import ChoiceError
-from costbench.models.batch.graph_batch import GraphBatch
-from costbench.models.net_spec import NetSpec
+from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.gat import Gat
-from costbench.models.networks.graphsage import GraphSage
+from costbench.models.networks.graphsage import PREFIX as RESIDUAL
+from costbench.models.networks.graphsage import RESIDUAL_HOPS, GraphSage, ResidualHops
 from costbench.models.networks.pyg_convolutions import PREFIX, PygConvolutions
-from costbench.models.networks.residual import PREFIX as RESIDUAL
-from costbench.models.networks.residual import RESIDUAL_HOPS, ResidualHops
+from costbench.models.spec import NetSpec
 
 
 class NoGraph(nn.Module):

@@ -7,11 +7,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from costbench.models.batch.edges import Edges
-from costbench.models.net_spec import NetSpec
-from costbench.models.networks.constants import NEGATIVE_SLOPE
-from costbench.models.networks.layers import apply_layers
-from costbench.models.networks.message_passing import MessagePassing, softmax
+from costbench.models.edges import Edges
+from costbench.models.networks.layers import MessagePassing, apply_layers, softmax
+from costbench.models.spec import NetSpec
+
+NEGATIVE_SLOPE = 0.2
+"""Slope of the leaky ReLU over attention scores (Veličković et al., 2018, section 2.1)."""
 
 
 class Gat(nn.Module):

@@ -1,19 +1,39 @@
-"""Feed-forward layers of the learned model, and the initialisation of all weights.
+"""Feed-forward layers, the aggregation of messages, and the initialisation of all weights.
 
-States have shape [nodes, decisions, width]: a kernel's graph is shared by all of its decisions. A quantity
-that does not depend on the decision has size 1 on the middle axis and is broadcast by additions, so it is
-computed once.
+States have shape [nodes, decisions, width]: a graph is shared by all of its decisions, and a message along an
+edge has the states of all of them. A quantity that does not depend on the decision has size 1 on the middle
+axis and is broadcast by additions, so it is computed once.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
+
+with warnings.catch_warnings():
+    # PyG 2.8 compiles parts of itself with torch.jit, which torch 2.13 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from torch_geometric.nn import MessagePassing
+    from torch_geometric.utils import softmax
+
+__all__ = [
+    "Aggregation",
+    "FeedForward",
+    "FeedForwardStack",
+    "JoinedFeedForward",
+    "MessagePassing",
+    "PairFeedForward",
+    "apply_layers",
+    "hidden_layers",
+    "initialize",
+    "softmax",
+]
 
 
 class FeedForward(nn.Module):
@@ -124,3 +144,19 @@ def initialize(net: nn.Module, seed: int) -> None:
 _LINEAR = re.compile(r"gates_of|attention_|attend_|narrow")
 EMBEDDING_STD = 0.3
 """Standard deviation of new embeddings: about that of a uniform feature in [0, 1], sqrt(1 / 12)."""
+
+
+class Aggregation(MessagePassing):  # type: ignore[misc]
+    """Computes out_i = aggregate of x_j over the edges j -> i; 0 for a node without incoming edges.
+
+    Args:
+        aggregation: "mean", "sum" or "max".
+    """
+
+    def __init__(self, aggregation: str) -> None:
+        super().__init__(aggr=aggregation, node_dim=0)
+
+    def forward(self, messages: Tensor, edge_index: Tensor) -> Tensor:
+        """Shape: messages [N, C, H] and edge_index int64 [2, E], sources above targets, to [N, C, H]."""
+        aggregated: Tensor = self.propagate(edge_index, x=messages)
+        return aggregated

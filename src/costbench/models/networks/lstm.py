@@ -8,8 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from costbench.models.net_spec import NetSpec
-from costbench.models.networks.constants import FORGET_OFFSET
+from costbench.models.spec import NetSpec
+
+FORGET_OFFSET = 1.0
+"""Added to the forget gate of an LSTM before its sigmoid, as in TensorFlow's cells: without biases the gate
+would start at one half, and the state would forget a node within a few steps."""
 
 
 class LstmWeights(nn.Module):

@@ -20,9 +20,9 @@ import torch_geometric.nn as pyg_nn
 from torch import Tensor, nn
 
 from costbench.errors import ChoiceError, ParamsError
-from costbench.models.batch.graph_batch import GraphBatch
-from costbench.models.net_spec import NetSpec
-from costbench.models.networks.message_passing import MessagePassing
+from costbench.models.graph_batch import GraphBatch
+from costbench.models.networks.layers import MessagePassing
+from costbench.models.spec import NetSpec
 
 PREFIX = "pyg."
 _SPELLING = "pyg.Name or pyg.Name(argument=value, ...)"
@@ -169,35 +169,38 @@ class PygConvolutions(nn.Module):
             )
         self.dropout = nn.Dropout(spec.dropout)
 
-    def draw_weights(self, seed: int) -> None:
-        """Draw all weights by the rules of PyG's own classes, from one seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            for module in self.modules():
-                if isinstance(module, MessagePassing):
-                    module.reset_parameters()
-
     def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
-        num_decisions = states.shape[1]
-        ways = [batch.edges.to_consumers, batch.edges.to_producers]
+        edge_indices = [batch.edges.to_consumers, batch.edges.to_producers]
         if not self.spec.directed:
-            ways = [torch.cat(ways, dim=1)]
-        copies = [copies_of(edge_index, num_decisions) for edge_index in ways]
+            edge_indices = [torch.cat(edge_indices, dim=1)]
+        copies = [copies_of(edge_index, states.shape[1]) for edge_index in edge_indices]
         rows = states.flatten(0, 1)
         for hop in self.hops:
-            rows = self.dropout(self._convolved(rows, list(cast(nn.ModuleList, hop)), copies).relu())
+            layers = list(cast(nn.ModuleList, hop))
+            rows = self.dropout(sum_of_layers(self.convolution, layers, rows, copies).relu())
             if self.spec.l2_normalize:
                 rows = nn.functional.normalize(rows, dim=-1)
         return rows.view_as(states)
 
-    def _convolved(self, rows: Tensor, layers: Sequence[nn.Module], ways: Sequence[Tensor]) -> Tensor:
-        """Returns the sum of the layers' outputs for rows [R, hidden], each layer along its own edges."""
-        parts = []
-        for layer, edge_index in zip(layers, ways, strict=True):
-            features = self.convolution.edge_features(edge_index.shape[1])
-            given = {name: ones.to(rows) for name, ones in features.items()}
-            parts.append(layer(rows, edge_index, **given))
-        return torch.stack(parts).sum(dim=0)
+
+def draw_weights(module: nn.Module, seed: int) -> None:
+    """Draw the weights of all PyG layers in a module by the rules of their own classes, from one seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for layer in module.modules():
+            if isinstance(layer, MessagePassing):
+                layer.reset_parameters()
+
+
+def sum_of_layers(
+    convolution: Convolution, layers: Sequence[nn.Module], rows: Tensor, edge_indices: Sequence[Tensor]
+) -> Tensor:
+    """Returns the sum of the layers' outputs for rows [R, hidden], each layer along its own edges."""
+    parts = []
+    for layer, edge_index in zip(layers, edge_indices, strict=True):
+        ones = convolution.edge_features(edge_index.shape[1])
+        parts.append(layer(rows, edge_index, **{name: features.to(rows) for name, features in ones.items()}))
+    return torch.stack(parts).sum(dim=0)
 
 
 def copies_of(edge_index: Tensor, num_decisions: int) -> Tensor:

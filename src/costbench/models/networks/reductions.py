@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from costbench.models.batch.graph_batch import GraphBatch
-from costbench.models.net_spec import NetSpec
+from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.layers import FeedForwardStack, JoinedFeedForward
 from costbench.models.networks.lstm import KernelLstm
 from costbench.models.networks.transformer import KernelTransformer
+from costbench.models.spec import NetSpec
 
 
 class Head(nn.Module):

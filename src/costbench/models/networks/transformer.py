@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 
 
 class KernelTransformer(nn.Module):

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-import pytorch_lightning as pl
-import torch
-from pytorch_lightning.callbacks import TQDMProgressBar
 from torch.utils.data import DataLoader
 
-from costbench import params
-from costbench.artifacts import remove_stale_temporaries
 from costbench.errors import DataError
-from costbench.models.execution import applied, described
-from costbench.models.layout.checkpoint import save_layout_model
 from costbench.models.layout.inputs import LayoutScaling
+from costbench.models.layout.model import save_layout_model
 from costbench.models.layout.network import LayoutNetwork
 from costbench.rng import stream_key
-from costbench.training.callbacks import (
-    BestModel,
-    EpochReport,
-    FreedMemory,
-    MetricLogger,
-    Patience,
-    ResumePoint,
-    resumable,
-)
-from costbench.training.layout.configs import MeasuredConfigs, held_out, measured
 from costbench.training.layout.module import LayoutModule
-from costbench.training.layout.source import LayoutSource, StepSampler, labelled
-from costbench.training.layout.spec import LAYOUT_PREDICTS, LayoutTrainSpec, SamplingSpec
-from costbench.training.lightning_run import FitResult, quiet, resume_file
-from costbench.training.spec import monitored
+from costbench.training.layout.source import (
+    LayoutSource,
+    MeasuredConfigs,
+    StepSampler,
+    held_out,
+    labelled,
+    measured,
+)
+from costbench.training.lightning_run import MetricLogger, TrainingRun
+from costbench.training.spec import LAYOUT_PREDICTS, FitResult, LayoutTrainSpec, SamplingSpec
 
 _ALL = SamplingSpec(deduplicate=False)
 
@@ -68,39 +57,23 @@ def fit_layout(
         DataError: if a graph has no runtimes, none has two configs to compare, or the loss is not finite.
         ChoiceError, ParamsError: if the network cannot be built.
     """
-    started = time.perf_counter()
-    seed = spec.seed
-    remove_stale_temporaries(out)
-    with quiet(), applied(spec.execution), torch.random.fork_rng(devices=[]):
+    run = TrainingRun(spec, out, logger, progress=progress)
+    with run.session():
         scaling = LayoutScaling.fit((labelled(path) for path in train), spec.transform)
         sources = _sources(spec, scaling, train, validation)
         widths = scaling.node.num_outputs, scaling.option.num_outputs
-        net = LayoutNetwork(spec.net, *widths, stream_key(seed, "weights") % 2**63)
+        net = LayoutNetwork(spec.net, *widths, stream_key(spec.seed, "weights") % 2**63)
         predicts = LAYOUT_PREDICTS[spec.loss]
         if predicts == "log_runtime_ns":
-            net.level.fill_(float(np.mean([np.log(one.runtime_ns).mean() for one in sources[0].configs])))
+            means = [np.log(configs.runtime_ns).mean() for configs in sources[0].configs]
+            net.level.fill_(float(np.mean(means)))
+        module = LayoutModule(net, spec)
 
-        def rate(step: int) -> float:
-            return spec.optimizer.rate(step, spec.steps_per_epoch, spec.epochs)
+        def save() -> None:
+            save_layout_model(out, cast(LayoutNetwork, module.validated_net), scaling, predicts, spec.seed)
 
-        module = LayoutModule(net, spec, rate)
-        metric, larger_is_better = monitored(spec.monitor)
-        best = BestModel(
-            metric,
-            larger_is_better=larger_is_better,
-            save=lambda: save_layout_model(out, cast(LayoutNetwork, module.kept), scaling, predicts, seed),
-        )
-        resume = _resume_file(out, spec, sources, scaling)
-        reports = [] if logger is None else [EpochReport(logger)]
-        watching = [best, Patience(best, spec.patience), *reports, FreedMemory(), ResumePoint(resume)]
-        trainer = _trainer(spec, watching, progress=progress)
-        trainer.fit(module, *_loaders(spec, *sources), ckpt_path=resumable(resume), weights_only=True)
-    if best.best is None:
-        raise DataError("training ended before its first epoch", where=out)
-    resume.unlink(missing_ok=True)
-    seconds = time.perf_counter() - started
-    execution = described(spec.execution, torch.device("cpu"))
-    return FitResult(out, best.best, best.epoch, trainer.global_step, seconds, execution, "")
+        data = [[float(configs.runtime_ns.sum()) for configs in source.configs] for source in sources]
+        return run.train(module, _loaders(spec, *sources), save, f"{data} {scaling.to_dict()}")
 
 
 def _sources(
@@ -147,30 +120,3 @@ def _loaders(
         DataLoader(train, sampler=steps, batch_size=None),
         DataLoader(validation, sampler=plans, batch_size=None),
     )
-
-
-def _trainer(spec: LayoutTrainSpec, callbacks: list[pl.Callback], *, progress: bool) -> pl.Trainer:
-    bar = [TQDMProgressBar(refresh_rate=max(1, spec.steps_per_epoch // 20))] if progress else []
-    return pl.Trainer(
-        accelerator="cpu",
-        devices=1,
-        max_epochs=spec.epochs,
-        callbacks=[*bar, *callbacks],
-        num_sanity_val_steps=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=progress,
-        use_distributed_sampler=False,
-    )
-
-
-def _resume_file(
-    folder: Path,
-    spec: LayoutTrainSpec,
-    sources: tuple[LayoutSource, LayoutSource],
-    scaling: LayoutScaling,
-) -> Path:
-    data = [[float(one.runtime_ns.sum()) for one in source.configs] for source in sources]
-    identity = f"{params.digest(spec)} {data} {scaling.to_dict()} {torch.__version__}"
-    return resume_file(folder, identity)

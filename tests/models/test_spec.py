@@ -1,9 +1,13 @@
+"""Settings of a CPU refuse what cannot be."""
+
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from costbench.errors import ParamsError
-from costbench.models.net_spec import InputSizes, NetSpec
+from costbench.models.spec import Execution, InputSizes, LayoutNetSpec, NetSpec
 from costbench.params import parse
 
 
@@ -56,3 +60,36 @@ def test_heads_divide_the_width_where_they_are_used(field: str, user: dict[str, 
     with pytest.raises(ParamsError, match=f"{field} is 3, must divide hidden, 64"):
         parse(NetSpec, {field: 3, "hidden": 64, **user}, where="params.yaml")
     assert getattr(parse(NetSpec, {field: 3, "hidden": 64}, where="params.yaml"), field) == 3
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"hidden": 0},
+        {"encoder_layers": 0},
+        {"head_layers": -1},
+        {"prune_hops": -1},
+        {"pooling": ()},
+        {"pooling": ("mean", "mean")},
+        {"set_size": 0},
+    ],
+)
+def test_impossible_values_are_named(values: dict[str, Any]) -> None:
+    (name,) = values
+    with pytest.raises(ValueError, match=name):
+        LayoutNetSpec(**values)
+
+
+def test_a_network_without_messages_has_no_hops() -> None:
+    assert LayoutNetSpec(encoder="none").hops == 0
+    assert LayoutNetSpec(encoder_layers=4).hops == 4
+
+
+def test_only_the_statistics_say_which_nodes_are_read() -> None:
+    assert LayoutNetSpec().pools_all_nodes
+    assert not LayoutNetSpec(pooling=("configurable-max",)).pools_all_nodes
+
+
+def test_a_processor_needs_a_thread() -> None:
+    with pytest.raises(ValueError, match="threads is 0, must be at least 1"):
+        Execution(threads=0)

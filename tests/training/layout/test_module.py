@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from costbench.models.layout.net_spec import LayoutNetSpec
-from costbench.training.layout.historical import KEPT_CONFIGS, HistoricalParts
+from costbench.models.spec import LayoutNetSpec
+from costbench.training.layout.module import KEPT_CONFIGS, HistoricalParts
 from costbench.training.layout.source import LayoutBatch
 from tests.models.layout.graphs import network_on, random_graph
 

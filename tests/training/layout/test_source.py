@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from costbench.rng import stream
-from costbench.training.layout.configs import config_keys, drawn, evenly_spaced, held_out, measured
-from costbench.training.layout.spec import HoldOutSpec, SamplingSpec
+from costbench.training.layout.source import config_keys, drawn, evenly_spaced, held_out, measured
+from costbench.training.spec import HoldOutSpec, SamplingSpec
 from tests.models.layout.graphs import chain, random_graph
 
 

@@ -11,9 +11,9 @@ from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import DataError
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.packed_kernels import FeatureExtremes
-from costbench.models.batch.graph_batch import Collator, FeatureScaling, KernelSamples, packed_samples
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples, packed_samples
 from costbench.models.learned import LearnedCostNet
-from costbench.models.net_spec import NetSpec
+from costbench.models.spec import NetSpec
 from costbench.training.losses import pairwise_hinge
 
 PAIR = [kernel_samples(1, num_nodes=3, num_configs=5), kernel_samples(2, num_nodes=4, num_configs=2)]

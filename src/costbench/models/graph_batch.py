@@ -21,10 +21,9 @@ from costbench.errors import DataError, choose
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, packed
-from costbench.models.batch.edges import Edges, even_size
-from costbench.models.batch.node_order import NEIGHBORS, in_topological_order, with_padding
+from costbench.models.edges import NEIGHBORS, Edges, even_size, in_topological_order, with_padding
 from costbench.models.execution import LARGE_BATCH_ROWS
-from costbench.models.net_spec import InputSizes
+from costbench.models.spec import InputSizes
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import nest_tile_space
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.models.cost_model import CostModel
-from costbench.models.given_model import GivenModel, load_given_model
+from costbench.models.user_model import GivenModel, load_given_model
 from costbench.target import load_target
 from tests.experiments.small_programs import small_step
 

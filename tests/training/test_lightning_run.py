@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from costbench.training.callbacks import BestModel, EpochReport, FreedMemory, Patience, resumable
+from costbench.training.lightning_run import BestModel, EpochReport, FreedMemory, Patience, resumable
 
 
 def trainer(value: float, epoch: int) -> Any:

@@ -7,16 +7,11 @@ import numpy as np
 import pytest
 
 from costbench.errors import DataError
-from costbench.models.layout.checkpoint import (
-    MODEL_FILE,
-    WEIGHTS_FILE,
-    load_layout_model,
-    save_layout_model,
-)
 from costbench.models.layout.inputs import LayoutScaling
-from costbench.models.layout.model import LayoutModel
-from costbench.models.layout.net_spec import LayoutNetSpec
+from costbench.models.layout.model import MODEL_FILE, LayoutModel, load_layout_model, save_layout_model
 from costbench.models.layout.network import LayoutNetwork
+from costbench.models.model_files import WEIGHTS_FILE
+from costbench.models.spec import LayoutNetSpec
 from tests.models.layout.graphs import random_graph
 
 GRAPH = random_graph(20, 40, 6, 12)

@@ -1,1 +1,0 @@
-"""Batches of kernels as one shared graph with many decisions on it."""
