@@ -138,7 +138,6 @@ class Experiment:
     @property
     def splits(self) -> tuple[str, ...]:
         """Returns the splits by the names of their files, `fold1` and so on in place of `folds`."""
-        """Return the splits by the names of their files, `fold1` and so on in place of `folds`."""
         return expand_folds(self.grid.splits, self.num_folds)
 
     @property
