@@ -37,13 +37,13 @@ class ScheduleMeasurement:
     """Measurements of `n` schedules.
 
     Attributes:
-        runtime_ns: int64 [n], minimum over the blocks without interruption, at least 1; 0 where it failed.
-        failed: bool [n].
-        run_seconds: float64 [n], processor time of build and runs; where it failed, the time until it did.
-        reasons: why each failed; empty for those that did not.
-        spread: float64 [n], median over minimum of the blocks, minus 1; 0 where it failed.
-        clean: int64 [n], blocks without interruption.
-        build_seconds: float64 [n], processor time of the build; 0 where it failed.
+        runtime_ns: minimum over the blocks without interruption, at least 1, int64 [n]; 0 where it failed.
+        failed: whether each failed, bool [n].
+        run_seconds: processor time of build and runs, float64 [n]; where it failed, the time until it did.
+        reasons: reason for which each failed; empty for those that did not.
+        spread: median over minimum of the blocks, minus 1, float64 [n]; 0 where it failed.
+        clean: number of blocks without interruption, int64 [n].
+        build_seconds: processor time of the build, float64 [n]; 0 where it failed.
     """
 
     runtime_ns: I64
@@ -98,9 +98,9 @@ class CpuDevice:
 
     Args:
         target: "native", "generic" or LLVM's name of a processor.
-        timing: how long and how often is measured.
-        limits: what one schedule may take, and its threads.
-        clock: what times are taken by, see `CLOCKS`.
+        timing: length and number of measurements.
+        limits: limits of one schedule, and its threads.
+        clock: name of the clock, see `CLOCKS`.
 
     Raises:
         DataError: for several threads by processor time, which is that of one.

@@ -52,7 +52,7 @@ class HostToolchain:
         architecture: instruction set family, such as x86_64.
         mcpu: LLVM's name of the processor.
         features: instruction set extensions that decide the width of vectors, sorted.
-        versions: of TVM, its ffi and LLVM.
+        versions: versions of TVM, its ffi and LLVM.
     """
 
     processor: str
@@ -139,9 +139,9 @@ def build(operator: Operator, choices: Mapping[str, Value], target: str) -> Prog
     """Returns the machine code of a schedule.
 
     Args:
-        operator: what is computed.
-        choices: one for each knob, see `ScheduleSpace.choices`.
-        target: see `target_of`.
+        operator: operator that is computed.
+        choices: choice of each knob, see `ScheduleSpace.choices`.
+        target: name of the target, see `target_of`.
 
     Raises:
         Exception: whatever TVM raises where it cannot build.
@@ -344,9 +344,9 @@ def lowered(operator: Operator, choices: Mapping[str, Value], unrolled: bool = F
     """Returns the stores of a schedule's program after lowering, before vectorisation and unrolling.
 
     Args:
-        operator: what is computed.
-        choices: one for each knob.
-        unrolled: after both instead.
+        operator: operator that is computed.
+        choices: choice of each knob.
+        unrolled: whether the stores after both are returned instead.
     """
     passes = [
         s_tir.transform.CanonicalizeLoop(),

@@ -34,11 +34,11 @@ class KernelTunerSpace:
 
     Args:
         parameters: values of each tuning parameter by name, in order.
-        recorded: all configurations of the file as indices of values, int16 [n, m].
+        recorded: configurations of the file as indices of values, int16 [n, m].
 
     Attributes:
-        parameters: the same.
-        recorded: the same.
+        parameters: values of each tuning parameter by name.
+        recorded: configurations of the file, int16 [n, m].
     """
 
     def __init__(self, parameters: Mapping[str, tuple[object, ...]], recorded: I16) -> None:
@@ -95,9 +95,9 @@ class KernelTunerDevice:
     Attributes:
         device: name of the device.
         kernel: name of the kernel.
-        problem_size: as the file has it.
-        space: its configurations.
-        measurement: of all of them, in order.
+        problem_size: size of the problem, as the file has it.
+        space: space of the recorded configurations.
+        measurement: measurements of all of them, in order.
     """
 
     device: str
