@@ -20,8 +20,8 @@ def tau_within_groups(costs: F64, runtimes: F64, groups: I64) -> float:
         runtimes: measured, [n].
         groups: number of each sample's group, [n]; at least one sample.
     """
-    own = (groups == group for group in np.unique(groups))
-    return float(np.mean([np.nan_to_num(kendall_tau(costs[mask], runtimes[mask])) for mask in own]))
+    masks = (groups == group for group in np.unique(groups))
+    return float(np.mean([np.nan_to_num(kendall_tau(costs[mask], runtimes[mask])) for mask in masks]))
 
 
 @dataclass(frozen=True)

@@ -64,14 +64,14 @@ class InstructionCosts:
         """
         packed = (static.kinds << _LANE_BITS | static.shapes[:, 0]) << _LANE_BITS | static.shapes[:, 1]
         unique, inverse = np.unique(packed, return_inverse=True)
-        rows = [self._row(each) for each in unique.tolist()]
+        rows = [self._row(code) for code in unique.tolist()]
         slots = np.array([row[0] for row in rows], dtype=np.int64)[inverse]
         latency = np.array([row[1] for row in rows])[inverse]
         busy = np.array([row[2] for row in rows])[inverse]
-        places = np.flatnonzero(_BULK[static.kinds])
-        vectors = np.ceil(np.maximum(lengths[places], 1) / (self.processor.core.vector_bits / 8))
-        slots[places] = (vectors * slots[places]).astype(np.int64)
-        busy[places] *= vectors[:, None]
+        bulk = np.flatnonzero(_BULK[static.kinds])
+        vectors = np.ceil(np.maximum(lengths[bulk], 1) / (self.processor.core.vector_bits / 8))
+        slots[bulk] = (vectors * slots[bulk]).astype(np.int64)
+        busy[bulk] *= vectors[:, None]
         return MachineCode(slots, latency, busy, _READS[static.kinds])
 
     def _row(self, packed: int) -> tuple[int, float, list[float]]:

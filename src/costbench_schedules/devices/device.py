@@ -221,14 +221,14 @@ class CpuDevice:
         )
 
 
-def gathered(found: list[_One]) -> ScheduleMeasurement:
+def gathered(runs: list[_One]) -> ScheduleMeasurement:
     """Returns single measurements as arrays."""
     return ScheduleMeasurement(
-        np.array([one.runtime_ns for one in found], dtype=np.int64),
-        np.array([bool(one.reason) for one in found], dtype=bool),
-        np.array([one.seconds for one in found], dtype=np.float64),
-        tuple(one.reason for one in found),
-        np.array([one.spread for one in found], dtype=np.float64),
-        np.array([one.clean for one in found], dtype=np.int64),
-        np.array([one.build_seconds for one in found], dtype=np.float64),
+        np.array([run.runtime_ns for run in runs], dtype=np.int64),
+        np.array([bool(run.reason) for run in runs], dtype=bool),
+        np.array([run.seconds for run in runs], dtype=np.float64),
+        tuple(run.reason for run in runs),
+        np.array([run.spread for run in runs], dtype=np.float64),
+        np.array([run.clean for run in runs], dtype=np.int64),
+        np.array([run.build_seconds for run in runs], dtype=np.float64),
     )

@@ -119,10 +119,10 @@ class WorkerProcess:
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise self._crashed() from error
-        found = self._message(time.monotonic() + self._limits.build_s, TIMEOUT_BUILD)
-        if "phase" in found:
-            found = self._message(time.monotonic() + self._limits.run_s, TIMEOUT_RUN)
-        return found
+        answer = self._message(time.monotonic() + self._limits.build_s, TIMEOUT_BUILD)
+        if "phase" in answer:
+            answer = self._message(time.monotonic() + self._limits.run_s, TIMEOUT_RUN)
+        return answer
 
     def _message(self, deadline: float, reason: str) -> Mapping[str, Any]:
         while b"\n" not in self._buffer:
@@ -136,17 +136,17 @@ class WorkerProcess:
                 raise self._crashed()
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def _crashed(self) -> WorkerFailedError:
         """Returns what is known of a worker that ended by itself."""
         assert self._process is not None
         code = self._process.wait()
-        said = self._said()
+        last_line = self._said()
         self.stop()
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return WorkerFailedError(f"{CRASH}: {name}" + (f": {said}" if said else ""))
+        return WorkerFailedError(f"{CRASH}: {name}" + (f": {last_line}" if last_line else ""))
 
     def _said(self) -> str:
         """Returns the last line that the worker printed."""
@@ -174,7 +174,7 @@ class WorkerProcess:
 
 def _environment(threads: int) -> dict[str, str]:
     """Returns the environment of a worker: its threads, and the same modules as this process."""
-    found = dict(os.environ)
-    found |= {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    found["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return found
+    environment = dict(os.environ)
+    environment |= {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return environment

@@ -63,7 +63,7 @@ class OperationCost:
 
     def inverse_at(self, bits: int) -> float:
         """Returns cycles per operation on operands of that width in bits."""
-        widths = sorted(int(each) for each in self.inverse)
+        widths = sorted(int(listed_bits) for listed_bits in self.inverse)
         return self.inverse[str(next((width for width in widths if width >= bits), widths[-1]))]
 
 
@@ -185,8 +185,8 @@ class Processor:
         missing = sorted(set(RESOURCES) - set(self.operations))
         unknown = sorted(set(self.operations) - set(RESOURCES) - set(OPTIONAL))
         if missing or unknown:
-            said = f"lacks {', '.join(missing)}" if missing else f"has unknown {', '.join(unknown)}"
-            raise ValueError(f"operations {said}; they are {', '.join(RESOURCES)}")
+            problem = f"lacks {', '.join(missing)}" if missing else f"has unknown {', '.join(unknown)}"
+            raise ValueError(f"operations {problem}; they are {', '.join(RESOURCES)}")
         if self.threads < 1:
             raise ValueError(f"threads has to be at least 1, not {self.threads}")
 

@@ -54,8 +54,8 @@ class ReferenceTrials:
 
     def fastest(self, count: int) -> tuple[ReferenceTrial, ...]:
         """Returns the fastest trials that ran, at most `count`, the fastest first."""
-        ran = [(trial.runtime_ns, place) for place, trial in enumerate(self.trials) if trial.runtime_ns]
-        return tuple(self.trials[place] for _, place in sorted(ran)[:count])
+        ran = [(trial.runtime_ns, index) for index, trial in enumerate(self.trials) if trial.runtime_ns]
+        return tuple(self.trials[index] for _, index in sorted(ran)[:count])
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ def meta_schedule(operator: Operator, spec: ReferenceSpec, folder: Path) -> Refe
     request = json.dumps({"operator": operator.text, "folder": str(folder), **asdict(spec)})
     environment = dict(os.environ) | {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    with (folder / _SAID).open("w", encoding="utf-8") as said:
+    with (folder / _SAID).open("w", encoding="utf-8") as output:
         done = subprocess.run(
             [sys.executable, "-m", "costbench_schedules.devices.reference_tuner", request],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             env=environment,
             check=False,
         )
@@ -128,11 +128,11 @@ def _light() -> None:
 
 def main(request: str, search: Search) -> None:
     """Searches as a request says, and writes the result into its folder."""
-    asked = json.loads(request)
-    folder = Path(asked["folder"])
-    spec = ReferenceSpec(asked["trials"], asked["seed"], asked["target"])
-    found = search(parse_operator(asked["operator"]), spec, folder)
-    write_json(folder / _RESULT, asdict(found))
+    settings = json.loads(request)
+    folder = Path(settings["folder"])
+    spec = ReferenceSpec(settings["trials"], settings["seed"], settings["target"])
+    trials = search(parse_operator(settings["operator"]), spec, folder)
+    write_json(folder / _RESULT, asdict(trials))
 
 
 if __name__ == "__main__":

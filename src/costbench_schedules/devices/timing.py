@@ -112,5 +112,5 @@ def time_call(
         runs += number
         if stop - begin >= spec.budget_ns:
             break
-    counted = [each for each, quiet in times if quiet] or [each for each, _ in times]
+    counted = [time_ns for time_ns, quiet in times if quiet] or [time_ns for time_ns, _ in times]
     return Timing(min(counted), median(counted), clean, len(times), runs, clock() - begin)

@@ -124,8 +124,8 @@ def _access(tensor: str, strides: tuple[Index, ...], write: bool = False) -> Acc
 
 
 def _axes(spatial: Mapping[str, int], reduce: Mapping[str, int]) -> tuple[Axis, ...]:
-    found = [Axis(name, extent, "spatial") for name, extent in spatial.items()]
-    return (*found, *(Axis(name, extent, "reduce") for name, extent in reduce.items()))
+    axes = [Axis(name, extent, "spatial") for name, extent in spatial.items()]
+    return (*axes, *(Axis(name, extent, "reduce") for name, extent in reduce.items()))
 
 
 def _matmul(size: Sizes) -> Operator:
@@ -359,29 +359,29 @@ def parse_operator(text: str) -> Operator:
         known = ", ".join([*WORKLOADS, *(f"{kind}:..." for kind in OPERATORS)])
         raise ChoiceError(f"unknown workload {text!r}", expected=f"one of {known}")
     builder = choose(OPERATORS, name, "operator")
-    given = dict(builder.defaults) | _parsed(text, rest, builder)
+    values = dict(builder.defaults) | _parsed(text, rest, builder)
     for key in builder.parameters:
-        if key not in given:
+        if key not in values:
             wanted = ", ".join(builder.parameters)
             raise DataError("missing", where=text, field=key, expected=f"the parameters {wanted}")
-    operator = builder.build({key: given[key] for key in builder.parameters})
+    operator = builder.build({key: values[key] for key in builder.parameters})
     _check(operator, text)
     return operator
 
 
 def _parsed(text: str, rest: str, builder: Builder) -> dict[str, int]:
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = (piece.strip() for piece in part.partition("="))
         lowest = 0 if key == "pad" else 1
-        if key not in builder.parameters or key in found:
-            problem = "given twice" if key in found else "no parameter"
+        if key not in builder.parameters or key in values:
+            problem = "given twice" if key in values else "no parameter"
             raise DataError(problem, where=text, field=key, expected=", ".join(builder.parameters))
         if not value.isascii() or not value.isdecimal() or not lowest <= int(value) <= _MAX_EXTENT:
             expected = f"an integer from {lowest} to {_MAX_EXTENT}"
             raise DataError(f"{value!r}", where=text, field=key, expected=expected)
-        found[key] = int(value)
-    return found
+        values[key] = int(value)
+    return values
 
 
 def _check(operator: Operator, text: str) -> None:

@@ -44,7 +44,7 @@ class KernelTunerSpace:
     def __init__(self, parameters: Mapping[str, tuple[object, ...]], recorded: I16) -> None:
         self.parameters = parameters
         self.recorded = recorded
-        self._places = {key: place for place, key in enumerate(keys(recorded))}
+        self._places = {key: index for index, key in enumerate(keys(recorded))}
 
     @property
     def num_choices(self) -> I64:

@@ -96,21 +96,21 @@ class Analyzer:
             "processor": self._processor,
         }
         try:
-            found = self._worker.ask(request)
+            answer = self._worker.ask(request)
         except WorkerFailedError as error:
             problem = f"the instrumented kernel fails: {error}"
             expected = f"a kernel that ends within {self._seconds:g} s"
             raise DataError(problem, where=f"@{kernel.entry}", expected=expected) from error
-        if "failed" in found:
-            raise DataError(str(found["failed"]), where=f"@{kernel.entry}")
-        counts = [effective(np.array(found["counts"][str(each)])) for each in self._threads]
+        if "failed" in answer:
+            raise DataError(str(answer["failed"]), where=f"@{kernel.entry}")
+        counts = [effective(np.array(answer["counts"][str(count)])) for count in self._threads]
         return ProgramFeatures(
             static=static,
             threads=np.array(self._threads, dtype=np.int64),
             counts=np.array(counts, dtype=np.int64),
-            profile=profile_of(np.array(found["samples"], dtype=np.int64).reshape(-1, 2)),
-            touched=int(found["touched"]),
-            footprint=int(found["footprint"]),
+            profile=profile_of(np.array(answer["samples"], dtype=np.int64).reshape(-1, 2)),
+            touched=int(answer["touched"]),
+            footprint=int(answer["footprint"]),
             names=names,
         )
 

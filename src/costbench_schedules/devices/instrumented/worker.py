@@ -185,8 +185,8 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
     sampled = kernel.sampled(Sampling(**request["sampling"]))
     counts = {}
     for threads in request["threads"]:
-        found = sampled if threads == 1 else kernel.run(threads)
-        counts[str(threads)] = found.counts.tolist()
+        run = sampled if threads == 1 else kernel.run(threads)
+        counts[str(threads)] = run.counts.tolist()
     return {
         "counts": counts,
         "samples": sampled.samples.tolist(),
