@@ -80,6 +80,11 @@ class ChoiceError(CostbenchError):
     """A name that is not among the choices."""
 
 
+def one_line(error: BaseException) -> str:
+    """Returns the message of an error, often a library's, in one line; the kind of error if it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 _T = TypeVar("_T")
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from costbench.artifacts import read_json, write_text
-from costbench.errors import CostbenchError, DataError, ParamsError
+from costbench.errors import CostbenchError, DataError, ParamsError, one_line
 from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.workers import WorkersLostError, start_logging, without_collection
 
@@ -158,9 +158,8 @@ class Cluster:
         except CostbenchError:
             raise
         except Exception as error:  # a worker without costbench, or with another `_check`
-            raise ParamsError(
-                f"a worker cannot run costbench: {_line(error)}", where=self._scheduler, expected=_EXPECTED
-            ) from error
+            problem = f"a worker cannot run costbench: {one_line(error)[:300]}"
+            raise ParamsError(problem, where=self._scheduler, expected=_EXPECTED) from error
 
     def results(self, function: Callable[[_T], _R], work_items: Mapping[_K, _T]) -> Iterator[tuple[_K, _R]]:
         """Computes all work items and yields their results in order of completion.
@@ -237,7 +236,7 @@ def _connect_client(scheduler: str) -> Any:
         client = _in_time(lambda: start(address))
     except Exception as error:  # whatever the server at that address says, if there is one
         raise ParamsError(
-            f"no Dask scheduler answers: {_line(error)}",
+            f"no Dask scheduler answers: {one_line(error)[:300]}",
             where=scheduler,
             expected="one started by `dask scheduler`, as tcp://host:port or its scheduler file",
         ) from error
@@ -251,10 +250,6 @@ def _connect_client(scheduler: str) -> Any:
             expected="some started by `dask worker ADDRESS --nthreads 1`",
         ) from error
     return client
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _in_time(connect: Callable[[], _R]) -> _R:

@@ -167,11 +167,11 @@ class KernelColumns:
     """Columns of feature shards (`costbench.datasets.record_types`) that batches are gathered from.
 
     Args:
-        columns: of one shard, mapped or in memory.
-        scaled_by: what `merged` has scaled `row_features` and `kernel_static` by.
+        columns: columns of one shard, mapped or in memory.
+        scaled_by: scalers that `merge` has applied to `row_features` and `kernel_static`.
 
     Attributes:
-        columns: the same.
+        columns: columns of one shard.
     """
 
     parts: ClassVar[Mapping[str, tuple[str, ...]]] = _PARTS
@@ -201,7 +201,7 @@ class KernelColumns:
         nodes, counts = self._places("node_row", kernels)
         edges, edge_counts = self._places("edge_nodes", kernels)
         rows = columns["node_row"][nodes]
-        config_counts = np.array([len(places) for places in configs], np.int64)
+        config_counts = np.array([len(numbers) for numbers in configs], np.int64)
         config = np.concatenate([np.zeros(0, np.int64), *configs])
         decisions = np.repeat(self._offsets["config_runtime_ns"][kernels], config_counts) + config
         features = self._config_features(np.repeat(kernels, config_counts), config, decisions)
@@ -242,9 +242,11 @@ class KernelColumns:
 
     def _node_features(self, rows: I64, nodes: I64, counts: I64, num_inputs: AnyArray) -> F32:
         features: F32 = np.take(self.columns["row_features"], rows, axis=0)
-        own = features[:, _OWN] if self._scaled_by is None else self.columns["row_own"][rows]
-        place_in_kernels(own, self.columns["node_is_output"][nodes], num_inputs.astype(np.int64), counts)
-        features[:, self._own] = own if self._scaled_by is None else self._own_scaler(own)
+        by_kernel = features[:, _OWN] if self._scaled_by is None else self.columns["row_own"][rows]
+        place_in_kernels(
+            by_kernel, self.columns["node_is_output"][nodes], num_inputs.astype(np.int64), counts
+        )
+        features[:, self._own] = by_kernel if self._scaled_by is None else self._own_scaler(by_kernel)
         return features
 
     def _config_features(self, kernel: I64, config: I64, decisions: I64) -> F32:
@@ -264,14 +266,14 @@ class KernelColumns:
     def _node_extremes(self) -> F32:
         """Returns the extremes over all rows (each has a node) and of the two features that a kernel sets."""
         features = np.asarray(self.columns["row_features"])
-        found = _bounds(features)
-        if len(found):
+        extremes = _bounds(features)
+        if len(extremes):
             rows, counts = self.columns["node_row"], np.diff(self._offsets["node_row"])
-            own = features[:, _OWN][rows]
+            by_kernel = features[:, _OWN][rows]
             num_inputs = self.columns["kernel_num_inputs"].astype(np.int64)
-            place_in_kernels(own, np.array(self.columns["node_is_output"]), num_inputs, counts)
-            found[:, _OWN] = _bounds(own)
-        return found
+            place_in_kernels(by_kernel, np.array(self.columns["node_is_output"]), num_inputs, counts)
+            extremes[:, _OWN] = _bounds(by_kernel)
+        return extremes
 
 
 class ImportedColumns(KernelColumns):
@@ -313,22 +315,22 @@ def merged(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns
     kind = type(shards[0])
     columns = [shard.columns for shard in shards]
     rows = np.cumsum([0, *(len(shard["row_opcode"]) for shard in columns)])
-    found = {
+    merged_columns = {
         key: np.concatenate([shard[key] for shard in columns])
         for key in ("row_opcode", *kind.per_kernel, *(key for keys in kind.parts.values() for key in keys))
     }
     places = zip(columns, rows, strict=False)
-    found["node_row"] = np.concatenate([shard["node_row"] + start for shard, start in places])
+    merged_columns["node_row"] = np.concatenate([shard["node_row"] + start for shard, start in places])
     for key in kind.parts:
         lengths = np.concatenate([np.diff(shard[f"{key}_offsets"]) for shard in columns])
-        found[f"{key}_offsets"] = np.cumsum(np.concatenate([np.zeros(1, np.int64), lengths]))
-    found["row_own"] = np.concatenate([shard["row_features"][:, _OWN] for shard in columns])
+        merged_columns[f"{key}_offsets"] = np.cumsum(np.concatenate([np.zeros(1, np.int64), lengths]))
+    merged_columns["row_own"] = np.concatenate([shard["row_features"][:, _OWN] for shard in columns])
     # A node's row is scaled once here, and not whenever it is in a batch.
-    found["row_features"] = np.empty((rows[-1], scaled_by.node.num_outputs), np.float32)
+    merged_columns["row_features"] = np.empty((rows[-1], scaled_by.node.num_outputs), np.float32)
     for shard, (first, last) in zip(columns, pairwise(rows), strict=True):
-        found["row_features"][first:last] = scaled_by.node(shard["row_features"])
-    found["kernel_static"] = scaled_by.static(found["kernel_static"])
-    return kind(found, scaled_by)
+        merged_columns["row_features"][first:last] = scaled_by.node(shard["row_features"])
+    merged_columns["kernel_static"] = scaled_by.static(merged_columns["kernel_static"])
+    return kind(merged_columns, scaled_by)
 
 
 def _bounds(values: F32) -> F32:
@@ -339,74 +341,74 @@ def _bounds(values: F32) -> F32:
 @compiled
 def runs(starts: I64, counts: I64) -> I64:
     """Returns all runs of integers starts[i] to starts[i] + counts[i] (exclusive), concatenated; int64."""
-    found = np.empty(counts.sum(), np.int64)
+    result = np.empty(counts.sum(), np.int64)
     end = 0
     for run in range(len(counts)):
-        for place in range(counts[run]):
-            found[end + place] = starts[run] + place
+        for offset in range(counts[run]):
+            result[end + offset] = starts[run] + offset
         end += counts[run]
-    return found
+    return result
 
 
 @compiled
 def shifted_pairs(pairs: AnyArray, counts: I64, shifts: I64) -> I64:
     """Returns pairs [m, 2] as int64 [2, m]; run i, of counts[i] pairs, is increased by shifts[i]."""
-    found = np.empty((2, len(pairs)), np.int64)
+    result = np.empty((2, len(pairs)), np.int64)
     end = 0
     for run in range(len(counts)):
-        for place in range(end, end + counts[run]):
-            found[0, place] = pairs[place, 0] + shifts[run]
-            found[1, place] = pairs[place, 1] + shifts[run]
+        for pair in range(end, end + counts[run]):
+            result[0, pair] = pairs[pair, 0] + shifts[run]
+            result[1, pair] = pairs[pair, 1] + shifts[run]
         end += counts[run]
-    return found
+    return result
 
 
 @compiled
-def place_in_kernels(own: F32, is_output: AnyArray, num_inputs: I64, counts: I64) -> None:
+def place_in_kernels(features: F32, is_output: AnyArray, num_inputs: I64, counts: I64) -> None:
     """Write what `graph_tensors.place_in_kernel` writes, for several kernels.
 
     Args:
         own: float32 [n, 2], parameter number and whether it is a root, of counts[0] nodes of one kernel, then
             of another; changed.
-        is_output: of every node, [n].
-        num_inputs: of every kernel, its first nodes.
-        counts: nodes of every kernel.
+        is_output: whether each node is an output, [n].
+        num_inputs: number of inputs of every kernel, its first nodes.
+        counts: number of nodes of every kernel.
     """
     end = 0
     for kernel in range(len(counts)):
-        for place in range(counts[kernel]):
-            if place < num_inputs[kernel]:
-                own[end + place, 0] = place
+        for node in range(counts[kernel]):
+            if node < num_inputs[kernel]:
+                features[end + node, 0] = node
             else:
-                own[end + place, 1] = is_output[end + place]
+                features[end + node, 1] = is_output[end + node]
         end += counts[kernel]
 
 
 @compiled
-def write_bounds(table: F32, bounds: AnyArray, ranks: I64, blocks: I64, kept: int) -> None:
+def write_bounds(table: F32, bounds: AnyArray, ranks: I64, blocks: I64, num_bounds: int) -> None:
     """Write lists of bounds into a table, each into the columns of its block.
 
-    A list takes `kept` columns for its first bounds, one for their sum and one for their product, which is 0
-    for an empty list.
+    A list takes `num_bounds` columns for its first bounds, one for their sum and one for their product, which
+    is 0 for an empty list.
 
     Args:
         table: float32 [n, k], zeros in those columns; changed.
         bounds: the lists of the first row, those of the second, and so on.
         ranks: int64 [n, b], lengths of the lists of a row.
         blocks: int64 [b], first columns.
-        kept: columns for single bounds.
+        num_bounds: columns for single bounds.
     """
     end = 0
     for row in range(len(ranks)):
         for block in range(ranks.shape[1]):
             rank, start = ranks[row, block], blocks[block]
             total, product = np.int64(0), np.int64(1)
-            for place in range(rank):
-                bound = np.int64(bounds[end + place])
-                if place < kept:
-                    table[row, start + place] = bound
+            for position in range(rank):
+                bound = np.int64(bounds[end + position])
+                if position < num_bounds:
+                    table[row, start + position] = bound
                 total += bound
                 product *= bound
             end += rank
-            table[row, start + kept] = total
-            table[row, start + kept + 1] = product if rank else 0
+            table[row, start + num_bounds] = total
+            table[row, start + num_bounds + 1] = product if rank else 0

@@ -53,13 +53,13 @@ def _print_progress(table: RecordedTable) -> None:
     from costbench_schedules.records.agreement import agreement
     from costbench_schedules.records.table import AFTERWARDS, WHILE_RECORDING
 
-    found = agreement(table, AFTERWARDS if table.complete and table.repeats[-1, 3] else WHILE_RECORDING)
-    tau = "-" if found.tau is None else f"{found.tau:.3f}"
+    repeated = agreement(table, AFTERWARDS if table.complete and table.repeats[-1, 3] else WHILE_RECORDING)
+    tau = "-" if repeated.tau is None else f"{repeated.tau:.3f}"
     failed = int(table.failed.sum())
     typer.echo(
         f"{table.workload} {table.target}: {table.num_measured:,} of {len(table):,}, {failed} failed, "
-        f"best {table.gflops.max():.1f} GFLOPS, measured again: tau {tau} of {found.pairs}, "
-        f"runtime x{found.median_ratio:.3f}",
+        f"best {table.gflops.max():.1f} GFLOPS, measured again: tau {tau} of {repeated.pairs}, "
+        f"runtime x{repeated.median_ratio:.3f}",
         err=True,
     )
 
@@ -174,9 +174,11 @@ def record_library(
     from costbench_schedules.devices.timing import TimingSpec
     from costbench_schedules.operators.operators import WORKLOADS
 
-    def report(name: str, found: LibraryTime) -> None:
+    def report(name: str, library_time: LibraryTime) -> None:
         typer.echo(
-            f"{name}: {found.gflops:.1f} GFLOPS ({found.way}, spread {100 * found.spread:.1f}%)", err=True
+            f"{name}: {library_time.gflops:.1f} GFLOPS ({library_time.way}, "
+            f"spread {100 * library_time.spread:.1f}%)",
+            err=True,
         )
 
     chosen = workloads or [name for name in WORKLOADS if name.startswith(("C", "matmul"))]

@@ -41,7 +41,7 @@ class ProgramEstimates:
     """Estimates of programs on one processor, and totals on others.
 
     Args:
-        processor: that programs were measured on.
+        processor: processor that programs were measured on.
     """
 
     def __init__(self, processor: Processor) -> None:
@@ -71,8 +71,8 @@ def estimate_folder(recorded: Path, out: Path, processor: Processor, remarks: st
     Args:
         recorded: folder of `record-networks`; operators that are not complete yet are taken as they are.
         out: folder that is written.
-        processor: that programs were measured on.
-        remarks: what users should know of the recording.
+        processor: processor that programs were measured on.
+        remarks: remarks on the recording, for its users.
 
     Raises:
         DataError: if a recording is damaged, or there is none.

@@ -45,7 +45,7 @@ import pyarrow as pa
 
 from costbench.arrays import F64, AnyArray
 from costbench.artifacts import digest_file, read_json
-from costbench.errors import CostbenchError, DataError
+from costbench.errors import CostbenchError, DataError, one_line
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.operators import Operator, parse_operator
 from costbench_schedules.records.arrow_file import read_arrow, write_arrow
@@ -146,7 +146,7 @@ def read_programs(path: Path) -> DrawnPrograms:
         problems = tuple(table.column("problem").to_pylist())
         return DrawnPrograms(operator, facts, columns, problems, tuple(table.column("features").to_pylist()))
     except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException, CostbenchError) as error:
-        problem = " ".join(str(error).split()) or type(error).__name__
+        problem = one_line(error)
         raise DataError(f"cannot be read: {problem}", where=path, expected=expected) from error
 
 
@@ -222,7 +222,7 @@ def read_estimated(path: Path) -> EstimatedPrograms:
         operators = tuple(parse_operator(text) for text in facts["operators"])
         estimates = {name: table.column(name).to_numpy().astype(np.float64) for name in facts["estimates"]}
     except (OSError, ValueError, KeyError, pa.ArrowException, CostbenchError) as error:
-        problem = " ".join(str(error).split()) or type(error).__name__
+        problem = one_line(error)
         raise DataError(f"cannot be read: {problem}", where=path, expected=expected) from error
     indices = columns["operator"]
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(operators):

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from costbench.arrays import F64, I64, AnyArray, Bool
-from costbench.errors import CostbenchError, DataError
+from costbench.errors import CostbenchError, DataError, one_line
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.arrow_file import read_arrow, write_arrow
 from costbench_schedules.spaces.space import ScheduleSpace
@@ -120,8 +120,8 @@ class RecordedTable:
 
 def table_paths(folder: Path) -> list[Path]:
     """Returns the files of the tables in a folder and its sub-folders, sorted."""
-    found = folder.rglob(f"*{SUFFIX}")
-    return sorted(path for path in found if path.name[0] != "." and path.parent.name != ESTIMATES)
+    paths = folder.rglob(f"*{SUFFIX}")
+    return sorted(path for path in paths if path.name[0] != "." and path.parent.name != ESTIMATES)
 
 
 def empty_table(
@@ -163,15 +163,15 @@ def read_table(path: Path) -> RecordedTable:
         DataError: naming the file, if it is missing, damaged, of another version, or holds what cannot be.
     """
     try:
-        facts, found = read_arrow(path, _KEY)
-        columns = {name: found.column(name).to_numpy() for name in _COLUMNS}
+        facts, arrow = read_arrow(path, _KEY)
+        columns = {name: arrow.column(name).to_numpy() for name in _COLUMNS}
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        problem = " ".join(str(error).split()) or type(error).__name__
+        problem = one_line(error)
         raise DataError(f"cannot be read: {problem}", where=path, expected="a recorded table") from error
     if (
         any(key not in facts for key in _FACTS)
         or facts["version"] != VERSION
-        or not found.schema.equals(_SCHEMA, check_metadata=False)
+        or not arrow.schema.equals(_SCHEMA, check_metadata=False)
     ):
         raise DataError(
             "is of another version", where=path, expected=f"a recorded table of version {VERSION}"

@@ -57,8 +57,8 @@ class TpuGraphsFolder:
         self.root = base / "npz" if (base / "npz").is_dir() else base
         self.cache = Path(cache)
         if not self.collections():
-            wanted = ", ".join(f"npz/{path}" for path in COLLECTIONS.values())
-            raise DataError("holds no collection", where=base, expected=f"one of the folders {wanted}")
+            folders = ", ".join(f"npz/{path}" for path in COLLECTIONS.values())
+            raise DataError("holds no collection", where=base, expected=f"one of the folders {folders}")
 
     def collections(self) -> list[str]:
         """Returns the collections that exist, such as `layout:xla:random`, in the order of `COLLECTIONS`."""
@@ -115,7 +115,7 @@ class TpuGraphsFolder:
 
     def _place(self, path: Path) -> tuple[str, str]:
         """Returns the collection and split that a file is in."""
-        parts = {place: name for name, place in COLLECTIONS.items()}
+        parts = {folder_of: name for name, folder_of in COLLECTIONS.items()}
         folder = path.resolve().parent
         if folder.parent.is_relative_to(self.root.resolve()) and folder.name in SPLITS:
             collection = parts.get(folder.parent.relative_to(self.root.resolve()))
@@ -142,16 +142,16 @@ def convert_once(destination: Path, sources: Sequence[Path], convert: Callable[[
         DataError: if a source cannot be read.
     """
     stamp = destination.with_suffix(_STAMP)
-    found = [_facts(path) for path in sources]
-    before = _stamped(stamp) if destination.is_file() else []
-    if [fact[:3] for fact in before] == found:
+    facts = [_facts(path) for path in sources]
+    recorded = _stamped(stamp) if destination.is_file() else []
+    if [fact[:3] for fact in recorded] == facts:
         return
     digests = [artifacts.digest_file(path) for path in sources]
     # A copy of the data set has other times and the same contents.
-    if not before or [fact[3] for fact in before] != digests:
+    if not recorded or [fact[3] for fact in recorded] != digests:
         convert()
-    facts = [[*fact, digest] for fact, digest in zip(found, digests, strict=True)]
-    artifacts.write_json(stamp, {"version": _CONVERTER_VERSION, "sources": facts})
+    stamped = [[*fact, digest] for fact, digest in zip(facts, digests, strict=True)]
+    artifacts.write_json(stamp, {"version": _CONVERTER_VERSION, "sources": stamped})
 
 
 def _facts(path: Path) -> list[Any]:
@@ -166,8 +166,8 @@ def _stamped(stamp: Path) -> list[list[Any]]:
         content = artifacts.read_json(stamp)
     except DataError:
         return []
-    known = isinstance(content, dict) and content.get("version") == _CONVERTER_VERSION
-    return content["sources"] if known and isinstance(content, dict) else []
+    is_current = isinstance(content, dict) and content.get("version") == _CONVERTER_VERSION
+    return content["sources"] if is_current and isinstance(content, dict) else []
 
 
 _IS_ROOT = 0

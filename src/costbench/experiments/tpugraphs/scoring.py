@@ -15,7 +15,7 @@ from costbench.arrays import F64, I64, AnyFloat
 from costbench.artifacts import read_bytes, write_text
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder
 from costbench.datasets.tpugraphs.npz import Labels, read_labels
-from costbench.errors import DataError
+from costbench.errors import DataError, one_line
 from costbench.metrics.tpugraphs import (
     LAYOUT_TOP_K,
     TILE_TOP_K,
@@ -65,7 +65,7 @@ def read_predictions(path: Path, num_configs: int) -> F64:
         with path.open("rb") as handle:
             array = np.lib.format.read_array(handle, allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
-        raise DataError(f"cannot be read: {_one_line(error)}", where=path, expected="a .npy file") from error
+        raise DataError(f"cannot be read: {one_line(error)}", where=path, expected="a .npy file") from error
     if array.dtype.kind not in "fiu":
         raise DataError(f"type {array.dtype}", where=path, expected="numbers")
     if array.shape != (num_configs,):
@@ -97,7 +97,7 @@ def write_submission(path: Path, rankings: Iterable[tuple[str, Sequence[int] | I
     """Writes the leaderboard's table: `ID,TopConfigs`, a line per graph.
 
     Args:
-        path: of the CSV file.
+        path: path of the CSV file.
         rankings: id (`tile:xla:<graph>`, `layout:xla:random:<graph>`) and configurations, best first.
 
     Raises:
@@ -209,7 +209,3 @@ def _all_defined(scores: Mapping[str, float]) -> dict[str, float | None]:
 
 def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

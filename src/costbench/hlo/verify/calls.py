@@ -22,6 +22,7 @@ from costbench.hlo.verify.problems import (
     check_count,
     check_members,
     check_type,
+    check_unchanged,
     compatible,
     is_predicate,
     is_scalar,
@@ -132,10 +133,6 @@ def _collective_permute(inst: Instruction, context: Context) -> Problem | None:
     return _same_as_operands(inst, context)
 
 
-def _identity(inst: Instruction, context: Context) -> Problem | None:
-    return check_compatible("shape", inst.shape, context.operands[0])
-
-
 def _get_dimension_size(inst: Instruction, context: Context) -> Problem | None:
     operand = context.operands[0]
     problem = check_count("dimensions", len(inst.dimensions), 1)
@@ -143,7 +140,7 @@ def _get_dimension_size(inst: Instruction, context: Context) -> Problem | None:
 
 
 def _set_dimension_size(inst: Instruction, context: Context) -> Problem | None:
-    return _get_dimension_size(inst, context) or _identity(inst, context)
+    return _get_dimension_size(inst, context) or check_unchanged(inst, context)
 
 
 def _rng(_inst: Instruction, context: Context) -> Problem | None:
@@ -279,11 +276,11 @@ CHECKS: dict[Opcode, Check] = {
     _O.RNG: _rng,
     _O.RNG_BIT_GENERATOR: _rng_bit_generator,
     _O.ASYNC_START: _async_start,
-    _O.ASYNC_UPDATE: _identity,
+    _O.ASYNC_UPDATE: check_unchanged,
     _O.ASYNC_DONE: _returns_member(1),
     _O.COPY_START: _copy_start,
     _O.COPY_DONE: _returns_member(0),
-    _O.ALL_REDUCE_DONE: _identity,
+    _O.ALL_REDUCE_DONE: check_unchanged,
     _O.ALL_GATHER_START: _collective_start,
     _O.ALL_GATHER_DONE: _returns_member(1),
     _O.COLLECTIVE_PERMUTE_START: _collective_start,

@@ -23,6 +23,7 @@ from costbench.hlo.verify.problems import (
     check_members,
     check_result,
     check_type,
+    check_unchanged,
     is_scalar,
     same_type,
 )
@@ -147,13 +148,9 @@ def _transpose(inst: Instruction, context: Context) -> Problem | None:
     return problem or check_type(inst, operand)
 
 
-def _identity(inst: Instruction, context: Context) -> Problem | None:
-    return check_compatible("shape", inst.shape, context.operands[0])
-
-
 def _reverse(inst: Instruction, context: Context) -> Problem | None:
     operand = context.operands[0]
-    return check_axes("dimensions", inst.dimensions, operand.rank) or _identity(inst, context)
+    return check_axes("dimensions", inst.dimensions, operand.rank) or check_unchanged(inst, context)
 
 
 def _slice(inst: Instruction, context: Context) -> Problem | None:
@@ -198,7 +195,7 @@ def _dynamic_update_slice(inst: Instruction, context: Context) -> Problem | None
         return problem
     if any(size > extent for size, extent in zip(update.dimensions, operand.dimensions, strict=True)):
         return Problem(f"update {update}", f"at most the extents of the operand {operand}")
-    return _identity(inst, context)
+    return check_unchanged(inst, context)
 
 
 def _pad(inst: Instruction, context: Context) -> Problem | None:
@@ -398,7 +395,7 @@ CHECKS: dict[Opcode, Check] = {
     _O.RESHAPE: _reshape,
     _O.BITCAST: _bitcast,
     _O.TRANSPOSE: _transpose,
-    _O.COPY: _identity,
+    _O.COPY: check_unchanged,
     _O.REVERSE: _reverse,
     _O.SLICE: _slice,
     _O.DYNAMIC_SLICE: _dynamic_slice,
@@ -406,9 +403,9 @@ CHECKS: dict[Opcode, Check] = {
     _O.PAD: _pad,
     _O.CONCATENATE: _concatenate,
     _O.IOTA: _iota,
-    _O.OPT_BARRIER: _identity,
-    _O.DOMAIN: _identity,
-    _O.ADD_DEPENDENCY: _identity,
+    _O.OPT_BARRIER: check_unchanged,
+    _O.DOMAIN: check_unchanged,
+    _O.ADD_DEPENDENCY: check_unchanged,
     _O.GATHER: _gather,
     _O.SCATTER: _scatter,
 }

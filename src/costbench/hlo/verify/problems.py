@@ -123,3 +123,8 @@ def check_members(field: str, shape: Shape, wanted: Sequence[Sequence[int]]) -> 
     return Problem(
         f"{field} {shape}", "a tuple of " + ", ".join(f"[{','.join(map(str, w))}]" for w in wanted)
     )
+
+
+def check_unchanged(inst: Instruction, context: Context) -> Problem | None:
+    """The result must be like the first operand."""
+    return check_compatible("shape", inst.shape, context.operands[0])

@@ -73,7 +73,7 @@ class LayoutInputs:
         plan: rows whose states vary, layer by layer, and the matrices between them.
         opcodes: int64 [n].
         node_features: float32 [n, k], scaled.
-        options: features of all o options: int64 [o, 18], codes 8 place + axis + 1, or float32 [o, k'], scaled.
+        options: all o options: int64 [o, 18], codes 8 place + axis + 1, or float32 [o, k'], scaled.
         option_node: int64 [o], number of the configurable node of each option.
     """
 
