@@ -311,7 +311,7 @@ def gathered_tile_features(bounds: I32, first: I64, ranks: I64) -> F32:
         ranks: int64 [n, 2], the number of kernel bounds and of output bounds.
     """
     table = np.tile(_NO_TILE, (len(first), 1))
-    write_extremes(table, bounds[concatenate_ranges(first, ranks.sum(axis=1))], ranks, _BLOCKS, _NUM_BOUNDS)
+    write_bounds(table, bounds[concatenate_ranges(first, ranks.sum(axis=1))], ranks, _BLOCKS, _NUM_BOUNDS)
     return table
 
 
@@ -395,7 +395,7 @@ def write_batch_boundaries(features: F32, is_output: AnyArray, num_inputs: I64, 
 
 
 @compiled
-def write_extremes(table: F32, bounds: AnyArray, ranks: I64, blocks: I64, num_bounds: int) -> None:
+def write_bounds(table: F32, bounds: AnyArray, ranks: I64, blocks: I64, num_bounds: int) -> None:
     """Writes lists of bounds into a table, each into the columns of its block.
 
     A list takes `num_bounds` columns for its first bounds, one for their sum and one for their product, which
