@@ -10,7 +10,6 @@ import pytest
 from costbench.errors import DataError
 from costbench.models.spec import NetSpec
 from costbench.reports.tables.hyperparameters import setting, settings_tables, trials_table
-from costbench.reports.tables.learning_curves import setting, settings_tables
 
 MODEL = {
     "net": {
