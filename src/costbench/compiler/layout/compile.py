@@ -80,10 +80,12 @@ class PackedCompiler:
     def __init__(self, space: LayoutSpace) -> None:
         self.space = space
         self.facts = FactTable(space.module)
-        self._orders = OrderTables(space)
+        self._orders = OrderTables(space.classes, space.nodes)
         arrays: ArrayNumbers = {}
         self._emissions = [
-            Emission(self._orders, self.facts, c, arrays) for c, count in enumerate(space.counts) if count
+            Emission(self._orders, space.requirements, self.facts, c, arrays)
+            for c, count in enumerate(space.counts)
+            if count
         ]
         self._known: OrderedDict[tuple[int, int], CompiledPart] = OrderedDict()
         self._num_kept = 0

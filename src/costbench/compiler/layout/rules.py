@@ -5,15 +5,13 @@ instruction keeps an order for free; they return None where it does not relate t
 the order that an instruction would choose for its result, `required_layouts` gives the orders that its
 operands must have once every value has one. Convolutions keep features in lanes and, for 8 images or more,
 the batch in sublanes: {3,0,2,1} for NHWC, as in the recorded programs.
-
-`Choices` is a decoded layout config: the memory orders chosen for the nodes that it configures.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from costbench.compiler.tiled_memory import (
     MinorToMajor,
@@ -53,22 +51,21 @@ class NodeLayouts:
     operands: tuple[MinorToMajor, ...]
 
 
-@dataclass(frozen=True)
-class Choices:
-    """The choices of a layout config for one program.
+@dataclass(frozen=True, slots=True)
+class ConfigurableNode:
+    """A node with several options.
 
     Attributes:
-        layouts: chosen orders of every configurable node.
-        pins: required order by class of values (its number in `ValueClasses`).
-        changed: nodes whose choice is not the default.
+        computation: position of its computation in the program.
+        position: position of the node inside that computation.
+        opcode: convolution, dot or reshape.
+        options: layouts that may be chosen, the compiler's default first.
     """
 
-    layouts: Mapping[Node, NodeLayouts] = field(default_factory=dict)
-    pins: Mapping[int, MinorToMajor] = field(default_factory=dict)
-    changed: frozenset[Node] = frozenset()
-
-
-NO_CHOICES = Choices()
+    computation: int
+    position: int
+    opcode: Opcode
+    options: tuple[NodeLayouts, ...]
 
 
 # ---- how orders propagate --------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ _MAX_POINTS = 300
 
 
 def evaluate_fusions(task: ProgramTask) -> ProgramResult:
-    """Return the metrics of all models on one program.
+    """Returns the metrics of all models on one program.
 
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.

@@ -8,7 +8,7 @@ from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.page import PageFigure, Section
-from costbench.reports.papers.tpugraphs2023 import PrintedTable
+from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.table import Column, Table, Value
 from costbench.rng import stream
 from costbench_schedules.reports.crop2024.figures import write_demand, write_tiles
