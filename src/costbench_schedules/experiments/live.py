@@ -37,7 +37,7 @@ from costbench_schedules.search.live import (
     LiveProgress,
     LiveSearch,
     Tally,
-    logged,
+    measure_entry,
     search_live,
 )
 from costbench_schedules.search.problems import Schedules
@@ -63,15 +63,16 @@ class ScheduleOptions:
     """Options of a run.
 
     Attributes:
-        workload: a name or a description.
-        trials: measurements in all.
+        workload: name or description of the operator.
+        trials: number of measurements in all.
         target: "native", "generic" or LLVM's name of a processor.
         model: folder of a model of other workloads, whose first batch and remaining error are used
             (autotvm2018, equation 4); None to begin without one.
-        seed: of the search.
+        seed: seed of the search.
         search: settings of Algorithm 1.
-        starts: schedules at the begin, drawn from the small space of tables (`recorded_space`), which has
-            those of hand-written kernels; none where a model proposes the first batch.
+        starts: number of schedules at the begin, which are drawn from the small space of tables
+            (`recorded_space`), which has those of hand-written kernels; none where a model proposes the first
+            batch.
         distinct: whether schedules of equal relation features are measured once, see `DistinctGuided`.
 
     Raises:
@@ -99,8 +100,8 @@ class Hooks:
     """What surrounds a run.
 
     Attributes:
-        report: called after each measurement.
-        guard: holds Ctrl-C back while a measurement is made and logged.
+        report: function that is called after each measurement.
+        guard: context manager that holds Ctrl-C back while a measurement is made and logged.
     """
 
     report: Callable[[LiveProgress], None] = lambda progress: None
@@ -112,7 +113,7 @@ class Confirmed:
     """A schedule that was measured again.
 
     Attributes:
-        number: in the space.
+        number: number of the schedule in the space.
         first_ns: runtime in the search.
         again_ns: runtimes of the rounds; none if the run was stopped.
     """
@@ -132,13 +133,13 @@ class TunedSchedule:
     """What came out.
 
     Attributes:
-        operator: what was tuned.
-        header: of the log.
-        entries: all measurements.
-        progress: what the search found.
-        finalists: the fastest schedules, that of the lowest `runtime_ns` first.
+        operator: operator that was tuned.
+        header: header of the log.
+        entries: measurements in order.
+        progress: best runtime and failures of the search.
+        finalists: fastest schedules, that of the lowest `runtime_ns` first.
         interrupted: whether Ctrl-C ended the search.
-        failure: what else ended it.
+        failure: error that ended it, or None.
     """
 
     operator: Operator
@@ -178,10 +179,10 @@ class Guidance:
     """What proposes schedules.
 
     Attributes:
-        space: of the operator.
-        spec: of the cost model.
-        earlier: a model of other workloads, or None.
-        digest: of its file, or empty.
+        space: space of the operator's schedules.
+        spec: kind of the cost model.
+        earlier: model of other workloads, or None.
+        digest: digest of its file, or empty.
         search: settings of Algorithm 1.
         distinct: whether schedules of equal relation features are measured once.
     """
@@ -246,11 +247,11 @@ def tune_schedule(
     """Searches, measures the fastest again, and writes the results.
 
     Args:
-        folder: of the results.
-        options: of the run.
-        device: measures.
-        hooks: what surrounds it.
-        resume: continue the log in the folder; otherwise it is replaced.
+        folder: folder of the results.
+        options: options of the run.
+        device: device that measures.
+        hooks: hooks around measurements.
+        resume: whether the log in the folder is continued; otherwise it is replaced.
 
     Returns:
         what came out, also where Ctrl-C or a `failure` ended the search: what was measured is in the log.
@@ -338,7 +339,7 @@ def _again(
     runtimes_ns: dict[int, list[int]] = {finalist.number: [] for finalist in finalists}
     for _ in range(ROUNDS):
         for number in runtimes_ns:
-            entry = logged(space, space.rows([number])[0], device)
+            entry = measure_entry(space, space.rows([number])[0], device)
             if entry.runtime_ns is not None:
                 runtimes_ns[number].append(entry.runtime_ns)
     measured = [replace(finalist, again_ns=tuple(runtimes_ns[finalist.number])) for finalist in finalists]
