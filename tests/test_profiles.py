@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from costbench.datasets.splits import listed_split
+from costbench.datasets.splits import reported_split
 from costbench.experiments.grid.cells import experiment_names, listed_as
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import Params, load_params, load_sections
@@ -125,7 +125,9 @@ def samples_of_networks(params: Params) -> dict[tuple[str, Side], int]:
             spec = experiment.variants[cell.variant].spec
             samples = spec.epochs * spec.steps_per_epoch * math.prod(spec.per_step)
             # Of experiments that train one variant in one place, the first one's rows go by its name.
-            found.setdefault((cell.task, Side(model, variant, listed_split(cell.split), cell.chip)), samples)
+            found.setdefault(
+                (cell.task, Side(model, variant, reported_split(cell.split), cell.chip)), samples
+            )
     return found
 
 

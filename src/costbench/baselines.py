@@ -69,5 +69,5 @@ BASELINES: Mapping[str, Baseline] = {row.name: row for row in _ROWS}
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of models with every row's in place of `baselines`."""
+    """Returns names of models with every row's in place of `baselines`."""
     return tuple(model for name in names for model in (BASELINES if name == GROUP else (name,)))

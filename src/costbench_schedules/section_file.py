@@ -34,13 +34,13 @@ def read_sections(params: Path) -> Mapping[str, object]:
 
 
 def _with_base(path: Path, before: tuple[Path, ...]) -> Mapping[str, object]:
-    own = load_yaml(path)
-    if _EXTENDS not in own:
-        return own
-    base = path.parent / str(own.pop(_EXTENDS))
+    content = load_yaml(path)
+    if _EXTENDS not in content:
+        return content
+    base = path.parent / str(content.pop(_EXTENDS))
     if base.resolve() in (*before, path.resolve()):
         raise ParamsError("extends itself", where=path, field=_EXTENDS, expected="another file")
-    return merge(_with_base(base, (*before, path.resolve())), own)
+    return merge(_with_base(base, (*before, path.resolve())), content)
 
 
 def recorded_tables(params: Path) -> str:

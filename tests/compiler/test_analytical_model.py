@@ -239,6 +239,6 @@ def test_the_choice_for_a_kernel_of_a_batch_is_that_for_it_alone(name: str) -> N
     expected = model.choose(tile_space(kernel, ARCHITECTURE))
     batch = lowered(kernel, kernel)
     chosen = model.choose_each(batch, np.array([1]))
-    assert chosen.shape == (1, batch.most_loops)
+    assert chosen.shape == (1, batch.max_loops)
     assert chosen[0, : len(expected)].tolist() == expected.tolist()
     assert batch.smallest_fits(ARCHITECTURE.scratchpad_bytes).tolist() == [True, True]

@@ -272,7 +272,7 @@ def test_tiles_are_numbered_as_in_their_space(name: str) -> None:
     assert len(batch) == 3
     ids = np.array([0, space.size // 2, space.size - 1])
     extents = space.extents(ids)
-    assert batch.most_loops == extents.shape[1]
+    assert batch.max_loops == extents.shape[1]
     numbers, sizes = batch.numbered(np.arange(3), extents)
     assert numbers.tolist() == ids.tolist()
     assert sizes.tolist() == [space.size] * 3

@@ -16,13 +16,13 @@ from costbench.datasets.splits import (
     Split,
     builder_of,
     connected_groups,
-    expanded,
+    expand_folds,
     fold_names,
     fold_splits,
-    listed_split,
     manual_split,
     random_split,
     read_split,
+    reported_split,
     write_split,
 )
 from costbench.errors import DataError
@@ -357,8 +357,8 @@ def test_programs_have_different_names() -> None:
 
 def test_names_of_folds() -> None:
     assert fold_names(3) == ("fold1", "fold2", "fold3")
-    assert expanded(("random", "folds", "manual"), 2) == ("random", "fold1", "fold2", "manual")
-    assert [listed_split(name) for name in ("fold1", "fold12", "random", "fold0", "folds")] == [
+    assert expand_folds(("random", "folds", "manual"), 2) == ("random", "fold1", "fold2", "manual")
+    assert [reported_split(name) for name in ("fold1", "fold12", "random", "fold0", "folds")] == [
         "folds", "folds", "random", "fold0", "folds",
     ]  # fmt: skip
 

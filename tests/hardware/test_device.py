@@ -167,7 +167,7 @@ def assert_measured_alike(target: Target, kernel: Kernel) -> bool:
     ids = space.legal_ids()[[0, -1, len(space.legal_ids()) // 2]]
     extents = space.extents(ids)
     batch = lowered(kernel, kernel, kernel)
-    room = np.zeros((3, batch.most_loops), dtype=np.int64)
+    room = np.zeros((3, batch.max_loops), dtype=np.int64)
     room[:, : extents.shape[1]] = extents
     together = measure_batch(device, batch.lowered, np.arange(3), room, [kernel.fingerprint] * 3)
     alone = device.measure_nest(space.nest, extents)

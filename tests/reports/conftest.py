@@ -13,7 +13,7 @@ from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.dataset_files import read_leakage, read_set_counts
 from costbench.reports.inputs import ReportData, ReportInputs
 from costbench.reports.results import Cell, load_results
-from costbench.reports.search.results import Searches
+from costbench.reports.searches import Searches
 
 PROGRAMS = (("RNN", "rnn_gru_b128_train_f32"), ("ConvDRAW", "convdraw_b64_train_f32"), ("Own", "user_mine"))
 # APE and tau of the three programs, by model.

@@ -56,19 +56,19 @@ class MeasurementBudget:
             )
 
     def evaluations_left(self, wanted: int) -> int:
-        """Return how many of `wanted` evaluations the limits allow to start, whatever time they take."""
+        """Returns how many of `wanted` evaluations the limits allow to start, whatever time they take."""
         if self.spent_seconds >= self._seconds_limit:
             return 0
         return int(min(wanted, self._evaluations_limit - self.spent_evaluations))
 
     def affordable(self, seconds: F64) -> int:
-        """Return how many of the first evaluations, which take `seconds` [n], fit into what is left."""
+        """Returns how many of the first evaluations, which take `seconds` [n], fit into what is left."""
         within = self._running_seconds(seconds) <= self._seconds_limit
         fitting = len(within) if within.all() else int(np.argmin(within))
         return int(min(fitting, self._evaluations_limit - self.spent_evaluations))
 
     def charge(self, seconds: F64) -> MeasurementBudget:
-        """Return the budget after evaluations that took `seconds` [n].
+        """Returns the budget after evaluations that took `seconds` [n].
 
         Raises:
             ValueError: if they do not fit.
@@ -160,15 +160,15 @@ class Charging:
             raise ValueError("repeat_s, evaluation_s: above 0, a search would never end")
 
     def measuring(self, num_instructions: int) -> ProgramCharge:
-        """Return the charge for measuring a program."""
+        """Returns the charge for measuring a program."""
         compile_s = self.compile_s + self.compile_s_per_instruction * num_instructions
         return ProgramCharge(compile_s, self.repeat_s)
 
     def predicting_s(self, num_instructions: int) -> float:
-        """Return the seconds charged for one prediction of a program."""
+        """Returns the seconds charged for one prediction of a program."""
         return self.evaluation_s + self.evaluation_s_per_instruction * num_instructions
 
 
 def minutes(number: float) -> MeasurementBudget:
-    """Return a budget of `number` minutes of hardware time."""
+    """Returns a budget of `number` minutes of hardware time."""
     return MeasurementBudget(seconds=60.0 * number)

@@ -48,11 +48,11 @@ class Evaluator(Protocol[Decisions_contra]):
         ...
 
     def evaluate(self, decisions: Decisions_contra) -> Evaluation:
-        """Return scores in the order of the decisions."""
+        """Returns scores in the order of the decisions."""
         ...
 
     def recall(self, decisions: Decisions_contra) -> None:
-        """Take over decisions that an interrupted search has evaluated, in order.
+        """Takes over decisions that an interrupted search has evaluated, in order.
 
         Needed by evaluators whose charges depend on earlier decisions.
         """
@@ -85,9 +85,9 @@ class ModelEvaluator:
     """Predicts the cost of a kernel's tile sizes; an `Evaluator` of `TileSizes`.
 
     Attributes:
-        kernel: what is priced.
+        kernel: kernel that is priced.
         model: prices it.
-        name: of the model.
+        name: name of the model.
         evaluation_s: seconds charged per prediction, a rate measured once: so results do not depend on how
             fast the computer is that runs them.
     """
@@ -103,7 +103,7 @@ class ModelEvaluator:
         return "model"
 
     def evaluate(self, decisions: TileSizes) -> Evaluation:
-        """Return predicted costs.
+        """Returns predicted costs.
 
         Raises:
             DataError: if the model does not return one finite cost per decision.
@@ -118,7 +118,7 @@ class ModelEvaluator:
         return Evaluation(scores, np.full(len(decisions), self.evaluation_s))
 
     def recall(self, decisions: TileSizes) -> None:
-        """Do nothing: every prediction is charged the same."""
+        """Does nothing: every prediction is charged the same."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class DeviceEvaluator:
     """Measures a kernel's tile sizes; an `Evaluator` of `TileSizes`.
 
     Attributes:
-        kernel: what is measured.
+        kernel: kernel that is measured.
         device: measures it.
-        name: of the device.
+        name: name of the device.
         compile_s: seconds charged per decision before it runs; a compile that fails costs as much.
     """
 
@@ -143,10 +143,10 @@ class DeviceEvaluator:
         return "device"
 
     def evaluate(self, decisions: TileSizes) -> Evaluation:
-        """Return measured nanoseconds, infinite where the compile failed."""
+        """Returns measured nanoseconds, infinite where the compile failed."""
         measured = self.device.measure(self.kernel, decisions)
         scores = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
         return Evaluation(scores, measured.run_seconds + self.compile_s)
 
     def recall(self, decisions: TileSizes) -> None:
-        """Do nothing: every tile size is compiled and run."""
+        """Does nothing: every tile size is compiled and run."""

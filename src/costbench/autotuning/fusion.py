@@ -28,14 +28,14 @@ NUM_RUNS = 3
 
 
 def fusion_problem(space: FusionSpace, chip: str) -> TuningProblem[I16]:
-    """Return the search problem over the fusion configs of a program."""
+    """Returns the search problem over the fusion configs of a program."""
     vectors = VectorSearchSpace(space)
     fingerprint = module_fingerprint(space.module)
     return TuningProblem(Subject("fusion", chip, space.name, fingerprint, vectors.size), vectors)
 
 
 def default_number(space: FusionSpace) -> int:
-    """Return the number of the compiler's own config in `fusion_problem`."""
+    """Returns the number of the compiler's own config in `fusion_problem`."""
     return VectorSearchSpace(space).numbers(space.default[None])[0]
 
 
@@ -47,7 +47,7 @@ class SharedCuts(FusionCuts):
         self._kept: dict[int, Kernel] = {}
 
     def take(self, number: int) -> Kernel:
-        """Return a kernel; unlike the base class, any number of times."""
+        """Returns a kernel; unlike the base class, any number of times."""
         if number not in self._kept:
             self._kept[number] = super().take(number)
         return self._kept[number]
@@ -90,11 +90,11 @@ class ProgramPricer:
         return int(np.count_nonzero(~np.isnan(self._costs))) - 1
 
     def cut(self, configs: I16) -> list[CutConfig]:
-        """Cut the program under configs [n, m] into kernels, without pricing them."""
+        """Cuts the program under configs [n, m] into kernels, without pricing them."""
         return [self._cuts.cut(config) for config in configs]
 
     def total_ns(self, cuts: list[CutConfig]) -> F64:
-        """Return the cost of each program, float64 [n]; infinite where a kernel cannot run."""
+        """Returns the cost of each program, float64 [n]; infinite where a kernel cannot run."""
         self._price(cuts)
         totals = [
             sum(
@@ -106,7 +106,7 @@ class ProgramPricer:
         return np.array(totals, dtype=np.float64)
 
     def _price(self, cuts: list[CutConfig]) -> None:
-        """Price the new kernels in one batch."""
+        """Prices the new kernels in one batch."""
         more = len(self._cuts) - len(self._costs)
         self._costs = np.concatenate([self._costs, np.full(more, np.nan)])
         met = np.unique(np.concatenate([np.zeros(0, np.int64), *(n for cut in cuts for n in cut.kernels)]))
@@ -130,7 +130,7 @@ class FusionModelEvaluator:
 
     Attributes:
         pricer: adds up predicted costs of kernels.
-        name: of the model.
+        name: name of the model.
         evaluation_s: seconds charged per config, a rate measured once.
     """
 
@@ -144,12 +144,12 @@ class FusionModelEvaluator:
         return "model"
 
     def evaluate(self, decisions: I16) -> Evaluation:
-        """Return predicted nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
+        """Returns predicted nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
         scores = self.pricer.total_ns(self.pricer.cut(decisions))
         return Evaluation(scores, np.full(len(decisions), self.evaluation_s))
 
     def recall(self, decisions: I16) -> None:
-        """Do nothing: every prediction is charged the same."""
+        """Does nothing: every prediction is charged the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +161,8 @@ class FusionDeviceEvaluator:
 
     Attributes:
         pricer: adds up measured costs of kernels.
-        name: of the device.
-        charge: what measuring costs.
+        name: name of the device.
+        charge: seconds charged for a measurement.
     """
 
     pricer: ProgramPricer
@@ -176,7 +176,7 @@ class FusionDeviceEvaluator:
         return "device"
 
     def evaluate(self, decisions: I16) -> Evaluation:
-        """Return nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
+        """Returns nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
         cuts = self.pricer.cut(decisions)
         scores = self.pricer.total_ns(cuts)
         run_s = np.where(np.isfinite(scores), NUM_RUNS * 1e-9 * scores, 0.0)
@@ -184,7 +184,7 @@ class FusionDeviceEvaluator:
         return Evaluation(scores, np.where(new, self.charge.compile_s + run_s, self.charge.repeat_s))
 
     def recall(self, decisions: I16) -> None:
-        """Mark the programs of these configs as compiled, so that they are charged as repeats."""
+        """Marks the programs of these configs as compiled, so that they are charged as repeats."""
         for cut in self.pricer.cut(decisions):
             self._is_new(cut)
 

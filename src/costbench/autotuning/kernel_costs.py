@@ -29,7 +29,7 @@ class KernelCosts(Protocol):
     """Prices kernels of one program."""
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
-        """Return nanoseconds of each kernel, float64 [k]; infinite for one that cannot run."""
+        """Returns nanoseconds of each kernel, float64 [k]; infinite for one that cannot run."""
         ...
 
 
@@ -37,11 +37,11 @@ class TileChoice(Protocol):
     """The compiler's own tile model."""
 
     def choose(self, space: TileSpace) -> I64:
-        """Return the loop extents, [num_loops], of the tile size that the compiler chooses."""
+        """Returns the loop extents, [num_loops], of the tile size that the compiler chooses."""
         ...
 
     def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
-        """Return estimated nanoseconds of tile sizes, [n]."""
+        """Returns estimated nanoseconds of tile sizes, [n]."""
         ...
 
 
@@ -50,8 +50,8 @@ class TiledKernels:
     """Lowers kernels of a program and chooses their tiles, as the compiler of a chip does.
 
     Attributes:
-        lowering: of the program.
-        architecture: of the chip.
+        lowering: lowering of the program.
+        architecture: architecture of the chip.
         tiles: the compiler's tile model.
         capacity: number of recently lowered kernels that are kept, for several pricers of the same kernels.
     """
@@ -65,7 +65,7 @@ class TiledKernels:
     )
 
     def tiled(self, kernels: Sequence[Kernel]) -> list[tuple[int, TileSpace, I64]]:
-        """Return index, tile space and chosen extents of every kernel of which a tile fits."""
+        """Returns index, tile space and chosen extents of every kernel of which a tile fits."""
         tiled_kernels = []
         for index, kernel in enumerate(kernels):
             tiled = self._kept[kernel] if kernel in self._kept else self._tiled(kernel)
@@ -91,13 +91,13 @@ class EstimatedKernels:
     out of the fusion autotuner); it is offered because it needs no training.
 
     Attributes:
-        tiled: how kernels are lowered.
+        tiled: lowering and choice of tiles of the kernels.
     """
 
     tiled: TiledKernels
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
-        """Return estimated nanoseconds, float64 [k]."""
+        """Returns estimated nanoseconds, float64 [k]."""
         costs_ns = np.full(len(kernels), np.inf)
         for index, space, extents in self.tiled.tiled(kernels):
             tile = space.nest.tile_sizes(extents[None])
@@ -110,7 +110,7 @@ class GivenKernels:
     """Kernel costs by a cost model of the user's own, one kernel at a time.
 
     Attributes:
-        tiled: how kernels are lowered.
+        tiled: lowering and choice of tiles of the kernels.
         model: predicts nanoseconds.
     """
 
@@ -118,7 +118,7 @@ class GivenKernels:
     model: GivenModel
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
-        """Return predicted nanoseconds, float64 [k]."""
+        """Returns predicted nanoseconds, float64 [k]."""
         costs_ns = np.full(len(kernels), np.inf)
         for index, space, extents in self.tiled.tiled(kernels):
             costs_ns[index] = self.model.predict_ns(kernels[index], space.nest.tile_sizes(extents[None]))
@@ -131,7 +131,7 @@ class KernelDevice(Protocol):
     def measure_kernels(
         self, nests: Sequence[LoopNest], extents: Sequence[I64], fingerprints: Sequence[str], /
     ) -> Measured:
-        """Compile and run the kernels."""
+        """Compiles and run the kernels."""
         ...
 
 
@@ -143,9 +143,9 @@ class MeasuredKernels:
     smallest always runs.
 
     Attributes:
-        tiled: how kernels are lowered.
+        tiled: lowering and choice of tiles of the kernels.
         device: runs them.
-        fingerprints: of the program's kernels.
+        fingerprints: fingerprints of the program's kernels.
     """
 
     tiled: TiledKernels
@@ -153,7 +153,7 @@ class MeasuredKernels:
     fingerprints: ModuleFingerprints
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
-        """Return measured nanoseconds, float64 [k]."""
+        """Returns measured nanoseconds, float64 [k]."""
         costs_ns = np.full(len(kernels), np.inf)
         waiting = self.tiled.tiled(kernels)
         names = {index: self._name(kernels[index]) for index, _, _ in waiting}
@@ -176,7 +176,7 @@ class MeasuredKernels:
 
 
 def smaller_tile(space: TileSpace, extents: I64) -> I64:
-    """Return the next smaller tile, whose longest loop is cut one step more, [num_loops]."""
+    """Returns the next smaller tile, whose longest loop is cut one step more, [num_loops]."""
     result = extents.copy()
     loop = int(np.argmax(extents))
     shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]

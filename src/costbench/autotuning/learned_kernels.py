@@ -24,7 +24,7 @@ class LearnedKernels:
     """Kernel costs by a trained model of absolute runtimes.
 
     Attributes:
-        tiled: how kernels are lowered.
+        tiled: lowering and choice of tiles of the kernels.
         model: predicts nanoseconds.
 
     Raises:
@@ -48,7 +48,7 @@ class LearnedKernels:
         return self.model.net.spec.residual != "none"
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
-        """Return predicted nanoseconds, float64 [k]; all kernels form one batch."""
+        """Returns predicted nanoseconds, float64 [k]; all kernels form one batch."""
         costs_ns = np.full(len(kernels), np.inf)
         indices, samples = [], []
         for index, space, extents in self.tiled.tiled(kernels):

@@ -39,7 +39,7 @@ class TuningProblem(Generic[Decisions]):
     space: SearchSpace[Decisions]
 
     def decode(self, *numbers: int) -> Decisions:
-        """Return the decisions with these numbers."""
+        """Returns the decisions with these numbers."""
         return self.space.decode(self.space.rows(numbers))
 
 
@@ -48,7 +48,7 @@ class Progress:
     """Progress of a search.
 
     Attributes:
-        budget: what is left of it.
+        budget: rest of the budget.
         num_decisions: scored so far.
         best_score: lowest so far, infinite if all decisions failed.
     """
@@ -83,9 +83,9 @@ class Search(Generic[Decisions]):
     """Everything that a search needs except its strategy.
 
     Attributes:
-        problem: what to decide.
+        problem: subject and decision space.
         evaluator: scores decisions.
-        budget: what may be spent.
+        budget: limits of the search.
         strategy: name of the strategy, for the trace.
         seed: likewise.
         watch: called with the progress of the search.
@@ -152,7 +152,7 @@ class _Columns:
     Attributes:
         search: the search.
         recorded: the recorded first part, if there is one.
-        left: of the budget.
+        left: rest of the budget.
         best: lowest score so far.
     """
 
@@ -245,8 +245,8 @@ class Plan:
 
     Attributes:
         strategy: a name of `STRATEGIES`.
-        budget: what may be spent. Without limits every strategy continues until it finds no new decision.
-        seed: of the strategy; equal plans give equal traces.
+        budget: limits of the search. Without limits every strategy continues until it finds no new decision.
+        seed: seed of the strategy; equal plans give equal traces.
         start: decisions to try first and to start from, such as the compiler's default.
     """
 
@@ -266,9 +266,9 @@ def tune(
     """Searches until the strategy has nothing new to try or the next evaluation would not fit the budget.
 
     Args:
-        problem: what to decide.
+        problem: subject and decision space.
         evaluator: scores decisions.
-        plan: how to search.
+        plan: strategy, budget, seed and start of the search.
         recorded: the first part of the same search, from an interrupted run or one with a smaller budget; it
             is not scored again, and the result is the same as without it.
         watch: called after every batch with the progress of the search.
@@ -298,7 +298,7 @@ class Shortlist:
         top_k: number of decisions, those predicted fastest; None for as many as fit the budget.
         distinct: leave out decisions with exactly the same prediction as an earlier one, such as fusion
             configs that make the same kernels.
-        budget: for measurements.
+        budget: budget of the measurements.
 
     Raises:
         ValueError: for a `top_k` below 1.

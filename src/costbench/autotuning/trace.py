@@ -29,9 +29,9 @@ class Subject:
 
     Attributes:
         task: kind of decision, such as `tile`.
-        chip: its limits decide which decisions are legal.
+        chip: name of the chip, whose limits decide which decisions are legal.
         program: the program.
-        fingerprint: of the kernel, or of the program for decisions about a whole program.
+        fingerprint: fingerprint of the kernel, or of the program for decisions about a whole program.
         space_size: size of the decision space.
     """
 
@@ -47,12 +47,12 @@ class SearchTrace:
     """One search with one evaluator: `n` decisions in the order in which they were tried.
 
     Attributes:
-        subject: what the search decides about.
+        subject: subject of the decisions.
         strategy: name of the strategy.
         source: whether scores are predicted or measured.
-        evaluator: which model or device scored them.
-        seed: of the strategy.
-        budget: before the search.
+        evaluator: name of the model or device that scored them.
+        seed: seed of the strategy.
+        budget: budget before the search.
         decisions: [n] numbers in the decision space, distinct.
         scores: [n], lower is faster; infinite where a decision failed.
         seconds: [n], charged for each evaluation.
@@ -89,27 +89,27 @@ class SearchTrace:
 
     @property
     def budget_left(self) -> MeasurementBudget:
-        """Return the budget after the search."""
+        """Returns the budget after the search."""
         return self.budget.charge(np.array(self.seconds))
 
     @property
     def best_so_far(self) -> F64:
-        """Return the lowest score among the first i + 1 decisions, float64 [n]."""
+        """Returns the lowest score among the first i + 1 decisions, float64 [n]."""
         result: F64 = np.minimum.accumulate(np.array(self.scores))
         return result
 
     @property
     def spent_seconds(self) -> F64:
-        """Return the seconds charged up to and including each decision, float64 [n]."""
+        """Returns the seconds charged up to and including each decision, float64 [n]."""
         return np.cumsum(np.array(self.seconds))
 
     def affordable(self, seconds: float) -> int:
-        """Return how many of the first decisions were charged at most `seconds` together."""
+        """Returns how many of the first decisions were charged at most `seconds` together."""
         return int(np.searchsorted(self.spent_seconds, seconds, side="right"))
 
     @property
     def best(self) -> int:
-        """Return the index of the first decision with the lowest score.
+        """Returns the index of the first decision with the lowest score.
 
         Raises:
             DataError: if all decisions failed.
@@ -124,12 +124,12 @@ class SearchTrace:
 
     @property
     def best_decision(self) -> int:
-        """Return the first decision with the lowest score. Raises: DataError if all failed."""
+        """Returns the first decision with the lowest score. Raises: DataError if all failed."""
         return self.decisions[self.best]
 
     @property
     def best_score(self) -> float:
-        """Return the lowest score. Raises: DataError if all decisions failed."""
+        """Returns the lowest score. Raises: DataError if all decisions failed."""
         return self.scores[self.best]
 
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from costbench.cli.from_jax import from_jax
-from costbench.cli.options import Params, console
+from costbench.cli.options import Json, Params, console
+from costbench.cli.programs import fidelity, from_jax, programs
 from costbench.cli.results import app as results
+from costbench.cli.results import table
 from costbench.cli.stages import STAGES
-from costbench.cli.tables import table
 from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
 from costbench.cli.tune import tune
 from costbench.extensions import COMMANDS as COMMAND_GROUPS
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import CommandGroup, StageExtension, load_extensions
-
-if TYPE_CHECKING:
-    from costbench.hardware.fidelity import FidelityReport, FidelitySpread
-    from costbench.programs.manifest import ProgramEntry
 
 app = typer.Typer(
     name="costbench",
@@ -71,7 +67,6 @@ def complete_app() -> typer.Typer:
     return app
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 _runs = typer.Typer(no_args_is_help=True, help="Trained models, as MLflow has them.")
 app.add_typer(_runs, name="runs")
 app.add_typer(results, name="results")
@@ -153,26 +148,8 @@ def params(
         typer.echo(f"  {name}: {text}")
 
 
-@app.command()
-def programs(
-    folder: Annotated[Path, typer.Option(help="The corpus: manifest.json and programs.")] = Path(
-        "data/programs"
-    ),
-    as_json: Json = False,
-) -> None:
-    """List the programs of the corpus, and your own in its folder `user`.
-
-    Example: `costbench programs --json | jq '.[].name'`
-    """
-    from dataclasses import asdict
-
-    from costbench.programs.manifest import all_programs
-
-    entries = all_programs(folder)
-    if as_json:
-        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=1, sort_keys=True))
-    else:
-        _print_programs(entries)
+app.command()(programs)
+app.command()(fidelity)
 
 
 @_runs.command()
@@ -232,109 +209,6 @@ def pages(port: Annotated[int, typer.Option(help="Of `mlflow ui`.")] = 5000) -> 
         typer.echo(f"mlflow ui --backend-store-uri {uri} --port {port}")
     for name, page in found.items():
         typer.echo(f"{name:<20} {page}")
-
-
-@app.command()
-def fidelity(
-    file: Annotated[Path, typer.Argument(help="Raw TpuGraphs tile-tuning file (TuningData protobuf).")],
-    chip: Annotated[str, typer.Option(help="A chip by name, or a YAML file of your own.")] = "tpu_v3",
-    leave_one_out: Annotated[
-        bool,
-        typer.Option("--leave-one-out", help="Also predict each kernel by a machine fitted to the others."),
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Compare the simulated chip with recorded runs of a real one.
-
-    Prices every recorded (kernel, tile size) of FILE and reports, per kernel and overall: Kendall's tau,
-    the slowdown of the tile that the simulator thinks best, MAPE, and tau within the fastest quarter; the
-    overall figures also over an ensemble of machines that agree with the runs of the calibration.
-    A kernel that cannot be priced is named on stderr, and the exit code is 1.
-
-    Example: `costbench fidelity tile_calibration.pb --chip tpu_v3 --leave-one-out --json`
-    """
-    from costbench.experiments.evaluation.recorded_runs import evaluate_file
-    from costbench.target import load_target
-
-    report = evaluate_file(file, load_target(chip), with_held_out=leave_one_out)
-    if as_json:
-        typer.echo(json.dumps(report.to_dict(), indent=1, sort_keys=True))
-    else:
-        _print_fidelity(report.chip, f"Simulated {report.chip.chip} against recorded runs")
-        if report.spread is not None:
-            _print_spread(report.spread)
-        if report.held_out is not None:
-            _print_fidelity(report.held_out, "Each kernel by a machine fitted to the others")
-    for kernel in report.chip.unpriced:
-        typer.echo(f"costbench: error: {file}: not priced: {kernel.reason}", err=True)
-    if report.chip.unpriced:
-        raise typer.Exit(1)
-
-
-def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{len(entries)} programs of {len({e.application for e in entries})} applications")
-    for header, justify in (
-        ("application", "left"),
-        ("program", "left"),
-        ("step", "left"),
-        ("batch", "right"),
-    ):
-        table.add_column(
-            header, justify="right" if justify == "right" else "left", no_wrap=header == "program"
-        )
-    for header in ("dtype", "source"):
-        table.add_column(header)
-    table.add_column("instructions", justify="right")
-    for entry in sorted(entries, key=lambda e: (e.application, e.name)):
-        batch, count = str(entry.batch or ""), f"{entry.instructions:,}" if entry.instructions else ""
-        table.add_row(entry.application, entry.name, entry.step, batch, entry.dtype, entry.source, count)
-    console().print(table)
-
-
-def _print_spread(spread: FidelitySpread) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"The same over {spread.num_machines} machines that agree with the calibration runs")
-    for header in ("overall", "median", "5%", "95%"):
-        table.add_column(header, justify="left" if header == "overall" else "right", no_wrap=True)
-    for name, found, scale, end in (
-        ("Kendall's τ", spread.kendall_tau, 1.0, ""),
-        ("top-1 slowdown", spread.top1_slowdown, 100.0, "%"),
-        ("MAPE", spread.mape, 1.0, "%"),
-        ("τ, fastest quarter", spread.tau_fastest_quartile, 1.0, ""),
-    ):
-        figures = () if found is None else (found.median, found.low, found.high)
-        table.add_row(name, *(f"{scale * figure:.{1 if end else 3}f}{end}" for figure in figures))
-    console().print(table)
-
-
-def _print_fidelity(report: FidelityReport, title: str) -> None:
-    from rich.table import Table
-
-    table = Table(title=title, show_footer=True)
-    runs = sum(kernel.num_runs for kernel in report.kernels)
-    table.add_column("kernel", footer="overall", no_wrap=True)
-    table.add_column("runs", footer=str(runs), justify="right")
-    table.add_column("Kendall's τ", footer=_number(report.kendall_tau), justify="right")
-    table.add_column("top-1 slowdown", footer=f"{100 * report.top1_slowdown:.1f}%", justify="right")
-    table.add_column("MAPE", footer=f"{report.mape:.1f}%", justify="right")
-    table.add_column("τ, fastest quarter", footer=_number(report.tau_fastest_quartile), justify="right")
-    for kernel in report.kernels:
-        table.add_row(
-            kernel.name,
-            str(kernel.num_runs),
-            _number(kernel.kendall_tau),
-            f"{100 * kernel.top1_slowdown:.1f}%",
-            f"{kernel.mape:.1f}%",
-            _number(kernel.tau_fastest_quartile),
-        )
-    console().print(table)
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def main() -> None:

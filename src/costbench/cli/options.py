@@ -17,6 +17,7 @@ Params = Annotated[
     Path,
     typer.Option("--params", "-p", help="Parameter file of a profile, such as profiles/smoke/params.yaml."),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 ExperimentName = Annotated[
     str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
 ]

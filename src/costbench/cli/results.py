@@ -1,7 +1,8 @@
-"""Commands that pack the results of a profile for git, and restore them."""
+"""Commands about results: pack those of a profile for git, restore them, and show tables of the report."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,6 +77,35 @@ def list_parts(folder: Folder, params: Params = Path("params.yaml")) -> None:
         table.add_row(name, str(entry.cells), f"{entry.rows:,}", *(digest[:12] for digest in digests))
     console().print(table)
     _echo_missing(folder, workspace)
+
+
+class Format(StrEnum):
+    """Formats of tables."""
+
+    csv = "csv"
+    markdown = "markdown"
+    latex = "latex"
+    html = "html"
+
+
+def table(
+    name: Annotated[str | None, typer.Argument(help="Table; all are listed if left out.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="What to make of it.")] = Format.markdown,
+    folder: Annotated[Path, typer.Option(help="Folder of the report, such as `reports/evidence`.")] = Path(
+        "reports"
+    ),
+) -> None:
+    """Print a table of the report as CSV, Markdown, LaTeX (with booktabs) or HTML.
+
+    Example: `costbench table tile_random_tpu_v2 --format latex > table2.tex`
+    """
+    from costbench.reports.rendering import RENDERERS, read_table, table_titles
+
+    if name is None:
+        for known, title in table_titles(folder / "tables").items():
+            typer.echo(f"{known}: {title}")
+        return
+    typer.echo(RENDERERS[form](read_table(folder / "tables", name)), nl=False)
 
 
 def _workspace(params: Path, out: Path | None) -> Workspace:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import console
+from costbench.cli.options import Json, console
 
 if TYPE_CHECKING:
     from costbench.experiments.tpugraphs.importing import Imported
 
-_JSON = typer.Option("--json", help="Print JSON for programs instead of a table for people.")
-Json = Annotated[bool, _JSON]
 Folder = Annotated[
     Path, typer.Argument(help="The data set as it unpacks: a folder with `npz`, or `pb` (raw files).")
 ]

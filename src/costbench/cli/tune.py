@@ -253,7 +253,7 @@ def _stem(file: Path) -> str:
 
 
 def _draw(tuned: Tuned, options: TuneOptions, folder: Path) -> None:
-    from costbench.reports.search.curves import SearchCurve, draw_search
+    from costbench.reports.figures.search_curves import SearchCurve, draw_search
     from costbench.tasks import TASKS
 
     measured = [row.measured_ns for row in tuned.rows] if TASKS[options.task].measures_programs else []

@@ -144,10 +144,10 @@ def estimate_of(nest: LoopNest, chip: F64) -> Estimate:
 
     The kernel's operation counts do not depend on the chip and are computed once.
     """
-    weights = nest.described.get(OPERATIONS.name)
+    weights = nest.derived.get(OPERATIONS.name)
     if weights is None:
         weights = nest.tables.table(OPERATIONS).per_box(nest.words, nest.kernel.instructions).reshape(2, -1)
-        nest.described[OPERATIONS.name] = weights
+        nest.derived[OPERATIONS.name] = weights
     contraction = contraction_numbers(nest.space, OPERATIONS.name, describe_contraction)
     return Estimate(nest.words, weights, contraction, chip)
 
@@ -158,8 +158,8 @@ def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[i
     if inst.opcode in _WITHOUT_WORK:
         return []
     # A reduction works on what it reads, an update in place on what it writes.
-    place = _WORKS_ON_OPERAND.get(inst.opcode)
-    subject = position if place is None else inst.operands[place]
+    operand = _WORKS_ON_OPERAND.get(inst.opcode)
+    subject = position if operand is None else inst.operands[operand]
     window = math.prod(w.size for w in inst.window)
     return [(subject, (window * _EXPENSIVE.get(inst.opcode, 1.0),))]
 
@@ -256,8 +256,8 @@ def _fetches(nest: PackedNest, mask: int, trips: F64) -> float:
     innermost one that moves the tile.
     """
     fetches, so_far = 1.0, 1.0
-    for place in range(len(nest.order)):
-        loop = nest.order[place]
+    for index in range(len(nest.order)):
+        loop = nest.order[index]
         so_far *= trips[loop]
         if mask >> loop & 1 and trips[loop] > 1.0:
             fetches = so_far
@@ -313,7 +313,7 @@ class AnalyticalModel:
         return self.predict_nest(loop_nest(kernel), decisions)
 
     def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
-        """Does the same for a kernel that is already lowered."""
+        """Returns what `predict` does, for a kernel that is already lowered."""
         return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
 
     def choose(self, space: TileSpace) -> I64:
@@ -327,29 +327,27 @@ class AnalyticalModel:
             UnsupportedKernelError: if no tile size fits the scratchpad.
         """
         nest = space.nest
-        found = _search(estimate_of(nest, self._chip), space.packed, space.limit_bytes)
-        if found.min(initial=1) < 1:
-            needed = scratchpad_bytes(nest, np.ones((1, len(found)), dtype=np.int64))[0]
+        extents = _search(estimate_of(nest, self._chip), space.packed, space.limit_bytes)
+        if extents.min(initial=1) < 1:
+            needed = scratchpad_bytes(nest, np.ones((1, len(extents)), dtype=np.int64))[0]
             raise UnsupportedKernelError(
                 f"no tile of kernel {nest.kernel.fingerprint} fits, the smallest takes {needed:.0f} bytes",
                 where=nest.kernel.module.name,
                 field="tile size",
                 expected=f"at most {space.architecture.scratchpad_bytes} bytes of scratchpad",
             )
-        return found
+        return extents
 
     def choose_each(self, batch: KernelBatch, chosen: I64) -> I64:
-        """Does the same for m kernels of a batch whose smallest tiles fit: int64 [m, most_loops]."""
+        """Returns what `choose` does, for m kernels of a batch whose smallest tiles fit: [m, max_loops]."""
         lowered = batch.lowered
         table = lowered.tables.table(OPERATIONS)
         table.complete(lowered.kernels.instructions)
+        contractions = contraction_rows(lowered.spaces, OPERATIONS.name, describe_contraction)
+        inputs = _BatchInputs(table.subjects, table.amounts, contractions, self._chip)
+        scratchpad_bytes = float(self.architecture.scratchpad_bytes)
         return _search_each(
-            lowered.nests,
-            batch.candidates,
-            chosen,
-            (table.subjects, table.amounts),
-            (contraction_rows(lowered.spaces, OPERATIONS.name, describe_contraction), self._chip),
-            (batch.most_loops, float(self.architecture.scratchpad_bytes)),
+            lowered.nests, batch.candidates, chosen, inputs, batch.max_loops, scratchpad_bytes
         )
 
 
@@ -368,9 +366,9 @@ class _Search(NamedTuple):
         candidates: extents that each loop may take.
         limit_bytes: scratchpad that a tile may take.
         workspace: buffers of the cost formula.
-        picks: [num_loops], number of grid points along each loop.
-        best: [num_loops], for each loop the index of its candidate in the best tile so far.
-        tried: [num_loops], the same for the tile under evaluation.
+        grid: [num_loops], number of grid points along each loop.
+        best: [num_loops], indices of the candidates of the best tile so far.
+        tried: [num_loops], indices of the candidates of the tile under evaluation.
         extents: [num_loops], loop extents of the tile under evaluation.
     """
 
@@ -378,7 +376,7 @@ class _Search(NamedTuple):
     candidates: Candidates
     limit_bytes: float
     workspace: CostWorkspace
-    picks: I64
+    grid: I64
     best: I64
     tried: I64
     extents: I64
@@ -388,9 +386,9 @@ class _Search(NamedTuple):
 def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I64:
     """Returns the extents of the best tile found; zeros if no tile is legal."""
     num_loops = len(candidates.offsets) - 1
-    places = np.zeros((4, num_loops), dtype=np.int64)
+    indices = np.zeros((4, num_loops), dtype=np.int64)
     workspace, following = new_cost_workspace(estimate), np.zeros(num_loops, dtype=np.int64)
-    s = _Search(estimate, candidates, limit_bytes, workspace, places[0], places[1], places[2], places[3])
+    s = _Search(estimate, candidates, limit_bytes, workspace, indices[0], indices[1], indices[2], indices[3])
     points = _lay_grid(s)
     cost, phase = np.inf, int(_GRID)  # not a literal: `_propose` is compiled once
     while True:
@@ -401,9 +399,9 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
         for move in range(moves):
             if not _propose(s, phase, move):
                 continue
-            found = _cost_of_tried(s)
-            if found < lowest:
-                lowest = found
+            tried_cost = _cost_of_tried(s)
+            if tried_cost < lowest:
+                lowest = tried_cost
                 _assign(following, s.tried)
         if lowest < cost:
             cost, phase = lowest, int(_ONE_LOOP)
@@ -413,9 +411,25 @@ def _search(estimate: Estimate, candidates: Candidates, limit_bytes: float) -> I
         else:
             phase = int(_TWO_LOOPS)
     for loop in range(num_loops):
-        place = s.candidates.offsets[loop] + s.best[loop]
-        s.extents[loop] = s.candidates.values[place] if cost < np.inf else 0
+        index = s.candidates.offsets[loop] + s.best[loop]
+        s.extents[loop] = s.candidates.values[index] if cost < np.inf else 0
     return s.extents.copy()
+
+
+class _BatchInputs(NamedTuple):
+    """What the estimates of the kernels of a batch are made from.
+
+    Attributes:
+        subjects: `WorkTable.subjects` of the operations.
+        amounts: `WorkTable.amounts` of the operations.
+        contractions: `Estimate.contraction` of the iteration spaces.
+        chip: `Estimate.chip`.
+    """
+
+    subjects: I64
+    amounts: F64
+    contractions: Ragged
+    chip: F64
 
 
 @compiled
@@ -423,9 +437,9 @@ def _search_each(
     nests: Nests,
     spaces: SpaceCandidates,
     chosen: I64,
-    work: tuple[I64, F64],
-    inputs: tuple[Ragged, F64],
-    limits: tuple[int, float],
+    inputs: _BatchInputs,
+    max_loops: int,
+    available_bytes: float,
 ) -> I64:
     """Searches for m kernels of a batch, one after the other.
 
@@ -433,30 +447,28 @@ def _search_each(
         nests: packed loop nests of all kernels of the batch.
         spaces: extents that their loops may take.
         chosen: numbers of the kernels to search for, [m].
-        work: `subjects` and `amounts` of the work table.
-        inputs: contractions of the iteration spaces, and the figures of the chip.
-        limits: largest number of loops, and bytes of the scratchpad.
+        inputs: work of their instructions, and the chip.
+        max_loops: largest number of loops of a kernel.
+        available_bytes: size of the scratchpad.
     """
-    subjects, amounts = work
-    contractions, chip = inputs
-    most_loops, available = limits
-    result = np.zeros((len(chosen), most_loops), dtype=np.int64)
+    result = np.zeros((len(chosen), max_loops), dtype=np.int64)
     for i in range(len(chosen)):
         words, space = words_of(nests, chosen[i]), nests.spaces[chosen[i]]
         candidates, nest = candidates_of(spaces, space), unpacked(words)
         weights = np.zeros((2, len(nest.boxes) - 1, 1))
-        add_up(nest, subjects, amounts, weights)
-        estimate = Estimate(words, weights.reshape(2, -1), row_of(contractions, space), chip)
-        found = _search(estimate, candidates, needed_limit(words, candidates, available))
-        for loop in range(len(found)):
-            result[i, loop] = found[loop]
+        add_up(nest, inputs.subjects, inputs.amounts, weights)
+        contraction = row_of(inputs.contractions, space)
+        estimate = Estimate(words, weights.reshape(2, -1), contraction, inputs.chip)
+        extents = _search(estimate, candidates, needed_limit(words, candidates, available_bytes))
+        for loop in range(len(extents)):
+            result[i, loop] = extents[loop]
     return result
 
 
 @compiled_step
-def _assign(places: I64, others: I64) -> None:
-    for loop in range(len(places)):
-        places[loop] = others[loop]
+def _assign(indices: I64, new_indices: I64) -> None:
+    for loop in range(len(indices)):
+        indices[loop] = new_indices[loop]
 
 
 @compiled_step
@@ -468,15 +480,15 @@ def _radix(s: _Search, loop: int) -> int:
 def _lay_grid(s: _Search) -> int:
     """Spreads the grid points over the loops and returns how many there are."""
     points, grows = 1, True
-    for loop in range(len(s.picks)):
-        s.picks[loop] = 1
+    for loop in range(len(s.grid)):
+        s.grid[loop] = 1
     while grows:
         grows = False
-        for loop in range(len(s.picks)):
-            more = points // s.picks[loop] * (s.picks[loop] + 1)
-            if s.picks[loop] < _radix(s, loop) and more <= _GRID_POINTS:
+        for loop in range(len(s.grid)):
+            more = points // s.grid[loop] * (s.grid[loop] + 1)
+            if s.grid[loop] < _radix(s, loop) and more <= _GRID_POINTS:
                 points, grows = more, True
-                s.picks[loop] += 1
+                s.grid[loop] += 1
     return points
 
 
@@ -490,34 +502,35 @@ def _propose(s: _Search, phase: int, move: int) -> bool:
     if phase == _ONE_LOOP:
         loop, rest = move // (2 * _DISTANCES), move % (2 * _DISTANCES)
         distance = 1 << (rest // 2)
-        return _moved(s, loop, distance if rest % 2 else -distance)
+        return _move(s, loop, distance if rest % 2 else -distance)
     pair, rest = move // _PAIR_DISTANCES**2, move % _PAIR_DISTANCES**2
     grows, shrinks = pair // len(s.best), pair % len(s.best)
     if grows == shrinks:
         return False
-    if not _moved(s, grows, 1 + rest // _PAIR_DISTANCES):
+    if not _move(s, grows, 1 + rest // _PAIR_DISTANCES):
         return False
-    return _moved(s, shrinks, -1 - rest % _PAIR_DISTANCES)
+    return _move(s, shrinks, -1 - rest % _PAIR_DISTANCES)
 
 
 @compiled_step
 def _propose_grid_point(s: _Search, point: int) -> None:
     """Sets a tile of the grid. The last point is the smallest tile: if that is not legal, none is."""
     for loop in range(len(s.tried)):
-        picks, last = s.picks[loop], _radix(s, loop) - 1
-        s.tried[loop] = (point % picks) * last // (picks - 1) if picks > 1 else last
-        point //= picks
+        points, last = s.grid[loop], _radix(s, loop) - 1
+        s.tried[loop] = (point % points) * last // (points - 1) if points > 1 else last
+        point //= points
     if point > 0:
         for loop in range(len(s.tried)):
             s.tried[loop] = 0
 
 
 @compiled_step
-def _moved(s: _Search, loop: int, distance: int) -> bool:
-    place = s.tried[loop] + distance
-    if place < 0 or place >= _radix(s, loop):
+def _move(s: _Search, loop: int, distance: int) -> bool:
+    """Moves one loop of the tile under evaluation by some candidates; returns False if there is none."""
+    index = s.tried[loop] + distance
+    if index < 0 or index >= _radix(s, loop):
         return False
-    s.tried[loop] = place
+    s.tried[loop] = index
     return True
 
 

@@ -31,9 +31,9 @@ _CHUNK = 1 << 18
 MAX_SIZE = 1 << 62
 """Limit on the number of tile sizes of a kernel, since a number must fit in int64."""
 MAX_UNITS = 1 << 32
-"""Most native tiles along a loop, which has 131,071 candidates then: 16 TiB of 4 KiB each."""
+"""Limit on the native tiles along a loop, which has 131,071 candidates then: 16 TiB of 4 KiB each."""
 MAX_LISTED = 1 << 24
-"""Most tile sizes that are listed, 128 MiB of numbers; larger spaces are sampled."""
+"""Limit on the tile sizes that are listed, 128 MiB of numbers; larger spaces are sampled."""
 _LIST_RATHER_THAN_DRAW = 1 << 22
 _FEW_DRAWS, _MANY_DRAWS = (2, 16), 64
 """Draws for each sample that is wanted, before giving up."""
@@ -139,10 +139,10 @@ class TileSpace:
         digits = []
         for loop, candidates in enumerate(self.candidates):
             digit = np.minimum(np.searchsorted(candidates, extents[:, loop]), len(candidates) - 1)
-            wrong = candidates[digit] != extents[:, loop]
-            if wrong.any():
+            is_wrong = candidates[digit] != extents[:, loop]
+            if is_wrong.any():
                 raise UnsupportedKernelError(
-                    f"extent {int(extents[wrong, loop][0])} of loop {loop}",
+                    f"extent {int(extents[is_wrong, loop][0])} of loop {loop}",
                     where=self.nest.kernel.module.name,
                     field="tile size",
                     expected=f"one of {candidates.tolist()}",
@@ -178,12 +178,12 @@ class TileSpace:
             raise _too_large(
                 self.nest, f"{self.size} tile sizes to list", f"at most {MAX_LISTED}, or a sample"
             )
-        found = [
+        chunks = [
             ids[self.legal(ids)]
             for start in range(0, self.size, _CHUNK)
             for ids in [np.arange(start, min(start + _CHUNK, self.size), dtype=np.int64)]
         ]
-        return np.concatenate(found)
+        return np.concatenate(chunks)
 
     def sample(self, rng: np.random.Generator, count: int) -> I64:
         """Returns up to `count` distinct legal numbers, ascending, drawn uniformly.
@@ -201,23 +201,23 @@ class TileSpace:
         for per_sample in tries:
             draws = min(self.size, per_sample * count)
             raw = rng.integers(2**64, size=draws, dtype=np.uint64)
-            found = np.sort(_drawn(words, candidates, raw, limit, count))
-            if len(found) == count or draws == self.size or per_sample == _MANY_DRAWS:
-                return found
+            ids = np.sort(_draw(words, candidates, raw, limit, count))
+            if len(ids) == count or draws == self.size or per_sample == _MANY_DRAWS:
+                return ids
         ids = self.legal_ids()
         return ids if len(ids) <= count else np.sort(rng.choice(ids, count, replace=False))
 
     def neighbours(self, identifier: int) -> I64:
         """Returns the legal tile sizes in which one loop takes the next smaller or larger candidate."""
         digits = np.array(np.unravel_index(identifier, self.radices)) if self.candidates else np.zeros(0, int)
-        found = []
+        numbers = []
         for loop, radix in enumerate(self.radices):
             for step in (-1, 1):
                 if 0 <= digits[loop] + step < radix:
                     other = digits.copy()
                     other[loop] += step
-                    found.append(int(np.ravel_multi_index(tuple(other), self.radices)))
-        ids = np.array(sorted(found), dtype=np.int64)
+                    numbers.append(int(np.ravel_multi_index(tuple(other), self.radices)))
+        ids = np.array(sorted(numbers), dtype=np.int64)
         return ids[self.legal(ids)]
 
 
@@ -231,7 +231,7 @@ def tile_space(kernel: Kernel, architecture: Architecture) -> TileSpace:
 
 
 def nest_tile_space(nest: LoopNest, architecture: Architecture) -> TileSpace:
-    """Does the same for a kernel that is already lowered.
+    """Returns what `tile_space` does, for a kernel that is already lowered.
 
     Raises:
         SpaceTooLargeError: for a loop of more than `MAX_UNITS` native tiles, or `MAX_SIZE` tile sizes.
@@ -271,10 +271,10 @@ def number_of(candidates: Candidates, extents: I64) -> int:
     number = 0
     for loop in range(len(candidates.offsets) - 1):
         first, end = candidates.offsets[loop], candidates.offsets[loop + 1]
-        place = first
-        while place < end - 1 and candidates.values[place] < extents[loop]:
-            place += 1
-        number = number * (end - first) + (place - first)
+        index = first
+        while index < end - 1 and candidates.values[index] < extents[loop]:
+            index += 1
+        number = number * (end - first) + (index - first)
     return number
 
 
@@ -304,7 +304,7 @@ def _legal(words: F64, candidates: Candidates, ids: I64, limit_bytes: float) -> 
 
 
 @compiled
-def _drawn(
+def _draw(
     words: F64,
     candidates: Candidates,
     raw: U64,
@@ -323,31 +323,31 @@ def _drawn(
     slots = 4
     while slots < 4 * len(raw):
         slots *= 2
-    places, moved = np.full(slots, _EMPTY), np.empty(slots, dtype=np.int64)
+    keys, moved = np.full(slots, _EMPTY), np.empty(slots, dtype=np.int64)
     extents, tile = np.empty(len(nest.loops), dtype=np.int64), new_tile(nest)
-    found = np.empty(count, dtype=np.int64)
-    num_found = 0
+    ids = np.empty(count, dtype=np.int64)
+    num_ids = 0
     for i in range(len(raw)):
-        place = i + int(raw[i] % np.uint64(size - i))
-        at_place, at_front = _slot(places, place), _slot(places, i)
-        number = int(moved[at_place]) if places[at_place] == place else place
-        places[at_place] = place
-        moved[at_place] = moved[at_front] if places[at_front] == i else i
+        position = i + int(raw[i] % np.uint64(size - i))
+        slot, front_slot = _slot(keys, position), _slot(keys, i)
+        number = int(moved[slot]) if keys[slot] == position else position
+        keys[slot] = position
+        moved[slot] = moved[front_slot] if keys[front_slot] == i else i
         set_extents(candidates, number, extents)
         if limit_bytes == np.inf or row_bytes(nest, extents, tile) <= limit_bytes:
-            found[num_found] = number
-            num_found += 1
-            if num_found == count:
+            ids[num_ids] = number
+            num_ids += 1
+            if num_ids == count:
                 break
-    return found[:num_found].copy()
+    return ids[:num_ids].copy()
 
 
 @compiled_step
-def _slot(places: I64, place: int) -> int:
-    """Returns the slot of a place in an open-addressing table, or where it would be inserted."""
-    mask = len(places) - 1
-    slot = (place * 0x9E3779B1) & mask
-    while places[slot] != _EMPTY and places[slot] != place:
+def _slot(keys: I64, key: int) -> int:
+    """Returns the slot of a key in an open-addressing table, or where it would be inserted."""
+    mask = len(keys) - 1
+    slot = (key * 0x9E3779B1) & mask
+    while keys[slot] != _EMPTY and keys[slot] != key:
         slot = (slot + 1) & mask
     return slot
 
@@ -388,22 +388,22 @@ class KernelBatch:
     @cached_property
     def candidates(self) -> SpaceCandidates:
         """Returns the extents that the loops of the kernels' iteration spaces may take."""
-        found, numbered = [], []
+        spaces, is_numbered = [], []
         for space in self.lowered.spaces:
             is_short = all(loop.units <= MAX_UNITS for loop in space.loops)
             loops = [loop_candidates(loop) for loop in space.loops] if is_short else []
-            numbered.append(is_short and math.prod(map(len, loops)) < MAX_SIZE)
-            found.append(loops if numbered[-1] else [])
-        flat = [candidates for loops in found for candidates in loops]
+            is_numbered.append(is_short and math.prod(map(len, loops)) < MAX_SIZE)
+            spaces.append(loops if is_numbered[-1] else [])
+        candidates = [extents for loops in spaces for extents in loops]
         return SpaceCandidates(
-            np.cumsum([0, *map(len, found)], dtype=np.int64),
-            np.concatenate([np.zeros(0, dtype=np.int64), *flat]),
-            np.cumsum([0, *map(len, flat)], dtype=np.int64),
-            np.array(numbered, dtype=np.bool_),
+            np.cumsum([0, *map(len, spaces)], dtype=np.int64),
+            np.concatenate([np.zeros(0, dtype=np.int64), *candidates]),
+            np.cumsum([0, *map(len, candidates)], dtype=np.int64),
+            np.array(is_numbered, dtype=np.bool_),
         )
 
     @cached_property
-    def most_loops(self) -> int:
+    def max_loops(self) -> int:
         """Returns the largest number of loops of an iteration space."""
         return max((len(space.loops) for space in self.lowered.spaces), default=0)
 
@@ -418,10 +418,9 @@ class KernelBatch:
 
         Args:
             chosen: numbers of the kernels, [m].
-            extents: extents of their loops, [m, most_loops].
+            extents: extents of their loops, [m, max_loops].
         """
-        numbers, sizes = _numbered(self.lowered.nests, self.candidates, chosen, extents)
-        return numbers, sizes
+        return _numbered(self.lowered.nests, self.candidates, chosen, extents)
 
 
 @compiled

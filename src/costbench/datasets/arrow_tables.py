@@ -38,12 +38,12 @@ class StoredColumn:
     """How one column of a record type is stored.
 
     Attributes:
-        column: the column.
+        column: description of the column.
         levels: offsets columns of the nested lists that hold its values, outermost first; empty for one value
             per row.
-        field: its field in the schema, with `unit` and `meaning` as metadata; None for a column that does not
+        field: field in the schema, with `unit` and `meaning` as metadata; None for a column that does not
             belong to the rows and is stored in the metadata of the schema, as hexadecimal digits.
-        dtype: of its values.
+        dtype: type of the values.
         fixed: trailing sizes of an entry that are the same in all files, written as numbers in the shape.
         varies: whether entries are lists whose length is constant within a file but differs between files.
     """
@@ -59,7 +59,7 @@ class StoredColumn:
 @cache
 def stored_columns(record: RecordType) -> tuple[StoredColumn, ...]:
     """Returns how the columns of a record type are stored, offsets columns excluded."""
-    found = []
+    descriptions = []
     for column in record.columns:
         if column.offsets_into is None:
             levels = _levels(record, column.shape[0])
@@ -69,8 +69,10 @@ def stored_columns(record: RecordType) -> tuple[StoredColumn, ...]:
                 field = pa.field(column.key, _arrow_type(column, levels), nullable=False, metadata=metadata)
             fixed = tuple(int(size) for size in column.shape[1:] if size.isdigit())
             varies = len(fixed) + 1 < len(column.shape)
-            found.append(StoredColumn(column, levels or (), field, np.dtype(column.dtype), fixed, varies))
-    return tuple(found)
+            descriptions.append(
+                StoredColumn(column, levels or (), field, np.dtype(column.dtype), fixed, varies)
+            )
+    return tuple(descriptions)
 
 
 @cache
@@ -101,35 +103,35 @@ def _is_binary(column: Column) -> bool:
 
 
 def _arrow_type(column: Column, levels: tuple[str, ...]) -> pa.DataType:
-    found = pa.from_numpy_dtype(np.dtype(column.dtype))
+    arrow_type = pa.from_numpy_dtype(np.dtype(column.dtype))
     if _is_binary(column):
         return pa.large_binary()
     for size in reversed(column.shape[1:]):
         if not size.isdigit():
-            found = pa.large_list(_item(found))
+            arrow_type = pa.large_list(_item(arrow_type))
         elif column.dtype == "|u1":
-            found = pa.binary(int(size))
+            arrow_type = pa.binary(int(size))
         else:
-            found = pa.list_(_item(found), int(size))
+            arrow_type = pa.list_(_item(arrow_type), int(size))
     for _ in levels:
-        found = pa.large_list(_item(found))
-    return found
+        arrow_type = pa.large_list(_item(arrow_type))
+    return arrow_type
 
 
-def _item(found: pa.DataType) -> pa.Field:
-    return pa.field("item", found, nullable=False)
+def _item(arrow_type: pa.DataType) -> pa.Field:
+    return pa.field("item", arrow_type, nullable=False)
 
 
 def arrow_batch(record: RecordType, columns: Mapping[str, AnyArray], schema: pa.Schema) -> pa.RecordBatch:
     """Returns the record batch of a shard, whose buffers are the arrays, without copies.
 
     Args:
-        record: the record type.
-        columns: all of its columns, contiguous and checked (`records.check_columns`).
-        schema: of the record type, with any metadata.
+        record: record type of the shard.
+        columns: all columns of the record type, contiguous and checked (`records.check_columns`).
+        schema: schema of the record type, with any metadata.
     """
     stored = [stored for stored in stored_columns(record) if stored.field is not None]
-    return pa.RecordBatch.from_arrays([_arrow_array(one, columns) for one in stored], schema=schema)
+    return pa.RecordBatch.from_arrays([_arrow_array(column, columns) for column in stored], schema=schema)
 
 
 def _arrow_array(stored: StoredColumn, columns: Mapping[str, AnyArray]) -> pa.Array:
@@ -141,27 +143,27 @@ def _arrow_array(stored: StoredColumn, columns: Mapping[str, AnyArray]) -> pa.Ar
 
 def _all_offsets(stored: StoredColumn, values: AnyArray, columns: Mapping[str, AnyArray]) -> list[AnyArray]:
     """Returns the offsets of the nested lists that hold a column's values, outermost first."""
-    found = [columns[key] for key in stored.levels if key != _ALL]
+    offsets = [columns[key] for key in stored.levels if key != _ALL]
     if stored.varies:
-        found.append(_offsets(len(values), values.shape[1]))
+        offsets.append(_offsets(len(values), values.shape[1]))
     if _ALL in stored.levels:
-        found.insert(0, _offsets(1, len(found[0]) - 1 if found else len(values)))
-    return found
+        offsets.insert(0, _offsets(1, len(offsets[0]) - 1 if offsets else len(values)))
+    return offsets
 
 
-def _nested(found: pa.DataType, offsets: list[AnyArray], values: pa.Buffer, size: int) -> pa.Array:
+def _nested(arrow_type: pa.DataType, offsets: list[AnyArray], values: pa.Buffer, size: int) -> pa.Array:
     """Returns an Arrow array of nested lists, given by their offsets, outermost first, over `size` values."""
-    if pa.types.is_large_binary(found):
-        return pa.Array.from_buffers(found, 1, [None, _buffer(offsets[0]), values])
-    if pa.types.is_large_list(found):
-        child = _nested(found.value_type, offsets[1:], values, size)
+    if pa.types.is_large_binary(arrow_type):
+        return pa.Array.from_buffers(arrow_type, 1, [None, _buffer(offsets[0]), values])
+    if pa.types.is_large_list(arrow_type):
+        child = _nested(arrow_type.value_type, offsets[1:], values, size)
         buffers = [None, _buffer(offsets[0])]
-        return pa.Array.from_buffers(found, len(offsets[0]) - 1, buffers, children=[child])
-    if pa.types.is_fixed_size_list(found):
-        child = _nested(found.value_type, offsets, values, size)
-        return pa.Array.from_buffers(found, size // found.list_size, [None], children=[child])
-    width = found.byte_width if pa.types.is_fixed_size_binary(found) else 1
-    return pa.Array.from_buffers(found, size // width, [None, values])
+        return pa.Array.from_buffers(arrow_type, len(offsets[0]) - 1, buffers, children=[child])
+    if pa.types.is_fixed_size_list(arrow_type):
+        child = _nested(arrow_type.value_type, offsets, values, size)
+        return pa.Array.from_buffers(arrow_type, size // arrow_type.list_size, [None], children=[child])
+    width = arrow_type.byte_width if pa.types.is_fixed_size_binary(arrow_type) else 1
+    return pa.Array.from_buffers(arrow_type, size // width, [None, values])
 
 
 def _offsets(count: int, length: int) -> AnyArray:
@@ -178,8 +180,8 @@ class ArrayViews:
     """A stored column as NumPy views of the file's buffers.
 
     Attributes:
-        values: in the shape of the record type's column.
-        offsets: of its lists, in the order of `StoredColumn.levels`; one more where its entries' length
+        values: values in the shape of the record type's column.
+        offsets: offsets of its lists in the order of `StoredColumn.levels`; one more where their length
             varies.
     """
 
@@ -191,9 +193,9 @@ def array_views(stored: StoredColumn, array: pa.Array, file: pa.Buffer) -> Array
     """Returns views of a table's column without copying.
 
     Args:
-        stored: how it is stored.
-        array: the column; its type is that of `stored`.
-        file: the bytes of the file, in which all views lie.
+        stored: description of how the column is stored.
+        array: column of the table; its type is that of `stored`.
+        file: bytes of the file, in which all views lie.
 
     Raises:
         DataError: if it holds nulls, is compressed, or has too few bytes for its length. Whether offsets
@@ -244,16 +246,16 @@ def check_levels(stored: StoredColumn, views: ArrayViews, shared: Mapping[str, A
     """Checks that a column's own offsets are those that its record type says it shares.
 
     Args:
-        stored: how it is stored.
-        views: the column.
+        stored: description of how the column is stored.
+        views: views of the column.
         shared: offsets columns by key.
 
     Raises:
         DataError: if its lists differ in length from those of the columns that share the offsets.
     """
-    wanted = _all_offsets(stored, views.values, shared)
-    for own, other in zip(views.offsets, wanted, strict=True):
-        if not np.array_equal(own, other):
+    shared_offsets = _all_offsets(stored, views.values, shared)
+    for offsets, expected in zip(views.offsets, shared_offsets, strict=True):
+        if not np.array_equal(offsets, expected):
             raise DataError(
                 "has lists of other lengths", expected="as long as those of the columns beside it"
             )

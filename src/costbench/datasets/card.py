@@ -1,7 +1,10 @@
-"""Streaming histograms of positive numbers, whose memory does not grow with the data.
+"""Computes the dataset card, and the counts of programs and samples that lpm2021's Table 1 prints.
 
-There are two sets of bins. Fine bins are the upper bits of a float64 (exponent and 10 bits of mantissa), so
-whole numbers below 2,048 have bins of their own and larger ones are exact to 0.1%; quantiles are computed
+Shards are read one at a time, and only counts and streaming histograms remain, so a card of 200 million
+kernels takes no more memory than one of a thousand.
+
+A histogram has two sets of bins. Fine bins are the upper bits of a float64 (exponent, 10 bits of mantissa),
+so whole numbers below 2,048 have bins of their own and larger ones are exact to 0.1%; quantiles are computed
 from these. Coarse bins are equal steps of the logarithm, the same ones for every data set; figures show
 these.
 """
@@ -43,7 +46,7 @@ class LogHistogram:
         self._min, self._max = math.inf, -math.inf
 
     def add(self, values: npt.ArrayLike) -> None:
-        """Count the numbers of an array of any shape; those below 1, which do not occur, count as 1."""
+        """Counts the numbers of an array of any shape; those below 1, which do not occur, count as 1."""
         array = np.maximum(np.asarray(values, dtype=np.float64).reshape(-1), 1.0)
         if not len(array):
             return
@@ -56,11 +59,11 @@ class LogHistogram:
 
     @property
     def count(self) -> int:
-        """How many numbers were counted."""
+        """Number of numbers that were counted."""
         return int(self._coarse.sum())
 
     def quantile(self, share: float) -> float:
-        """Return the number that `share` (0 to 1) of the numbers do not exceed, to 0.1%; exact at 0 and 1.
+        """Returns the number that `share` (0 to 1) of the numbers do not exceed, to 0.1%; exact at 0 and 1.
 
         It is the lower end of a fine bin, the smaller one if the quantile lies between two; NaN without
         numbers.
@@ -69,27 +72,26 @@ class LogHistogram:
             return math.nan
         if share in (0.0, 1.0):
             return self._max if share else self._min
-        place = math.floor(share * (self.count - 1))
-        index = int(np.searchsorted(np.cumsum(self._fine), place, side="right"))
+        rank = math.floor(share * (self.count - 1))
+        index = int(np.searchsorted(np.cumsum(self._fine), rank, side="right"))
         lower = float(np.int64((index + _ONE) << _DROPPED_BITS).view(np.float64))
         return max(lower, self._min)
 
     def to_dict(self) -> dict[str, object]:
-        """Return quantiles and mean by name, and the coarse counts from the first to the last that is not 0:
+        """Returns quantiles and mean by name, and the coarse counts from the first to the last that is not 0:
         bin `first + i` has `counts[i]`. Without numbers, `counts` is empty and the only key.
         """
-        found: dict[str, object] = {"bins_per_decade": self.bins_per_decade, "first": 0, "counts": []}
         used = np.flatnonzero(self._coarse)
         if not len(used):
-            return found
-        found |= {name: _number(self.quantile(share)) for name, share in QUANTILES}
-        counts = self._coarse[used[0] : used[-1] + 1]
-        mean = round(self._sum / self.count, 6)
-        return found | {"mean": mean, "first": int(used[0]), "counts": counts.tolist()}
-
-
-def _number(value: float) -> float | int:
-    return int(value) if value == int(value) else round(value, 6)
+            return {"bins_per_decade": self.bins_per_decade, "first": 0, "counts": []}
+        quantiles = {name: self.quantile(share) for name, share in QUANTILES}
+        return {
+            "bins_per_decade": self.bins_per_decade,
+            "first": int(used[0]),
+            "counts": self._coarse[used[0] : used[-1] + 1].tolist(),
+            **{name: int(q) if q == int(q) else round(q, 6) for name, q in quantiles.items()},
+            "mean": round(self._sum / self.count, 6),
+        }
 
 
 FAST_NS = 5_000
@@ -124,9 +126,9 @@ def dataset_card(shards: ProgramShards) -> dict[str, object]:
             # The metadata of a part hold the number of configs tried up to its end.
             tried = max(tried, int(shard.metadata.get("num_configs", 0)))
             seconds += float(shard.metadata.get("device_seconds", 0.0))
-            own = applications.setdefault(str(shard.metadata.get("application", "")), {})
+            application = applications.setdefault(str(shard.metadata.get("application", "")), {})
             for name, count in {"programs": int(part == 0), **counts}.items():
-                own[name] = own.get(name, 0) + count
+                application[name] = application.get(name, 0) + count
             for name, count in counts.items():
                 totals[name] += count
             for name, (bins, values) in QUANTITIES[shard.record.name].items():
@@ -140,7 +142,7 @@ def dataset_card(shards: ProgramShards) -> dict[str, object]:
         "unique_kernels": _count_unique(paths, totals["kernels"]),
         "device_seconds": round(seconds, 6),
         "by_application": {
-            name: {key: own[key] for key in shown} for name, own in sorted(applications.items())
+            name: {key: counts[key] for key in shown} for name, counts in sorted(applications.items())
         },
         "distributions": {name: histogram.to_dict() for name, histogram in histograms.items()},
     }
@@ -180,7 +182,7 @@ def _counts(shard: Shard) -> dict[str, int]:
 def _count_unique(paths: Sequence[Path], kernels: int) -> int:
     """Counts distinct fingerprints, in several passes over the shards if one would need too much memory."""
     passes = -(-kernels // _UNIQUE_AT_ONCE)
-    found = 0
+    count = 0
     for turn in range(passes):
         parts = [np.empty(0, "S16")]
         for path in paths:
@@ -188,8 +190,8 @@ def _count_unique(paths: Sequence[Path], kernels: int) -> int:
             # Fingerprints are uniformly distributed, so their first two bytes divide kernels evenly.
             leading = np.ascontiguousarray(shard["kernel_fingerprint"][:, :2]).view("<u2").reshape(-1)
             parts.append(fingerprints(shard)[leading % passes == turn])
-        found += len(np.unique(np.concatenate(parts)))
-    return found
+        count += len(np.unique(np.concatenate(parts)))
+    return count
 
 
 def _nodes(shard: Shard) -> AnyArray:

@@ -222,14 +222,16 @@ def progress_of(folder: Path, chips: Sequence[str], program: str, key: str) -> P
     by_chip = [finished_parts(folder, chip, program, key) for chip in chips]
     parts = min(len(shards) for shards in by_chip)
     last: dict[str, Any] = dict(by_chip[0][parts - 1].metadata) if parts else {}
-    known = {
+    fingerprints = {
         bytes(row)
         for shards in by_chip
         for shard in shards[:parts]
         for column in ("kernel_fingerprint", "dropped_fingerprint")
         for row in np.asarray(shard[column])
     }
-    return Progress(parts, int(last.get("num_configs", 0)), bool(last.get("last", False)), frozenset(known))
+    return Progress(
+        parts, int(last.get("num_configs", 0)), bool(last.get("last", False)), frozenset(fingerprints)
+    )
 
 
 def concatenate_columns(batches: Sequence[dict[str, AnyArray]]) -> dict[str, AnyArray]:

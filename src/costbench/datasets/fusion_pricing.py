@@ -29,9 +29,9 @@ class PricedKernels:
     """Kernels that ran on one chip.
 
     Attributes:
-        batches: columns of the record type FUSION, in the order in which kernels were added.
-        num_failed: compiles that failed.
-        num_too_large: kernels of which no tile fits the scratchpad; the compiler would not fuse these.
+        batches: columns of the record type `FUSION`, in the order in which kernels were added.
+        num_failed: number of compiles that failed.
+        num_too_large: number of kernels of which no tile fits; the compiler would not fuse these.
         device_seconds: accelerator time charged.
     """
 
@@ -46,10 +46,10 @@ class NewKernels:
     """k kernels of one computation that wait to be priced.
 
     Attributes:
-        computation: its position in the module.
-        kernels: as arrays of positions.
-        names: fingerprints, 32 hexadecimal digits each.
-        default_runs: how often each runs in one run of the program under the default config.
+        computation: position of the computation in the module.
+        kernels: kernels as arrays of positions.
+        names: fingerprints of the kernels, 32 hexadecimal digits each.
+        default_runs: executions of each in one run of the program under the default config.
     """
 
     computation: int
@@ -73,8 +73,8 @@ class _Outcome:
         fits: whether any tile fits; if not, the other entries of the kernel are undefined.
         tile: number of the tile that the compiler chose.
         space_size: number of tile sizes to choose from.
-        runtime_ns: of the fastest run, 0 where the compile failed.
-        run_seconds: accelerator time of all runs.
+        runtime_ns: runtime of the fastest run, 0 where the compile failed.
+        run_seconds: accelerator time of all runs of the kernel.
     """
 
     def __init__(self, count: int) -> None:
@@ -87,9 +87,9 @@ class FusionPricing:
     """Prices kernels as they are added, holding at most one batch of them.
 
     Args:
-        lowering: of the program that the kernels are views of.
-        targets: the chips; each kernel runs at the tile size that the compiler chooses for the chip.
-        seed: of the devices' noise.
+        lowering: lowering of the program that the kernels are views of.
+        targets: chips; each kernel runs at the tile size that the compiler chooses for the chip.
+        seed: seed of the devices' noise.
 
     Attributes:
         num_kernels: number of kernels added so far.
@@ -104,15 +104,15 @@ class FusionPricing:
         self._num_waiting = 0
         self.num_kernels = 0
 
-    def add(self, found: NewKernels) -> None:
+    def add(self, kernels: NewKernels) -> None:
         """Adds kernels."""
-        self.num_kernels += len(found)
+        self.num_kernels += len(kernels)
         start = 0
-        while start < len(found):
-            part = found.part(start, min(len(found), start + _BATCH - self._num_waiting))
-            self._waiting.append(part)
-            self._num_waiting += len(part)
-            start += len(part)
+        while start < len(kernels):
+            batch = kernels.part(start, min(len(kernels), start + _BATCH - self._num_waiting))
+            self._waiting.append(batch)
+            self._num_waiting += len(batch)
+            start += len(batch)
             if self._num_waiting >= _BATCH:
                 self._flush()
 
@@ -123,51 +123,54 @@ class FusionPricing:
 
     def _flush(self) -> None:
         waiting, self._waiting, self._num_waiting = self._waiting, [], 0
-        computations = np.repeat([found.computation for found in waiting], [len(found) for found in waiting])
-        kernels = concatenate_kernels([found.kernels for found in waiting])
-        names = [name for found in waiting for name in found.names]
-        runs = np.array([run for found in waiting for run in found.default_runs], dtype=np.int64)
+        computations = np.repeat([new.computation for new in waiting], [len(new) for new in waiting])
+        kernels = concatenate_kernels([new.kernels for new in waiting])
+        names = [name for new in waiting for name in new.names]
+        runs = np.array([run for new in waiting for run in new.default_runs], dtype=np.int64)
         outcomes = [_Outcome(len(names)) for _ in self._devices]
         for computation in np.unique(computations).tolist():
-            places = np.flatnonzero(computations == computation)
-            batch = KernelBatch(self._lowering.lower(computation, select_kernels(kernels, places)))
-            self._run(batch, places, names, outcomes)
+            indices = np.flatnonzero(computations == computation)
+            batch = KernelBatch(self._lowering.lower(computation, select_kernels(kernels, indices)))
+            self._run(batch, indices, names, outcomes)
         for outcome, priced in zip(outcomes, self._priced, strict=True):
             ran = outcome.fits & (outcome.runtime_ns > 0)
-            kept, dropped = np.flatnonzero(ran), np.flatnonzero(~ran)
+            ran_indices, dropped_indices = np.flatnonzero(ran), np.flatnonzero(~ran)
             priced.num_too_large += int(np.count_nonzero(~outcome.fits))
             priced.num_failed += int(np.count_nonzero(outcome.fits & ~ran))
             priced.device_seconds += float(outcome.run_seconds[outcome.fits].sum())
             columns = kernel_columns(
-                select_kernels(kernels, kept), computations[kept], [names[p] for p in kept]
+                select_kernels(kernels, ran_indices),
+                computations[ran_indices],
+                [names[p] for p in ran_indices],
             )
             priced.batches.append(
                 {
                     **columns,
-                    "kernel_default_runs": runs[kept],
-                    "kernel_space_size": outcome.space_size[kept],
-                    "kernel_tile": outcome.tile[kept],
-                    "kernel_runtime_ns": outcome.runtime_ns[kept],
-                    "dropped_fingerprint": digests_of([names[p] for p in dropped]),
+                    "kernel_default_runs": runs[ran_indices],
+                    "kernel_space_size": outcome.space_size[ran_indices],
+                    "kernel_tile": outcome.tile[ran_indices],
+                    "kernel_runtime_ns": outcome.runtime_ns[ran_indices],
+                    "dropped_fingerprint": digests_of([names[p] for p in dropped_indices]),
                 }
             )
 
     def _run(
-        self, batch: KernelBatch, places: I64, names: Sequence[str], outcomes: Sequence[_Outcome]
+        self, batch: KernelBatch, indices: I64, names: Sequence[str], outcomes: Sequence[_Outcome]
     ) -> None:
         """Runs the kernels of a batch; `places` are their indices in the outcomes."""
         nests: Memo[int, LoopNest] = Memo(batch.lowered.nest)
         for device, model, outcome in zip(self._devices, self._models, outcomes, strict=True):
             fits = batch.smallest_fits(device.target.architecture.scratchpad_bytes)
-            chosen = np.flatnonzero(fits)
-            if len(chosen):
-                extents, at = model.choose_each(batch, chosen), places[chosen]
-                measured = measure_batch(device, batch.lowered, chosen, extents, [names[p] for p in at])
-                outcome.fits[at] = True
-                outcome.tile[at], outcome.space_size[at] = batch.numbered(chosen, extents)
-                outcome.runtime_ns[at], outcome.run_seconds[at] = measured.runtime_ns, measured.run_seconds
+            fitting = np.flatnonzero(fits)
+            if len(fitting):
+                extents, rows = model.choose_each(batch, fitting), indices[fitting]
+                measured = measure_batch(device, batch.lowered, fitting, extents, [names[p] for p in rows])
+                outcome.fits[rows] = True
+                outcome.tile[rows], outcome.space_size[rows] = batch.numbered(fitting, extents)
+                outcome.runtime_ns[rows] = measured.runtime_ns
+                outcome.run_seconds[rows] = measured.run_seconds
             for number in np.flatnonzero(~fits).tolist():
-                _run_alone(nests[number], device, model, outcome, places[number])
+                _run_alone(nests[number], device, model, outcome, indices[number])
 
 
 def _run_alone(nest: LoopNest, device: Device, model: AnalyticalModel, outcome: _Outcome, index: int) -> None:

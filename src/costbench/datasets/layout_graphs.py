@@ -1,6 +1,6 @@
 """Programs as graphs with their measured layout configs, imported or simulated: what layout models read.
 
-Each graph is one Arrow file (`storage`, `layout.graph_columns`) that is read by memory map, so memory does
+Each graph is one Arrow file (`storage`, `record_types`) that is read by memory map, so memory does
 not grow with the number of configs. Only the features of the configs that a batch asks for are expanded.
 """
 
@@ -35,7 +35,7 @@ class LayoutGraph:
     Attributes:
         name: id of the graph.
         program: unit of tables; for layouts the same as `name`.
-        collection: of the data set, such as `layout:xla:random`.
+        collection: collection of the data set, such as `layout:xla:random`.
         node_features: float32 [n, 140], TpuGraphs' features as published.
         opcodes: int32 [n], TpuGraphs' codes (0: unknown).
         edges: int32 [m, 2], rows (consumer, producer); producers come first in the order of nodes.
@@ -97,8 +97,8 @@ def write_layout_graph(
 
     Args:
         path: destination, overwritten if it exists.
-        graph: the graph.
-        metadata: JSON values that say what it was made from, beside its name, program and collection.
+        graph: graph to write.
+        metadata: JSON values that say what the graph was made from, beside its name, program and collection.
 
     Raises:
         DataError: naming `path` and the column, if a shape or type is wrong, a feature is not finite, a
@@ -200,16 +200,16 @@ class CollectionSize:
     """Size of one collection.
 
     Attributes:
-        name: such as `layout:xla:random`.
-        graphs: programs.
-        nodes_mean: nodes of a program.
-        nodes_min: of the smallest.
-        nodes_max: of the largest.
-        configs_mean: different configs of a program.
-        configs_min: fewest.
-        configs_max: most.
-        pairs: different (program, config) pairs.
-        samples: measurements, repeated ones included.
+        name: name of the collection, such as `layout:xla:random`.
+        graphs: number of programs.
+        nodes_mean: mean number of nodes of a program.
+        nodes_min: number of nodes of the smallest program.
+        nodes_max: number of nodes of the largest program.
+        configs_mean: mean number of different configs of a program.
+        configs_min: smallest number of different configs of a program.
+        configs_max: largest number of different configs of a program.
+        pairs: number of different (program, config) pairs.
+        samples: number of measurements, repeated ones included.
     """
 
     name: str
@@ -228,7 +228,7 @@ def read_collection_sizes(folder: Path) -> tuple[CollectionSize, ...]:
     """Returns the sizes of the collections in a folder, counted from its graphs or read from its file.
 
     Args:
-        folder: graphs of a chip, in folders below it.
+        folder: folder of the graphs of a chip, in folders below it.
 
     Raises:
         DataError: for a file that is damaged, no layout graph or no list of sizes.
@@ -236,11 +236,13 @@ def read_collection_sizes(folder: Path) -> tuple[CollectionSize, ...]:
     graphs, path = sorted(folder.glob("*/*.arrow")), folder / COLLECTIONS_FILE
     if graphs or not path.exists():
         return collection_sizes(graphs)
-    listed = read_json(path)
-    if not isinstance(listed, list):
+    content = read_json(path)
+    if not isinstance(content, list):
         raise DataError("no list", where=path, expected="one object a collection")
     try:
-        return tuple(parse(CollectionSize, one, where=path, field=f"[{i}]") for i, one in enumerate(listed))
+        return tuple(
+            parse(CollectionSize, size, where=path, field=f"[{i}]") for i, size in enumerate(content)
+        )
     except ParamsError as error:
         raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
 
@@ -251,7 +253,7 @@ def collection_sizes(paths: Iterable[Path]) -> tuple[CollectionSize, ...]:
     Graphs are opened one after another, and of each only three numbers are kept.
 
     Args:
-        paths: of the graphs, any number of collections together.
+        paths: paths of the graphs, any number of collections together.
 
     Raises:
         DataError: for a file that is damaged or no layout graph.

@@ -1,6 +1,6 @@
 """Measures a program under layout configs on several chips: sums runtime x executions of its kernels.
 
-Each kernel is priced once, whatever config it occurs in (`kernel_prices`), and only what a config changes is
+Each kernel is priced once, whatever config it occurs in (`KernelPrices`), and only what a config changes is
 compiled (`costbench.compiler.layout.compile`). A config fails if one of its kernels does, or if it needs more
 main memory than there is. The default config has as many attempts and as much memory of either kind as it
 needs.
@@ -32,8 +32,8 @@ class KernelPrices:
     """Runtimes of a program's kernels, numbered in the order in which they are met.
 
     Args:
-        compiler: of the program.
-        devices: to measure on; kernels run at the tile sizes that the compiler chooses for their chips.
+        compiler: compiler of the program.
+        devices: devices to measure on; kernels run at the tile sizes that the compiler chooses for each.
     """
 
     def __init__(self, compiler: PackedCompiler, devices: Sequence[Device]) -> None:
@@ -81,18 +81,18 @@ class KernelPrices:
                 pool.take()
                 return np.full((1, len(self._devices)), np.inf)
             return np.concatenate([self._priced(alone, attempts) for alone in pool.take()])
-        found = [self._measured(number, lowered, names, attempts) for number in range(len(self._devices))]
-        return np.stack(found, axis=1)
+        runtimes = [self._measured(number, lowered, names, attempts) for number in range(len(self._devices))]
+        return np.stack(runtimes, axis=1)
 
     def _add(self, part: NewPart, numbers: I64) -> None:
         hashes: U64
-        hashes, places = np.unique(part.hashes[numbers == UNKNOWN], return_index=True)
-        places = np.flatnonzero(numbers == UNKNOWN)[places]
-        in_turn = np.argsort(places)
-        for place in places[in_turn].tolist():
-            self._pool.add(part, place)
-        self._numbers.add(hashes[in_turn], np.arange(self._count, self._count + len(places)))
-        self._count += len(places)
+        hashes, indices = np.unique(part.hashes[numbers == UNKNOWN], return_index=True)
+        indices = np.flatnonzero(numbers == UNKNOWN)[indices]
+        in_turn = np.argsort(indices)
+        for index in indices[in_turn].tolist():
+            self._pool.add(part, index)
+        self._numbers.add(hashes[in_turn], np.arange(self._count, self._count + len(indices)))
+        self._count += len(indices)
 
     def _measured(
         self, number: int, lowered: LoweredKernels, names: Sequence[str], attempts: int | None
@@ -105,11 +105,11 @@ class KernelPrices:
         if len(fits):
             extents = model.choose_each(batch, fits)
             measured = measure_batch(
-                device, lowered, fits, extents, [names[place] for place in fits.tolist()]
+                device, lowered, fits, extents, [names[kernel] for kernel in fits.tolist()]
             )
             runtime_ns[fits] = measured.runtime_ns
-        for place in np.flatnonzero(runtime_ns == 0.0).tolist():
-            runtime_ns[place] = measured_alone(lowered.nest(place), device, model, attempts)
+        for kernel in np.flatnonzero(runtime_ns == 0.0).tolist():
+            runtime_ns[kernel] = measured_alone(lowered.nest(kernel), device, model, attempts)
         return runtime_ns
 
 
@@ -174,10 +174,10 @@ class PricedPrograms:
     """Costs of a program under n configs on d chips.
 
     Attributes:
-        total_ns: float64 [n, d], sum over kernels of runtime times executions, without the program's noise;
+        total_ns: sum over kernels of runtime times executions, without the program's noise, float64 [n, d];
             infinite where it failed.
-        num_bytes: int64 [n], main memory needed.
-        programs: n keys, equal for configs that give the same program.
+        num_bytes: main memory needed, int64 [n].
+        programs: keys of the n programs, equal for configs that give the same one.
         kernels: numbers of the kernels of all programs, each once.
     """
 
@@ -191,12 +191,12 @@ class ProgramPricer:
     """Measures one program under layout configs, the default first.
 
     Args:
-        space: of the program.
-        devices: to measure on.
+        space: layout configs of the program.
+        devices: devices to measure on.
         memory_gib: main memory of a chip; the default config may need more.
 
     Attributes:
-        default: the program under the default config.
+        default: costs of the program under the default config.
 
     Raises:
         UnsupportedKernelError: if some kernel of the default program cannot be lowered.
@@ -223,9 +223,9 @@ class ProgramPricer:
         """Returns runtimes of configs [n, m] in whole nanoseconds, float64 [n]; infinite where one failed.
 
         Args:
-            configs: the configs.
-            runs: how often each has been measured before, [n]: every run has noise of its own.
-            device: number of the device.
+            configs: configs to measure, [n, m].
+            runs: number of times that each was measured before, [n]: every run has noise of its own.
+            device: number of the device to measure on.
         """
         priced = self.priced(configs)
         self._programs[device].update(priced.programs)
@@ -245,7 +245,7 @@ class ProgramPricer:
         """Prices configs [n, m] without noise.
 
         Args:
-            configs: the configs.
+            configs: configs to measure, [n, m].
             attempts: tiles tried for each kernel that is new; None for no limit.
         """
         compiled = [self._compiled(config) for config in configs]
@@ -253,11 +253,13 @@ class ProgramPricer:
         total = np.zeros((len(configs), len(self._devices)))
         num_bytes = np.zeros(len(configs), dtype=np.int64)
         for row, (parts, numbers) in enumerate(compiled):
-            for part, own in zip(parts, numbers, strict=True):
-                total[row] += part.trip_count * runtimes[own].sum(axis=0)
+            for part, kernels_of_part in zip(parts, numbers, strict=True):
+                total[row] += part.trip_count * runtimes[kernels_of_part].sum(axis=0)
             num_bytes[row] = self._bytes(parts)
         programs = tuple(tuple(part.key for part in parts) for parts, _ in compiled)
-        numbers = [own for _, several in compiled for own in several]
+        numbers = [
+            kernels_of_part for _, numbers_of_parts in compiled for kernels_of_part in numbers_of_parts
+        ]
         kernels = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *numbers]))
         return PricedPrograms(total, num_bytes, programs, kernels)
 

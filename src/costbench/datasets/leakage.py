@@ -10,7 +10,7 @@ set.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -64,10 +64,10 @@ class LeakageReport:
     """Leakage of one split.
 
     Attributes:
-        split: its name.
-        test: kernels of the test programs.
-        validation: kernels of the validation programs.
-        by_program: of each test program, sorted by name.
+        split: name of the split.
+        test: leakage of the test programs.
+        validation: leakage of the validation programs.
+        by_program: leakage of each test program, sorted by name.
     """
 
     split: str
@@ -76,7 +76,7 @@ class LeakageReport:
     by_program: tuple[tuple[str, Leakage], ...]
 
     def to_dict(self) -> dict[str, object]:
-        """For a JSON file."""
+        """Returns plain values for JSON."""
         return {
             "split": self.split,
             "test": self.test.to_dict(),
@@ -91,51 +91,55 @@ def shards_by_program(folder: Path) -> dict[str, tuple[Path, ...]]:
     Raises:
         DataError: if there is no such folder, a shard is damaged, or they are of several chips.
     """
-    found: dict[str, list[Path]] = {}
-    chips: dict[str, Path] = {}
+    shards: dict[str, list[Path]] = {}
+    chips: set[str] = set()
     for path in list_shards(folder):
         metadata = Shard.open(path).metadata
-        found.setdefault(str(metadata["program"]), []).append(path)
-        chips.setdefault(str(metadata["chip"]), path)
+        shards.setdefault(str(metadata["program"]), []).append(path)
+        chips.add(str(metadata["chip"]))
     if len(chips) > 1:
         raise DataError(f"shards of {', '.join(sorted(chips))}", where=folder, expected="one chip")
-    return {name: tuple(paths) for name, paths in sorted(found.items())}
+    return {name: tuple(paths) for name, paths in sorted(shards.items())}
 
 
 def leakage_audit(split: Split, shards: ProgramShards) -> LeakageReport:
     """Counts kernels of test and validation programs that occur in training programs, by fingerprint.
 
     Args:
-        split: the programs by set.
-        shards: of one task and chip (fingerprints do not depend on the chip, runtimes do). Programs of the
-            split without samples of the task count nothing; those that the split drops are ignored.
+        split: programs by set.
+        shards: shards of one task and chip (fingerprints do not depend on the chip, runtimes do). Programs of
+            the split without samples of the task count nothing; those that the split drops are ignored.
 
     Raises:
         DataError: if a shard is damaged or holds no kernels.
     """
     sets = split.restricted(shards)
     training = [path for name in sets["train"] for path in shards[name]]
-    found: dict[str, dict[str, Leakage]] = {}
+    leaks: dict[str, dict[str, Leakage]] = {}
     for part in ("test", "validation"):
         watched = [path for name in sets[part] for path in shards[name]]
         common = common_fingerprints(watched, training)
-        found[part] = {name: _sum(_leakage(path, common) for path in shards[name]) for name in sets[part]}
-    totals = {part: _sum(leaks.values()) for part, leaks in found.items()}
-    return LeakageReport(split.name, totals["test"], totals["validation"], tuple(found["test"].items()))
+        leaks[part] = {name: _sum(_leakage(path, common) for path in shards[name]) for name in sets[part]}
+    return LeakageReport(
+        split=split.name,
+        test=_sum(leaks["test"].values()),
+        validation=_sum(leaks["validation"].values()),
+        by_program=tuple(leaks["test"].items()),
+    )
 
 
-def pooled(name: str, reports: Sequence[LeakageReport]) -> LeakageReport:
+def pool_leakage(name: str, reports: Sequence[LeakageReport]) -> LeakageReport:
     """Returns the audit of several splits with different test programs, such as folds, taken together.
 
     Args:
-        name: of the splits together.
-        reports: of each; a kernel of a split is compared with the training programs of the same split.
+        name: name of the splits together.
+        reports: audits of the splits; a kernel is compared with the training programs of the same split.
     """
     return LeakageReport(
-        name,
-        _sum(report.test for report in reports),
-        _sum(report.validation for report in reports),
-        tuple(sorted(one for report in reports for one in report.by_program)),
+        split=name,
+        test=_sum(report.test for report in reports),
+        validation=_sum(report.validation for report in reports),
+        by_program=tuple(sorted(program for report in reports for program in report.by_program)),
     )
 
 
@@ -148,13 +152,13 @@ def common_fingerprints(watched: Iterable[Path], training: Iterable[Path]) -> Fi
         DataError: if a shard is damaged or holds no kernels.
     """
     parts = [fingerprints(Shard.open(path)) for path in watched]
-    mine = np.unique(np.concatenate([np.empty(0, "S16"), *parts]))
-    seen = np.zeros(len(mine), bool)
-    for path in training if len(mine) else ():
-        theirs = fingerprints(Shard.open(path))
-        places = np.minimum(np.searchsorted(mine, theirs), len(mine) - 1)
-        seen[places[mine[places] == theirs]] = True
-    return mine[seen]
+    unique = np.unique(np.concatenate([np.empty(0, "S16"), *parts]))
+    seen = np.zeros(len(unique), bool)
+    for path in training if len(unique) else ():
+        trained = fingerprints(Shard.open(path))
+        indices = np.minimum(np.searchsorted(unique, trained), len(unique) - 1)
+        seen[indices[unique[indices] == trained]] = True
+    return unique[seen]
 
 
 def fingerprints(shard: Shard) -> Fingerprints:
@@ -176,10 +180,4 @@ def _leakage(path: Path, common: Fingerprints) -> Leakage:
 
 
 def _sum(parts: Iterable[Leakage]) -> Leakage:
-    kernels = leaked_kernels = runtime_ns = leaked_runtime_ns = 0
-    for part in parts:
-        kernels += part.kernels
-        leaked_kernels += part.leaked_kernels
-        runtime_ns += part.runtime_ns
-        leaked_runtime_ns += part.leaked_runtime_ns
-    return Leakage(kernels, leaked_kernels, runtime_ns, leaked_runtime_ns)
+    return Leakage(*(sum(counts) for counts in zip((0, 0, 0, 0), *map(astuple, parts), strict=True)))

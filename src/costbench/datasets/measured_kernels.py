@@ -46,8 +46,8 @@ class CompiledPrograms:
     """Cache of a data set's compiled programs by name, with the most recently used ones in memory.
 
     Args:
-        folder: of the data set.
-        capacity: number of programs kept.
+        folder: folder of the data set.
+        capacity: number of programs in memory.
     """
 
     def __init__(self, folder: Path, capacity: int = 8) -> None:
@@ -82,14 +82,14 @@ class MeasuredKernel:
     """One kernel of a shard with all its measured tiles.
 
     Attributes:
-        kernel: view of the compiled program.
-        fingerprint: 32 hexadecimal digits.
-        runs: executions in one run of the program.
-        space: its tile space.
+        kernel: kernel as a view of the compiled program.
+        fingerprint: fingerprint of the kernel, 32 hexadecimal digits.
+        runs: number of executions in one run of the program.
+        space: tile space of the kernel.
         default_ns: measured runtime of the compiler's default tile.
-        tile_ids: int64 [n], numbers in the kernel's tile space.
-        tile_sizes: the same as bounds.
-        runtime_ns: int64 [n].
+        tile_ids: numbers of the tile sizes in the tile space, int64 [n].
+        tile_sizes: tile sizes as bounds.
+        runtime_ns: measured runtime of each tile size, int64 [n].
     """
 
     kernel: Kernel
@@ -106,9 +106,9 @@ class TileShard:
     """The kernels of one shard, by position.
 
     Args:
-        path: of the shard.
-        programs: of the same data set.
-        architecture: of the shard's chip.
+        path: path of the shard.
+        programs: compiled programs of the same data set.
+        architecture: architecture of the shard's chip.
     """
 
     def __init__(self, path: Path, programs: CompiledPrograms, architecture: Architecture) -> None:
@@ -183,9 +183,9 @@ def kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
     """Returns the kernel that a tile or fusion shard refers to.
 
     Args:
-        shard: the shard.
-        index: of the kernel in it.
-        module: the shard's compiled program.
+        shard: tile or fusion shard.
+        index: index of the kernel in it.
+        module: compiled program of the shard.
     """
 
     def positions(part: str) -> tuple[int, ...]:
@@ -238,9 +238,9 @@ class FusionKernels:
     """The kernels that occur in a program's fusion configs, each at the tile size the compiler chose.
 
     Args:
-        parts: of the program on a chip, as returned by `fusion_parts`, at least one.
-        programs: of the same data set.
-        architecture: of the chip.
+        parts: parts of a program on a chip, as returned by `fusion_parts`, at least one.
+        programs: compiled programs of the same data set.
+        architecture: architecture of the chip.
     """
 
     def __init__(

@@ -20,13 +20,13 @@ class Column:
     """One column.
 
     Attributes:
-        key: its name.
-        dtype: NumPy's notation, little-endian.
+        key: name of the column.
+        dtype: type of the values in NumPy's notation, little-endian.
         shape: sizes by letter: equal letters are equal sizes, `k+1` is one more, digits are themselves.
-        unit: of the values; empty for numbers without one.
+        unit: unit of the values; empty for numbers without one.
         meaning: description of a value.
         minimum: smallest valid value; None for no limit.
-        offsets_into: for an offsets column, the column that it divides into parts.
+        offsets_into: key of the column that an offsets column divides into parts; None for other columns.
     """
 
     key: str
@@ -48,9 +48,9 @@ class RecordType:
     """A kind of shard; instances are equal only by identity.
 
     Attributes:
-        name: of the task whose samples it holds.
-        version: raised when columns change; shards of another version are refused.
-        columns: in the order in which they are stored.
+        name: name of the task whose samples it holds, or of the kind of inputs of models.
+        version: version of the columns, raised when they change; shards of another one are refused.
+        columns: columns in the order in which they are stored.
         runtime: key of the column that has one entry for each measured decision.
         row: shape letter of what a row of the table is (`arrow_tables`); empty if the shard is one row.
     """
@@ -70,8 +70,8 @@ class RecordType:
         for column in self.columns:
             if column.key == key:
                 return column
-        known = ", ".join(column.key for column in self.columns)
-        raise DataError(f"{self.name} records have no column {key!r}", expected=f"one of {known}")
+        keys = ", ".join(column.key for column in self.columns)
+        raise DataError(f"{self.name} records have no column {key!r}", expected=f"one of {keys}")
 
 
 def check_columns(record: RecordType, columns: Mapping[str, AnyArray], where: Path | str) -> None:
@@ -111,10 +111,10 @@ def check_shape(column: Column, shape: tuple[int, ...], sizes: dict[str, int], w
     """Checks the shape of a column against the known sizes, and adds new sizes to them.
 
     Args:
-        column: the column.
-        shape: of its array.
-        sizes: by letter, of the columns before.
-        where: the file, for errors.
+        column: description of the column.
+        shape: shape of its array.
+        sizes: sizes of the columns before, by letter; changed.
+        where: file that errors name.
 
     Raises:
         DataError: unless equal letters have equal sizes.
@@ -128,9 +128,11 @@ def check_shape(column: Column, shape: tuple[int, ...], sizes: dict[str, int], w
         )
     for size, text in zip(shape, column.shape, strict=True):
         letter, plus = text.removesuffix("+1"), int(text.endswith("+1"))
-        wanted = int(letter) if letter.isdigit() else sizes.setdefault(letter, size - plus)
-        if size != wanted + plus:
-            raise DataError(f"has {size} entries", where=where, field=column.key, expected=f"{wanted + plus}")
+        expected = int(letter) if letter.isdigit() else sizes.setdefault(letter, size - plus)
+        if size != expected + plus:
+            raise DataError(
+                f"has {size} entries", where=where, field=column.key, expected=f"{expected + plus}"
+            )
 
 
 def check_values(column: Column, array: AnyArray, where: Path | str) -> None:
@@ -139,9 +141,9 @@ def check_values(column: Column, array: AnyArray, where: Path | str) -> None:
         return
     smallest = int(array.min())
     if smallest < column.minimum:
-        place = int(array.argmin())
+        index = int(array.argmin())
         raise DataError(
-            f"entry {place} is {smallest}",
+            f"entry {index} is {smallest}",
             where=where,
             field=column.key,
             expected=f"{column.minimum} or more{' ' * bool(column.unit)}{column.unit}",

@@ -2,9 +2,15 @@
 
 Splits are over whole programs, never over kernels. `random` tests on unseen programs of known applications;
 `manual` tests on unseen applications: other programs of a tested application are dropped, and so are programs
-of other applications that come from the same builder of the model zoo. Programs are drawn by sorting them by
-a seeded key of their own, so adding a program to the corpus moves few others. `folds.fold_splits` makes the
-third kind of split, which tests every program.
+of other applications that come from the same builder of the model zoo. `folds` divides programs into k folds
+over applications, so that every program is tested once.
+
+For folds, programs belong together if a chain of shared applications and shared builders (see `builder_of`)
+joins them: ResNet v1, ResNet v2 and their parallel variants are one group. A group is tested in one fold, and
+is in no other set of that fold, so no application and no builder is on both sides.
+
+Programs and groups are drawn by sorting them by seeded keys of their own, so adding a program to the corpus
+moves few others.
 """
 
 from __future__ import annotations
@@ -30,8 +36,8 @@ class TrainingPrograms:
     Code that fits models or chooses among them gets this type, so it cannot choose by test results.
 
     Attributes:
-        train: to fit models and scalers on, by name.
-        validation: to choose among models, by name.
+        train: names of programs to fit models and scalers on.
+        validation: names of programs to choose among models by.
     """
 
     train: tuple[str, ...]
@@ -43,9 +49,10 @@ class ProgramInfo:
     """The facts about a program that a split depends on.
 
     Attributes:
-        name: unique.
-        application: family that it belongs to.
-        builder: how the model zoo built it, as in the manifest (`wavernn(size=512)`); empty where unknown.
+        name: name of the program, which no other has.
+        application: application family that it belongs to.
+        builder: call of the model zoo that built it, as in the manifest (`wavernn(size=512)`); empty where
+            unknown.
     """
 
     name: str
@@ -59,11 +66,11 @@ class Split:
 
     Attributes:
         name: `random`, `manual`, or `fold1` and so on.
-        train: to fit models and scalers on.
-        validation: to choose among models.
-        test: to report on.
+        train: programs to fit models and scalers on.
+        validation: programs to choose among models by.
+        test: programs to report on.
         dropped: programs that are in no set since they are too similar to tested ones.
-        reasons: why each of them is dropped, by name.
+        reasons: reason why each of them is dropped, by name.
 
     Raises:
         DataError: if a program is in two sets or twice in one, or if nothing is left to train or test on.
@@ -78,11 +85,10 @@ class Split:
 
     def __post_init__(self) -> None:
         counts = Counter(name for names in self.sets().values() for name in names)
-        twice = sorted(name for name, count in counts.items() if count > 1)
-        if twice:
-            raise DataError(
-                f"{', '.join(twice)} more than once", where=f"split {self.name}", expected="disjoint sets"
-            )
+        repeated = sorted(name for name, count in counts.items() if count > 1)
+        if repeated:
+            problem = f"{', '.join(repeated)} more than once"
+            raise DataError(problem, where=f"split {self.name}", expected="disjoint sets")
         for part in ("train", "test"):
             if not self.sets()[part]:
                 raise DataError(
@@ -124,8 +130,8 @@ def random_split(
     """Draws test programs at random (lpm2021, section 4).
 
     Args:
-        programs: all there are, in any order.
-        seed: of the draws.
+        programs: all programs, in any order.
+        seed: seed of all random draws.
         num_validation: programs drawn for validation, after those for testing.
         num_test: programs drawn for testing.
         test_applications: applications that get one test program each, which count towards `num_test`; the
@@ -153,9 +159,9 @@ def random_split(
                 field="test_applications",
                 expected=f"among {', '.join(sorted(set(names.values())))}",
             )
-        test += _draw(candidates, seed, "test", 1)
-    test += _draw(set(names) - set(test), seed, "test", num_test - len(test))
-    validation = _draw(set(names) - set(test), seed, "validation", num_validation)
+        test += _sample(candidates, seed, "test", 1)
+    test += _sample(set(names) - set(test), seed, "test", num_test - len(test))
+    validation = _sample(set(names) - set(test), seed, "validation", num_validation)
     train = set(names) - set(test) - set(validation)
     return Split("random", _sorted(train), _sorted(validation), _sorted(test))
 
@@ -175,11 +181,11 @@ def manual_split(
     the builder (see `builder_of`) of a program of a held-out application.
 
     Args:
-        programs: all there are, in any order.
+        programs: all programs, in any order.
         test_programs: names of the programs to test on.
         held_out_applications: their applications, and any others to keep out.
         dropped: further programs to drop, whose similarity no shared builder shows.
-        seed: of the draw of validation programs.
+        seed: seed of the draw of validation programs.
         num_validation: programs drawn for validation from what is left.
 
     Raises:
@@ -199,15 +205,15 @@ def manual_split(
             )
     reasons = _reasons_to_drop(programs, held_out_applications, dropped)
     reasons = {name: reason for name, reason in reasons.items() if name not in test_programs}
-    rest = set(names) - set(test_programs) - reasons.keys()
-    validation = _draw(rest, seed, "validation", num_validation)
+    remaining = set(names) - set(test_programs) - reasons.keys()
+    validation = _sample(remaining, seed, "validation", num_validation)
     return Split(
         "manual",
-        _sorted(rest - set(validation)),
-        _sorted(validation),
-        tuple(sorted(test_programs)),
-        _sorted(reasons),
-        reasons,
+        train=_sorted(remaining - set(validation)),
+        validation=_sorted(validation),
+        test=_sorted(test_programs),
+        dropped=_sorted(reasons),
+        reasons=reasons,
     )
 
 
@@ -255,7 +261,7 @@ def read_split(path: Path, known: Collection[str] | None = None) -> Split:
     """Reads a split.
 
     Args:
-        path: of the JSON file.
+        path: JSON file of the split.
         known: names of existing programs; None to accept any.
 
     Raises:
@@ -296,8 +302,8 @@ def applications_of(programs: Sequence[ProgramInfo]) -> dict[str, str]:
     """Returns the application of each program by name. Raises: DataError, if two have the same name."""
     names = {program.name: program.application for program in programs}
     if len(names) != len(programs):
-        twice = sorted(name for name, count in Counter(p.name for p in programs).items() if count > 1)
-        raise DataError(f"two programs are called {twice[0]}", where="split")
+        repeated = min(name for name, count in Counter(p.name for p in programs).items() if count > 1)
+        raise DataError(f"two programs are called {repeated}", where="split")
     return names
 
 
@@ -312,7 +318,7 @@ def _require(wanted: Sequence[str], known: Collection[str], field: str, kind: st
             )
 
 
-def _draw(candidates: Collection[str], seed: int, purpose: str, count: int) -> list[str]:
+def _sample(candidates: Collection[str], seed: int, purpose: str, count: int) -> list[str]:
     if not 0 <= count <= len(candidates):
         raise DataError(f"cannot draw {count} programs for {purpose} from {len(candidates)}", where="split")
     return sorted(candidates, key=lambda name: (stream_key(seed, "split", purpose, name), name))[:count]
@@ -358,13 +364,13 @@ def fold_names(k: int) -> tuple[str, ...]:
     return tuple(map(fold_name, range(k)))
 
 
-def expanded(names: Sequence[str], k: int) -> tuple[str, ...]:
+def expand_folds(names: Sequence[str], k: int) -> tuple[str, ...]:
     """Returns names of splits as in parameters, with `fold1` to `fold<k>` in place of `folds`."""
-    return tuple(one for name in names for one in (fold_names(k) if name == FOLDS else (name,)))
+    return tuple(split for name in names for split in (fold_names(k) if name == FOLDS else (name,)))
 
 
-def listed_split(name: str) -> str:
-    """Returns the name under which the results of a split are listed: `folds` for every fold."""
+def reported_split(name: str) -> str:
+    """Returns the name under which reports list the results of a split: `folds` for every fold."""
     return FOLDS if _FOLD.fullmatch(name) else name
 
 
@@ -379,11 +385,11 @@ def connected_groups(programs: Sequence[ProgramInfo]) -> dict[str, tuple[str, ..
         DataError: if two programs have the same name.
     """
     applications_of(programs)
-    owner: dict[tuple[str, str], tuple[str, str]] = {}
+    parents: dict[tuple[str, str], tuple[str, str]] = {}
 
     def root(node: tuple[str, str]) -> tuple[str, str]:
-        while owner.setdefault(node, node) != node:
-            node = owner[node]
+        while parents.setdefault(node, node) != node:
+            node = parents[node]
         return node
 
     for program in programs:
@@ -391,7 +397,7 @@ def connected_groups(programs: Sequence[ProgramInfo]) -> dict[str, tuple[str, ..
         # Builders sort behind applications, so the smallest node, the root, is always an application.
         for node in (application, builder) if builder[1] else (application,):
             first, second = sorted((root(application), root(node)))
-            owner[second] = first
+            parents[second] = first
     groups: dict[str, list[str]] = {}
     for program in programs:
         groups.setdefault(root(("application", program.application))[1], []).append(program.name)
@@ -405,14 +411,14 @@ def fold_splits(programs: Sequence[ProgramInfo], k: int, seed: int, num_validati
     that hold at most ceil(n / k) of the n programs with it, else in the emptiest fold. A fold therefore tests
     at most ceil(n / k) programs plus the largest group, and at least ceil(n / k) less k or the largest group.
 
-    Validation programs are whole groups, too: the epoch that is kept is chosen on applications that training
-    has not seen, as those that are tested. They are drawn by seeded keys, passing over groups that no longer
-    fit, so the largest families stay in training.
+    Validation programs are whole groups, too: the best epoch is chosen on applications that training has not
+    seen, as those that are tested. They are drawn by seeded keys, passing over groups that no longer fit, so
+    the largest families stay in training.
 
     Args:
-        programs: all there are, in any order.
+        programs: all programs, in any order.
         k: number of folds.
-        seed: of all draws.
+        seed: seed of all random draws.
         num_validation: largest number of validation programs of a fold; a whole group fewer may be drawn.
 
     Raises:
@@ -427,11 +433,11 @@ def fold_splits(programs: Sequence[ProgramInfo], k: int, seed: int, num_validati
             field="k",
             expected="at least 2, and at most one for each group",
         )
-    places = _places(groups, k, seed)
-    return tuple(_split(fold, groups, places, seed, num_validation) for fold in range(k))
+    folds = _assign_folds(groups, k, seed)
+    return tuple(_fold_split(fold, groups, folds, seed, num_validation) for fold in range(k))
 
 
-def _places(groups: Mapping[str, Sequence[str]], k: int, seed: int) -> dict[str, int]:
+def _assign_folds(groups: Mapping[str, Sequence[str]], k: int, seed: int) -> dict[str, int]:
     """Returns the fold that tests each group."""
     capacity = -(-sum(map(len, groups.values())) // k)
 
@@ -440,33 +446,29 @@ def _places(groups: Mapping[str, Sequence[str]], k: int, seed: int) -> dict[str,
         return -len(groups[group]).bit_length(), stream_key(seed, FOLDS, "order", group)
 
     counts = [0] * k
-    places = {}
+    folds = {}
     for group in sorted(groups, key=order):
         size = len(groups[group])
-        preferred = _by_preference(group, k, seed)
-        room = [fold for fold in preferred if counts[fold] + size <= capacity]
-        fold = room[0] if room else min(preferred, key=counts.__getitem__)
-        places[group] = fold
+        preferred = sorted(range(k), key=lambda fold: stream_key(seed, FOLDS, "fold", group, fold))
+        with_room = [fold for fold in preferred if counts[fold] + size <= capacity]
+        fold = with_room[0] if with_room else min(preferred, key=counts.__getitem__)
+        folds[group] = fold
         counts[fold] += size
-    return places
+    return folds
 
 
-def _by_preference(group: str, k: int, seed: int) -> list[int]:
-    return sorted(range(k), key=lambda fold: stream_key(seed, FOLDS, "fold", group, fold))
-
-
-def _split(
-    fold: int, groups: Mapping[str, Sequence[str]], places: Mapping[str, int], seed: int, num_validation: int
+def _fold_split(
+    fold: int, groups: Mapping[str, Sequence[str]], folds: Mapping[str, int], seed: int, num_validation: int
 ) -> Split:
     name = fold_name(fold)
-    test = [program for group, place in places.items() if place == fold for program in groups[group]]
-    rest = [group for group, place in places.items() if place != fold]
+    test = [program for group in groups if folds[group] == fold for program in groups[group]]
+    others = [group for group in folds if folds[group] != fold]
     validation: list[str] = []
-    for group in sorted(rest, key=lambda group: stream_key(seed, FOLDS, "validation", name, group)):
+    for group in sorted(others, key=lambda group: stream_key(seed, FOLDS, "validation", name, group)):
         if len(validation) + len(groups[group]) <= num_validation:
             validation += groups[group]
     if num_validation and not validation:
         problem = f"no group of at most {num_validation} programs is left to validate on"
         raise DataError(problem, where=name, field="num_validation")
-    train = [program for group in rest for program in groups[group] if program not in validation]
-    return Split(name, tuple(sorted(train)), tuple(sorted(validation)), tuple(sorted(test)))
+    train = [program for group in others for program in groups[group] if program not in validation]
+    return Split(name, _sorted(train), _sorted(validation), _sorted(test))

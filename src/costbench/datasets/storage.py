@@ -45,12 +45,12 @@ class ShardSummary:
     """How much a shard holds, and what it cost to measure.
 
     Attributes:
-        task: what is decided: `tile`, `fusion` or `layout`.
-        name: of the program.
-        chip: it ran on.
-        num_kernels: unique kernels that have samples.
-        num_samples: decisions that ran.
-        num_failed: compiles that failed.
+        task: name of the task: `tile`, `fusion` or `layout`.
+        name: name of the program.
+        chip: name of the chip that it ran on.
+        num_kernels: number of unique kernels that have samples.
+        num_samples: number of decisions that ran.
+        num_failed: number of compiles that failed.
         device_seconds: accelerator time charged.
     """
 
@@ -68,7 +68,7 @@ class Shards(KeyedResult):
     """Finished shards, as the store keeps them.
 
     Attributes:
-        summaries: one a shard, in the order of their paths.
+        summaries: summary of each shard, in the order of their paths.
     """
 
     summaries: tuple[ShardSummary, ...]
@@ -95,7 +95,7 @@ def write_shard(
         path: destination, overwritten if it exists.
         columns: all columns of `record` by key.
         metadata: JSON values that say what the shard was made from.
-        record: the kind of shard.
+        record: record type of the shard.
 
     Raises:
         DataError: naming the column, if columns are incomplete, of a wrong shape or hold invalid values (a
@@ -129,11 +129,11 @@ def _schema_metadata(
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise DataError(f"cannot be stored: {error}", where=path, field="metadata") from error
-    found = {_FACTS: text, _FACTS_DIGEST: hashlib.sha256(text).hexdigest().encode()}
+    schema_metadata = {_FACTS: text, _FACTS_DIGEST: hashlib.sha256(text).hexdigest().encode()}
     for stored in stored_columns(record):
         if stored.field is None:
-            found[_aside(stored)] = arrays[stored.column.key].tobytes().hex().encode()
-    return found
+            schema_metadata[_aside(stored)] = arrays[stored.column.key].tobytes().hex().encode()
+    return schema_metadata
 
 
 def _aside(stored: StoredColumn) -> bytes:
@@ -149,12 +149,12 @@ class _Table:
     """An opened file.
 
     Attributes:
-        record: its record type.
-        metadata: what its samples were made from.
-        sha256: digests of its columns.
-        schema: with its metadata.
-        batch: its single record batch.
-        file: its bytes, mapped.
+        record: record type of the shard.
+        metadata: JSON values that say what its samples were made from.
+        sha256: SHA-256 of the columns by key.
+        schema: schema of the table, with the metadata of the shard.
+        batch: single record batch of the table.
+        file: bytes of the file, mapped.
     """
 
     record: RecordType
@@ -198,12 +198,12 @@ class Shard:
         Raises:
             DataError: if there is none of that name, or if it holds values that cannot be data.
         """
-        known = self._checked.get(key)
-        if known is None:
+        array = self._checked.get(key)
+        if array is None:
             column = self.record.column(key)
-            known = self._offsets(column) if column.offsets_into is not None else self._values(column)
-            self._checked[key] = known
-        return known
+            array = self._offsets(column) if column.offsets_into is not None else self._values(column)
+            self._checked[key] = array
+        return array
 
     def _offsets(self, column: Column) -> AnyArray:
         """Returns an offsets column, which is stored with the column that it divides."""
@@ -258,9 +258,9 @@ class Shard:
             DataError: naming the file and the column, at the first difference.
         """
         for key in self.keys:
-            wanted = self._table.sha256.get(key)
-            if _digest(self[key]) != wanted:
-                raise DataError("damaged", where=self.path, field=key, expected=f"SHA-256 {wanted}")
+            expected = self._table.sha256.get(key)
+            if _digest(self[key]) != expected:
+                raise DataError("damaged", where=self.path, field=key, expected=f"SHA-256 {expected}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Shard.open, (self.path,))
@@ -348,26 +348,26 @@ def _read_facts(schema: pa.Schema, path: Path) -> dict[str, Any]:
 def _record_type(facts: Mapping[str, Any], path: Path) -> RecordType:
     record = RECORD_TYPES.get(facts["record"])
     if record is None or facts["version"] != record.version:
-        known = ", ".join(f"{r.name} {r.version}" for r in RECORD_TYPES.values())
+        versions = ", ".join(f"{r.name} {r.version}" for r in RECORD_TYPES.values())
         raise DataError(
             f"{facts['record']} records of version {facts['version']}",
             where=path,
-            expected=f"{known}; {_AGAIN}",
+            expected=f"{versions}; {_AGAIN}",
         )
     return record
 
 
-def _check_schema(schema: pa.Schema, wanted: pa.Schema, path: Path) -> None:
+def _check_schema(schema: pa.Schema, expected: pa.Schema, path: Path) -> None:
     """Raises DataError unless the columns are the record type's, in its order."""
-    if schema.equals(wanted, check_metadata=False):
+    if schema.equals(expected, check_metadata=False):
         return
-    if schema.names != wanted.names:
-        raise DataError(f"columns {', '.join(schema.names)}", where=path, expected=", ".join(wanted.names))
-    for found, field in zip(schema, wanted, strict=True):
-        if not found.equals(field):
-            null = "" if found.nullable == field.nullable else " that may be null"
+    if schema.names != expected.names:
+        raise DataError(f"columns {', '.join(schema.names)}", where=path, expected=", ".join(expected.names))
+    for stored, field in zip(schema, expected, strict=True):
+        if not stored.equals(field):
+            null = "" if stored.nullable == field.nullable else " that may be null"
             raise DataError(
-                f"has type {found.type}{null}", where=path, field=field.name, expected=str(field.type)
+                f"has type {stored.type}{null}", where=path, field=field.name, expected=str(field.type)
             )
 
 

@@ -127,7 +127,7 @@ class Part:
     """The results of a part.
 
     Attributes:
-        entry: what the manifest says of it.
+        entry: its description in the manifest.
         tables: rows of each Parquet file that belong to the part, by name of the file.
     """
 
@@ -136,12 +136,12 @@ class Part:
 
 
 def part_of(stage: str, experiment: str) -> str:
-    """Return the name of the part that a folder of results belongs to."""
+    """Returns the name of the part that a folder of results belongs to."""
     return f"experiments/{experiment}" if stage in ("train", "evaluate") else stage
 
 
 def table_of(file: str, records: Iterable[Record]) -> pa.Table:
-    """Return records as a table with the columns of a Parquet file."""
+    """Returns records as a table with the columns of a Parquet file."""
     schema = SCHEMAS[file]
     columns = list(zip(*records, strict=True)) or [()] * len(schema)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
@@ -149,12 +149,12 @@ def table_of(file: str, records: Iterable[Record]) -> pa.Table:
 
 
 def records_of(table: pa.Table) -> list[Record]:
-    """Return the rows of a table."""
+    """Returns the rows of a table."""
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of an archive. Raises: DataError, if it is missing, damaged or something else."""
+    """Reads the manifest of an archive. Raises: DataError, if it is missing, damaged or something else."""
     path = folder / MANIFEST_FILE
     try:
         return parse(Manifest, read_json(path), where=path)
@@ -163,11 +163,11 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_archive(folder: Path, manifest: Manifest) -> dict[str, Part]:
-    """Return the parts of an archive by name.
+    """Returns the parts of an archive by name.
 
     Args:
-        folder: of the archive.
-        manifest: its own.
+        folder: folder of the archive.
+        manifest: manifest of that archive.
 
     Raises:
         DataError: naming the file, if one is missing, is not the one that the manifest is about, or has other
@@ -200,7 +200,7 @@ def _read_table(path: Path, digest: str) -> pa.Table:
 
 
 def _by_part(file: str, table: pa.Table) -> dict[str, pa.Table]:
-    """Return the rows of each part, in their order."""
+    """Returns the rows of each part, in their order."""
     if file == FILES:
         paths = (path.removeprefix("machine/") for path in table["path"].to_pylist())
         folders = [(*path.split("/"), "", "")[:2] for path in paths]
@@ -215,7 +215,7 @@ def _by_part(file: str, table: pa.Table) -> dict[str, pa.Table]:
 
 
 def write_archive(folder: Path, profile: str, parts: Mapping[str, Part]) -> Manifest:
-    """Write an archive, the manifest last.
+    """Writes an archive, the manifest last.
 
     Raises:
         DataError: if a file cannot be written.
@@ -234,7 +234,7 @@ def write_archive(folder: Path, profile: str, parts: Mapping[str, Part]) -> Mani
 
 
 def _parquet(table: pa.Table) -> bytes:
-    """Return the bytes of a Parquet file."""
+    """Returns the bytes of a Parquet file."""
     # A measure and its relatives, or a group of kernels and a larger one, often have equal values: zstd finds
     # them in long pages, and packs them better than a dictionary or the bytes of numbers apart.
     plain = [field.name for field in table.schema if pa.types.is_floating(field.type) or field.name == "text"]
@@ -256,13 +256,13 @@ _TIMES = ("predicted_ns", "measured_ns")
 
 
 def read_results(out: Path, path: PurePosixPath) -> tuple[str, list[Record]]:
-    """Return the table that a result file belongs to, and its contents as rows of it.
+    """Returns the table that a result file belongs to, and its contents as rows of it.
 
     A file whose contents do not fit the columns of its table, such as one without any, is stored as text.
 
     Args:
         out: output folder of the profile.
-        path: of the file, relative to it.
+        path: path of the file, relative to it.
 
     Raises:
         DataError: for a file that is missing or damaged.
@@ -278,11 +278,11 @@ def read_results(out: Path, path: PurePosixPath) -> tuple[str, list[Record]]:
 
 
 def write_results(out: Path, tables: Mapping[str, pa.Table]) -> None:
-    """Write the result files of a part.
+    """Writes the result files of a part.
 
     Args:
         out: output folder of the profile.
-        tables: by name of the archive's file.
+        tables: tables by name of the archive's file.
 
     Raises:
         DataError: for contents that are no results, or a file that cannot be written.
@@ -298,7 +298,7 @@ def write_results(out: Path, tables: Mapping[str, pa.Table]) -> None:
 
 
 def _place(path: PurePosixPath) -> str:
-    """Return where a file belongs; in older archives, wall times lie beside the results."""
+    """Returns where a file belongs; in older archives, wall times lie beside the results."""
     if path.name == "timing.json":
         return f"machine/{path.parent}.json"
     return f"machine/{path}" if path.name == "overhead.json" else str(path)
@@ -324,7 +324,7 @@ def _row_records(out: Path, path: PurePosixPath) -> list[Record]:
 
 
 def _neighbours(row: MetricRow) -> tuple[str | int, ...]:
-    """Return a sort key that puts a model's measures on a group of kernels side by side; many are equal."""
+    """Returns a sort key that puts a model's measures on a group of kernels side by side; many are equal."""
     place = (row.task, row.split, row.chip, row.program, row.kernels)
     return (*place, row.model, row.variant, row.seed, row.metric)
 
@@ -400,11 +400,11 @@ class Changes:
 
 
 def pack(folder: Path, workspace: Workspace) -> Changes:
-    """Add the finished parts of a profile to an archive; parts of equal names are replaced, others stay.
+    """Adds the finished parts of a profile to an archive; parts of equal names are replaced, others stay.
 
     Args:
-        folder: of the archive, which may not exist yet.
-        workspace: of the profile.
+        folder: folder of the archive, which may not exist yet.
+        workspace: workspace of the profile.
 
     Raises:
         DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
@@ -420,14 +420,14 @@ def pack(folder: Path, workspace: Workspace) -> Changes:
 
 
 def unpack(folder: Path, workspace: Workspace) -> Changes:
-    """Restore the parts of an archive that are not finished in the output folder of a profile.
+    """Restores the parts of an archive that are not finished in the output folder of a profile.
 
     Finished results stay, unfinished ones of a part that the archive has are replaced, and what the archive
     does not have stays missing.
 
     Args:
-        folder: of the archive.
-        workspace: of the profile.
+        folder: folder of the archive.
+        workspace: workspace of the profile.
 
     Raises:
         DataError: for an archive that is damaged or of another profile, or a file that cannot be written.
@@ -443,7 +443,7 @@ def unpack(folder: Path, workspace: Workspace) -> Changes:
 
 
 def read_profile_manifest(folder: Path, profile: str) -> Manifest:
-    """Read the manifest of an archive. Raises: DataError, if it is damaged or of another profile."""
+    """Reads the manifest of an archive. Raises: DataError, if it is damaged or of another profile."""
     manifest = read_manifest(folder)
     if manifest.profile != profile:
         found = f"results of the profile {manifest.profile!r}"
@@ -452,13 +452,13 @@ def read_profile_manifest(folder: Path, profile: str) -> Manifest:
 
 
 def part_names(params: Params) -> tuple[str, ...]:
-    """Return the names of the parts that a parameter file asks for: stages, then experiments in its order."""
+    """Returns the names of the parts that a parameter file asks for: stages, then experiments in order."""
     stages = [name for name in _results() if part_of(name, "") == name]
     return (*stages, *(part_of("evaluate", name) for name in experiment_names(params)))
 
 
 def _results() -> dict[str, tuple[str, ...]]:
-    """Return the files that the report reads by stage, with those of stages of other packages."""
+    """Returns the files that the report reads by stage, with those of stages of other packages."""
     extensions = load_extensions(STAGES, StageExtension)
     others = {name: (*own.results, IDENTITY_FILE) for name, own in extensions.items() if own.results}
     return {**_RESULTS, **others}
@@ -479,7 +479,7 @@ def _read_parts(folder: Path, profile: str) -> dict[str, Part]:
 
 
 def _folders(part: str) -> tuple[PurePosixPath, ...]:
-    """Return the folders of a part below the output folder, in the order in which they are finished."""
+    """Returns the folders of a part below the output folder, in the order in which they are finished."""
     kind, _, experiment = part.partition("/")
     if not experiment:
         return (PurePosixPath(kind),)
@@ -513,7 +513,7 @@ def _read_part(out: Path, part: str) -> Part:
 
 
 def _collections(out: Path) -> list[Record]:
-    """Return the sizes of the collections of layout graphs, which stand for the graphs, by chip."""
+    """Returns the sizes of the collections of layout graphs, which stand for the graphs, by chip."""
     records: list[Record] = []
     for folder in sorted((out / "features" / "layout").glob("*")):
         path = PurePosixPath("features", "layout", folder.name, COLLECTIONS_FILE)

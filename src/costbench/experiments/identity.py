@@ -40,7 +40,7 @@ _DIGEST_LENGTH = 16
 
 
 def git_revision(root: Path) -> str:
-    """Return the commit checked out in `root`, with the suffix `+changes` where code differs from the commit.
+    """Returns the commit checked out in `root`, with the suffix `+changes` where code differs from it.
 
     Returns `unknown` outside of a repository (an unpacked archive) or without git.
     """
@@ -60,12 +60,12 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 
 def closure(*work: Callable[..., object]) -> Closure:
-    """Return the code that functions (or classes) run, as it is on disk; read once per process."""
+    """Returns the code that functions (or classes) run, as it is on disk; read once per process."""
     return _of_modules(tuple(sorted({one.__module__ for one in work})))
 
 
 def module_closure(name: str, without: tuple[str, ...] = BYSTANDERS) -> Closure:
-    """Return the code that a module runs, as `closure` does, without the modules and packages `without`."""
+    """Returns the code that a module runs, as `closure` does, without the modules and packages `without`."""
     return _of_modules((name,), without)
 
 
@@ -75,7 +75,7 @@ def _of_modules(names: tuple[str, ...], without: tuple[str, ...] = BYSTANDERS) -
 
 
 def code_digest(*work: Callable[..., object]) -> str:
-    """Return the digest of all code that functions (or classes) run, 16 hexadecimal digits.
+    """Returns the digest of all code that functions (or classes) run, 16 hexadecimal digits.
 
     It includes the minor version of Python, since Numba compiles its byte code.
     """
@@ -91,9 +91,9 @@ class StageIdentity:
     """What a stage's folder depends on, stored in it as `identity.json`.
 
     Attributes:
-        params_digest: of the stage's parameters and those of all stages before it.
-        data_digest: of the samples that it made or read.
-        code_digest: of the code of the stage and of all stages before it, without the version of Python.
+        params_digest: digest of the stage's parameters and those of all stages before it.
+        data_digest: digest of the samples that it made or read.
+        code_digest: digest of the code of the stage and of all before it, without the version of Python.
     """
 
     params_digest: str
@@ -104,15 +104,15 @@ class StageIdentity:
 def identify(
     module: str, params: DataclassInstance, data_digest: str, *before: StageIdentity
 ) -> StageIdentity:
-    """Return the identity of a stage.
+    """Returns the identity of a stage.
 
     Digests are chained from stage to stage instead of taken from the parameter file and the package as they
     are now, so they name what the folders were made with even if files were edited since.
 
     Args:
-        module: of the stage, by name.
-        params: of the stage.
-        data_digest: of the samples that it made or read.
+        module: name of the stage's module.
+        params: parameters of the stage.
+        data_digest: digest of the samples that it made or read.
         before: identities of the stages that it depends on.
     """
     return StageIdentity(
@@ -123,7 +123,7 @@ def identify(
 
 
 def source_identities(names: Iterable[str]) -> tuple[StageIdentity, ...]:
-    """Return the identities of the files that dotted paths among `names` are defined in.
+    """Returns the identities of the files that dotted paths among `names` are defined in.
 
     Raises:
         DataError: if a file is not there.
@@ -136,12 +136,12 @@ def _chained(own: str, before: list[str]) -> str:
 
 
 def write_identity(folder: Path, identity: StageIdentity) -> None:
-    """Write `identity.json`. Raises: DataError, if that is impossible."""
+    """Writes `identity.json`. Raises: DataError, if that is impossible."""
     write_json(folder / IDENTITY_FILE, asdict(identity))
 
 
 def read_identity(folder: Path) -> StageIdentity:
-    """Read `identity.json`.
+    """Reads `identity.json`.
 
     Raises:
         DataError: if it is missing (the stage has not finished) or broken.

@@ -39,7 +39,7 @@ class ImportedSamples:
         source: the data set; its shards are kept for all experiments of the profile.
         collections: those of the experiment's task that it asks for, or all.
         features: folder of links to their shards, laid out as that of the stage `features`.
-        task: by name.
+        task: name of the task.
         chip: name under which results are listed.
     """
 
@@ -50,12 +50,12 @@ class ImportedSamples:
     chip: str
 
     def digest(self) -> str:
-        """Return a digest of the names and sizes of the files of all splits, 16 hexadecimal digits."""
+        """Returns a digest of the names and sizes of the files of all splits, 16 hexadecimal digits."""
         places = product(self.collections, (_TRAIN, _VALID, _TEST))
         return _listed(self.source.root, (path for place in places for path in self.source.graphs(*place)))
 
     def training_programs(self) -> TrainingPrograms:
-        """Return the programs of `train` and, for validation, of `valid`; their shards are linked.
+        """Returns the programs of `train` and, for validation, of `valid`; their shards are linked.
 
         Raises:
             DataError: naming the file, if one is malformed; if a split is empty, a program is in two or a
@@ -72,7 +72,7 @@ class ImportedSamples:
         return TrainingPrograms(tuple(sorted(shards[_TRAIN])), tuple(sorted(shards[_VALID])))
 
     def tested_programs(self) -> Split:
-        """Return the training programs and those to test on; the shards of all splits are linked.
+        """Returns the training programs and those to test on; the shards of all splits are linked.
 
         Tested are the programs of `test` whose runtimes are known, those of `valid` where there are none.
 
@@ -93,7 +93,7 @@ class ImportedSamples:
         return Split(OWN, tuple(sorted(shards[_TRAIN])), (), tuple(tested))
 
     def _linked(self, splits: Iterable[str]) -> dict[str, dict[str, list[Path]]]:
-        """Return the shards by split and program, after making them and links to them, and to no others."""
+        """Returns the shards by split and program, after making them and links to them, and to no others."""
         shards: dict[str, dict[str, list[Path]]] = {}
         links: dict[Path, Path] = {}
         base = self.features / self.task / self.chip
@@ -113,7 +113,7 @@ class ImportedSamples:
 
 
 def open_imported_samples(experiment: Experiment, workspace: Workspace) -> ImportedSamples | None:
-    """Return the samples of an experiment over an imported data set; None for one over the profile's own.
+    """Returns the samples of an experiment over an imported data set; None for one over the profile's own.
 
     Raises:
         DataError: if the folder does not exist or lacks a collection, or the task has none in it.
@@ -141,11 +141,11 @@ def open_imported_samples(experiment: Experiment, workspace: Workspace) -> Impor
 
 
 def listing_digest(entry: Mapping[str, object], root: Path) -> str:
-    """Return a digest of the names and sizes of all files of the folder that an entry names.
+    """Returns a digest of the names and sizes of all files of the folder that an entry names.
 
     Args:
-        entry: of an experiment, unparsed.
-        root: of the repository.
+        entry: entry of an experiment, unparsed.
+        root: root of the repository.
 
     Returns:
         16 hexadecimal digits; empty where the entry names no folder, or one that is not there, which only the
@@ -158,7 +158,7 @@ def listing_digest(entry: Mapping[str, object], root: Path) -> str:
 
 
 def _listed(root: Path, files: Iterable[Path]) -> str:
-    """Return a digest of names below `root` and sizes, in order."""
+    """Returns a digest of names below `root` and sizes, in order."""
     lines = [f"{path.relative_to(root).as_posix()} {path.stat().st_size}" for path in files]
     return digest_bytes("\n".join(lines).encode())[:16]
 
@@ -174,7 +174,7 @@ def _shards(source: TpuGraphsFolder, collection: str, split: str) -> Iterable[Pa
 
 
 def _convert(path: Path, made: Path, collection: str) -> None:
-    """Write a layout graph with the application that stages ask for: the data set names none, so its own."""
+    """Writes a layout graph with the application that stages ask for: the data set names none, so its own."""
     plain = made.with_suffix(".plain")
     try:
         convert_layout_npz(path, plain, name=path.stem, collection=collection)
@@ -201,7 +201,7 @@ def _check_disjoint(programs_of_splits: Mapping[str, Collection[str]], root: Pat
 
 
 def _make_links(base: Path, links: Mapping[Path, Path]) -> None:
-    """Make relative links, so that a moved output folder stays whole, and remove others below `base`."""
+    """Makes relative links, so that a moved output folder stays whole, and remove others below `base`."""
     for path in base.rglob("*.arrow") if base.is_dir() else ():
         if path not in links:
             path.unlink()

@@ -55,7 +55,7 @@ class Params:
     sections: Mapping[str, Any]
 
     def section(self, name: str, cls: type[T]) -> T:
-        """Return a section as `cls`.
+        """Returns a section as `cls`.
 
         Raises:
             ParamsError: naming the section or the key, if one is missing, unknown or has a wrong value.
@@ -64,7 +64,7 @@ class Params:
 
 
 def load_params(path: Path) -> Params:
-    """Return the parameters of a profile.
+    """Returns the parameters of a profile.
 
     Raises:
         ParamsError: as `load_sections`.
@@ -73,7 +73,7 @@ def load_params(path: Path) -> Params:
 
 
 def load_sections(path: Path) -> dict[str, Any]:
-    """Return all sections of a parameter file, with those that it extends and experiments written out.
+    """Returns all sections of a parameter file, with those that it extends and experiments written out.
 
     Raises:
         ParamsError: for a file that cannot be read, or that extends what is not there or itself.
@@ -103,7 +103,7 @@ def _with_base(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def profile_file(path: Path, sections: Mapping[str, Any], name: str) -> Path:
-    """Return the parameter file of the profile called `name`.
+    """Returns the parameter file of the profile called `name`.
 
     It is that of the repository's root, if it holds the profile; else the one in the folder `profiles`; else
     what `costbench profile` put aside when it set another profile in the root.
@@ -111,7 +111,7 @@ def profile_file(path: Path, sections: Mapping[str, Any], name: str) -> Path:
     Args:
         path: a parameter file.
         sections: its content, whose `run.root` says where the repository is.
-        name: of the profile.
+        name: name of the profile.
 
     Raises:
         ParamsError: if there is none.
@@ -128,7 +128,7 @@ def profile_file(path: Path, sections: Mapping[str, Any], name: str) -> Path:
 
 
 def expand_experiments(entries: Mapping[str, Any], where: Path) -> dict[str, Any]:
-    """Return section `experiments` without `extends` and products, in the same order.
+    """Returns section `experiments` without `extends` and products, in the same order.
 
     Raises:
         ParamsError: naming the entry that extends what is not there, or a product without values.
@@ -155,7 +155,7 @@ def expand_experiments(entries: Mapping[str, Any], where: Path) -> dict[str, Any
 
 
 def _entry(name: str, entries: Mapping[str, Any], where: Path, before: tuple[str, ...]) -> Any:
-    """Return an entry merged with those that it extends; a value that is no mapping as it is."""
+    """Returns an entry merged with those that it extends; a value that is no mapping as it is."""
     entry = entries[name]
     if not isinstance(entry, Mapping) or EXTENDS not in entry:
         return dict(entry) if isinstance(entry, Mapping) else entry
@@ -168,7 +168,7 @@ def _entry(name: str, entries: Mapping[str, Any], where: Path, before: tuple[str
 
 
 def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -> Any:
-    """Return changes merged with those of the variant that they extend."""
+    """Returns changes merged with those of the variant that they extend."""
     if not isinstance(change, Mapping) or EXTENDS not in change:
         return change
     own = {key: value for key, value in change.items() if key != EXTENDS}
@@ -182,7 +182,7 @@ def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -
 
 
 def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, Any]:
-    """Return variants with products written out and without those that are null."""
+    """Returns variants with products written out and without those that are null."""
     variants: dict[str, Any] = {}
     for name, change in listed.items():
         if change is None:
@@ -200,7 +200,7 @@ def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, A
 def _product(
     pattern: str, content: Mapping[str, Any], where: Path, field: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and changes of each variant of a product."""
+    """Yields name and changes of each variant of a product."""
     placeholders = _PLACEHOLDER.findall(pattern)
     constant: dict[str, Any] = {}
     factors: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
@@ -225,7 +225,7 @@ def _product(
 
 
 def _label(value: object) -> str:
-    """Return how a value is named: a float as `3e-4`, others as they are written."""
+    """Returns how a value is named: a float as `3e-4`, others as they are written."""
     if not isinstance(value, float):
         return str(value).lower() if isinstance(value, bool) else str(value)
     mantissa, _, exponent = f"{value:e}".partition("e")

@@ -37,7 +37,7 @@ class ProfileSizes:
     """Sizes of the work that a parameter file asks for.
 
     Attributes:
-        name: of the profile.
+        name: name of the profile.
         tiles: measured tile sizes per kernel, at most.
         fusions: fusion configs per program, at most.
         hidden: smallest and largest width of the trained networks, including those that sweeps try.
@@ -58,7 +58,7 @@ class ProfileSizes:
 
 
 def sizes(params: Path) -> ProfileSizes:
-    """Return the sizes of a parameter file.
+    """Returns the sizes of a parameter file.
 
     Raises:
         ParamsError: for a file that is not a parameter file or lacks a section.
@@ -91,7 +91,7 @@ def sizes(params: Path) -> ProfileSizes:
 
 
 def table_of(profiles: Iterable[ProfileSizes]) -> Table:
-    """Return the sizes as a table for people, one row per profile."""
+    """Returns the sizes as a table for people, one row per profile."""
     from rich.table import Table
 
     table = Table()
@@ -113,19 +113,19 @@ def table_of(profiles: Iterable[ProfileSizes]) -> Table:
 
 
 def profiles(root: Path) -> dict[str, Path]:
-    """Return the parameter files of the profiles in folder `profiles`, by name."""
+    """Returns the parameter files of the profiles in folder `profiles`, by name."""
     return {path.parent.name: path for path in sorted((root / "profiles").glob(f"*/{FILE}"))}
 
 
 def set_profile(root: Path, name: str) -> Path:
-    """Write the sizes of a profile into `params.yaml` and return the file's path.
+    """Writes the sizes of a profile into `params.yaml` and return the file's path.
 
     The previous contents are kept in the output folder under the previous profile's name
     (`out/laptop/params.laptop.yaml`); setting that name restores them.
 
     Args:
-        root: of the repository.
-        name: of a profile, or of earlier contents of `params.yaml` that were kept.
+        root: root of the repository.
+        name: name of a profile, or of earlier contents of `params.yaml` that were kept.
 
     Raises:
         ParamsError: for an unknown name, or a broken file.
@@ -152,7 +152,7 @@ def set_profile(root: Path, name: str) -> Path:
 
 
 def write_whole(root: Path, name: str, path: Path) -> None:
-    """Write the parameter file of a profile, with everything that it extends.
+    """Writes the parameter file of a profile, with everything that it extends.
 
     Args:
         root: root of the repository.
@@ -166,7 +166,7 @@ def write_whole(root: Path, name: str, path: Path) -> None:
 
 
 def whole_text(params: Path) -> str:
-    """Return a parameter file as one that extends no other, with all experiments written out.
+    """Returns a parameter file as one that extends no other, with all experiments written out.
 
     Raises:
         ParamsError: for a file that cannot be read, or that extends what is not there.

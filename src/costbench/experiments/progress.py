@@ -59,14 +59,14 @@ class ShardProgress:
             _log.info("%d wanted: %d kept, %d made with %d samples", *counts)
 
     def kept(self, summary: ShardSummary) -> None:
-        """Count a shard that already existed."""
+        """Counts a shard that already existed."""
         self._kept.add(_counted(summary))
         # Kept shards take no time and must not enter the estimate of the time left.
         self._bar.reset(self._row, completed=len(self._kept))
         self._started = time.monotonic()
 
     def made(self, summary: ShardSummary) -> None:
-        """Count a shard that was made."""
+        """Counts a shard that was made."""
         self._made.add(_counted(summary))
         self._samples += summary.num_samples
         done = len(self._kept) + len(self._made)

@@ -47,13 +47,13 @@ class Workspace:
     """The folders of a profile, absolute.
 
     Attributes:
-        name: of the profile.
-        root: of the repository.
+        name: name of the profile.
+        root: root of the repository.
         params: the parameters of the profile.
         out: intermediate results, one folder a stage.
         reports: rendered results.
         programs: the corpus.
-        backend: where the stages compute their work items.
+        backend: backend on which the stages compute their work items.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Workspace:
     backend: Backend
 
     def stage(self, name: str) -> Path:
-        """Return the output folder of a stage."""
+        """Returns the output folder of a stage."""
         return self.out / name
 
 
 def load_workspace(params: Params, flags: BackendFlags = NO_FLAGS) -> Workspace:
-    """Return the folders that section `run` names.
+    """Returns the folders that section `run` names.
 
     Args:
         params: the parameters of a profile.
@@ -93,7 +93,7 @@ def load_workspace(params: Params, flags: BackendFlags = NO_FLAGS) -> Workspace:
 
 
 def chip_files(params: Params) -> dict[str, str]:
-    """Return the YAML file of each chip of section `generate` that has one of the user's own, by its name.
+    """Returns the YAML file of each chip of section `generate` that has one of the user's own, by its name.
 
     Raises:
         TargetError: for a file that describes no chip.

@@ -12,13 +12,13 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def machine() -> str:
-    """Return the name of this host and its boot: the processes of one boot can see each other."""
+    """Returns the name of this host and its boot: the processes of one boot can see each other."""
     boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
     return f"{socket.gethostname()}/{boot}"
 
 
 def this_process() -> str:
-    """Return the writer tag of this process, `HOST/BOOT PID`, set on trials and runs that it starts."""
+    """Returns the writer tag of this process, `HOST/BOOT PID`, set on trials and runs that it starts."""
     return f"{machine()} {os.getpid()}"
 
 

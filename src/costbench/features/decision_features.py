@@ -72,9 +72,9 @@ def _write_block(table: F32, block: str, bounds: I64) -> None:
         raise DataError(f"bounds of shape {bounds.shape}", field=block, expected=f"[{len(table)}, rank]")
     if bounds.shape[1] == 0:
         return
-    start, kept = _START[block], min(bounds.shape[1], _PLACES)
+    start, num_bounds = _START[block], min(bounds.shape[1], _PLACES)
     whole = bounds.astype(np.int64, copy=False)
-    table[:, start : start + kept] = whole[:, :kept]
+    table[:, start : start + num_bounds] = whole[:, :num_bounds]
     table[:, start + _PLACES] = whole.sum(axis=1)
     table[:, start + _PLACES + 1] = whole.prod(axis=1)
 

@@ -28,7 +28,7 @@ from costbench.features.graph_tensors import (
     ProgramFeatures,
     input_rows,
     kernel_edges,
-    place_in_kernel,
+    write_boundary_features,
 )
 from costbench.features.packed_kernels import ImportedColumns, KernelColumns, with_unknown_loops
 from costbench.features.schema import NUM_LOOP_FEATURES
@@ -79,10 +79,10 @@ def sample_paths(folder: Path, task: str, chip: str, program: str) -> tuple[Path
     """Returns the feature shards of a program for a chip, sorted; empty where it has no samples of the task.
 
     Args:
-        folder: of the stage `features`.
-        task: by name.
-        chip: by name.
-        program: by name.
+        folder: output folder of the stage `features`.
+        task: name of the task.
+        chip: name of the chip.
+        program: name of the program.
     """
     path = feature_path(folder, task, chip, program)
     collections = sorted(path.parent.glob(f"*/{path.name}"))
@@ -95,14 +95,14 @@ def paths_of_programs(folder: Path, task: str, chip: str, programs: tuple[str, .
     Raises:
         DataError: naming the file, for a program without any.
     """
-    found: list[Path] = []
+    shards: list[Path] = []
     for program in programs:
         paths = sample_paths(folder, task, chip, program)
         if not paths:
             missing = feature_path(folder, task, chip, program)
             raise DataError("missing", where=missing, expected=f"{task} samples from the stage `features`")
-        found.extend(paths)
-    return found
+        shards.extend(paths)
+    return shards
 
 
 def write_features(
@@ -117,8 +117,8 @@ def write_features(
     Args:
         path: destination, overwritten if it exists.
         kernels: kernels of one program with their measured tile sizes.
-        program: features of that program.
-        analytical: the analytical model, whose predictions are stored beside the measurements.
+        program: features of their program.
+        analytical: analytical model, whose predictions are stored beside the measurements.
         metadata: JSON values, among them `program` and `application`.
 
     Raises:
@@ -180,8 +180,8 @@ def _row_keys(kernel: Kernel) -> I64:
 
 
 def _rows(keys: I64, program: ProgramFeatures) -> tuple[I16, F32]:
-    places, is_input = keys // 2, keys % 2 == 1
-    opcodes, features = program.opcodes[places], program.node_features[places]
+    indices, is_input = keys // 2, keys % 2 == 1
+    opcodes, features = program.opcodes[indices], program.node_features[indices]
     opcodes[is_input] = int(Opcode.PARAMETER)
     features[is_input] = input_rows(features[is_input])
     return opcodes.astype(np.int16), features
@@ -229,7 +229,7 @@ class FeatureShard:
     """The kernels of a feature shard, by position.
 
     Args:
-        path: of the shard, or of one of imported kernels (`costbench.datasets.tpugraphs.folder`), which
+        path: path of the shard, or of one of imported kernels (`costbench.datasets.tpugraphs.folder`), which
             have no tile sizes but only their features.
 
     Raises:
@@ -266,7 +266,7 @@ class FeatureShard:
         num_inputs = int(shard["kernel_num_inputs"][index])
         features = shard["row_features"][rows]
         is_output = self._part("node_is_output", index, like="node_row")
-        place_in_kernel(features, num_inputs, is_output[num_inputs:])
+        write_boundary_features(features, num_inputs, is_output[num_inputs:])
         return KernelGraph(
             opcodes=shard["row_opcode"][rows].astype(np.int64),
             node_features=features,
@@ -274,7 +274,7 @@ class FeatureShard:
             static_features=np.array(shard["kernel_static"][index]),
         )
 
-    def own_opcodes(self, index: int) -> I64:
+    def instruction_opcodes(self, index: int) -> I64:
         """Opcodes of the kernel's instructions, without its inputs."""
         opcodes: I64 = self._shard["row_opcode"][self._part("node_row", index)].astype(np.int64)
         return opcodes[int(self._shard["kernel_num_inputs"][index]) :]

@@ -39,8 +39,8 @@ class KernelGraph:
     """The graph of one kernel: `n` nodes (boundary parameters first) and `m` edges.
 
     Attributes:
-        opcodes: int64 [n], codes of `Opcode`.
-        node_features: float32 [n, 140], unscaled.
+        opcodes: codes of `Opcode`, int64 [n].
+        node_features: unscaled node features, float32 [n, 140].
         edges: int64 [2, m], producer above consumer, places of nodes; each once, by consumer, then producer.
         static_features: float32 [4], unscaled: FLOPs, bytes read, bytes written, special functions.
     """
@@ -61,9 +61,9 @@ class ProgramFeatures:
     """Features that all kernels of a program share.
 
     Attributes:
-        module: the program.
-        opcodes: int64 [instructions of all computations].
-        node_features: float32 [instructions of all computations, 140].
+        module: program that the features are of.
+        opcodes: codes of all instructions, int64 [instructions of all computations].
+        node_features: features of all instructions, float32 [instructions of all computations, 140].
         cost_analysis: costs of the program's parts, called computations analysed once.
     """
 
@@ -84,7 +84,7 @@ class ProgramFeatureCache:
     Programs are keyed by object identity: two equal modules are two programs.
 
     Args:
-        capacity: programs kept, 560 bytes per instruction each.
+        capacity: number of programs in memory, 560 bytes per instruction each.
 
     Raises:
         ParamsError: if `capacity` is less than 1.
@@ -131,7 +131,7 @@ def kernel_graph(kernel: Kernel, cache: ProgramFeatureCache) -> KernelGraph:
     features = program.node_features[rows]
     features[:num_inputs] = input_rows(features[:num_inputs])
     outputs = frozenset(kernel.outputs)
-    place_in_kernel(features, num_inputs, [position in outputs for position in kernel.instructions])
+    write_boundary_features(features, num_inputs, [position in outputs for position in kernel.instructions])
     return KernelGraph(
         opcodes=opcodes,
         node_features=features,
@@ -147,13 +147,13 @@ def input_rows(producers: F32) -> F32:
     return rows
 
 
-def place_in_kernel(features: F32, num_inputs: int, is_output: Sequence[bool] | U8) -> None:
+def write_boundary_features(features: F32, num_inputs: int, is_output: Sequence[bool] | U8) -> None:
     """Write the features that depend on the kernel: the numbers of its inputs, and which nodes are outputs.
 
     Args:
-        features: float32 [n, 140], inputs first; changed.
-        num_inputs: how many of them.
-        is_output: of the others.
+        features: node features, inputs first, float32 [n, 140]; changed.
+        num_inputs: number of inputs.
+        is_output: whether each of the other nodes is an output.
     """
     features[:num_inputs, PARAMETER_NUMBER_COLUMN] = np.arange(num_inputs)
     features[num_inputs:, IS_ROOT_COLUMN] = is_output
@@ -165,12 +165,12 @@ def kernel_edges(kernel: Kernel) -> I64:
     Raises:
         DataError: if an instruction reads a value that is neither an input nor in the kernel.
     """
-    place = {position: index for index, position in enumerate(kernel.nodes)}
+    node_of = {position: index for index, position in enumerate(kernel.nodes)}
     pairs: list[tuple[int, int]] = []
     for consumer, position in enumerate(kernel.instructions, start=len(kernel.inputs)):
         inst = kernel.instruction(position)
         try:
-            producers = {place[operand] for operand in inst.operands}
+            producers = {node_of[operand] for operand in inst.operands}
         except KeyError as error:
             value = kernel.instruction(error.args[0]).name
             raise DataError(

@@ -55,9 +55,9 @@ class ListColumns:
         lengths = np.array([len(values) for values in self._lists], dtype=np.int64)
         flat = np.fromiter(chain.from_iterable(self._lists), dtype=np.int64, count=int(lengths.sum()))
         starts = np.cumsum(lengths) - lengths
-        for place in range(self._places):
-            present = lengths > place
-            table[rows[present], self._start + place] = flat[starts[present] + place]
+        for position in range(self._places):
+            present = lengths > position
+            table[rows[present], self._start + position] = flat[starts[present] + position]
         if self._totals:
             table[rows, self._start + self._places] = np.add.reduceat(flat, starts)
             table[rows, self._start + self._places + 1] = np.multiply.reduceat(flat, starts)
@@ -86,8 +86,8 @@ def _element_type_columns() -> dict[ElementType, int]:
     """Column of each element type in the one-hot group; types that TpuGraphs does not list have none."""
     prefix = "shape_element_type_is_"
     irregular = {"invalid_type": "INVALID", "opaque_type": "OPAQUE"}
-    listed = [f for f in NODE_FEATURES if f.name.startswith(prefix)]
-    suffixes = {f.name.removeprefix(prefix): f.index for f in listed}
+    features = [f for f in NODE_FEATURES if f.name.startswith(prefix)]
+    suffixes = {f.name.removeprefix(prefix): f.index for f in features}
     return {ElementType[irregular.get(suffix, suffix.upper())]: index for suffix, index in suffixes.items()}
 
 
@@ -169,9 +169,9 @@ class NodeTable:
             for side in ("low", "high")
         }
 
-    def _scalar(self, row: int, place: int, value: int) -> None:
+    def _scalar(self, row: int, index: int, value: int) -> None:
         if value:
-            rows, values = self._scalars.setdefault(place, ([], []))
+            rows, values = self._scalars.setdefault(index, ([], []))
             rows.append(row)
             values.append(value)
 
@@ -197,9 +197,9 @@ class NodeTable:
                 columns.add(row, [getattr(dimension, side) for dimension in inst.padding])
 
     def _add_shape(self, row: int, shape: Shape) -> None:
-        place = _ELEMENT_TYPE.get(shape.element_type)
-        if place is not None:
-            self._scalar(row, place, 1)
+        index = _ELEMENT_TYPE.get(shape.element_type)
+        if index is not None:
+            self._scalar(row, index, 1)
         self._scalar(row, _TUPLE_SIZE, len(shape.tuple_shapes))
         self._sizes.add(row, shape.dimensions)
         self._layout.add(row, shape.minor_to_major)
@@ -213,15 +213,15 @@ class NodeTable:
         self._scalar(row, _NOT_REVERSED, len(reversals) - sum(reversals))
 
     def _add_convolution(self, row: int, axes: ConvolutionDimensions) -> None:
-        for field, place in _CONVOLUTION_AXES.items():
-            self._scalar(row, place, getattr(axes, field))
+        for field, index in _CONVOLUTION_AXES.items():
+            self._scalar(row, index, getattr(axes, field))
         self._spatial["input"].add(row, axes.input_spatial)
         self._spatial["kernel"].add(row, axes.kernel_spatial)
 
     def finish(self) -> F32:
         """Returns the features of all instructions added, float32 [n, 140]."""
-        for place, (rows, values) in self._scalars.items():
-            self._table[rows, place] = np.array(values, dtype=np.int64)
+        for index, (rows, values) in self._scalars.items():
+            self._table[rows, index] = np.array(values, dtype=np.int64)
         for columns in (
             self._sizes,
             self._layout,

@@ -47,17 +47,17 @@ _NAMES_BY_WIDTH = {
 
 
 def _column_name(names: Sequence[str], index: int, width: int) -> str:
-    known = names or _NAMES_BY_WIDTH.get(width, ())
-    return known[index] if known else f"column {index}"
+    known_names = names or _NAMES_BY_WIDTH.get(width, ())
+    return known_names[index] if known_names else f"column {index}"
 
 
 def _require_finite(values: AnyArray, names: Sequence[str]) -> None:
     if np.isfinite(values).all():
         return
-    place = np.argwhere(~np.isfinite(values))[0]
-    field = _column_name(names, int(place[-1]), values.shape[-1])
+    index = np.argwhere(~np.isfinite(values))[0]
+    field = _column_name(names, int(index[-1]), values.shape[-1])
     raise DataError(
-        f"value {values[tuple(place)]}", where="features", field=field, expected="a finite number"
+        f"value {values[tuple(index)]}", where="features", field=field, expected="a finite number"
     )
 
 
@@ -161,16 +161,16 @@ class MinMaxNormalizer:
 
     def _scaled(self, rows: AnyFloat) -> F64:
         _require_finite(rows, self.names)
-        places, low, spread = self._scale
-        scaled = _TRANSFORMS[self.transform](np.take(rows, places, axis=1).astype(np.float64))
+        columns, low, spread = self._scale
+        scaled = _TRANSFORMS[self.transform](np.take(rows, columns, axis=1).astype(np.float64))
         np.subtract(scaled, low, out=scaled)
         return np.divide(scaled, spread, out=scaled)
 
-    def of_columns(self, places: Sequence[int]) -> MinMaxNormalizer:
+    def of_columns(self, columns: Sequence[int]) -> MinMaxNormalizer:
         """Returns the scaler of some of the columns, in ascending order."""
-        chosen = np.array(places, np.int64)
-        names = tuple(_column_name(self.names, place, self.num_inputs) for place in places)
-        return replace(self, minimum=self.minimum[chosen], maximum=self.maximum[chosen], names=names)
+        indices = np.array(columns, np.int64)
+        names = tuple(_column_name(self.names, column, self.num_inputs) for column in columns)
+        return replace(self, minimum=self.minimum[indices], maximum=self.maximum[indices], names=names)
 
     def without(self, endings: Sequence[str]) -> MinMaxNormalizer:
         """Returns a scaler that also drops columns whose names end with one of `endings`.

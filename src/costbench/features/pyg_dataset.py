@@ -202,9 +202,9 @@ class SampleDecisions(BaseTransform):  # type: ignore[misc]  # PyG ships no type
 
     def forward(self, data: KernelData) -> KernelData:
         """The kernel with `count` of its decisions, or with all where it has no more."""
-        kept = torch.randperm(len(data.runtime_ns))[: self.count]
+        indices = torch.randperm(len(data.runtime_ns))[: self.count]
         for name in _PER_DECISION:
-            data[name] = data[name][kept]
+            data[name] = data[name][indices]
         return data
 
 
@@ -242,8 +242,10 @@ class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         transform: Any = None,
     ) -> None:
         if not paths or (rows is not None and len(rows) != len(paths)):
-            found = f"{len(paths)} graphs, {len(paths if rows is None else rows)} arrays of rows"
-            raise DataError(found, field="paths", expected="one graph or more, and an array of rows for each")
+            problem = f"{len(paths)} graphs, {len(paths if rows is None else rows)} arrays of rows"
+            raise DataError(
+                problem, field="paths", expected="one graph or more, and an array of rows for each"
+            )
         self._graphs = [open_layout_graph(path) for path in paths]
         self._rows = rows or [np.arange(graph.num_configs) for graph in self._graphs]
         self._count = count

@@ -25,10 +25,10 @@ class Feature:
     """One column of a feature array.
 
     Attributes:
-        index: place of the column.
-        name: unique in its table.
-        meaning: in words.
-        absent_value: what stands there when a node or configuration has no such attribute.
+        index: index of the column.
+        name: name of the feature, which no other of its table has.
+        meaning: meaning of the feature in words.
+        absent_value: value that stands there when a node or configuration has no such attribute.
     """
 
     index: int

@@ -59,11 +59,13 @@ def known_structures(tested: list[Path], trained: list[Path]) -> frozenset[str]:
         DataError: for a damaged shard.
     """
     seen = np.unique(np.concatenate([np.zeros(0, np.uint64), *map(kernel_structures, trained)]))
-    found: set[str] = set()
+    fingerprints: set[str] = set()
     for path in tested:
-        known = np.isin(kernel_structures(path), seen)
-        found |= {bytes(one).hex() for one in np.asarray(Shard.open(path)["kernel_fingerprint"])[known]}
-    return frozenset(found)
+        is_known = np.isin(kernel_structures(path), seen)
+        fingerprints |= {
+            bytes(row).hex() for row in np.asarray(Shard.open(path)["kernel_fingerprint"])[is_known]
+        }
+    return frozenset(fingerprints)
 
 
 def _row_labels(shard: Shard) -> U64:

@@ -1,7 +1,10 @@
-"""Converts programs and measured runs to the arrays of TpuGraphs, as its own extractor does with raw files.
+"""Programs and measured runs as the graphs of TpuGraphs, as its own extractor makes them.
 
-The node features of a kernel are taken from its module as stored, fusion bodies and reducers included, unlike
-the graphs that costbench's models read (`graph_tensors`). Source: tpugraphs2023, section 4.1.
+Nodes are the instructions of all computations, fusion bodies and reducers included, unlike in the graphs that
+costbench's models read (`graph_tensors`). `program_graph` takes a verified `HloModule`. `proto_graph` reads
+any dump: opcodes and element types that are not known stay 0, and so do fields that are not set (readers of
+modules take unset strides and dilations for 1). Both give the same features where all fields are set. Source:
+tpugraphs2023, section 4.1, and the extractor that the data set documents.
 """
 
 from __future__ import annotations
@@ -35,6 +38,42 @@ from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.shape import ElementType, Shape
 
+_CODES = {opcode.xla_name: opcode.tpugraphs_code for opcode in Opcode}
+_TYPES = {int(kind): kind for kind in ElementType}
+
+MIN_CONFIGS = 2
+"""Smallest number of configs of a program that can be ranked."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramGraph:
+    """A program of n instructions and m edges in TpuGraphs' numbering.
+
+    Attributes:
+        offsets: node at which each computation begins, int64 [computations].
+        node_features: TpuGraphs' features, float32 [n, 140].
+        opcodes: TpuGraphs' codes, 0 for an opcode that it does not have, int32 [n].
+        edges: rows (consumer, producer), sorted, each once, int32 [m, 2].
+        node_splits: nodes at which the major parts of the program begin, and n, int64 [s].
+    """
+
+    offsets: I64
+    node_features: F32
+    opcodes: I32
+    edges: I32
+    node_splits: I64
+
+
+def program_graph(module: HloModule) -> ProgramGraph:
+    """Returns the graph of a program."""
+    return ProgramGraph(
+        offsets=np.array(module.offsets, dtype=np.int64),
+        node_features=module_node_features(module),
+        opcodes=tpugraphs_opcodes(module).astype(np.int32),
+        edges=module_edges(module).astype(np.int32),
+        node_splits=node_splits(module),
+    )
+
 
 def tile_graph(
     module: HloModule,
@@ -46,11 +85,11 @@ def tile_graph(
     """Returns a stand-alone kernel with its measured tile sizes, in the form of TpuGraphs' tile files.
 
     Args:
-        module: the kernel.
+        module: module of the kernel.
         tile_sizes: `c` tile sizes.
-        runtime_ns: int64 [c].
+        runtime_ns: measured runtimes, int64 [c].
         normalizer_ns: runtime of the default tile size.
-        input_bounds: int64 [c, rank], where they are given.
+        input_bounds: bounds of the inputs, int64 [c, rank], where they are known.
     """
     return TileGraph(
         node_feat=module_node_features(module),
@@ -63,7 +102,7 @@ def tile_graph(
 
 
 def tile_graph_of(tuning: TuningKernel) -> TileGraph:
-    """Convert a kernel of a raw tile file.
+    """Converts a kernel of a raw tile file.
 
     Raises:
         DataError: if no default run counts.
@@ -74,36 +113,33 @@ def tile_graph_of(tuning: TuningKernel) -> TileGraph:
 
 
 def layout_graph_of(tuning: TuningProgram, name: str, collection: str) -> LayoutGraph:
-    """Convert the program of a raw layout file.
+    """Converts the program of a raw layout file.
 
     Args:
-        tuning: the program with its runs.
+        tuning: program with its runs.
         name: id of the graph.
-        collection: such as `layout:xla:random`.
+        collection: collection of the graph, such as `layout:xla:random`.
     """
+    graph = program_graph(tuning.module)
     options = encode_options(layout_features(tuning.minor_to_major))
     return LayoutGraph(
         name=name,
         program=name,
         collection=collection,
-        node_features=module_node_features(tuning.module),
-        opcodes=tpugraphs_opcodes(tuning.module).astype(np.int32),
-        edges=module_edges(tuning.module).astype(np.int32),
+        node_features=graph.node_features,
+        opcodes=graph.opcodes,
+        edges=graph.edges,
         node_config_ids=tuning.node_config_ids.astype(np.int32),
         option_offsets=options.option_offsets,
         option_features=options.option_features,
         config_options=options.config_options,
         runtime_ns=tuning.runtime_ns,
-        node_splits=node_splits(tuning.module),
+        node_splits=graph.node_splits,
     )
 
 
-FEWEST_CONFIGS = 2
-"""Configs of a program that can be ranked."""
-
-
 def searches_of(path: Path) -> dict[str, str]:
-    """Returns the collections that a shard has enough configs for, by search: `random`, `default`.
+    """Returns the collections that a layout shard has enough configs for, by search: `random`, `default`.
 
     Raises:
         DataError: if the file is not a layout shard, damaged, or does not say its family of collections.
@@ -116,100 +152,55 @@ def searches_of(path: Path) -> dict[str, str]:
         return {}
     source = np.asarray(shard["config_source"])
     counts = {search: np.isin(source, values).sum() for search, values in SEARCHES.items()}
-    return {
-        search: f"layout:{family}:{search}" for search, count in counts.items() if count >= FEWEST_CONFIGS
-    }
+    return {search: f"layout:{family}:{search}" for search, count in counts.items() if count >= MIN_CONFIGS}
 
 
 def layout_graph(path: Path, search: str) -> LayoutGraph:
     """Returns the program of a layout shard with the configs of one search, in the order of their runs.
 
     Args:
-        path: of the shard.
-        search: a key of `searches_of(path)`.
+        path: path of the shard.
+        search: key of `searches_of(path)`.
 
     Raises:
         DataError: if the file is not a layout shard or damaged.
         HloError: if its program cannot be read.
     """
     shard = open_layout_shard(path)
-    nodes = _program_nodes(shard["program"].tobytes(), str(path))
+    graph = _cached_graph(shard["program"].tobytes(), str(path))
     rows = np.flatnonzero(np.isin(shard["config_source"], SEARCHES[search]))
     name = str(shard.metadata["program"])
-    ids = nodes.offsets[shard["node_computation"]] + shard["node_position"]
+    ids = graph.offsets[shard["node_computation"]] + shard["node_position"]
     return LayoutGraph(
         name=name,
         program=name,
         collection=searches_of(path)[search],
-        node_features=nodes.features,
-        opcodes=nodes.opcodes,
-        edges=nodes.edges,
+        node_features=graph.node_features,
+        opcodes=graph.opcodes,
+        edges=graph.edges,
         node_config_ids=ids.astype(np.int32),
         option_offsets=np.asarray(shard["option_offsets"]),
         option_features=shard["option_layout"].astype(np.float32),
         config_options=shard["config_options"][rows],
         runtime_ns=shard["config_runtime_ns"][rows],
-        node_splits=nodes.splits,
+        node_splits=graph.node_splits,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class ProgramNodes:
-    """The nodes of a program: index of each computation's first one, features, opcodes, edges, parts."""
-
-    offsets: I64
-    features: F32
-    opcodes: I32
-    edges: I32
-    splits: I64
+@lru_cache(maxsize=1)
+def _cached_graph(program: bytes, where: str) -> ProgramGraph:
+    """Returns the graph of a compressed program; the graphs of a shard's searches follow one another."""
+    return program_graph(module_from_bytes(program, where=where))
 
 
-def extract_nodes(path: Path) -> ProgramNodes:
-    """Returns the nodes of a layout shard's program: what a model of layouts computes once for a program.
+def extract_graph(path: Path) -> ProgramGraph:
+    """Returns the graph of a layout shard's program: what a model of layouts computes once for a program.
 
     Raises:
         DataError: if the file is not a layout shard or damaged.
         HloError: if its program cannot be read.
     """
-    return _extracted(open_layout_shard(path)["program"].tobytes(), str(path))
-
-
-@lru_cache(maxsize=1)
-def _program_nodes(program: bytes, where: str) -> ProgramNodes:
-    """Returns the nodes of a compressed program; the graphs of its searches follow one another."""
-    return _extracted(program, where)
-
-
-def _extracted(program: bytes, where: str) -> ProgramNodes:
-    module = module_from_bytes(program, where=where)
-    return ProgramNodes(
-        np.array(module.offsets, dtype=np.int64),
-        module_node_features(module),
-        tpugraphs_opcodes(module).astype(np.int32),
-        module_edges(module).astype(np.int32),
-        node_splits(module),
-    )
-
-
-_CODES = {opcode.xla_name: opcode.tpugraphs_code for opcode in Opcode}
-_TYPES = {int(kind): kind for kind in ElementType}
-
-
-@dataclass(frozen=True, eq=False)
-class ProtoGraph:
-    """A program of n instructions in TpuGraphs' numbering.
-
-    Attributes:
-        node_features: float32 [n, 140].
-        opcodes: int64 [n], 0 for an opcode that TpuGraphs does not have.
-        edges: int64 [m, 2], rows (consumer, producer), sorted, each once.
-        node_splits: int64 [s], where the major computations start, and n.
-    """
-
-    node_features: F32
-    opcodes: I64
-    edges: I64
-    node_splits: I64
+    return program_graph(module_from_bytes(open_layout_shard(path)["program"].tobytes(), where=str(path)))
 
 
 @dataclass(slots=True)
@@ -229,7 +220,7 @@ class _Fields:
     padding: tuple[PaddingDimension, ...]
 
 
-def proto_graph(proto: hlo_pb2.HloModuleProto, *, where: str) -> ProtoGraph:
+def proto_graph(proto: hlo_pb2.HloModuleProto, *, where: str) -> ProgramGraph:
     """Returns the graph of all computations of a program, callees first.
 
     Args:
@@ -243,7 +234,7 @@ def proto_graph(proto: hlo_pb2.HloModuleProto, *, where: str) -> ProtoGraph:
     counts = [len(computation.instructions) for computation in computations]
     offsets = np.cumsum([0, *counts])
     table = NodeTable(int(offsets[-1]))
-    opcodes = np.zeros(offsets[-1], np.int64)
+    opcodes = np.zeros(offsets[-1], np.int32)
     roots: dict[int, int] = {}
     consumers: list[int] = []
     producers: list[int] = []
@@ -273,7 +264,13 @@ def proto_graph(proto: hlo_pb2.HloModuleProto, *, where: str) -> ProtoGraph:
     # Sorted by consumer, then producer; an operand that is read twice is one edge.
     edges = np.unique(np.array([consumers, producers], np.int64).T.reshape(-1, 2), axis=0)
     splits = splits_after([computation.name for computation in computations], offsets[1:].tolist())
-    return ProtoGraph(table.finish(), opcodes, edges, splits)
+    return ProgramGraph(
+        offsets=offsets[:-1],
+        node_features=table.finish(),
+        opcodes=opcodes,
+        edges=edges.astype(np.int32),
+        node_splits=splits,
+    )
 
 
 def _fields(p: hlo_pb2.HloInstructionProto) -> _Fields:

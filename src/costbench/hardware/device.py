@@ -237,7 +237,7 @@ def measure_batch(
         device: the measuring device.
         lowered: the kernels.
         chosen: numbers of the measured kernels, [m].
-        extents: extents of their loops, [m, most_loops].
+        extents: extents of their loops, [m, max_loops].
         fingerprints: fingerprints of the m kernels.
 
     Raises:

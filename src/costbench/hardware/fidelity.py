@@ -27,9 +27,9 @@ class RecordedKernel:
 
     Attributes:
         name: name of the kernel.
-        kernel: the kernel that ran.
-        tile_sizes: `n` tile sizes.
-        runtime_ns: [n], measured runtimes.
+        kernel: kernel that ran.
+        tile_sizes: `n` tile sizes that ran.
+        runtime_ns: measured runtimes, [n].
     """
 
     name: str
@@ -44,7 +44,7 @@ class KernelFidelity:
 
     Attributes:
         name: name of the kernel.
-        num_runs: recorded tile sizes.
+        num_runs: number of recorded tile sizes.
         kendall_tau: rank correlation; None where it is undefined (all runtimes equal, or one run).
         top1_slowdown: measured runtime of the tile that the simulator ranks first, over the best, minus 1.
         mape: mean absolute percentage error of the runtimes.
@@ -161,8 +161,8 @@ def _tau(predicted: F64, measured: F64) -> float | None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return float(np.mean(known)) if known else None
+    defined = [v for v in values if v is not None]
+    return float(np.mean(defined)) if defined else None
 
 
 LOW, HIGH = 0.05, 0.95
@@ -195,10 +195,10 @@ class FidelitySpread:
 
 def spread(values: Sequence[float | None]) -> Spread | None:
     """Returns the spread of the values that are defined; None if there are none."""
-    known = [value for value in values if value is not None]
-    if not known:
+    defined = [value for value in values if value is not None]
+    if not defined:
         return None
-    low, median, high = np.quantile(known, (LOW, 0.5, HIGH))
+    low, median, high = np.quantile(defined, (LOW, 0.5, HIGH))
     return Spread(float(median), float(low), float(high))
 
 

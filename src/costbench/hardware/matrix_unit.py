@@ -53,15 +53,15 @@ class ContractionRoles:
     """Loops of a contraction by the role they play in the matrix product.
 
     Attributes:
-        rows: M.
-        columns: N.
-        depth: K; empty for grouped convolutions, whose groups are never cut.
-        taps: positions of the window.
-        batch: independent products.
-        num_groups: feature or batch groups.
+        rows: loops over rows of the left-hand side, M.
+        columns: loops over columns of the right-hand side, N.
+        depth: loops that are summed over, K; empty for grouped convolutions, whose groups are never cut.
+        taps: loops over positions of the window.
+        batch: loops over independent products.
+        num_groups: number of feature or batch groups.
         group_depth: K inside a group.
         group_columns: N inside a group.
-        skipped: base dilation; only one of this many taps meets an element that is not padding.
+        skipped: base dilation, of which only one of this many taps meets an element that is not padding.
         window_in_sublanes: whether moving the window moves rows between sublanes.
     """
 

@@ -138,11 +138,11 @@ def copy_ns(copy: CopyShape, machine: F64, is_output: bool) -> float:
 @compiled_step
 def set_copy_times(nest: PackedNest, tile: Tile, machine: F64, factor: float, times: F64) -> None:
     """Writes nanoseconds of each transfer's copy into `times` [num_transfers]; each box is computed once."""
-    known = -1
+    shape_box = -1
     shape = BoxShape(0.0, 1.0, 1.0, False)
     for transfer in range(len(nest.transfers)):
         box = nest.transfers[transfer].box
-        if box != known:
-            shape, known = box_shape(nest, tile, box), box
+        if box != shape_box:
+            shape, shape_box = box_shape(nest, tile, box), box
         copy = copy_shape(nest, tile, transfer, shape)
         times[transfer] = factor * copy_ns(copy, machine, nest.transfers[transfer].is_output != 0)

@@ -50,8 +50,8 @@ class Breakdown:
     Attributes:
         launch_ns: start of the kernel.
         fill_ns: first copy-in, before anything can run.
-        matrix_ns: matrix unit.
-        vector_ns: vector unit.
+        matrix_ns: time of the matrix unit.
+        vector_ns: time of the vector unit.
         exposed_transfer_ns: copying that compute does not hide.
         iteration_ns: control of the loops, and issue of the copies between two iterations.
         drain_ns: last copy-out.
@@ -83,11 +83,11 @@ class PreparedKernel(NamedTuple):
     """Everything that a kernel's runtime depends on except the tile size.
 
     Attributes:
-        words: the packed nest.
-        contraction: its convolution or dot, see `pack_contraction`; empty without one.
+        words: packed loop nest.
+        contraction: packed convolution or dot, see `pack_contraction`; empty without one.
         vector: `VectorAmounts` per box, [2, num_boxes, 8].
-        factors: of generated code, [2, num_structures].
-        machine: the chip, see `machine_numbers`.
+        factors: factors of generated code, [2, num_structures].
+        machine: numbers of the chip, see `machine_numbers`.
     """
 
     words: F64
@@ -101,11 +101,11 @@ class Workspace(NamedTuple):
     """Buffers that are overwritten for each tile size, with views and rates that stay the same.
 
     Attributes:
-        nest: the lowered kernel; the same for all tile sizes.
-        tile: the tile size.
-        times: [num_transfers], nanoseconds of each copy.
-        masks: int64 [num_transfers], bit sets of the loops that move each value; the same for all tile sizes.
-        starts_over: [num_transfers], whether the current loop or one further in moves the value.
+        nest: lowered kernel; the same for all tile sizes.
+        tile: current tile size.
+        times: nanoseconds of each copy, [num_transfers].
+        masks: bit sets of the loops that move each value, int64 [num_transfers]; the same for all tile sizes.
+        starts_over: whether the current loop or one further in moves the value, [num_transfers].
         rates: rates of vector work; the same for all tile sizes.
     """
 
@@ -121,9 +121,9 @@ class ComputeTime(NamedTuple):
     """Nanoseconds of computing for one tile size. Every tile is computed in full, edge tiles included.
 
     Attributes:
-        matrix_ns: matrix unit, per iteration.
-        vector_ns: vector unit, per iteration.
-        epilogue_ns: vector unit, per result tile of a contraction: what needs its finished sums.
+        matrix_ns: time of the matrix unit, per iteration.
+        vector_ns: time of the vector unit, per iteration.
+        epilogue_ns: time of the vector unit for what needs finished sums, per result tile of a contraction.
     """
 
     matrix_ns: float
@@ -160,10 +160,10 @@ def prepare(nest: LoopNest, target: Target) -> PreparedKernel:
     Raises:
         UnsupportedKernelError: if the kernel holds an operation that the machine cannot run.
     """
-    vector = nest.described.get(VECTOR_WORK.name)
+    vector = nest.derived.get(VECTOR_WORK.name)
     if vector is None:
         vector = nest.tables.table(VECTOR_WORK).per_box(nest.words, nest.kernel.instructions)
-        nest.described[VECTOR_WORK.name] = vector
+        nest.derived[VECTOR_WORK.name] = vector
     return PreparedKernel(
         nest.words,
         contraction_numbers(nest.space, MATRIX_UNIT, pack_contraction),
@@ -238,8 +238,8 @@ def _between_iterations(
     nest = workspace.nest
     exposed, issue = 0.0, 0.0
     iterations, results = 1.0, 1.0
-    for place in range(len(nest.order)):
-        loop = nest.order[place]
+    for position in range(len(nest.order)):
+        loop = nest.order[position]
         iterations *= workspace.tile.trips[loop]
         if loop < nest.num_output_loops:
             results *= workspace.tile.trips[loop]
@@ -248,8 +248,8 @@ def _between_iterations(
     exposed_ns, known_ns, known_busy_ns = 0.0, -1.0, -1.0
     for transfer in range(len(workspace.starts_over)):
         workspace.starts_over[transfer] = False
-    for place in range(len(nest.order) - 1, -1, -1):
-        loop = nest.order[place]
+    for position in range(len(nest.order) - 1, -1, -1):
+        loop = nest.order[position]
         trips = workspace.tile.trips[loop]
         if trips == 1.0:
             continue

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from costbench.reports.baseline_comparison import Standings, standings
+from costbench.reports.baseline_comparison import Standings, rank_models
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import Finding, derived_rows, evaluate_claims
 from costbench.reports.claims.restatement import move_to_folds, restate_against_strongest
 from costbench.reports.dataset_files import Card, read_cards, read_leakage, read_set_counts
 from costbench.reports.extension import ReportPart
 from costbench.reports.frame import frame_of
+from costbench.reports.overhead import overhead_rows, without_wall_times
 from costbench.reports.results import Cell, Results, load_results
-from costbench.reports.search.results import Searches, load_searches
-from costbench.reports.tables.training import Settings
-from costbench.reports.tpugraphs.overhead import overhead_rows, without_wall_times
-from costbench.reports.tpugraphs.section import TpuGraphsInputs
+from costbench.reports.searches import Searches, load_searches
+from costbench.reports.sections.tpugraphs import TpuGraphsInputs
+from costbench.reports.tables.hyperparameters import Settings
 from costbench.reports.training_guard import equal_steps, undertrained
 from costbench.reports.training_runs import Budget, read_budgets
 from costbench.tasks import LEARNED
@@ -46,7 +46,7 @@ class ReportInputs:
         searches: rows of the stage `autotune`; None where it was not run.
         search_paths: file `search.json` of the stage `autotune`; None where it was not run.
         tpugraphs: settings and sizes that the section about tpugraphs2023 shows beside the rows.
-        tables: files that declare further tables (see `costbench.reports.declared`).
+        tables: files that declare further tables (see `costbench.reports.declarations`).
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
         parts: parts that other packages add, by name.
     """
@@ -107,7 +107,7 @@ class ReportData:
     @cached_property
     def standings(self) -> Mapping[str, Standings]:
         """Name of a cell -> how its models stand to the strongest baseline."""
-        return {cell.name: standings(self.results, cell, self.seed) for cell in self.cells}
+        return {cell.name: rank_models(self.results, cell, self.seed) for cell in self.cells}
 
     @cached_property
     def printed_findings(self) -> tuple[Finding, ...]:

@@ -11,14 +11,13 @@ import pandas as pd
 from costbench.artifacts import write_json
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.dataset_files import flat_counts, flat_leakage
-from costbench.reports.declared import declared_tables
+from costbench.reports.declarations import declared_tables
 from costbench.reports.extension import RenderedPart
 from costbench.reports.figures.canvas import keep_smaller
+from costbench.reports.figures.search_curves import read_paths
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
 from costbench.reports.page import FIRST, Section, write_pages
 from costbench.reports.rendering import write_tables
-from costbench.reports.search.curves import read_paths
-from costbench.reports.search.section import flat_searches, search_sections
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
 from costbench.reports.sections.models import (
@@ -36,11 +35,12 @@ from costbench.reports.sections.overview import (
     provenance_section,
 )
 from costbench.reports.sections.results import analytical_section, cell_section
+from costbench.reports.sections.searches import flat_searches, search_sections
+from costbench.reports.sections.tpugraphs import tpugraphs_section
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.table import Table
-from costbench.reports.tables.training import is_curve, is_rate
-from costbench.reports.tpugraphs.section import tpugraphs_section
-from costbench.reports.tpugraphs.variants import flat_collections
+from costbench.reports.tables.learning_curves import is_curve, is_rate
+from costbench.reports.tables.tpugraphs import flat_collections
 from costbench.reports.training_runs import read_selected, write_budgets
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -68,6 +68,45 @@ def title_of(model: str) -> str:
 def is_given(model: str) -> bool:
     """Whether a model is one of the user's own, named by dotted path."""
     return ":" in model
+
+
+def deviation_over_runs(
+    frame: pd.DataFrame, measure: Measure, programs: Sequence[str] | None = None
+) -> float | None:
+    """Returns the standard deviation over training runs of their means over programs; None with one run.
+
+    Only programs that every run has a value for count.
+
+    Args:
+        frame: results of one model.
+        measure: metric of the results, which says how programs are averaged.
+        programs: names of the programs, in order; sorted if left out.
+    """
+    rows = frame.drop_duplicates(["program", "seed"], keep="last")
+    runs = rows.pivot(index="program", columns="seed", values="value")
+    if programs is not None:
+        runs = runs.reindex(index=list(programs))
+    means_of_runs = [measure.mean(values.tolist()) for _, values in runs.dropna().items()]
+    known = [mean for mean in means_of_runs if mean is not None]
+    return float(np.std(known, ddof=1)) if len(known) > 1 else None
+
+
+@dataclass(frozen=True, order=True)
+class ChipSplit:
+    """A split and a chip that models were tested on."""
+
+    split: str
+    chip: str
+
+    @property
+    def name(self) -> str:
+        """`random_tpu_v3`: names files."""
+        return f"{self.split}_{self.chip}"
+
+    @property
+    def title(self) -> str:
+        """`random split, tpu_v3`."""
+        return f"{SPLIT_NAMES.get(self.split, self.split)}, {self.chip}"
 
 
 @dataclass(frozen=True)
@@ -143,16 +182,8 @@ class Cell:
 
         None with one run. Only programs that every run has a value for count.
         """
-        seeds = self.seeds.get(model, ())
-        if len(seeds) < 2:
-            return None
         rows = select(self.frame, model=model, metric=measure.metric)
-        rows = rows.drop_duplicates(["program", "seed"], keep="last")
-        runs = rows.pivot(index="program", columns="seed", values="value")
-        runs = runs.reindex(index=[name for _, name in self.programs], columns=list(seeds)).dropna()
-        averages = [measure.mean(runs[seed].tolist()) for seed in seeds] if len(runs) else []
-        known = [average for average in averages if average is not None]
-        return float(np.std(known, ddof=1)) if len(known) > 1 else None
+        return deviation_over_runs(rows, measure, [name for _, name in self.programs])
 
     def over_programs(self, model: str, metric: str) -> list[float]:
         """The defined values of a metric, in order of programs."""

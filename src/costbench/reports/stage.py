@@ -19,12 +19,12 @@ from costbench.params import load_yaml, merge
 from costbench.reports.extension import ReportExtension
 from costbench.reports.frame import write_frame
 from costbench.reports.inputs import ReportInputs
+from costbench.reports.overhead import overhead_metrics, write_machine_overheads
 from costbench.reports.report import ReportFiles, write_report
 from costbench.reports.results import PRIMARY_CHIP
-from costbench.reports.tables.training import Settings
-from costbench.reports.tpugraphs.overhead import overhead_metrics, write_machine_overheads
-from costbench.reports.tpugraphs.section import TpuGraphsInputs
-from costbench.reports.tpugraphs.variants import is_of_paper
+from costbench.reports.sections.tpugraphs import TpuGraphsInputs
+from costbench.reports.tables.hyperparameters import Settings
+from costbench.reports.tables.tpugraphs import is_of_paper
 from costbench.reports.training_runs import write_wall_times
 from costbench.tasks import LEARNED
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from costbench.datasets.splits import listed_split
+from costbench.datasets.splits import reported_split
 from costbench.experiments.grid.cells import Cell as GridCell
 from costbench.experiments.grid.cells import listed_as
 from costbench.metrics.rows import MAIN
@@ -65,7 +65,7 @@ def equal_steps(budgets: Sequence[Budget]) -> dict[NetworkKey, int]:
 
 def _network_of(budget: Budget) -> NetworkKey:
     cell = GridCell(budget.task, budget.split, budget.chip, budget.variant, budget.seed)
-    return budget.task, Side(*listed_as(cell, budget.chip), listed_split(budget.split), budget.chip)
+    return budget.task, Side(*listed_as(cell, budget.chip), reported_split(budget.split), budget.chip)
 
 
 def _main_network(side: Side) -> Side:

@@ -19,7 +19,7 @@ import pandas as pd
 from costbench.artifacts import read_bytes, read_json, write_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import mapping
-from costbench.reports.described_table import described_table
+from costbench.reports.declarations import fill_table
 from costbench.reports.page import sentence
 from costbench.reports.table import Table
 from costbench.tasks import LEARNED, labels_of
@@ -112,7 +112,7 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
     amounts = ["steps", "kernels", "configs", "samples", "validations"]
     cells = runs.groupby(["experiment", "variant", *amounts], sort=False).size().rename("cells").reset_index()
     rows = cells[["experiment", "variant", "cells", *amounts]].itertuples(index=False, name=None)
-    return described_table("budgets", rows)
+    return fill_table("budgets", rows)
 
 
 def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:

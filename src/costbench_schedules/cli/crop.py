@@ -41,12 +41,12 @@ def describe_cpu(
     from costbench.artifacts import write_text
     from costbench_schedules.devices.instrumented.description import as_mapping, describe, median_description
 
-    found = median_description([describe(name) for _ in range(repeats)])
-    apart = {path: value for path, value in found.spread.items() if value > _APART}
-    for path, value in sorted(apart.items(), key=lambda one: -one[1]):
+    description = median_description([describe(name) for _ in range(repeats)])
+    apart = {path: value for path, value in description.spread.items() if value > _APART}
+    for path, value in sorted(apart.items(), key=lambda item: -item[1]):
         typer.echo(f"{path} differs by {100 * value:.0f}% between repeats", err=True)
     text = StringIO()
-    YAML().dump(as_mapping(found), text)
+    YAML().dump(as_mapping(description), text)
     if out is None:
         typer.echo(text.getvalue(), nl=False)
     else:
@@ -75,18 +75,18 @@ def explain(
     from costbench_schedules.crop.estimate import Estimator
     from costbench_schedules.devices.processor import available_processors, load_processor
 
-    described = [load_processor(name) for name in processor or available_processors()]
-    estimators = [Estimator(each, threads) for each in described]
-    found = _features(workload, number, threads, features)
+    descriptions = [load_processor(name) for name in processor or available_processors()]
+    estimators = [Estimator(description, threads) for description in descriptions]
+    program_features = _features(workload, number, threads, features)
     bars = {}
     for estimator in estimators:
-        parts = _parts(estimator.breakdown(found))
+        parts = _parts(estimator.breakdown(program_features))
         bars[estimator.processor.name] = parts
         typer.echo(f"{estimator.processor.name}, {threads} threads: {sum(parts.values()):.1f} µs")
         total = max(sum(parts.values()), 1e-9)
         for part, value in parts.items():
             typer.echo(f"  {part:<10} {value:12.1f} µs {100 * value / total:6.1f}%")
-        for block in estimator.blocks(found)[:_SHOWN_BLOCKS]:
+        for block in estimator.blocks(program_features)[:_SHOWN_BLOCKS]:
             share, cycles = 100 * block.share, block.cycles
             typer.echo(f"  {share:5.1f}%  {block.executions:>11,} x {cycles:9.1f} cycles  {block.name}")
     if plot is not None:
@@ -96,13 +96,13 @@ def explain(
             typer.echo(str(path))
 
 
-def _parts(found: Breakdown) -> dict[str, float]:
+def _parts(breakdown: Breakdown) -> dict[str, float]:
     """Returns the parts in microseconds."""
     parts = {
-        "compute": found.compute,
-        **found.memory,
-        "branches": found.branches,
-        "imbalance": found.imbalance,
+        "compute": breakdown.compute,
+        **breakdown.memory,
+        "branches": breakdown.branches,
+        "imbalance": breakdown.imbalance,
     }
     return {name: value / 1e3 for name, value in parts.items()}
 
@@ -122,10 +122,10 @@ def _features(workload: str, number: int, threads: int, path: Path | None) -> Pr
 
     kernel = kernel_of(space.operator, space.choices(space.rows([number])[0]))
     with Analyzer((threads,)) as analyzer:
-        found = analyzer.features(kernel)
+        program_features = analyzer.features(kernel)
     if path is not None:
-        found.save(path)
-    return found
+        program_features.save(path)
+    return program_features
 
 
 def record_networks(
@@ -233,10 +233,10 @@ def analyse_tables(
     from costbench.errors import choose
     from costbench_schedules.devices.instrumented.analysis import ScheduleAnalyzer
     from costbench_schedules.records.program_recording import analyse_table
-    from costbench_schedules.records.replay import read_tables
+    from costbench_schedules.records.table import read_tables
 
-    found = {table.workload: table for table in read_tables(tables / target)}
-    wanted = [choose(found, name, "recorded table") for name in workload]
+    recorded = {table.workload: table for table in read_tables(tables / target)}
+    chosen = [choose(recorded, name, "recorded table") for name in workload]
     stop = time.monotonic() + 60 * minutes
 
     def left() -> bool:
@@ -247,7 +247,7 @@ def analyse_tables(
         return left()
 
     with ScheduleAnalyzer(seconds=60.0) as machine:
-        for table in wanted:
+        for table in chosen:
             if not left():
                 return
             try:
@@ -257,17 +257,17 @@ def analyse_tables(
                 raise typer.Exit(130) from None
 
 
-def _print_programs(found: DrawnPrograms) -> None:
+def _print_programs(programs: DrawnPrograms) -> None:
     import time
 
     from costbench_schedules.operators.networks import workload_name
 
-    runtime = found.columns["native_ns"]
-    taken = sum(bool(each) for each in found.features)
-    rate = found.operator.flops / max(1, runtime[runtime > 0].min(initial=1 << 62))
+    runtime = programs.columns["native_ns"]
+    with_features = sum(bool(content) for content in programs.features)
+    rate = programs.operator.flops / max(1, runtime[runtime > 0].min(initial=1 << 62))
     typer.echo(
-        f"{time.strftime('%H:%M:%S')} {workload_name(found.operator)}: {len(found)} programs, {taken} with "
-        f"features, best {rate:.1f} GFLOPS",
+        f"{time.strftime('%H:%M:%S')} {workload_name(programs.operator)}: {len(programs)} programs, "
+        f"{with_features} with features, best {rate:.1f} GFLOPS",
         err=True,
     )
 
@@ -285,9 +285,9 @@ def estimate_networks(
     from costbench_schedules.devices.processor import load_processor
     from costbench_schedules.records.estimation import estimate_folder
 
-    found = estimate_folder(recorded, out, load_processor(processor), remarks)
-    analysed = int(found.columns["analysed"].sum())
-    typer.echo(f"{len(found):,} programs of {len(found.operators)} operators, {analysed:,} analysed")
+    programs = estimate_folder(recorded, out, load_processor(processor), remarks)
+    analysed = int(programs.columns["analysed"].sum())
+    typer.echo(f"{len(programs):,} programs of {len(programs.operators)} operators, {analysed:,} analysed")
 
 
 COMMANDS = (describe_cpu, explain, record_networks, repeat_networks, analyse_tables, estimate_networks)

@@ -129,15 +129,15 @@ def workloads_of(subject: str) -> list[str]:
     from costbench.errors import DataError
     from costbench_schedules.operators.operators import parse_operator
 
-    found = [subject]
+    workloads = [subject]
     if Path(subject).is_file():
         lines = read_bytes(subject).decode("utf-8", errors="replace").splitlines()
-        found = [text for line in lines if (text := line.partition("#")[0].strip())]
-        if not found:
+        workloads = [text for line in lines if (text := line.partition("#")[0].strip())]
+        if not workloads:
             raise DataError("no workloads", where=subject, expected="one a line, such as C6")
-    for workload in found:
+    for workload in workloads:
         parse_operator(workload)
-    return found
+    return workloads
 
 
 def label(workload: str) -> str:

@@ -32,10 +32,10 @@ class Breakdown:
     """Where the time goes, in nanoseconds; the parts sum to the total.
 
     Attributes:
-        compute: with all memory in the first cache, branches predicted, and work divided evenly.
-        memory: what each further level adds, by name: caches from L2 on, then RAM.
-        branches: what branches that are not predicted add.
-        imbalance: what the thread that does most takes beyond the mean of all.
+        compute: time with all memory in the first cache, branches predicted, and work divided evenly.
+        memory: time that each further level adds, by name: caches from L2 on, then RAM.
+        branches: time that branches that are not predicted add.
+        imbalance: time that the thread that does most takes beyond the mean of all.
     """
 
     compute: float
@@ -54,10 +54,10 @@ class BlockCost:
     """A block's share of the run time.
 
     Attributes:
-        name: function and block.
-        executions: effective ones.
-        cycles: of one execution, on average.
-        share: of the program's time.
+        name: names of function and block.
+        executions: number of effective executions.
+        cycles: mean cycles of one execution.
+        share: share of the program's time.
     """
 
     name: str
@@ -70,8 +70,8 @@ class Estimator:
     """Predicts run times on one processor. Equal features give equal bytes.
 
     Args:
-        processor: its description.
-        threads: threads that a parallel program gets.
+        processor: description of the processor.
+        threads: number of threads that a parallel program gets.
 
     Raises:
         DataError: for more threads than the processor has.
@@ -118,9 +118,9 @@ class Estimator:
 
     def _even_share(self, features: ProgramFeatures, cycles: F64, plan: _Plan) -> float:
         """Returns the cycles if parallel work was divided evenly."""
-        most, every = features.effective_counts(self.threads), features.total_counts(self.threads)
-        parallel = _in_tasks(features.static, most < every)
-        even = np.where(parallel, every / self.threads, most)
+        effective, total = features.effective_counts(self.threads), features.total_counts(self.threads)
+        parallel = _in_tasks(features.static, effective < total)
+        even = np.where(parallel, total / self.threads, effective)
         return plan.total(cycles, even)
 
     def blocks(self, features: ProgramFeatures) -> list[BlockCost]:
@@ -132,15 +132,15 @@ class Estimator:
         cycles = np.bincount(targets, weights=costs, minlength=num)
         executions = np.bincount(targets, weights=counts, minlength=num).astype(np.int64)
         total = max(float(cycles.sum()), 1e-300)
-        order = [int(each) for each in np.argsort(-cycles, kind="stable") if executions[each]]
+        order = [int(block) for block in np.argsort(-cycles, kind="stable") if executions[block]]
         return [
             BlockCost(
-                features.names[each],
-                int(executions[each]),
-                cycles[each] / executions[each],
-                cycles[each] / total,
+                features.names[block],
+                int(executions[block]),
+                cycles[block] / executions[block],
+                cycles[block] / total,
             )
-            for each in order
+            for block in order
         ]
 
 
@@ -185,11 +185,11 @@ class _Plan:
             [static.num_values, int(static.keys[:, 0].max(initial=-1)) + 1, core.width, core.window],
             dtype=np.int64,
         )
-        found = edge_cycles(code, static.edges, wanted.astype(np.int64), self.via, sizes)
-        found[self.rare] = (self.operations / core.width)[static.edges[self.rare, 1]]
+        edge_costs = edge_cycles(code, static.edges, wanted.astype(np.int64), self.via, sizes)
+        edge_costs[self.rare] = (self.operations / core.width)[static.edges[self.rare, 1]]
         if not predicted:
-            found[self.unpredicted] += core.mispredict
-        return found
+            edge_costs[self.unpredicted] += core.mispredict
+        return edge_costs
 
     def _spread(self, spilled: I64, operations: F64, block_of: I64) -> None:
         """Adds loads and stores of spilled vectors to the resources of their block, evenly over its
@@ -237,23 +237,24 @@ def _most_frequent_edges(edges: I64, counts: I64, num_blocks: int) -> I64:
     """Returns the edge by which each block is entered most often; -1 for those that do not run."""
     order = np.argsort(counts, kind="stable")
     order = order[counts[order] > 0]
-    found = np.full(num_blocks, NONE)
+    edge_of = np.full(num_blocks, NONE)
     # Of several assignments the last one holds.
-    found[edges[order, 1]] = order
-    return found
+    edge_of[edges[order, 1]] = order
+    return edge_of
 
 
-def _in_tasks(static: StaticFeatures, several: Bool) -> Bool:
+def _in_tasks(static: StaticFeatures, in_parallel: Bool) -> Bool:
     """Returns which edges lie in functions that tasks run.
 
     Every task enters its function, even if another does all the work there; serial code runs once.
 
     Args:
-        static: the program.
-        several: [e] whether an edge is taken more often by all tasks together than by the one that does most.
+        static: static features of the program.
+        in_parallel: whether an edge is taken more often by all tasks together than by the one that does most,
+            [e].
     """
     function = static.functions[static.edges[:, 1]]
-    return np.isin(function, function[several])
+    return np.isin(function, function[in_parallel])
 
 
 def _unpredicted(edges: I64, counts: I64, history: int) -> Bool:
@@ -277,7 +278,7 @@ def _line_sources(features: ProgramFeatures, sources: F64) -> tuple[F64, F64]:
     program without samples finds all in the first cache. Equation 5 with P(D) by site.
 
     Args:
-        features: the program.
+        features: features of the program.
         sources: `level_shares` of `BIN_DISTANCES`.
     """
     static, profile = features.static, features.profile
@@ -286,17 +287,17 @@ def _line_sources(features: ProgramFeatures, sources: F64) -> tuple[F64, F64]:
         return np.tile(np.eye(1, levels), (num, 1)), np.ones(num)
     num_blocks = len(static.blocks) - 1
     block_of = np.repeat(np.arange(num_blocks), np.diff(static.blocks))
-    places = np.flatnonzero(static.sites != NONE)
-    place_of = np.full(int(static.sites.max()) + 1, NONE)
-    place_of[static.sites[places]] = places
-    at = place_of[profile[:, 0]]
+    sites = np.flatnonzero(static.sites != NONE)
+    site_of = np.full(int(static.sites.max()) + 1, NONE)
+    site_of[static.sites[sites]] = sites
+    at = site_of[profile[:, 0]]
     weights = sources[profile[:, 1]] * profile[:, 2:3]
     by_place = np.column_stack([np.bincount(at, column, num) for column in weights.T])
     by_block = np.column_stack([np.bincount(block_of[at], column, num_blocks) for column in weights.T])
     shares = np.tile(weights.sum(axis=0) / weights.sum(), (num, 1))
-    for found in (by_block[block_of], by_place):
-        sums = found.sum(axis=1)
-        shares[sums > 0] = found[sums > 0] / sums[sums > 0, None]
+    for site_weights in (by_block[block_of], by_place):
+        sums = site_weights.sum(axis=1)
+        shares[sums > 0] = site_weights[sums > 0] / sums[sums > 0, None]
     executions = features.block_counts(1)[block_of]
     samples = by_place.sum(axis=1)
     seen = (samples > 0) & (executions > 0)

@@ -46,14 +46,14 @@ class _State(NamedTuple):
 
     Attributes:
         available: cycle at which each value is there.
-        defined: how often each value has been computed.
+        defined: number of times that each value has been computed.
         stored: cycle at which what was stored under each key can be loaded.
-        version: of the key's base when that was.
-        used: of each resource and cycle, the share that is taken; cycles modulo `_HORIZON`.
-        tag: which cycle an entry of `used` is about.
-        low: of each resource, the first cycle that may have room.
+        version: number of times that the key's base had been computed then.
+        used: share of each resource and cycle that is taken; cycles modulo `_HORIZON`.
+        tag: cycle that an entry of `used` is about.
+        low: first cycle of each resource that may have room.
         ring: cycle at which each of the last `window` operations left.
-        clock: cycle of the last entry, of the last exit, and operations entered.
+        clock: cycle of the last entry, of the last exit, and number of operations that have entered.
     """
 
     available: F64
@@ -72,13 +72,13 @@ def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: I64) -> F6
     """Returns the cycles that the target of each edge adds after its source [e].
 
     Args:
-        code: the program.
-        edges: [e, 2] source block, or -1, and target block.
-        wanted: [e] 0 to leave an edge out (0 cycles), 1 for the target after its source, 2 for it alone.
-        via: [b] the edge by which each block is entered most often, or -1.
-        sizes: values, keys, width and window.
+        code: machine code of the program.
+        edges: source block, or -1, and target block, [e, 2].
+        wanted: 0 to leave an edge out (0 cycles), 1 for the target after its source, 2 for it alone, [e].
+        via: edge by which each block is entered most often, or -1, [b].
+        sizes: number of values, number of keys, width and window.
     """
-    found = np.zeros(len(edges))
+    cycles = np.zeros(len(edges))
     state = _State(
         np.zeros(sizes[0] + 1),
         np.zeros(sizes[0] + 1, dtype=np.int64),
@@ -93,8 +93,8 @@ def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: I64) -> F6
     )
     operations = np.zeros(len(code.blocks) - 1, dtype=np.int64)
     for block in range(len(operations)):
-        for place in range(code.blocks[block], code.blocks[block + 1]):
-            operations[block] += code.slots[place]
+        for instruction in range(code.blocks[block], code.blocks[block + 1]):
+            operations[block] += code.slots[instruction]
     path = np.empty(_MOST_BLOCKS, dtype=np.int64)
     looped = np.zeros(len(edges), dtype=np.bool_)
     alone = np.full(len(operations), -1.0)
@@ -105,16 +105,16 @@ def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: I64) -> F6
         if source < 0 or wanted[edge] == 2:
             if alone[target] < 0:
                 alone[target] = _cycles_after(code, path[:0], target, sizes, state)
-            found[edge] = alone[target]
+            cycles[edge] = alone[target]
             continue
         if via[target] == edge:
             start = _path_to(edges, via, operations, (source, target, 1 << 40), path)
             if path[start] == target:
-                _loop(code, path[start:], via, sizes, state, (found, looped, wanted))
+                _loop(code, path[start:], via, sizes, state, (cycles, looped, wanted))
                 continue
         start = _path_to(edges, via, operations, (source, -1, _FILLED * sizes[3]), path)
-        found[edge] = _cycles_after(code, path[start:], target, sizes, state)
-    return found
+        cycles[edge] = _cycles_after(code, path[start:], target, sizes, state)
+    return cycles
 
 
 @compiled
@@ -122,16 +122,16 @@ def _path_to(edges: I64, via: I64, operations: I64, ends: tuple[int, int, int], 
     """Fills in the blocks that lead to one, those entered from most often; returns where the path begins.
 
     Args:
-        edges: [e, 2] source and target block.
-        via: [b] edge by which each block is entered most often, or -1.
-        operations: [b] of each block.
+        edges: source and target block, [e, 2].
+        via: edge by which each block is entered most often, or -1, [b].
+        operations: number of operations of each block, [b].
         ends: last block, block at which the path may begin, operations after which it does.
-        path: receives the blocks, at its end.
+        path: array that receives the blocks, at its end.
     """
-    last, first, most = ends
+    last, first, max_operations = ends
     start, entered = len(path) - 1, operations[last]
     path[start] = last
-    while path[start] != first and entered < most and start > 0:
+    while path[start] != first and entered < max_operations and start > 0:
         edge = via[path[start]]
         if edge < 0 or edges[edge, 0] < 0:
             break
@@ -163,12 +163,12 @@ def _loop(
 
     One simulation serves all its edges, for which block of a loop waits depends on where it was begun.
     """
-    found, looped, wanted = result
+    cycles, looped, wanted = result
     _begin(state)
     entered = 0
     for block in loop:
-        for place in range(code.blocks[block], code.blocks[block + 1]):
-            entered += code.slots[place]
+        for instruction in range(code.blocks[block], code.blocks[block + 1]):
+            entered += code.slots[instruction]
     rounds = max(2, _FILLED * sizes[3] // max(1, entered) + 1)
     before = loop[-1]
     for number in range(2 * rounds):
@@ -178,7 +178,7 @@ def _loop(
             before = block
             edge = via[block]
             if number >= rounds and wanted[edge] == 1:
-                found[edge] += (state.clock[1] - first) / rounds
+                cycles[edge] += (state.clock[1] - first) / rounds
                 looped[edge] = True
 
 
@@ -200,16 +200,16 @@ def _block(code: Code, block: int, before: int, sizes: I64, state: _State) -> No
     step, window = 1.0 / sizes[2], sizes[3]
     available, defined, stored, version, _, _, _, ring, clock = state
     resources = code.busy.shape[1]
-    for place in range(code.blocks[block], code.blocks[block + 1]):
+    for instruction in range(code.blocks[block], code.blocks[block + 1]):
         ready = 0.0
-        for at in range(code.starts[place], code.starts[place + 1]):
+        for at in range(code.starts[instruction], code.starts[instruction + 1]):
             source = code.sources[at]
             if source == -1 or source == before:
                 ready = max(ready, available[code.operands[at]])
-        key, base = code.keys[place, 0], code.keys[place, 1]
+        key, base = code.keys[instruction, 0], code.keys[instruction, 1]
         if key >= 0 and stored[key] > ready and version[key] == defined[base]:
             ready = stored[key]
-        count = code.slots[place]
+        count = code.slots[instruction]
         if count:
             # The window is full until the operation `window` places before has left.
             oldest = int(clock[2] + count - 1) % window
@@ -217,21 +217,21 @@ def _block(code: Code, block: int, before: int, sizes: I64, state: _State) -> No
             ready = max(ready, clock[0])
         start, end = ready, ready
         for resource in range(resources):
-            amount = code.busy[place, resource]
+            amount = code.busy[instruction, resource]
             if amount > 0.0:
                 began, done = _occupy(state, resource, ready, clock[0], amount)
                 start, end = max(start, began), max(end, done)
-        result_at = start + code.latency[place]
+        result_at = start + code.latency[instruction]
         if count:
             clock[1] = max(clock[1] + step * count, result_at, end)
             for _ in range(min(count, window)):
                 ring[int(clock[2]) % window] = clock[1]
                 clock[2] += 1.0
-        result = code.results[place]
+        result = code.results[instruction]
         if result >= 0:
             available[result] = result_at
             defined[result] += 1
-        if key >= 0 and code.keys[place, 2]:
+        if key >= 0 and code.keys[instruction, 2]:
             stored[key] = result_at
             version[key] = defined[base]
 
@@ -244,16 +244,16 @@ def _occupy(state: _State, resource: int, ready: float, entry: float, amount: fl
     horizon = len(used)
     began = -1
     while True:
-        place = cycle % horizon
-        if tag[place] != cycle:
-            tag[place] = cycle
-            used[place] = 0.0
-        free = 1.0 - used[place]
+        slot = cycle % horizon
+        if tag[slot] != cycle:
+            tag[slot] = cycle
+            used[slot] = 0.0
+        free = 1.0 - used[slot]
         if free > 1e-9:
             if began < 0:
                 began = cycle
             taken = min(free, amount)
-            used[place] += taken
+            used[slot] += taken
             amount -= taken
             if amount <= 1e-9:
                 break

@@ -57,7 +57,7 @@ def spills(static: StaticFeatures, processor: Processor) -> I64:
     leaves = np.zeros(static.num_values, dtype=np.bool_)
     away = (static.sources != NONE) | (made_in[static.operands] != user)
     leaves[static.operands[away]] = True
-    found = np.zeros((len(static.blocks) - 1, 2), dtype=np.int64)
+    counts = np.zeros((len(static.blocks) - 1, 2), dtype=np.int64)
     _all_blocks(
         _Values(
             static.blocks,
@@ -72,9 +72,9 @@ def spills(static: StaticFeatures, processor: Processor) -> I64:
             np.zeros(_MOST_REGISTERS, dtype=np.int64),
         ),
         processor.core.vector_registers,
-        found,
+        counts,
     )
-    return found
+    return counts
 
 
 def vector_registers(static: StaticFeatures, vector_bits: int) -> I64:
@@ -88,33 +88,33 @@ def vector_registers(static: StaticFeatures, vector_bits: int) -> I64:
     in_place |= (static.kinds == KINDS.index("free")) & ~is_phi
     held = (static.results != NONE) & (static.shapes[:, 3] == 1) & ~in_place
     bits = static.shapes[held, 0] * static.shapes[held, 1]
-    found = np.zeros(static.num_values, dtype=np.int64)
-    found[static.results[held]] = np.maximum(1, -(-bits // vector_bits))
-    return found
+    registers = np.zeros(static.num_values, dtype=np.int64)
+    registers[static.results[held]] = np.maximum(1, -(-bits // vector_bits))
+    return registers
 
 
 @compiled
-def _all_blocks(values: _Values, room: int, found: I64) -> None:
+def _all_blocks(values: _Values, room: int, counts: I64) -> None:
     for block in range(len(values.blocks) - 1):
         begin, end = values.blocks[block], values.blocks[block + 1]
         after = np.empty(values.starts[end] - values.starts[begin], dtype=np.int64)
         if _link_uses(values, begin, end, after) > room:
-            _spill_block(values, room, (begin, end), after, found[block])
+            _spill_block(values, room, (begin, end), after, counts[block])
         for at in range(values.starts[begin], values.starts[end]):
             values.next_use[values.operands[at]] = -1
             values.state[values.operands[at]] = _ELSEWHERE
-        for place in range(begin, end):
-            if values.results[place] >= 0:
-                values.next_use[values.results[place]] = -1
-                values.state[values.results[place]] = _ELSEWHERE
+        for instruction in range(begin, end):
+            if values.results[instruction] >= 0:
+                values.next_use[values.results[instruction]] = -1
+                values.state[values.results[instruction]] = _ELSEWHERE
 
 
 @compiled
 def _link_uses(values: _Values, begin: int, end: int, after: I64) -> int:
     """Fills in `after`, the next use after each operand, and `next_use`; returns registers of all read."""
     total = 0
-    for place in range(end - 1, begin - 1, -1):
-        for at in range(values.starts[place + 1] - 1, values.starts[place] - 1, -1):
+    for instruction in range(end - 1, begin - 1, -1):
+        for at in range(values.starts[instruction + 1] - 1, values.starts[instruction] - 1, -1):
             value = values.operands[at]
             if values.weights[value] == 0 or values.sources[at] != -1:
                 continue
@@ -122,45 +122,45 @@ def _link_uses(values: _Values, begin: int, end: int, after: I64) -> int:
                 total += values.weights[value]
                 values.next_use[value] = end if values.leaves[value] else end + 1
             after[at - values.starts[begin]] = values.next_use[value]
-            values.next_use[value] = place
+            values.next_use[value] = instruction
     return total
 
 
 @compiled
-def _spill_block(values: _Values, room: int, span: tuple[int, int], after: I64, found: I64) -> None:
+def _spill_block(values: _Values, room: int, span: tuple[int, int], after: I64, counts: I64) -> None:
     """Adds the loads and stores of a block to `found`."""
     begin, end = span
     first = values.starts[begin]
-    for place in range(begin, end):
-        if values.results[place] >= 0 and not _is_phi(values, place):
-            values.state[values.results[place]] = _TO_COME
+    for instruction in range(begin, end):
+        if values.results[instruction] >= 0 and not _is_phi(values, instruction):
+            values.state[values.results[instruction]] = _TO_COME
     num, used = _entering(values, span, room)
-    for place in range(begin, end):
-        for at in range(values.starts[place], values.starts[place + 1]):
+    for instruction in range(begin, end):
+        for at in range(values.starts[instruction], values.starts[instruction + 1]):
             value = values.operands[at]
             if values.weights[value] == 0 or values.sources[at] != -1:
                 continue
             values.next_use[value] = after[at - first]
             if values.state[value] == _ELSEWHERE:
-                found[0] += values.weights[value]
+                counts[0] += values.weights[value]
                 if values.next_use[value] <= end:
                     values.state[value] = _KEPT
-                    num, used = _keep(values, value, (num, used), (room, end), found)
+                    num, used = _keep(values, value, (num, used), (room, end), counts)
             elif values.next_use[value] > end:
                 num, used = _drop(values, value, num, used)
-        value = values.results[place]
+        value = values.results[instruction]
         # A phi is where the value of the last iteration is: in a register, or in memory.
-        if value >= 0 and values.weights[value] and not _is_phi(values, place):
+        if value >= 0 and values.weights[value] and not _is_phi(values, instruction):
             if values.next_use[value] < 0:
                 values.next_use[value] = end if values.leaves[value] else end + 1
             values.state[value] = _CHANGED
-            num, used = _keep(values, value, (num, used), (room, end), found)
+            num, used = _keep(values, value, (num, used), (room, end), counts)
 
 
 @compiled
-def _is_phi(values: _Values, place: int) -> bool:
-    at = values.starts[place]
-    return bool(at < values.starts[place + 1] and values.sources[at] != -1)
+def _is_phi(values: _Values, instruction: int) -> bool:
+    at = values.starts[instruction]
+    return bool(at < values.starts[instruction + 1] and values.sources[at] != -1)
 
 
 @compiled
@@ -179,7 +179,7 @@ def _entering(values: _Values, span: tuple[int, int], room: int) -> tuple[int, i
 
 @compiled
 def _keep(
-    values: _Values, value: int, count: tuple[int, int], limits: tuple[int, int], found: I64
+    values: _Values, value: int, count: tuple[int, int], limits: tuple[int, int], counts: I64
 ) -> tuple[int, int]:
     """Puts a value into registers; those used last leave, and are stored if memory does not have them."""
     room, end = limits
@@ -187,12 +187,12 @@ def _keep(
     values.kept[num - 1] = value
     while used > room and num > 1:
         victim = 0
-        for place in range(1, num - 1):
-            if values.next_use[values.kept[place]] > values.next_use[values.kept[victim]]:
-                victim = place
+        for slot in range(1, num - 1):
+            if values.next_use[values.kept[slot]] > values.next_use[values.kept[victim]]:
+                victim = slot
         gone = values.kept[victim]
         if values.state[gone] == _CHANGED and values.next_use[gone] <= end:
-            found[1] += values.weights[gone]
+            counts[1] += values.weights[gone]
         # The value itself stays the last one, which is not a victim.
         values.kept[victim], values.kept[num - 2] = values.kept[num - 2], gone
         values.kept[num - 2] = value
@@ -203,9 +203,9 @@ def _keep(
 
 @compiled
 def _drop(values: _Values, value: int, num: int, used: int) -> tuple[int, int]:
-    for place in range(num):
-        if values.kept[place] == value:
-            values.kept[place] = values.kept[num - 1]
+    for slot in range(num):
+        if values.kept[slot] == value:
+            values.kept[slot] = values.kept[num - 1]
             values.state[value] = _ELSEWHERE
             return num - 1, used - values.weights[value]
     return num, used

@@ -41,10 +41,10 @@ class LibraryTime:
     """The library's time for an operator.
 
     Attributes:
-        operator: as `parse_operator` reads it.
-        runtime_ns: of the fastest way to call it, median over the rounds.
+        operator: description that `parse_operator` reads.
+        runtime_ns: median runtime of the fastest way to call it, over the rounds.
         gflops: 10^9 operations a second.
-        way: which way.
+        way: name of that way.
         ways: median runtime in ns of each way.
         spread: largest over smallest round of the fastest way, minus 1.
     """
@@ -85,8 +85,8 @@ def _grouped(size: Mapping[str, int], data: torch.Tensor, weight: torch.Tensor) 
 
     def split(call: Call) -> Call:
         def of_groups() -> torch.Tensor:
-            found = call()
-            return found.reshape(*found.shape[:3], groups, channels)
+            output = call()
+            return output.reshape(*output.shape[:3], groups, channels)
 
         return of_groups
 
@@ -112,8 +112,8 @@ def _convolution(
         blocked = reorder(weight.contiguous(), pad, stride, [1, 1], groups, list(image.shape))
 
         def packed() -> torch.Tensor:
-            found: torch.Tensor = convolve(image, blocked, None, pad, stride, [1, 1], groups, "none", [], "")
-            return found.permute(0, 2, 3, 1)
+            output: torch.Tensor = convolve(image, blocked, None, pad, stride, [1, 1], groups, "none", [], "")
+            return output.permute(0, 2, 3, 1)
 
         ways["filter in oneDNN's layout"] = packed
     return ways
@@ -165,21 +165,21 @@ def library_times(
     workloads: Sequence[str],
     timing: TimingSpec | None = None,
     rounds: int = ROUNDS,
-    report: Callable[[str, LibraryTime], None] = lambda name, found: None,
+    report: Callable[[str, LibraryTime], None] = lambda name, library: None,
 ) -> dict[str, LibraryTime]:
     """Returns the library's time for each workload.
 
     Args:
         workloads: names or descriptions.
-        timing: as for schedules.
-        rounds: how often each way is timed.
-        report: called with each workload and its time.
+        timing: length and number of measurements, as for schedules.
+        rounds: number of times that each way is timed.
+        report: function that is called with each workload and its time.
 
     Raises:
         ChoiceError: for an unknown workload, or an operator that the library is not called for.
         DataError: if the library computes something else.
     """
-    found = {}
+    library = {}
     for workload in workloads:
         operator = parse_operator(workload)
         ways = library_calls(operator, inputs_of(operator))
@@ -189,9 +189,9 @@ def library_times(
             for _ in range(rounds):
                 for name, call in ways.items():
                     times[name].append(time_call(call, spec).runtime_ns)
-        medians = {name: float(median(each)) for name, each in times.items()}
+        medians = {name: float(median(rounds_ns)) for name, rounds_ns in times.items()}
         way = min(medians, key=lambda name: medians[name])
-        found[workload] = LibraryTime(
+        library[workload] = LibraryTime(
             operator.text,
             medians[way],
             operator.flops / medians[way],
@@ -199,8 +199,8 @@ def library_times(
             medians,
             max(times[way]) / min(times[way]) - 1.0,
         )
-        report(workload, found[workload])
-    return found
+        report(workload, library[workload])
+    return library
 
 
 def write_library_times(path: Path, times: Mapping[str, LibraryTime], timing: TimingSpec) -> None:
@@ -214,6 +214,6 @@ def write_library_times(path: Path, times: Mapping[str, LibraryTime], timing: Ti
         "timing": asdict(timing),
         "rounds": ROUNDS,
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "workloads": {name: asdict(one) for name, one in times.items()},
+        "workloads": {name: asdict(library_time) for name, library_time in times.items()},
     }
     write_json(path, content)

@@ -41,11 +41,11 @@ class _Builder(ms.builder.PyBuilder):  # type: ignore[misc]
     def build(self, build_inputs: list[Any]) -> list[Any]:
         """Returns the paths of the programs."""
         results = []
-        for one in build_inputs:
+        for build_input in build_inputs:
             folder = self._folder / f"{self._count:06d}"
             folder.mkdir(parents=True)
             self._count += 1
-            write_program(one.mod, folder / _PROGRAM)
+            write_program(build_input.mod, folder / _PROGRAM)
             results.append(ms.builder.BuilderResult(str(folder / _PROGRAM), None))
         return results
 
@@ -79,14 +79,14 @@ class _Runner(ms.runner.PyRunner):  # type: ignore[misc]
 
     def run(self, runner_inputs: list[Any]) -> list[Any]:
         """Returns one finished future per program."""
-        return [_Finished(self._measure(Path(one.artifact_path))) for one in runner_inputs]
+        return [_Finished(self._measure(Path(runner_input.artifact_path))) for runner_input in runner_inputs]
 
 
 class _Measured:
     """Measures programs and remembers what came out.
 
     Attributes:
-        trials: in order.
+        trials: trials in order.
     """
 
     def __init__(self, operator: Operator, device: CpuDevice) -> None:
@@ -94,9 +94,9 @@ class _Measured:
         self.trials: list[ReferenceTrial] = []
 
     def __call__(self, program: Path) -> ReferenceTrial:
-        found = self._device.measure_program(self._operator, program)
-        runtime = None if found.failed[0] else int(found.runtime_ns[0])
-        trial = ReferenceTrial(runtime, found.reasons[0], str(program))
+        measurement = self._device.measure_program(self._operator, program)
+        runtime = None if measurement.failed[0] else int(measurement.runtime_ns[0])
+        trial = ReferenceTrial(runtime, measurement.reasons[0], str(program))
         self.trials.append(trial)
         return trial
 

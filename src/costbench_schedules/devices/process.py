@@ -29,10 +29,10 @@ class Limits:
     """What one schedule may take.
 
     Attributes:
-        build_s: seconds until the machine code is there.
+        build_s: seconds within which the machine code has to be there.
         run_s: seconds of all its runs.
-        memory_bytes: address space of the worker; 0 for no limit.
-        threads: that parallel loops of a schedule run on.
+        memory_bytes: bytes of the worker's address space; 0 for no limit.
+        threads: number of threads that parallel loops of a schedule run on.
         command: program that serves requests; the worker of this package if empty.
     """
 
@@ -51,11 +51,11 @@ class WorkerProcess:
     """A worker, started when it is first asked and after each failure.
 
     Args:
-        limits: of every schedule.
+        limits: limits of every schedule.
 
     Attributes:
-        host: what machine it runs on, once it has started.
-        starts: how often one was started.
+        host: facts of the machine that it runs on, once it has started.
+        starts: number of workers that were started.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -119,10 +119,10 @@ class WorkerProcess:
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise self._crashed() from error
-        found = self._message(time.monotonic() + self._limits.build_s, TIMEOUT_BUILD)
-        if "phase" in found:
-            found = self._message(time.monotonic() + self._limits.run_s, TIMEOUT_RUN)
-        return found
+        answer = self._message(time.monotonic() + self._limits.build_s, TIMEOUT_BUILD)
+        if "phase" in answer:
+            answer = self._message(time.monotonic() + self._limits.run_s, TIMEOUT_RUN)
+        return answer
 
     def _message(self, deadline: float, reason: str) -> Mapping[str, Any]:
         while b"\n" not in self._buffer:
@@ -136,17 +136,17 @@ class WorkerProcess:
                 raise self._crashed()
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def _crashed(self) -> WorkerFailedError:
         """Returns what is known of a worker that ended by itself."""
         assert self._process is not None
         code = self._process.wait()
-        said = self._said()
+        last_line = self._said()
         self.stop()
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return WorkerFailedError(f"{CRASH}: {name}" + (f": {said}" if said else ""))
+        return WorkerFailedError(f"{CRASH}: {name}" + (f": {last_line}" if last_line else ""))
 
     def _said(self) -> str:
         """Returns the last line that the worker printed."""
@@ -174,7 +174,7 @@ class WorkerProcess:
 
 def _environment(threads: int) -> dict[str, str]:
     """Returns the environment of a worker: its threads, and the same modules as this process."""
-    found = dict(os.environ)
-    found |= {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    found["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return found
+    environment = dict(os.environ)
+    environment |= {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return environment

@@ -63,7 +63,7 @@ class OperationCost:
 
     def inverse_at(self, bits: int) -> float:
         """Returns cycles per operation on operands of that width in bits."""
-        widths = sorted(int(each) for each in self.inverse)
+        widths = sorted(int(listed_bits) for listed_bits in self.inverse)
         return self.inverse[str(next((width for width in widths if width >= bits), widths[-1]))]
 
 
@@ -101,7 +101,7 @@ class Memory:
 
     Attributes:
         line_bytes: bytes of a cache line; 64, as reuse distances are in lines of 64 bytes.
-        caches: from the nearest on.
+        caches: caches from the nearest on.
         ram_latency: cycles from a load to its value in main memory.
         ram_line_cycles: cycles that a line from main memory occupies the way to the core.
     """
@@ -129,13 +129,13 @@ class Core:
 
     Attributes:
         ghz: frequency, cycles per nanosecond.
-        width: operations that enter and leave the pipeline per cycle.
-        window: operations between entering and leaving (reorder buffer).
-        vector_bits: of a native vector.
-        vector_registers: of that width.
+        width: number of operations that enter and leave the pipeline per cycle.
+        window: number of operations between entering and leaving (reorder buffer).
+        vector_bits: bits of a native vector.
+        vector_registers: number of registers of that width.
         fused: whether it multiplies and adds in one operation.
         mispredict: cycles lost at a branch that was predicted wrongly.
-        history: iterations of a loop up to which its exit is predicted.
+        history: number of iterations of a loop up to which its exit is predicted.
     """
 
     ghz: float
@@ -163,13 +163,13 @@ class Processor:
     """A processor.
 
     Attributes:
-        name: model.
-        source: where the numbers come from.
-        threads: hardware threads, of which a program uses as many as it is given.
-        core: its pipeline.
-        memory: its memory hierarchy.
+        name: name of the model.
+        source: source of the numbers.
+        threads: number of hardware threads, of which a program uses as many as it is given.
+        core: pipeline of a core.
+        memory: memory hierarchy.
         operations: cost by kind, one for each of `RESOURCES`, perhaps of `OPTIONAL`.
-        spread: of numbers that were measured several times, (largest - least) / median by the path of the
+        spread: (largest - least) / median of numbers that were measured several times, by the path of the
             field, such as `core.ghz`; the numbers are medians. No prediction reads it.
     """
 
@@ -185,8 +185,8 @@ class Processor:
         missing = sorted(set(RESOURCES) - set(self.operations))
         unknown = sorted(set(self.operations) - set(RESOURCES) - set(OPTIONAL))
         if missing or unknown:
-            said = f"lacks {', '.join(missing)}" if missing else f"has unknown {', '.join(unknown)}"
-            raise ValueError(f"operations {said}; they are {', '.join(RESOURCES)}")
+            problem = f"lacks {', '.join(missing)}" if missing else f"has unknown {', '.join(unknown)}"
+            raise ValueError(f"operations {problem}; they are {', '.join(RESOURCES)}")
         if self.threads < 1:
             raise ValueError(f"threads has to be at least 1, not {self.threads}")
 

@@ -32,9 +32,9 @@ class ReferenceTrial:
     """A measurement that MetaSchedule asked for.
 
     Attributes:
-        runtime_ns: None where it failed.
-        reason: why, or empty.
-        program: its path, for `CpuDevice.measure_program`.
+        runtime_ns: runtime in ns; None where it failed.
+        reason: reason of the failure, or empty.
+        program: path of the program, for `CpuDevice.measure_program`.
     """
 
     runtime_ns: int | None
@@ -47,15 +47,15 @@ class ReferenceTrials:
     """What MetaSchedule found.
 
     Attributes:
-        trials: in order.
+        trials: trials in order.
     """
 
     trials: tuple[ReferenceTrial, ...]
 
     def fastest(self, count: int) -> tuple[ReferenceTrial, ...]:
         """Returns the fastest trials that ran, at most `count`, the fastest first."""
-        ran = [(trial.runtime_ns, place) for place, trial in enumerate(self.trials) if trial.runtime_ns]
-        return tuple(self.trials[place] for _, place in sorted(ran)[:count])
+        ran = [(trial.runtime_ns, index) for index, trial in enumerate(self.trials) if trial.runtime_ns]
+        return tuple(self.trials[index] for _, index in sorted(ran)[:count])
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class ReferenceSpec:
     """Settings of a search.
 
     Attributes:
-        trials: measurements.
-        seed: of MetaSchedule's random numbers.
-        target: see `CpuDevice`.
+        trials: number of measurements.
+        seed: seed of MetaSchedule's random numbers.
+        target: target that is built for, see `CpuDevice`.
     """
 
     trials: int
@@ -80,9 +80,9 @@ def meta_schedule(operator: Operator, spec: ReferenceSpec, folder: Path) -> Refe
     """Returns what MetaSchedule finds, each of its schedules measured as `CpuDevice` measures ours.
 
     Args:
-        operator: the same program as ours before scheduling.
-        spec: settings.
-        folder: takes its data base, its programs and what it prints.
+        operator: operator, the same program as ours before scheduling.
+        spec: settings of the search.
+        folder: folder of its data base, its programs and what it prints.
 
     Raises:
         DataError: without the extra `cpu`, or if it ends without a result, with its last line.
@@ -93,11 +93,11 @@ def meta_schedule(operator: Operator, spec: ReferenceSpec, folder: Path) -> Refe
     request = json.dumps({"operator": operator.text, "folder": str(folder), **asdict(spec)})
     environment = dict(os.environ) | {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    with (folder / _SAID).open("w", encoding="utf-8") as said:
+    with (folder / _SAID).open("w", encoding="utf-8") as output:
         done = subprocess.run(
             [sys.executable, "-m", "costbench_schedules.devices.reference_tuner", request],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             env=environment,
             check=False,
         )
@@ -128,11 +128,11 @@ def _light() -> None:
 
 def main(request: str, search: Search) -> None:
     """Searches as a request says, and writes the result into its folder."""
-    asked = json.loads(request)
-    folder = Path(asked["folder"])
-    spec = ReferenceSpec(asked["trials"], asked["seed"], asked["target"])
-    found = search(parse_operator(asked["operator"]), spec, folder)
-    write_json(folder / _RESULT, asdict(found))
+    settings = json.loads(request)
+    folder = Path(settings["folder"])
+    spec = ReferenceSpec(settings["trials"], settings["seed"], settings["target"])
+    trials = search(parse_operator(settings["operator"]), spec, folder)
+    write_json(folder / _RESULT, asdict(trials))
 
 
 if __name__ == "__main__":

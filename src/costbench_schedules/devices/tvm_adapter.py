@@ -52,7 +52,7 @@ class HostToolchain:
         architecture: instruction set family, such as x86_64.
         mcpu: LLVM's name of the processor.
         features: instruction set extensions that decide the width of vectors, sorted.
-        versions: of TVM, its ffi and LLVM.
+        versions: versions of TVM, its ffi and LLVM.
     """
 
     processor: str
@@ -74,12 +74,12 @@ def host() -> HostToolchain:
     """Returns what this machine is."""
     versions = {"tvm": tvm.__version__, "tvm_ffi": tvm_ffi.__version__}
     versions["llvm"] = str(tvm.target.codegen.llvm_version_major())
-    found = this_processor()
+    processor = this_processor()
     return HostToolchain(
-        found.name,
-        found.architecture,
+        processor.name,
+        processor.architecture,
         str(tvm.target.codegen.llvm_get_system_cpu()),
-        found.features,
+        processor.features,
         versions,
     )
 
@@ -139,14 +139,14 @@ def build(operator: Operator, choices: Mapping[str, Value], target: str) -> Prog
     """Returns the machine code of a schedule.
 
     Args:
-        operator: what is computed.
-        choices: one for each knob, see `ScheduleSpace.choices`.
-        target: see `target_of`.
+        operator: operator that is computed.
+        choices: choice of each knob, see `ScheduleSpace.choices`.
+        target: name of the target, see `target_of`.
 
     Raises:
         Exception: whatever TVM raises where it cannot build.
     """
-    module = scheduled(operator, choices).mod
+    module = schedule_operator(operator, choices).mod
     return Program(tvm.tirx.build(module, target=target_of(target)))
 
 
@@ -246,7 +246,7 @@ class _Loops:
         return self.loops[levels * self.num_spatial - 1]
 
 
-def scheduled(operator: Operator, choices: Mapping[str, Value]) -> Any:
+def schedule_operator(operator: Operator, choices: Mapping[str, Value]) -> Any:
     """Returns TVM's schedule of a configuration: `.mod` is the program, `.trace` how it came about."""
     schedule = s_tir.Schedule(module_of(operator), debug_mask="none")
     block = schedule.get_sblock(_BLOCK)
@@ -304,14 +304,14 @@ def _annotate(
 
 def script(operator: Operator, choices: Mapping[str, Value]) -> str:
     """Returns the scheduled program as readable code."""
-    return str(scheduled(operator, choices).mod.script())
+    return str(schedule_operator(operator, choices).mod.script())
 
 
 def trace(operator: Operator, choices: Mapping[str, Value]) -> list[object]:
     """Returns the schedule's trace in JSON; `tvm.s_tir.Trace.apply_json_to_schedule` applies it again."""
-    found = _plain(scheduled(operator, choices).trace.as_json())
-    assert isinstance(found, list)
-    return found
+    plain = _plain(schedule_operator(operator, choices).trace.as_json())
+    assert isinstance(plain, list)
+    return plain
 
 
 def _plain(value: Any) -> object:
@@ -322,7 +322,7 @@ def _plain(value: Any) -> object:
         return value
     if isinstance(value, tvm.tirx.IntImm):
         return int(value)
-    return [_plain(each) for each in value]
+    return [_plain(item) for item in value]
 
 
 @dataclass(frozen=True)
@@ -340,13 +340,15 @@ class LoweredStore:
     accesses: tuple[tuple[str, tuple[int, ...] | None], ...]
 
 
-def lowered(operator: Operator, choices: Mapping[str, Value], unrolled: bool = False) -> list[LoweredStore]:
+def lower_stores(
+    operator: Operator, choices: Mapping[str, Value], unrolled: bool = False
+) -> list[LoweredStore]:
     """Returns the stores of a schedule's program after lowering, before vectorisation and unrolling.
 
     Args:
-        operator: what is computed.
-        choices: one for each knob.
-        unrolled: after both instead.
+        operator: operator that is computed.
+        choices: choice of each knob.
+        unrolled: whether the stores after both are returned instead.
     """
     passes = [
         s_tir.transform.CanonicalizeLoop(),
@@ -362,25 +364,25 @@ def lowered(operator: Operator, choices: Mapping[str, Value], unrolled: bool = F
     if unrolled:
         passes += [tirx.transform.VectorizeLoop(True), tirx.transform.UnrollLoop()]
     module = tvm.transform.Sequential([*passes, tirx.transform.StmtSimplify()])(
-        scheduled(operator, choices).mod
+        schedule_operator(operator, choices).mod
     )
-    found: list[LoweredStore] = []
-    _collect(module[ENTRY].body, [], found)
-    return found
+    stores: list[LoweredStore] = []
+    _collect(module[ENTRY].body, [], stores)
+    return stores
 
 
-def _collect(node: Any, loops: list[Any], found: list[LoweredStore]) -> None:
+def _collect(node: Any, loops: list[Any], stores: list[LoweredStore]) -> None:
     if isinstance(node, tirx.For):
-        _collect(node.body, [*loops, node], found)
+        _collect(node.body, [*loops, node], stores)
     elif isinstance(node, tirx.SeqStmt):
         for part in node:
-            _collect(part, loops, found)
+            _collect(part, loops, stores)
     elif isinstance(node, tirx.IfThenElse):
-        _collect(node.then_case, loops, found)
+        _collect(node.then_case, loops, stores)
     elif isinstance(node, tirx.BufferStore):
-        found.append(_store(node, loops))
+        stores.append(_store(node, loops))
     elif hasattr(node, "body"):
-        _collect(node.body, loops, found)
+        _collect(node.body, loops, stores)
 
 
 def _store(node: Any, loops: list[Any]) -> LoweredStore:
@@ -394,5 +396,5 @@ def _store(node: Any, loops: list[Any]) -> LoweredStore:
 
 def _strides(indices: Any, loops: list[Any]) -> tuple[int, ...] | None:
     [index] = indices
-    found = sym.detect_linear_equation(index, [loop.loop_var for loop in loops])
-    return tuple(int(value) for value in list(found)[:-1]) if len(found) else None
+    coefficients = sym.detect_linear_equation(index, [loop.loop_var for loop in loops])
+    return tuple(int(value) for value in list(coefficients)[:-1]) if len(coefficients) else None

@@ -137,8 +137,8 @@ class Worker:
 
     def _fail(self, reason: str, detail: object) -> None:
         lines = [line.strip() for line in str(detail).splitlines() if line.strip()]
-        said = f"{reason}: {lines[-1] if lines else type(detail).__name__}"
-        self.answer({"failed": said[:_MAX_REASON]})
+        message = f"{reason}: {lines[-1] if lines else type(detail).__name__}"
+        self.answer({"failed": message[:_MAX_REASON]})
 
 
 def main(descriptor: int, memory_bytes: int) -> None:

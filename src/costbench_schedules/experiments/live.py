@@ -37,7 +37,7 @@ from costbench_schedules.search.live import (
     LiveProgress,
     LiveSearch,
     Tally,
-    logged,
+    measure_entry,
     search_live,
 )
 from costbench_schedules.search.problems import Schedules
@@ -63,15 +63,16 @@ class ScheduleOptions:
     """Options of a run.
 
     Attributes:
-        workload: a name or a description.
-        trials: measurements in all.
+        workload: name or description of the operator.
+        trials: number of measurements in all.
         target: "native", "generic" or LLVM's name of a processor.
         model: folder of a model of other workloads, whose first batch and remaining error are used
             (autotvm2018, equation 4); None to begin without one.
-        seed: of the search.
+        seed: seed of the search.
         search: settings of Algorithm 1.
-        starts: schedules at the begin, drawn from the small space of tables (`recorded_space`), which has
-            those of hand-written kernels; none where a model proposes the first batch.
+        starts: number of schedules at the begin, which are drawn from the small space of tables
+            (`recorded_space`), which has those of hand-written kernels; none where a model proposes the first
+            batch.
         distinct: whether schedules of equal relation features are measured once, see `DistinctGuided`.
 
     Raises:
@@ -99,8 +100,8 @@ class Hooks:
     """What surrounds a run.
 
     Attributes:
-        report: called after each measurement.
-        guard: holds Ctrl-C back while a measurement is made and logged.
+        report: function that is called after each measurement.
+        guard: context manager that holds Ctrl-C back while a measurement is made and logged.
     """
 
     report: Callable[[LiveProgress], None] = lambda progress: None
@@ -112,7 +113,7 @@ class Confirmed:
     """A schedule that was measured again.
 
     Attributes:
-        number: in the space.
+        number: number of the schedule in the space.
         first_ns: runtime in the search.
         again_ns: runtimes of the rounds; none if the run was stopped.
     """
@@ -132,13 +133,13 @@ class TunedSchedule:
     """What came out.
 
     Attributes:
-        operator: what was tuned.
-        header: of the log.
-        entries: all measurements.
-        progress: what the search found.
-        finalists: the fastest schedules, that of the lowest `runtime_ns` first.
+        operator: operator that was tuned.
+        header: header of the log.
+        entries: measurements in order.
+        progress: best runtime and failures of the search.
+        finalists: fastest schedules, that of the lowest `runtime_ns` first.
         interrupted: whether Ctrl-C ended the search.
-        failure: what else ended it.
+        failure: error that ended it, or None.
     """
 
     operator: Operator
@@ -168,9 +169,9 @@ def live_space(operator: Operator) -> ScheduleSpace:
 def starts_of(space: ScheduleSpace, count: int, seed: int) -> Rows:
     """Returns different configurations of `live_space` that its small space has, too, [at most count, m]."""
     small = recorded_space(space.operator)
-    drawn = Schedules(small).draw(stream(seed, "tune starts", space.operator.text), count, Seen())
-    found = [space.row_of(small.choices(row)) for row in drawn]
-    return np.stack(found) if found else space.rows([])
+    rows = Schedules(small).draw(stream(seed, "tune starts", space.operator.text), count, Seen())
+    starts = [space.row_of(small.choices(row)) for row in rows]
+    return np.stack(starts) if starts else space.rows([])
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,10 +179,10 @@ class Guidance:
     """What proposes schedules.
 
     Attributes:
-        space: of the operator.
-        spec: of the cost model.
-        earlier: a model of other workloads, or None.
-        digest: of its file, or empty.
+        space: space of the operator's schedules.
+        spec: kind of the cost model.
+        earlier: model of other workloads, or None.
+        digest: digest of its file, or empty.
         search: settings of Algorithm 1.
         distinct: whether schedules of equal relation features are measured once.
     """
@@ -207,9 +208,9 @@ class Guidance:
             search = replace(search, features=lambda rows: self._read(relations(rows)))
         return DistinctGuided(search, relations)
 
-    def _read(self, found: Any) -> Any:
+    def _read(self, features: Any) -> Any:
         """Returns features as wide as the earlier model reads them."""
-        return fill_columns(found, self.earlier.columns) if isinstance(self.earlier, Trees) else found
+        return fill_columns(features, self.earlier.columns) if isinstance(self.earlier, Trees) else features
 
     def settings(self, seed: int, starts: int) -> Mapping[str, object]:
         """Returns all that decides what is tried."""
@@ -236,8 +237,8 @@ def guidance_of(space: ScheduleSpace, options: ScheduleOptions) -> Guidance:
     if spec.representation in _OF_ONE_SPACE:
         problem = f"reads {spec.representation}, which means something else for another workload"
         raise DataError(problem, where=model, field="--model", expected="a model of relation or tree")
-    one = replace(spec, models=1, acquisition="mean")
-    return Guidance(space, one, earlier, digest_file(model / MODEL_FILE), options.search, options.distinct)
+    single = replace(spec, models=1, acquisition="mean")
+    return Guidance(space, single, earlier, digest_file(model / MODEL_FILE), options.search, options.distinct)
 
 
 def tune_schedule(
@@ -246,11 +247,11 @@ def tune_schedule(
     """Searches, measures the fastest again, and writes the results.
 
     Args:
-        folder: of the results.
-        options: of the run.
-        device: measures.
-        hooks: what surrounds it.
-        resume: continue the log in the folder; otherwise it is replaced.
+        folder: folder of the results.
+        options: options of the run.
+        device: device that measures.
+        hooks: hooks around measurements.
+        resume: whether the log in the folder is continued; otherwise it is replaced.
 
     Returns:
         what came out, also where Ctrl-C or a `failure` ended the search: what was measured is in the log.
@@ -309,9 +310,9 @@ def _recorded(path: Path, header: LogHeader, resume: bool) -> list[LogEntry]:
     if not resume:
         path.unlink(missing_ok=True)
         return []
-    found, entries = read_log(path)
+    logged_header, entries = read_log(path)
     for name in ("operator", "restrict", "target", "host", "settings"):
-        if _plain(getattr(found, name)) != _plain(getattr(header, name)):
+        if _plain(getattr(logged_header, name)) != _plain(getattr(header, name)):
             expected = f"the {name} of the run to resume; leave out --resume to begin again"
             raise DataError("is of another run", where=path, field=name, expected=expected)
     return entries
@@ -320,9 +321,9 @@ def _recorded(path: Path, header: LogHeader, resume: bool) -> list[LogEntry]:
 def _plain(value: object) -> object:
     """Returns what becomes of a value in JSON."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value
 
 
@@ -335,14 +336,16 @@ def _again(
     space: ScheduleSpace, device: CpuDevice, finalists: tuple[Confirmed, ...]
 ) -> tuple[Confirmed, ...]:
     """Measures schedules in several rounds, and sorts them by the median; one that fails comes last."""
-    found: dict[int, list[int]] = {one.number: [] for one in finalists}
+    runtimes_ns: dict[int, list[int]] = {finalist.number: [] for finalist in finalists}
     for _ in range(ROUNDS):
-        for number in found:
-            entry = logged(space, space.rows([number])[0], device)
+        for number in runtimes_ns:
+            entry = measure_entry(space, space.rows([number])[0], device)
             if entry.runtime_ns is not None:
-                found[number].append(entry.runtime_ns)
-    measured = [replace(one, again_ns=tuple(found[one.number])) for one in finalists]
-    return tuple(sorted(measured, key=lambda one: (len(one.again_ns) < ROUNDS, one.runtime_ns)))
+                runtimes_ns[number].append(entry.runtime_ns)
+    measured = [replace(finalist, again_ns=tuple(runtimes_ns[finalist.number])) for finalist in finalists]
+    return tuple(
+        sorted(measured, key=lambda finalist: (len(finalist.again_ns) < ROUNDS, finalist.runtime_ns))
+    )
 
 
 def _write(folder: Path, tuned: TunedSchedule, device: CpuDevice) -> None:
@@ -354,7 +357,7 @@ def _write(folder: Path, tuned: TunedSchedule, device: CpuDevice) -> None:
         "number": best.number,
         "runtime_ns": best.runtime_ns,
         "gflops": tuned.gflops,
-        "finalists": [asdict(one) for one in tuned.finalists],
+        "finalists": [asdict(finalist) for finalist in tuned.finalists],
         "trials": len(tuned.entries),
         "failed": tuned.progress.failed,
         "noise": tuned.progress.noise,
@@ -365,9 +368,9 @@ def _write(folder: Path, tuned: TunedSchedule, device: CpuDevice) -> None:
         "ended": "interrupted" if tuned.interrupted else str(tuned.failure or "trials used up"),
     }
     write_json(folder / BEST_FILE, content)
-    shown = device.show(space, row)
-    write_json(folder / TRACE_FILE, shown.trace)
-    write_text(folder / CODE_FILE, shown.code + "\n")
+    program = device.show(space, row)
+    write_json(folder / TRACE_FILE, program.trace)
+    write_text(folder / CODE_FILE, program.code + "\n")
 
 
 def _keep_model(folder: Path, guidance: Guidance, tuned: TunedSchedule, seed: int) -> None:

@@ -44,18 +44,18 @@ class StaticFeatures:
     """What the text of a program says. Arrays are int64; `NONE` stands for nothing.
 
     Attributes:
-        kinds: [n] position in `operations.KINDS` of each instruction.
-        shapes: [n, 4] lanes, bits per lane, constant bytes of a bulk access, whether floating.
-        results: [n] value that it makes.
-        starts: [n + 1] offsets of each instruction in `operands`.
+        kinds: position in `operations.KINDS` of each instruction, [n].
+        shapes: lanes, bits per lane, constant bytes of a bulk access, whether floating, [n, 4].
+        results: value that each makes, [n].
+        starts: offsets of each instruction in `operands`, [n + 1].
         operands: values that are read.
         sources: block from which each operand of a phi comes; `NONE` for other instructions.
-        keys: [n, 3] group of accesses that meet, value of their base, whether it writes.
-        sites: [n] number of an instruction that touches memory.
-        blocks: [b + 1] offsets of blocks in instructions.
-        functions: [b] function of each block.
-        edges: [e, 2] source block (`NONE` at the entry of a function) and block.
-        num_values: values in all.
+        keys: group of accesses that meet, value of their base, whether it writes, [n, 3].
+        sites: number of an instruction that touches memory, [n].
+        blocks: offsets of blocks in instructions, [b + 1].
+        functions: function of each block, [b].
+        edges: source block (`NONE` at the entry of a function) and block, [e, 2].
+        num_values: number of values in all.
     """
 
     kinds: I64
@@ -77,14 +77,14 @@ class ProgramFeatures:
     """What is known of a program on every processor.
 
     Attributes:
-        static: what its text says.
-        threads: int64 [t], numbers of threads that counts were taken for, ascending.
-        counts: int64 [t, 2, e]: of each edge, effective executions (serial ones and the most of any
+        static: static features, which its text says.
+        threads: numbers of threads that counts were taken for, ascending, int64 [t].
+        counts: effective executions of each edge, int64 [t, 2, e] (serial ones and the most of any
             task), and those of all threads together.
-        profile: int64 [p, 3]: site, position in `BIN_DISTANCES`, number of samples.
-        touched: lines touched in one run.
+        profile: site, position in `BIN_DISTANCES`, number of samples, int64 [p, 3].
+        touched: number of lines touched in one run.
         footprint: bytes of arguments and workspaces.
-        names: of the blocks, `function:block`.
+        names: names of the blocks, `function:block`.
     """
 
     static: StaticFeatures
@@ -108,13 +108,13 @@ class ProgramFeatures:
         return np.asarray(self.counts[self._place(threads), 1], dtype=np.int64)
 
     def _place(self, threads: int) -> int:
-        found = np.flatnonzero(self.threads == threads)
-        if not len(found):
+        indices = np.flatnonzero(self.threads == threads)
+        if not len(indices):
             taken = ", ".join(map(str, self.threads.tolist()))
             raise DataError(
                 f"no counts for {threads} threads", expected=f"one of {taken}, or features taken again"
             )
-        return int(found[0])
+        return int(indices[0])
 
     def block_counts(self, threads: int) -> I64:
         """Returns the effective executions of each block."""
@@ -157,12 +157,12 @@ class ProgramFeatures:
             DataError: if these are no features.
         """
         try:
-            with np.load(BytesIO(content), allow_pickle=False) as found:
-                arrays = {name: found[name] for name in found.files}
+            with np.load(BytesIO(content), allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
             if int(arrays.pop("format")) != FORMAT:
                 raise DataError("features of another version", where=where, expected=f"format {FORMAT}")
-            own = {name.partition(".")[2]: arrays.pop(name) for name in list(arrays) if "." in name}
-            static = StaticFeatures(**{**own, "num_values": int(own["num_values"])})
+            static_arrays = {name.partition(".")[2]: arrays.pop(name) for name in list(arrays) if "." in name}
+            static = StaticFeatures(**{**static_arrays, "num_values": int(static_arrays["num_values"])})
             names = tuple(str(name) for name in arrays.pop("names"))
             touched, footprint = int(arrays.pop("touched")), int(arrays.pop("footprint"))
             return cls(static=static, names=names, touched=touched, footprint=footprint, **arrays)
@@ -177,8 +177,8 @@ def static_features(program: Program) -> tuple[StaticFeatures, tuple[str, ...]]:
         DataError: for an unknown instruction.
     """
     builder = _Builder(program)
-    for place, graph in enumerate(builder.graphs):
-        builder.add(place, graph)
+    for function, graph in enumerate(builder.graphs):
+        builder.add(function, graph)
     return builder.built(), tuple(builder.names)
 
 
@@ -189,14 +189,14 @@ class _Builder:
         self.graphs = [FunctionGraph(function) for function in program.functions]
         self.values: dict[tuple[int, str], int] = {}
         self.block_numbers: dict[tuple[int, str], int] = {}
-        for place, function in enumerate(program.functions):
+        for index, function in enumerate(program.functions):
             for _, name in function.parameters:
-                self.values[place, name] = len(self.values)
+                self.values[index, name] = len(self.values)
             for block in function.blocks:
-                self.block_numbers[place, block.name] = len(self.block_numbers)
-                for each in block.instructions:
-                    if each.result:
-                        self.values[place, each.result] = len(self.values)
+                self.block_numbers[index, block.name] = len(self.block_numbers)
+                for instruction in block.instructions:
+                    if instruction.result:
+                        self.values[index, instruction.result] = len(self.values)
         self.sites = {
             (site.function, site.block, site.place): number
             for number, site in enumerate(memory_sites(program))
@@ -209,52 +209,52 @@ class _Builder:
         self.names: list[str] = []
         self.num_keys = 0
 
-    def add(self, place: int, graph: FunctionGraph) -> None:
+    def add(self, index: int, graph: FunctionGraph) -> None:
         """Adds a function."""
         function = graph.function
         groups = self._groups(graph)
         for block in function.blocks:
             self.flat["blocks"].append(len(self.flat["results"]))
-            self.flat["functions"].append(place)
+            self.flat["functions"].append(index)
             self.names.append(f"{function.name}:{block.name}")
             rows = zip(
                 block.instructions, graph.operations[block.name], graph.accesses[block.name], strict=True
             )
-            for at, (instruction, operation, access) in enumerate(rows):
+            for position, (instruction, operation, access) in enumerate(rows):
                 self.rows["kinds"].append([KINDS.index(operation.kind)])
                 shape = [operation.lanes, operation.bits, operation.length, int(operation.floating)]
                 self.rows["shapes"].append(shape)
-                self.rows["keys"].append(self._key(place, access, groups))
-                self.flat["sites"].append(self.sites.get((function.name, block.name, at), NONE))
-                self.flat["results"].append(self.values.get((place, instruction.result), NONE))
+                self.rows["keys"].append(self._key(index, access, groups))
+                self.flat["sites"].append(self.sites.get((function.name, block.name, position), NONE))
+                self.flat["results"].append(self.values.get((index, instruction.result), NONE))
                 self.flat["starts"].append(len(self.flat["operands"]))
-                for number, origin in self._reads(place, instruction):
+                for number, origin in self._reads(index, instruction):
                     self.flat["operands"].append(number)
                     self.flat["sources"].append(origin)
         for source, target in function.edges:
-            start = NONE if source == ENTRY_EDGE else self.block_numbers[place, source]
-            self.edges.append((start, self.block_numbers[place, target]))
+            start = NONE if source == ENTRY_EDGE else self.block_numbers[index, source]
+            self.edges.append((start, self.block_numbers[index, target]))
 
-    def _reads(self, place: int, instruction: Instruction) -> Iterator[tuple[int, int]]:
+    def _reads(self, function: int, instruction: Instruction) -> Iterator[tuple[int, int]]:
         if instruction.opcode == "phi":
             for name, source in instruction.incoming:
                 if name:
-                    yield self.values[place, name], self.block_numbers[place, source]
+                    yield self.values[function, name], self.block_numbers[function, source]
             return
         for name in instruction.operands:
-            yield self.values[place, name], NONE
+            yield self.values[function, name], NONE
 
     def _groups(self, graph: FunctionGraph) -> dict[tuple[str, int], int]:
         """Returns a key for each base and offset: overlapping accesses of one base share it."""
         by_base: dict[str, list[Access]] = {}
-        for found_in_block in graph.accesses.values():
-            for found in found_in_block:
-                if found is not None and found.base:
-                    by_base.setdefault(found.base, []).append(found)
+        for block_accesses in graph.accesses.values():
+            for access in block_accesses:
+                if access is not None and access.base:
+                    by_base.setdefault(access.base, []).append(access)
         keys: dict[tuple[str, int], int] = {}
         for base, accesses in by_base.items():
             end = None
-            for access in sorted(accesses, key=lambda each: each.offset):
+            for access in sorted(accesses, key=lambda item: item.offset):
                 if end is None or access.offset >= end:
                     self.num_keys += 1
                     end = access.offset
@@ -262,10 +262,10 @@ class _Builder:
                 end = max(end, access.offset + access.num_bytes)
         return keys
 
-    def _key(self, place: int, access: Access | None, groups: Mapping[tuple[str, int], int]) -> list[int]:
+    def _key(self, function: int, access: Access | None, groups: Mapping[tuple[str, int], int]) -> list[int]:
         if access is None or not access.base:
             return [NONE, NONE, int(access is not None and access.writes)]
-        base = self.values[place, access.base]
+        base = self.values[function, access.base]
         return [groups[access.base, access.offset], base, int(access.writes)]
 
     def built(self) -> StaticFeatures:
@@ -294,7 +294,7 @@ def profile_of(samples: I64) -> I64:
     return np.column_stack([unique, numbers])
 
 
-def effective(counts: Iterable[I64]) -> tuple[I64, I64]:
+def effective_counts(counts: Iterable[I64]) -> tuple[I64, I64]:
     """Returns the counts of a run's edges, by the thread that does most and by all together.
 
     Args:

@@ -62,7 +62,7 @@ class FunctionGraph:
     """The graphlets of a function.
 
     Args:
-        function: what is analysed.
+        function: function that is analysed.
 
     Raises:
         DataError: for an unknown instruction.
@@ -72,7 +72,10 @@ class FunctionGraph:
         self.function = function
         self.by_name: Mapping[str, Block] = {block.name: block for block in function.blocks}
         self.definitions: Mapping[str, Instruction] = {
-            each.result: each for block in function.blocks for each in block.instructions if each.result
+            instruction.result: instruction
+            for block in function.blocks
+            for instruction in block.instructions
+            if instruction.result
         }
 
     @cached_property
@@ -89,7 +92,7 @@ class FunctionGraph:
         return {block.name: tuple(map(self._access, block.instructions)) for block in self.function.blocks}
 
     def _operation(self, instruction: Instruction) -> Operation:
-        found = operation_of(instruction, f"@{self.function.name}")
+        operation = operation_of(instruction, f"@{self.function.name}")
         opcode = instruction.opcode
         if opcode == "getelementptr":
             indices = split_top(instruction.text)[2:]
@@ -98,12 +101,12 @@ class FunctionGraph:
             lanes = max(type_shape(leading_type(part))[0] for part in split_top(instruction.text)[1:])
             if lanes > 1:
                 return Operation("integer", lanes, 64)
-            return found if variable < 2 else Operation("integer", 1, 64)
+            return operation if variable < 2 else Operation("integer", 1, 64)
         if opcode == "insertelement" and re.search(r"> (poison|undef), .*, i\d+ 0$", instruction.text):
-            return replace(found, kind=FREE)
+            return replace(operation, kind=FREE)
         if opcode == "shufflevector" and self._broadcasts_load(instruction):
-            return replace(found, kind=FREE)
-        return found
+            return replace(operation, kind=FREE)
+        return operation
 
     def _broadcasts_load(self, instruction: Instruction) -> bool:
         """Returns whether a shuffle copies one loaded number to all lanes, which the load itself can do."""
@@ -146,34 +149,34 @@ class FunctionGraph:
         """
         made: dict[str, int] = {}
         stores: list[tuple[int, Access]] = []
-        found: list[tuple[int, ...]] = []
+        graphlet: list[tuple[int, ...]] = []
         before = ""
         for name in names:
-            block, start = self.by_name[name], len(found)
+            block, start = self.by_name[name], len(graphlet)
             phis = {}
-            for place, (instruction, access) in enumerate(
+            for position, (instruction, access) in enumerate(
                 zip(block.instructions, self.accesses[name], strict=True), start=start
             ):
                 waits = self._registers(instruction, before, made)
                 if access is not None:
                     waits |= {at for at, store in stores if store.meets(access)}
-                if place == start + len(block.instructions) - 1:
-                    waits |= set(range(start, place))
-                found.append(tuple(sorted(waits)))
+                if position == start + len(block.instructions) - 1:
+                    waits |= set(range(start, position))
+                graphlet.append(tuple(sorted(waits)))
                 if access is not None and access.writes:
-                    stores.append((place, access))
+                    stores.append((position, access))
                 if instruction.opcode == "phi":
-                    phis[instruction.result] = place
+                    phis[instruction.result] = position
                     continue
                 made |= phis
                 phis = {}
                 if instruction.result:
-                    made[instruction.result] = place
+                    made[instruction.result] = position
             # An address that is computed again is another address.
-            again = {each.result for each in block.instructions}
+            again = {instruction_again.result for instruction_again in block.instructions}
             stores = [(at, store) for at, store in stores if store.base not in again or at >= start]
             before = name
-        return tuple(found)
+        return tuple(graphlet)
 
     @staticmethod
     def _registers(instruction: Instruction, before: str, made: Mapping[str, int]) -> set[int]:
@@ -188,10 +191,10 @@ def _pointer(instruction: Instruction, kind: str) -> str:
     if instruction.opcode in ("load", "store"):
         part = split_top(instruction.text)[1]
     else:
-        place = 1 if kind in ("masked_store", "scatter") else 0
-        part = call_arguments(instruction)[place]
-    found = _POINTER.search(part)
-    return (found[1] or found[2]) if found else ""
+        argument = 1 if kind in ("masked_store", "scatter") else 0
+        part = call_arguments(instruction)[argument]
+    match = _POINTER.search(part)
+    return (match[1] or match[2]) if match else ""
 
 
 def _constant_step(instruction: Instruction) -> int | None:

@@ -44,9 +44,9 @@ class Site:
     """An instruction that touches memory.
 
     Attributes:
-        function: its function.
-        block: its block.
-        place: its position in the block.
+        function: name of its function.
+        block: name of its block.
+        place: position in the block.
     """
 
     function: str
@@ -59,7 +59,7 @@ class Instrumented:
     """A module that counts.
 
     Attributes:
-        text: the module.
+        text: module in LLVM IR.
         edges: function, predecessor and block of each counter.
         sites: instructions that touch memory; the bytes of site i are reported with number i.
     """
@@ -69,12 +69,12 @@ class Instrumented:
     sites: tuple[Site, ...]
 
 
-def instrumented(program: Program, trace: bool = False) -> Instrumented:
+def instrument(program: Program, trace: bool = False) -> Instrumented:
     """Returns a program with counters on its edges.
 
     Args:
-        program: the kernel and what it calls.
-        trace: also report what memory is touched.
+        program: kernel and what it calls.
+        trace: whether the memory that is touched is reported, too.
 
     Raises:
         DataError: for an unknown instruction, or a call of a function that has no stand-in here.
@@ -102,11 +102,11 @@ def memory_sites(program: Program) -> Iterator[Site]:
     """
     for function in program.functions:
         for block in function.blocks:
-            for place, instruction in enumerate(block.instructions):
+            for position, instruction in enumerate(block.instructions):
                 kind = operation_of(instruction, f"@{function.name}").kind
                 touches = kind in READS or kind in WRITES or kind in BULK
                 if touches and "%" in _address(instruction, kind):
-                    yield Site(function.name, block.name, place)
+                    yield Site(function.name, block.name, position)
 
 
 def _address(instruction: Instruction, kind: str) -> str:
@@ -131,11 +131,11 @@ def _preamble(program: Program) -> str:
 
 def _function_text(function: Function, starts: Mapping[str, int], numbers: Mapping[Site, int]) -> str:
     lines = [function.header]
-    for place, block in enumerate(function.blocks):
-        unnamed = place == 0 and block.name.isdigit()
+    for number, block in enumerate(function.blocks):
+        unnamed = number == 0 and block.name.isdigit()
         if not unnamed:
             lines.append(_quoted(block.name) + ":")
-        lines += _block_lines(function, block, starts.get(block.name), numbers, place)
+        lines += _block_lines(function, block, starts.get(block.name), numbers, number)
     return "\n".join([*lines, "}", ""])
 
 
@@ -144,7 +144,7 @@ def _quoted(name: str) -> str:
 
 
 def _block_lines(
-    function: Function, block: Block, start: int | None, numbers: Mapping[Site, int], place: int
+    function: Function, block: Block, start: int | None, numbers: Mapping[Site, int], block_number: int
 ) -> list[str]:
     named = [
         f"%{i.result} = {i.text}"
@@ -160,11 +160,11 @@ def _block_lines(
     index = "0"
     if start is not None and sources[0] != ENTRY_EDGE:
         known = {source: number for number, source in enumerate(sources)}
-        lines.append(f"  %cb.from.{place} = phi i64 {_incoming(function, block, known)}")
-        index = f"%cb.from.{place}"
+        lines.append(f"  %cb.from.{block_number} = phi i64 {_incoming(function, block, known)}")
+        index = f"%cb.from.{block_number}"
     lines += ["  " + text for text in named[:num_phis]]
     if start is not None:
-        names = {word: f"%cb.{word}.{place}" for word in ("row", "edge", "at", "old", "new")}
+        names = {word: f"%cb.{word}.{block_number}" for word in ("row", "edge", "at", "old", "new")}
         lines += [
             f"  {names['edge']} = add i64 {index}, {start}",
             f"  {names['row']} = load ptr, ptr @cb.counts",
@@ -186,7 +186,11 @@ def _incoming(function: Function, block: Block, known: Mapping[str, int]) -> str
     """Returns the phi's pairs; a switch is listed as often as it has cases for this block."""
     pairs = []
     for source in known:
-        last = next(each for each in function.blocks if each.name == source).instructions[-1].text
+        last = (
+            next(predecessor for predecessor in function.blocks if predecessor.name == source)
+            .instructions[-1]
+            .text
+        )
         times = len(re.findall(rf"label %{re.escape(_quoted(block.name))}(?![-\w.$])", last))
         pairs += [f"[ {known[source]}, %{_quoted(source)} ]"] * times
     return ", ".join(pairs)
@@ -207,7 +211,7 @@ def _touches(instruction: Instruction, operation: Operation, number: int) -> lis
         if kind == "copy_bytes" and source.startswith("%"):
             calls.insert(0, f"call void @cb.touch(ptr {source}, i64 {length}, i64 {number})")
         return calls
-    mask = next(each for each in arguments if re.match(r"<\d+ x i1>", each))
+    mask = next(argument for argument in arguments if re.match(r"<\d+ x i1>", argument))
     bits = mask[len(leading_type(mask)) :].strip()
     element = operation.bits // 8
     if kind in ("gather", "scatter"):
@@ -237,17 +241,17 @@ def _lane_touches(address: str, bits: str, lanes: int, element: int, number: int
 
 def _enter_text(kernel: Function) -> str:
     """Returns a function that calls the kernel with pointers from an array, and zero for other parameters."""
-    lines, values, place = [f"define i32 @{ENTER}(ptr %arguments) {{"], [], 0
+    lines, values, index = [f"define i32 @{ENTER}(ptr %arguments) {{"], [], 0
     for kind, _ in kernel.parameters:
         if kind != "ptr":
             lanes, _bits = type_shape(kind)
             assert lanes == 1
             values.append(f"{kind} 0")
             continue
-        lines.append(f"  %at.{place} = getelementptr ptr, ptr %arguments, i64 {place}")
-        lines.append(f"  %value.{place} = load ptr, ptr %at.{place}")
-        values.append(f"ptr %value.{place}")
-        place += 1
+        lines.append(f"  %at.{index} = getelementptr ptr, ptr %arguments, i64 {index}")
+        lines.append(f"  %value.{index} = load ptr, ptr %at.{index}")
+        values.append(f"ptr %value.{index}")
+        index += 1
     convention = "fastcc " if " fastcc " in kernel.header else ""
     call = f"call {convention}{kernel.returns} @{kernel.name}({', '.join(values)})"
     lines.append("  call void @cb.begin()")

@@ -84,9 +84,9 @@ class Operation:
     """What an instruction does.
 
     Attributes:
-        kind: one of `KINDS`.
-        lanes: elements that it works on; 1 for scalars.
-        bits: of an element.
+        kind: kind of operation, one of `KINDS`.
+        lanes: number of elements that it works on; 1 for scalars.
+        bits: bits of an element.
         length: bytes that a `set_bytes` or `copy_bytes` writes; 0 if that is not constant.
         floating: whether its elements are floating-point numbers, which lie in vector registers.
     """
@@ -104,8 +104,8 @@ def type_shape(text: str) -> tuple[int, int]:
     A vector with a number of lanes that only the processor knows, and an aggregate, count as one lane of 64
     bits.
     """
-    found = _VECTOR.match(text)
-    lanes, element = (int(found[1]), found[2]) if found else (1, text)
+    match = _VECTOR.match(text)
+    lanes, element = (int(match[1]), match[2]) if match else (1, text)
     if element in FLOAT_BITS:
         return lanes, FLOAT_BITS[element]
     if element.startswith("i") and element[1:].isdigit():
@@ -141,8 +141,8 @@ def operation_of(instruction: Instruction, where: str) -> Operation:
 
 
 def _typed(kind: str, text: str) -> Operation:
-    found = _VECTOR.match(text)
-    return Operation(kind, *type_shape(text), floating=(found[2] if found else text) in FLOAT_BITS)
+    match = _VECTOR.match(text)
+    return Operation(kind, *type_shape(text), floating=(match[2] if match else text) in FLOAT_BITS)
 
 
 def _worked_on(instruction: Instruction) -> str:

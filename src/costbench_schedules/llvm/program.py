@@ -34,11 +34,11 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        text: the instruction as LLVM prints it, without its result and without metadata.
+        text: instruction as LLVM prints it, without its result and without metadata.
         result: name of its result; empty where there is none.
         opcode: LLVM's word, `call` for all calls.
         operands: names of the local values that it reads, in their order; of a phi, those of `incoming`.
-        incoming: of a phi, value by predecessor; a constant has no name and is empty.
+        incoming: value of a phi by predecessor; a constant has no name and is empty.
     """
 
     text: str
@@ -53,8 +53,8 @@ class Instruction:
         if self.opcode != "call":
             return ""
         head = self.text.partition("(")[0]
-        found = _GLOBAL.findall(head)
-        return found[-1].strip('"') if found else ""
+        names = _GLOBAL.findall(head)
+        return names[-1].strip('"') if names else ""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class Function:
     """A function that is defined in a module.
 
     Attributes:
-        name: without its @.
+        name: name without its @.
         returns: type of its result.
         parameters: type and name of each parameter.
-        blocks: its blocks, the first is entered.
-        header: the line that opens it, without metadata.
+        blocks: basic blocks, the first is entered.
+        header: line that opens it, without metadata.
     """
 
     name: str
@@ -87,12 +87,12 @@ class Function:
     @cached_property
     def predecessors(self) -> Mapping[str, tuple[str, ...]]:
         """Returns for each block those that it may follow; `ENTRY_EDGE` comes first for the first block."""
-        found: dict[str, list[str]] = {block.name: [] for block in self.blocks}
-        found[self.blocks[0].name].append(ENTRY_EDGE)
+        predecessors: dict[str, list[str]] = {block.name: [] for block in self.blocks}
+        predecessors[self.blocks[0].name].append(ENTRY_EDGE)
         for block in self.blocks:
             for successor in block.successors:
-                found[successor].append(block.name)
-        return {name: tuple(names) for name, names in found.items()}
+                predecessors[successor].append(block.name)
+        return {name: tuple(names) for name, names in predecessors.items()}
 
     @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
@@ -105,8 +105,8 @@ class Program:
     """A kernel with all the functions that it reaches; the first is the kernel.
 
     Attributes:
-        functions: those that are defined here.
-        preamble: what else its text needs: target, types, global values, declarations and attributes.
+        functions: functions that are defined here.
+        preamble: rest of its text: target, types, global values, declarations and attributes.
     """
 
     functions: tuple[Function, ...]
@@ -117,9 +117,9 @@ def parse_program(text: str, entry: str, where: str = "LLVM IR") -> Program:
     """Returns the kernel `entry` of a module and the functions whose names it mentions, directly or not.
 
     Args:
-        text: a module as LLVM prints it.
+        text: module as LLVM prints it.
         entry: name of the kernel's function.
-        where: what errors call the text.
+        where: name of the text in errors.
 
     Raises:
         DataError: for malformed IR, with LLVM's first line; if no function `entry` is defined.
@@ -145,8 +145,8 @@ def _checked(text: str, where: str) -> str:
         module = binding.parse_assembly(text)
     except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = next((line for line in lines if "error:" in line), lines[-1] if lines else "")
-        raise DataError(f"malformed IR: {said}", where=where, expected="LLVM's own output") from error
+        message = next((line for line in lines if "error:" in line), lines[-1] if lines else "")
+        raise DataError(f"malformed IR: {message}", where=where, expected="LLVM's own output") from error
     try:
         return str(module)
     finally:
@@ -166,9 +166,9 @@ def _divided(printed: str) -> tuple[dict[str, list[str]], str]:
             elif line.strip() and not line.lstrip().startswith(";") and not _DROPPED.match(line):
                 current.append(line)
         elif line.startswith("define "):
-            found = _HEADER.match(line)
-            assert found is not None
-            current = functions[found[2].strip('"')] = [line]
+            match = _HEADER.match(line)
+            assert match is not None
+            current = functions[match[2].strip('"')] = [line]
         elif line and line[0] not in ";!":
             rest.append(line)
     return functions, "\n".join(rest) + "\n"
@@ -177,11 +177,11 @@ def _divided(printed: str) -> tuple[dict[str, list[str]], str]:
 def split_top(text: str) -> list[str]:
     """Returns the parts of `text` between commas that no bracket encloses, stripped."""
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter in "([{<") - (letter in ")]}>")
         if letter == "," and not depth:
-            parts.append(text[start:place].strip())
-            start = place + 1
+            parts.append(text[start:index].strip())
+            start = index + 1
     last = text[start:].strip()
     return [*parts, last] if last else parts
 
@@ -189,20 +189,20 @@ def split_top(text: str) -> list[str]:
 def enclosed(text: str, start: int) -> str:
     """Returns what the bracket at `start` of `text` encloses."""
     depth = 0
-    for place in range(start, len(text)):
-        depth += (text[place] in "([{<") - (text[place] in ")]}>")
+    for index in range(start, len(text)):
+        depth += (text[index] in "([{<") - (text[index] in ")]}>")
         if not depth:
-            return text[start + 1 : place]
+            return text[start + 1 : index]
     return text[start + 1 :]
 
 
 def _function(lines: list[str], where: str) -> Function:
-    found = _HEADER.match(lines[0])
-    assert found is not None
+    header = _HEADER.match(lines[0])
+    assert header is not None
     parameters = []
-    for place, part in enumerate(split_top(enclosed(lines[0], found.start(3) - 1))):
+    for index, part in enumerate(split_top(enclosed(lines[0], header.start(3) - 1))):
         names = _LOCAL.findall(part)
-        parameters.append((part.split()[0], names[-1] if names else str(place)))
+        parameters.append((part.split()[0], names[-1] if names else str(index)))
     unnamed = sum(name.isdigit() for _, name in parameters)
     texts: list[tuple[str, list[str]]] = []
     for line in _joined(lines[1:]):
@@ -216,36 +216,36 @@ def _function(lines: list[str], where: str) -> Function:
             texts[-1][1].append(line.strip())
     values = {name.strip('"') for _, name in parameters}
     for _, body in texts:
-        values |= {each[1].strip('"') for line in body if (each := _RESULT.match(line))}
+        values |= {match[1].strip('"') for line in body if (match := _RESULT.match(line))}
     labels = {name for name, _ in texts}
     blocks = tuple(_block(name, body, values, labels) for name, body in texts)
     missing = [name for block in blocks for name in block.successors if name not in labels]
     if missing:
-        raise DataError(f"unknown block {missing[0]!r}", where=where, field=found[2], expected="a label")
-    return Function(found[2].strip('"'), found[1], tuple(parameters), blocks, lines[0])
+        raise DataError(f"unknown block {missing[0]!r}", where=where, field=header[2], expected="a label")
+    return Function(header[2].strip('"'), header[1], tuple(parameters), blocks, lines[0])
 
 
 def _joined(lines: list[str]) -> list[str]:
     """Returns the lines with each switch, which is printed on several, on one."""
-    found: list[str] = []
+    joined: list[str] = []
     for line in lines:
-        if found and found[-1].lstrip().startswith("switch ") and not found[-1].endswith("]"):
-            found[-1] += " " + line.strip()
+        if joined and joined[-1].lstrip().startswith("switch ") and not joined[-1].endswith("]"):
+            joined[-1] += " " + line.strip()
         else:
-            found.append(line)
-    return found
+            joined.append(line)
+    return joined
 
 
 def _block(name: str, body: list[str], values: set[str], labels: set[str]) -> Block:
     instructions = tuple(_instruction(line, values) for line in body)
     last = instructions[-1]
-    mentioned = [each.strip('"') for each in re.findall(rf"label %({_NAME})", last.text)]
-    return Block(name, instructions, tuple(dict.fromkeys(each for each in mentioned if each in labels)))
+    mentioned = [label.strip('"') for label in re.findall(rf"label %({_NAME})", last.text)]
+    return Block(name, instructions, tuple(dict.fromkeys(label for label in mentioned if label in labels)))
 
 
 def _instruction(line: str, values: set[str]) -> Instruction:
-    found = _RESULT.match(line)
-    result, text = (found[1].strip('"'), found[2]) if found else ("", line)
+    match = _RESULT.match(line)
+    result, text = (match[1].strip('"'), match[2]) if match else ("", line)
     words = text.split()
     opcode = words[1] if words[0] in _MODIFIERS else words[0]
     if opcode == "phi":
@@ -255,5 +255,5 @@ def _instruction(line: str, values: set[str]) -> Instruction:
             name = value[1:].strip('"') if value.startswith("%") else ""
             incoming.append((name, source[1:].strip('"')))
         return Instruction(text, result, opcode, tuple(v for v, _ in incoming if v), tuple(incoming))
-    names = (each.strip('"') for each in _LOCAL.findall(re.sub(rf"label %{_NAME}", "", text)))
-    return Instruction(text, result, opcode, tuple(each for each in names if each in values))
+    names = (name_read.strip('"') for name_read in _LOCAL.findall(re.sub(rf"label %{_NAME}", "", text)))
+    return Instruction(text, result, opcode, tuple(name_read for name_read in names if name_read in values))

@@ -18,8 +18,8 @@ class Network:
     """A network's distinct operators.
 
     Attributes:
-        source: where their sizes come from.
-        executions: how often one run of the network has each operator, by a description for
+        source: source of their sizes.
+        executions: number of executions of each operator in one run of the network, by a description for
             `parse_operator`, in the order of their first layers.
     """
 
@@ -40,8 +40,8 @@ class Network:
 def networks() -> Mapping[str, Network]:
     """Returns the networks by name, in the order of crop2024, Table 2."""
     path = Path(str(importlib.resources.files("costbench_schedules.operators") / "networks.yaml"))
-    found = load_yaml(path)
-    return {str(name): parse(Network, value, where=f"{path.name}:{name}") for name, value in found.items()}
+    entries = load_yaml(path)
+    return {str(name): parse(Network, value, where=f"{path.name}:{name}") for name, value in entries.items()}
 
 
 def workload_name(operator: Operator) -> str:
@@ -59,9 +59,9 @@ def operators_of(names: Iterable[str]) -> list[Operator]:
     Raises:
         ChoiceError: for an unknown network.
     """
-    found = {
+    operators = {
         operator.text: operator
         for name in names
         for operator in choose(networks(), name, "network").operators
     }
-    return sorted(found.values(), key=lambda operator: (operator.flops, operator.text))
+    return sorted(operators.values(), key=lambda operator: (operator.flops, operator.text))

@@ -34,7 +34,7 @@ class Axis:
 
     Attributes:
         name: unique in the operator.
-        extent: iterations.
+        extent: number of iterations.
         kind: "spatial" if it indexes the output, else "reduce".
     """
 
@@ -48,9 +48,9 @@ class Access:
     """The element of a tensor that one point of the iteration space reads or writes.
 
     Attributes:
-        tensor: which one.
-        strides: for each dimension of the tensor, the axes in its index with their coefficients.
-        offset: what is added to the index in each dimension.
+        tensor: name of the tensor.
+        strides: axes with their coefficients in the index of each dimension of the tensor.
+        offset: offset that is added to the index in each dimension.
         write: whether the element is written.
     """
 
@@ -66,11 +66,11 @@ class Operator:
 
     Attributes:
         name: kind of operator, a key of `OPERATORS`.
-        parameters: its shape parameters by name.
+        parameters: shape parameters by name.
         axes: spatial axes in the order of the output's dimensions, then reduction axes.
         tensors: shape of every tensor by name: inputs, padded inputs, output, in this order.
         accesses: reads, then the write of the output.
-        padding: for each padded input, the name of the tensor that it is made from and the number of zeros
+        padding: name of the tensor that each padded input is made from, and number of zeros
             before each of its dimensions (after it, whatever fills the shape).
         dtype: type of all elements.
     """
@@ -124,8 +124,8 @@ def _access(tensor: str, strides: tuple[Index, ...], write: bool = False) -> Acc
 
 
 def _axes(spatial: Mapping[str, int], reduce: Mapping[str, int]) -> tuple[Axis, ...]:
-    found = [Axis(name, extent, "spatial") for name, extent in spatial.items()]
-    return (*found, *(Axis(name, extent, "reduce") for name, extent in reduce.items()))
+    axes = [Axis(name, extent, "spatial") for name, extent in spatial.items()]
+    return (*axes, *(Axis(name, extent, "reduce") for name, extent in reduce.items()))
 
 
 def _matmul(size: Sizes) -> Operator:
@@ -184,12 +184,12 @@ class _Image:
     """What convolutions have in common.
 
     Attributes:
-        read: the tensor that windows are read from.
-        index: its index in the image's dimensions.
-        padded: the padded image and its shape, or nothing.
+        read: name of the tensor that windows are read from.
+        index: index in the image's dimensions.
+        padded: shape of the padded image by its name; empty without one.
         padding: see `Operator`.
-        rows: output rows.
-        columns: output columns.
+        rows: number of output rows.
+        columns: number of output columns.
     """
 
     read: str
@@ -286,8 +286,8 @@ class Builder:
     """Makes operators of one kind.
 
     Attributes:
-        build: takes the parameters.
-        parameters: their names, in order.
+        build: function of the parameters to the operator.
+        parameters: names of the parameters, in order.
         defaults: values of those that may be left out.
     """
 
@@ -359,29 +359,29 @@ def parse_operator(text: str) -> Operator:
         known = ", ".join([*WORKLOADS, *(f"{kind}:..." for kind in OPERATORS)])
         raise ChoiceError(f"unknown workload {text!r}", expected=f"one of {known}")
     builder = choose(OPERATORS, name, "operator")
-    given = dict(builder.defaults) | _parsed(text, rest, builder)
+    values = dict(builder.defaults) | _parsed(text, rest, builder)
     for key in builder.parameters:
-        if key not in given:
+        if key not in values:
             wanted = ", ".join(builder.parameters)
             raise DataError("missing", where=text, field=key, expected=f"the parameters {wanted}")
-    operator = builder.build({key: given[key] for key in builder.parameters})
+    operator = builder.build({key: values[key] for key in builder.parameters})
     _check(operator, text)
     return operator
 
 
 def _parsed(text: str, rest: str, builder: Builder) -> dict[str, int]:
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = (piece.strip() for piece in part.partition("="))
         lowest = 0 if key == "pad" else 1
-        if key not in builder.parameters or key in found:
-            problem = "given twice" if key in found else "no parameter"
+        if key not in builder.parameters or key in values:
+            problem = "given twice" if key in values else "no parameter"
             raise DataError(problem, where=text, field=key, expected=", ".join(builder.parameters))
         if not value.isascii() or not value.isdecimal() or not lowest <= int(value) <= _MAX_EXTENT:
             expected = f"an integer from {lowest} to {_MAX_EXTENT}"
             raise DataError(f"{value!r}", where=text, field=key, expected=expected)
-        found[key] = int(value)
-    return found
+        values[key] = int(value)
+    return values
 
 
 def _check(operator: Operator, text: str) -> None:

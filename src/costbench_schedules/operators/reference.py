@@ -42,20 +42,20 @@ def expected_output(operator: Operator, inputs: list[F32]) -> F64:
 def _axes_of(operator: Operator, access: Access) -> list[int]:
     """Returns the positions of the axes in an index, ascending."""
     used = {name for index in access.strides for name, _ in index}
-    return [place for place, axis in enumerate(operator.axes) if axis.name in used]
+    return [index for index, axis in enumerate(operator.axes) if axis.name in used]
 
 
 def _view(operator: Operator, access: Access, array: F64) -> F64:
     """Returns the array with a dimension for each axis in the index instead of its own."""
-    places = _axes_of(operator, access)
-    strides = dict.fromkeys(places, 0)
+    axes = _axes_of(operator, access)
+    strides = dict.fromkeys(axes, 0)
     names = [axis.name for axis in operator.axes]
     for index, step in zip(access.strides, array.strides, strict=True):
         for name, coefficient in index:
             strides[names.index(name)] += coefficient * step
     start = array[tuple(slice(offset, None) for offset in access.offset)]
-    shape = [operator.axes[place].extent for place in places]
-    return as_strided(start, shape, [strides[place] for place in places], writeable=False)
+    shape = [operator.axes[axis].extent for axis in axes]
+    return as_strided(start, shape, [strides[axis] for axis in axes], writeable=False)
 
 
 def largest_error(output: AnyFloat, expected: F64) -> float:

@@ -43,13 +43,13 @@ class RecordingSpec:
     """What is recorded.
 
     Attributes:
-        folder: tables go to `folder`/TARGET/WORKLOAD.arrow.
+        folder: folder of the tables `folder`/TARGET/WORKLOAD.arrow.
         target: see `CpuDevice`.
-        timing: how long and how often is measured.
-        limits: what one schedule may take.
-        batch: configurations after which the table is written.
-        seed: of the order.
-        max_seconds: time after which recording stops at the end of a batch; 0 for none.
+        timing: length and number of measurements.
+        limits: limits of one schedule.
+        batch: number of configurations after which the table is written.
+        seed: seed of the order.
+        max_seconds: seconds after which recording stops at the end of a batch; 0 for none.
     """
 
     folder: Path
@@ -72,10 +72,10 @@ def record(
     """Measures what a workload's table does not have yet, and writes the table.
 
     Args:
-        spec: what is recorded.
+        spec: settings of the recording.
         workload: name of the operator, and of the file.
-        space: the sub-space.
-        on_batch: called after each batch with the table so far.
+        space: sub-space that is recorded.
+        on_batch: function of the table so far that is called after each batch.
 
     Returns:
         the table, complete unless time ran out.

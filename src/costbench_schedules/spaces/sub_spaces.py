@@ -21,12 +21,12 @@ MAX_SIZE = 4_000
 
 
 @dataclass(frozen=True)
-class _Wish:
-    """Choices of a knob, the most wanted first.
+class _Preference:
+    """Choices of a knob, the preferred first.
 
     Attributes:
-        values: at most these.
-        keep: how many of them stay at least.
+        values: choices that the sub-space may have.
+        keep: number of choices that stay at least.
     """
 
     values: tuple[Value, ...]
@@ -41,59 +41,64 @@ def recorded_space(operator: Operator, limit: int = MAX_SIZE) -> ScheduleSpace:
     Raises:
         DataError: if the limit is below what the rules keep.
     """
-    wishes = _wishes(operator)
-    counts = {name: len(wish.values) for name, wish in wishes.items()}
+    preferences = _preferences(operator)
+    counts = {name: len(preference.values) for name, preference in preferences.items()}
     while prod(counts.values()) > limit:
-        name = max(wishes, key=lambda one: counts[one] / min(wishes[one].keep, len(wishes[one].values)))
-        if counts[name] <= wishes[name].keep:
+        name = max(
+            preferences,
+            key=lambda knob: counts[knob] / min(preferences[knob].keep, len(preferences[knob].values)),
+        )
+        if counts[name] <= preferences[name].keep:
             expected = f"at least {prod(counts.values())}"
             raise DataError(f"a limit of {limit} configurations", where=operator.text, expected=expected)
         counts[name] -= 1
     return ScheduleSpace(operator).sub_space(
-        {name: wish.values[: counts[name]] for name, wish in wishes.items()}
+        {name: preference.values[: counts[name]] for name, preference in preferences.items()}
     )
 
 
-def _wishes(operator: Operator) -> Mapping[str, _Wish]:
+def _preferences(operator: Operator) -> Mapping[str, _Preference]:
     real = [axis for axis in operator.spatial if axis.extent > 1]
-    found: dict[str, _Wish] = {}
+    preferences: dict[str, _Preference] = {}
     for axis in operator.spatial:
         if axis is real[-1]:
-            found[tile_name(axis)] = _tiles(axis, ((1, 32), (1, 8), (4, 16), (1, 64), (1, 16), (2, 2)), 3)
+            preferences[tile_name(axis)] = _tiles(
+                axis, ((1, 32), (1, 8), (4, 16), (1, 64), (1, 16), (2, 2)), 3
+            )
         elif len(real) > 1 and axis is real[-2]:
-            found[tile_name(axis)] = _tiles(axis, ((1, 8), (1, 1), (4, 4), (1, 28), (1, 4), (2, 2)), 4)
+            preferences[tile_name(axis)] = _tiles(axis, ((1, 8), (1, 1), (4, 4), (1, 28), (1, 4), (2, 2)), 4)
         else:
-            found[tile_name(axis)] = _tiles(axis, ((1, 1), (4, 1), (1, 2)), 1)
+            preferences[tile_name(axis)] = _tiles(axis, ((1, 1), (4, 1), (1, 2)), 1)
     for axis in operator.reduce:
-        largest = axis.extent == max(one.extent for one in operator.reduce)
+        largest = axis.extent == max(other.extent for other in operator.reduce)
         inner = (4, axis.extent, 64) if largest else (1, axis.extent)
-        found[tile_name(axis)] = _Wish(_divisions(axis, inner), 2 if largest else 1)
+        preferences[tile_name(axis)] = _Preference(_divisions(axis, inner), 2 if largest else 1)
     orders = tuple(ORDERS)
-    found["order"] = _Wish((orders[2], orders[3], orders[0], orders[1]), 3)
-    found["cache"] = _Wish((CACHES[1], CACHES[0]), 2)
-    found["vectorize"] = _Wish((1, 0), 2)
-    found["unroll"] = _Wish((512, 0, 16, 64), 2)
-    found["parallel"] = _Wish(("none",), 1)
+    preferences["order"] = _Preference((orders[2], orders[3], orders[0], orders[1]), 3)
+    preferences["cache"] = _Preference((CACHES[1], CACHES[0]), 2)
+    preferences["vectorize"] = _Preference((1, 0), 2)
+    preferences["unroll"] = _Preference((512, 0, 16, 64), 2)
+    preferences["parallel"] = _Preference(("none",), 1)
     if operator.padding:
-        found["padding"] = _Wish((PADDINGS[1], PADDINGS[0], PADDINGS[2]), 2)
-    return found
+        preferences["padding"] = _Preference((PADDINGS[1], PADDINGS[0], PADDINGS[2]), 2)
+    return preferences
 
 
-def _tiles(axis: Axis, inner: Iterable[tuple[int, int]], keep: int) -> _Wish:
+def _tiles(axis: Axis, inner: Iterable[tuple[int, int]], keep: int) -> _Preference:
     """Returns tiles of a spatial axis with extents of S2 and S3 near those wanted."""
-    found: list[Value] = []
+    tiles: list[Value] = []
     for second, third in inner:
         innermost = _nearest(axis.extent, third)
         above = _nearest(axis.extent // innermost, second)
         tile = (axis.extent // innermost // above, 1, above, innermost)
-        if tile not in found:
-            found.append(tile)
-    return _Wish(tuple(found), min(keep, len(found)))
+        if tile not in tiles:
+            tiles.append(tile)
+    return _Preference(tuple(tiles), min(keep, len(tiles)))
 
 
 def _divisions(axis: Axis, inner: Iterable[int]) -> tuple[Value, ...]:
-    found = [(axis.extent // size, size) for size in (_nearest(axis.extent, wanted) for wanted in inner)]
-    return tuple(dict.fromkeys(found))
+    divisions = [(axis.extent // size, size) for size in (_nearest(axis.extent, target) for target in inner)]
+    return tuple(dict.fromkeys(divisions))
 
 
 def _nearest(extent: int, wanted: int) -> int:

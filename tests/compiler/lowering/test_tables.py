@@ -6,21 +6,24 @@ import pytest
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering import tables as lowering_tables
 from costbench.compiler.lowering.access import WHOLE, Access, AxisMap, identity
-from costbench.compiler.lowering.arrays import (
+from costbench.compiler.lowering.tables import (
+    ADDRESSES,
     CONTRACTS,
     COUNT_BITS,
+    CUTS,
     FIXES_AXES,
     NONE,
+    NOT_PARTIAL,
     READY,
     RESULT,
+    UPDATES,
     WANTED,
     WORKS,
     WRITES,
+    LoweringTables,
     key_of,
     slot_of,
 )
-from costbench.compiler.lowering.tables import LoweringTables
-from costbench.compiler.lowering.values import ADDRESSES, CUTS, NOT_PARTIAL, UPDATES
 from tests.compiler import small_kernels as small
 from tests.hlo.builder import ModuleBuilder
 

@@ -14,7 +14,7 @@ from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.params import parse
 from costbench.reports.claims.claim import Claim, Claims, Margin, Side, load_claims, margins
-from costbench.reports.search.results import Bar
+from costbench.reports.searches import Bar
 
 CLAIM = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
 

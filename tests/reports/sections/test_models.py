@@ -10,7 +10,7 @@ import pytest
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.results import Results, load_results
 from costbench.reports.sections.models import ablation_section, learning_section, summarise_curves
-from costbench.reports.tables.training import Curves, Point
+from costbench.reports.tables.learning_curves import Curves, Point
 from costbench.reports.training_runs import Budget, Selected
 from tests.reports.conftest import make_row, numbers, rows_of, variant_rows
 

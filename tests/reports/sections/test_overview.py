@@ -13,7 +13,7 @@ from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.dataset_files import read_cards
 from costbench.reports.inputs import ReportInputs
 from costbench.reports.results import load_results
-from costbench.reports.search.results import load_searches
+from costbench.reports.searches import load_searches
 from costbench.reports.sections.overview import (
     conclusions,
     missing_section,
@@ -24,7 +24,7 @@ from costbench.reports.training_runs import Budget
 from tests.reports.conftest import fusion_rows, numbers, report_data, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
-from tests.reports.test_standings import model_rows
+from tests.reports.test_baseline_comparison import model_rows
 
 CLAIM = load_claims()[0]
 FINDINGS = (Finding(CLAIM, HOLDS, 1.0, 0.5, 1.5, 8, 1), Finding(CLAIM, NOT_EVALUATED, missing=("x",)))

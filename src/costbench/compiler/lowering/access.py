@@ -147,57 +147,57 @@ def _reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tu
 # ---- backwards: what an operand must provide -------------------------------------------------------------
 
 
-def operand_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access:
-    """Returns the access of operand `place` that a tile of the instruction's value needs."""
-    shape = body.instructions[inst.operands[place]].shape
+def operand_access(body: HloComputation, inst: Instruction, number: int, access: Access) -> Access:
+    """Returns the access of operand `number` that a tile of the instruction's value needs."""
+    shape = body.instructions[inst.operands[number]].shape
     if shape.is_tuple or (inst.shape.is_tuple and inst.opcode not in _ALIKE_MEMBERS):
         return whole(shape)
     rule = _BACKWARD.get(inst.opcode)
     if rule is not None:
-        return rule(inst, place, access, shape)
+        return rule(inst, number, access, shape)
     if shape.dimensions == inst.shape.dimensions:
         return access
     return whole(shape)
 
 
-def _broadcast_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _broadcast_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     return tuple(
         access[out] if size == inst.shape.dimensions[out] else WHOLE
         for out, size in zip(inst.dimensions, shape.dimensions, strict=True)
     )
 
 
-def _transpose_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _transpose_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     result = [WHOLE] * shape.rank
     for out, axis in enumerate(inst.dimensions):
         result[axis] = access[out]
     return tuple(result)
 
 
-def _reshape_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _reshape_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     return reshaped(access, inst.shape, shape)
 
 
-def _reduce_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _reduce_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     if shape.rank == 0:
         return ()
-    kept = iter(access)
-    return tuple(WHOLE if axis in inst.dimensions else next(kept) for axis in range(shape.rank))
+    remaining = iter(access)
+    return tuple(WHOLE if axis in inst.dimensions else next(remaining) for axis in range(shape.rank))
 
 
-def _window_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _window_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     if shape.rank == 0:
         return ()
     return tuple(through_window(axis, window) for axis, window in zip(access, inst.window, strict=True))
 
 
-def _concatenate_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _concatenate_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     axis = inst.dimensions[0]
     ratio = shape.dimensions[axis] / max(1, inst.shape.dimensions[axis])
     return tuple(_scaled(m, ratio) if a == axis else m for a, m in enumerate(access))
 
 
-def _resized_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _resized_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     """Handles slices, pads, dynamic slices: axes correspond; a strided slice reads skipped elements, too."""
     if shape.rank != inst.shape.rank:
         return whole(shape)
@@ -213,10 +213,11 @@ def _resized_operand(inst: Instruction, place: int, access: Access, shape: Shape
     return tuple(result)
 
 
-def _update_slice_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
-    if shape.rank != inst.shape.rank or place > 1:
+def _updated_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
+    """Handles what changes its first operand: the others correspond to it axis by axis, in other sizes."""
+    if shape.rank != inst.shape.rank:
         return whole(shape)
-    if place == 0:
+    if number == 0:
         return access
     return tuple(
         _scaled(axis, size / max(1, out))
@@ -224,10 +225,10 @@ def _update_slice_operand(inst: Instruction, place: int, access: Access, shape: 
     )
 
 
-def _gather_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _gather_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     """Handles gathers: the table is addressed at random and has no tile; indices follow the batch axes."""
     assert inst.gather is not None
-    if place == 0:
+    if number == 0:
         return whole(shape)
     batch = [a for a in range(inst.shape.rank) if a not in inst.gather.offset_dims]
     maps = [access[a] for a in batch]
@@ -245,23 +246,11 @@ def scatter_index_access(inst: Instruction, updates: Access, shape: Shape) -> Ac
     return tuple(maps) if len(maps) == shape.rank else whole(shape)
 
 
-def _select_and_scatter_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
-    """Handles select-and-scatter: operand and result correspond; the source has one element per window."""
-    if shape.rank != inst.shape.rank:
-        return whole(shape)
-    if place == 0:
-        return access
-    return tuple(
-        _scaled(axis, size / max(1, out))
-        for axis, size, out in zip(access, shape.dimensions, inst.shape.dimensions, strict=True)
-    )
-
-
-def _unmapped_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _unmapped_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     return whole(shape)
 
 
-def _top_k_operand(inst: Instruction, place: int, access: Access, shape: Shape) -> Access:
+def _top_k_operand(inst: Instruction, number: int, access: Access, shape: Shape) -> Access:
     """Handles top-k: the searched (last) axis is needed as a whole."""
     return (*access[: shape.rank - 1], WHOLE)
 
@@ -281,11 +270,11 @@ _BACKWARD: Mapping[Opcode, _Rule] = {
     Opcode.SLICE: _resized_operand,
     Opcode.PAD: _resized_operand,
     Opcode.DYNAMIC_SLICE: _resized_operand,
-    Opcode.DYNAMIC_UPDATE_SLICE: _update_slice_operand,
+    Opcode.DYNAMIC_UPDATE_SLICE: _updated_operand,
     Opcode.GATHER: _gather_operand,
     Opcode.TOPK: _top_k_operand,
     Opcode.SCATTER: _unmapped_operand,
-    Opcode.SELECT_AND_SCATTER: _select_and_scatter_operand,
+    Opcode.SELECT_AND_SCATTER: _updated_operand,
     Opcode.DOT: _unmapped_operand,
     Opcode.CONVOLUTION: _unmapped_operand,
 }
@@ -300,9 +289,9 @@ def is_elementwise(inst: Instruction, shape: Shape) -> bool:
 # ---- forwards: where a user's value follows from its operand's -------------------------------------------
 
 
-def result_access(body: HloComputation, inst: Instruction, place: int, access: Access) -> Access | None:
-    """Returns the access of a user's value, given that of its operand `place`; None if it is undetermined."""
-    source = body.instructions[inst.operands[place]].shape
+def result_access(body: HloComputation, inst: Instruction, number: int, access: Access) -> Access | None:
+    """Returns the access of a user's value, given that of operand `number`; None if it is undetermined."""
+    source = body.instructions[inst.operands[number]].shape
     if source.is_tuple or (inst.shape.is_tuple and inst.opcode is not Opcode.REDUCE):
         return None
     if inst.opcode is Opcode.BROADCAST:

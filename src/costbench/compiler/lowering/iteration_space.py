@@ -72,7 +72,7 @@ class IterationSpace:
     """The loops over an anchor; kernels of a computation with the same anchor share it.
 
     Attributes:
-        body: the computation.
+        body: computation that holds the anchor.
         anchor: position of the value that the loops run over.
         contracts: whether the kernel itself computes the anchor, a convolution or dot.
         access: access of the anchor.
@@ -83,7 +83,7 @@ class IterationSpace:
         kernel_axes: axes of the right-hand side in physical order, empty without a contraction.
         operand_accesses: accesses of the contraction's left-hand and right-hand side.
         contraction_order: the loops of a contraction from outermost to innermost, else empty.
-        described: cache of what cost models derive from the contraction, by their names.
+        derived: cache of what cost models derive from the contraction, by name of the model.
     """
 
     body: HloComputation
@@ -96,7 +96,7 @@ class IterationSpace:
     kernel_axes: tuple[KernelAxis, ...] = ()
     operand_accesses: tuple[Access, Access] = ((), ())
     contraction_order: tuple[int, ...] = ()
-    described: dict[str, F64] = field(default_factory=dict, repr=False)
+    derived: dict[str, F64] = field(default_factory=dict, repr=False)
 
 
 def iteration_space(
@@ -108,7 +108,7 @@ def iteration_space(
         body: the computation.
         anchor: position of the value that the kernel runs over.
         contracts: whether the kernel itself computes the anchor, a convolution or dot.
-        tiled: whether it is cut in tiles at all; otherwise there are no loops.
+        tiled: whether the kernel is cut in tiles at all; otherwise there are no loops.
         fixed: logical axes of the anchor that may not be cut.
 
     Raises:
@@ -189,9 +189,9 @@ def contraction_axes(
     """Returns the summing loops of a convolution or dot and the accesses of its operands.
 
     Args:
-        body: the computation that holds it.
-        position: of the convolution or dot.
-        output_loop: logical axis of the result -> loop that runs over it.
+        body: computation that holds the convolution or dot.
+        position: position of the convolution or dot.
+        output_loop: loop that runs over each logical axis of the result.
         first_loop: number that the first summing loop gets.
     """
     inst = body.instructions[position]
@@ -289,19 +289,19 @@ def _tie_dot(inst: Instruction, lhs: Shape, rhs: Shape, output_loop: dict[int, i
     return left, right, {rhs_axis: (lhs_axis, False) for lhs_axis, rhs_axis in pairs}
 
 
-def wanted_access(body: HloComputation, position: int, place: int, access: Access) -> Access:
-    """Returns the access of operand `place` that an instruction with the given access needs.
+def wanted_access(body: HloComputation, position: int, number: int, access: Access) -> Access:
+    """Returns the access of operand `number` that an instruction with the given access needs.
 
     It comes from the rule of the opcode, except where the loops run over a convolution or dot itself, whose
     operand accesses are part of the iteration space.
     """
     inst = body.instructions[position]
     if inst.opcode in CONTRACTIONS and access and access == identity(inst.shape):
-        return contraction_axes(body, position, loop_of_axis(inst.shape), len(access)).operands[place]
-    operand = body.instructions[inst.operands[place]].shape
+        return contraction_axes(body, position, loop_of_axis(inst.shape), len(access)).operands[number]
+    operand = body.instructions[inst.operands[number]].shape
     shape = array_shape(operand)
-    alike = shape.dimensions == array_shape(inst.shape).dimensions
-    if alike and (inst.shape.is_tuple or operand.is_tuple):
+    is_alike = shape.dimensions == array_shape(inst.shape).dimensions
+    if is_alike and (inst.shape.is_tuple or operand.is_tuple):
         return access
-    wanted = operand_access(body, inst, place, access)
-    return wanted if len(wanted) == shape.rank else whole(shape)
+    needed = operand_access(body, inst, number, access)
+    return needed if len(needed) == shape.rank else whole(shape)

@@ -13,7 +13,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays
+from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays, kernel_positions
 from costbench.compiler.lowering.access import NO_LOOP
 from costbench.compiler.lowering.iteration_space import MAX_LOOPS, IterationSpace, KernelAxis, Loop
 from costbench.compiler.lowering.lower import SEVERAL_CONTRACTIONS, Lists, Nests, lower_from
@@ -33,17 +33,17 @@ class LoopNest:
 
     Attributes:
         kernel: the kernel that is lowered.
-        space: its iteration space.
+        space: iteration space of the kernel.
         words: the packed nest, see `lowering.packed`.
         tables: work tables of the kernel's computation.
-        described: cache of what cost models derive from the nest, by their names.
+        derived: cache of what cost models derive from the nest, by name of the model.
     """
 
     kernel: Kernel
     space: IterationSpace
     words: F64
     tables: WorkTables
-    described: dict[str, F64] = field(default_factory=dict, repr=False)
+    derived: dict[str, F64] = field(default_factory=dict, repr=False)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -137,10 +137,10 @@ class LoweredKernels:
 
     Attributes:
         module: the program.
-        computation: position of their computation.
+        computation: position of the kernels' computation.
         kernels: positions of their instructions, inputs and outputs.
         nests: packed loop nests.
-        spaces: the iteration spaces that `nests.spaces` numbers.
+        spaces: iteration spaces that `nests.spaces` numbers.
         tables: work tables of the computation.
     """
 
@@ -156,11 +156,7 @@ class LoweredKernels:
 
     def kernel(self, number: int) -> Kernel:
         """Returns one of the kernels."""
-        instructions, inputs, outputs = (
-            tuple(positions[offsets[number] : offsets[number + 1]].tolist())
-            for offsets, positions in zip(self.kernels[::2], self.kernels[1::2], strict=True)
-        )
-        return Kernel(self.module, self.computation, instructions, inputs, outputs)
+        return Kernel(self.module, self.computation, *kernel_positions(self.kernels, number))
 
     def nest(self, number: int) -> LoopNest:
         """Returns the loop nest of one of the kernels."""
@@ -181,7 +177,7 @@ class _Body:
         self.work = WorkTables(module, body)
         self.tables = LoweringTables(body)
 
-    def most_copies(self, kernels: KernelArrays) -> int:
+    def max_copies(self, kernels: KernelArrays) -> int:
         """Returns an upper bound on boxes and on copies of a kernel: two per node, one per member written."""
         instructions = self.tables.body.instructions
         written = sum(len(list(instructions[p].shape.leaves())) for p in kernels.outputs.tolist())
@@ -253,7 +249,7 @@ class Lowering:
                 break
             if key:
                 tables.fill(key)
-            elif (needed := body.most_copies(kernels)) > len(body.lists.node_boxes):
+            elif (needed := body.max_copies(kernels)) > len(body.lists.node_boxes):
                 body.grow_lists(needed)
             else:
                 nests = nests._replace(words=np.concatenate([nests.words, np.zeros_like(nests.words)]))

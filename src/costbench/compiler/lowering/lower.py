@@ -14,21 +14,6 @@ from typing import NamedTuple
 
 from costbench.arrays import F64, I64
 from costbench.compiler.kernel_arrays import KernelArrays
-from costbench.compiler.lowering.arrays import (
-    CONTRACTS,
-    COUNT_BITS,
-    FIXED_SHIFT,
-    FIXES_AXES,
-    LOOPS,
-    MISSING,
-    NONE,
-    OVER_CONTRACTION,
-    TILED,
-    UNTILED,
-    WORKS,
-    WRITES,
-    LoweringArrays,
-)
 from costbench.compiler.lowering.packed import (
     AFTER_CONTRACTION,
     AXIS_WORDS,
@@ -48,11 +33,28 @@ from costbench.compiler.lowering.propagation import (
     MISSING_KEY,
     STAMP,
     Search,
-    looked_up,
+    look_up,
     propagate,
     start_kernel,
 )
-from costbench.compiler.lowering.values import ADDRESSES, NOT_PARTIAL, UPDATES
+from costbench.compiler.lowering.tables import (
+    ADDRESSES,
+    CONTRACTS,
+    COUNT_BITS,
+    FIXED_SHIFT,
+    FIXES_AXES,
+    LOOPS,
+    MISSING,
+    NONE,
+    NOT_PARTIAL,
+    OVER_CONTRACTION,
+    TILED,
+    UNTILED,
+    UPDATES,
+    WORKS,
+    WRITES,
+    LoweringArrays,
+)
 from costbench.execution.compiled import compiled
 
 NUM_BOXES, NUM_COPIES, NUM_AXES = range(3)
@@ -64,14 +66,14 @@ class Lists(NamedTuple):
 
     Attributes:
         counts: [3]: numbers of boxes, copies, axes of boxes.
-        box_access: [*], row of each box's access.
-        box_shape: [*], number of each box's shape.
+        box_access: [*], row of the access of each box.
+        box_shape: [*], number of the shape of each box.
         copy_box: [*], box of each copy.
         copy_access: [*], row of each copy's access.
         is_output: [*], 1 for copies to main memory.
         node_boxes: [*], boxes of inputs and instructions.
         order: [64], loops of more than one native tile, outermost first.
-        figures: [*, 4], the last four fields of `packed.TRANSFER` for each copy.
+        figures: [*, 4], last four fields of `packed.TRANSFER` for each copy.
     """
 
     counts: I64
@@ -116,7 +118,7 @@ def _box(tables: LoweringArrays, lists: Lists, row: int, shape: int) -> int:
 @compiled
 def box_of_value(tables: LoweringArrays, search: Search, lists: Lists, position: int) -> int:
     """Returns the number of the box of a value of the kernel that is being lowered."""
-    row = tables.access_rows[search.found[position]]
+    row = tables.access_rows[search.final[position]]
     return _box(tables, lists, row, tables.values[position].shape)
 
 
@@ -135,7 +137,7 @@ def _copy_value(
     tables: LoweringArrays, search: Search, lists: Lists, position: int, row_elements: int
 ) -> None:
     """Appends the copy from main memory of a value under its access in the kernel."""
-    row = tables.access_rows[search.found[position]]
+    row = tables.access_rows[search.final[position]]
     _copy_cut(tables, lists, position, row, 0, row_elements)
 
 
@@ -158,8 +160,8 @@ def list_copies(tables: LoweringArrays, search: Search, lists: Lists, kernel: Lo
     lists.counts[:] = 0
     nodes = len(kernel.inputs) + len(kernel.instructions)
     # Every input and output is copied once, a slice of an input once more for each slice.
-    most = 2 * nodes + len(kernel.outputs) + 1
-    if most > len(lists.node_boxes):
+    max_copies = 2 * nodes + len(kernel.outputs) + 1
+    if max_copies > len(lists.node_boxes):
         return False
     reads_part = False
     for position in kernel.instructions:
@@ -170,17 +172,17 @@ def list_copies(tables: LoweringArrays, search: Search, lists: Lists, kernel: Lo
         else:
             _copy_value(tables, search, lists, position, 0)
     for position in kernel.outputs:
-        access = search.found[tables.values[position].source]
+        access = search.final[tables.values[position].source]
         rank = tables.accesses[tables.access_rows[access]].rank
         if tables.values[position].writes_itself and rank == tables.values[position].rank:
             _copy_cut(tables, lists, position, tables.access_rows[access], 1, 0)
             continue
-        found = looked_up(tables, search, WRITES, position, access)
-        if found == MISSING:
+        copies = look_up(tables, search, WRITES, position, access)
+        if copies == MISSING:
             return False
-        first, count = found >> COUNT_BITS, found & ((1 << COUNT_BITS) - 1)
-        most += count
-        if most > len(lists.node_boxes):
+        first, count = copies >> COUNT_BITS, copies & ((1 << COUNT_BITS) - 1)
+        max_copies += count
+        if max_copies > len(lists.node_boxes):
             return False
         for i in range(first, first + count):
             copy = tables.written[i]
@@ -215,13 +217,13 @@ def _partial_use(tables: LoweringArrays, kernel: LoweredKernel, position: int) -
     kind, first_user = NOT_PARTIAL, NONE
     for user in kernel.instructions:
         if _reads(tables, user, position):
-            own = tables.values[user].partial
-            if tables.operands[tables.operands_offsets[user]] != position or own == NOT_PARTIAL:
+            partial = tables.values[user].partial
+            if tables.operands[tables.operands_offsets[user]] != position or partial == NOT_PARTIAL:
                 return NOT_PARTIAL, NONE
-            if first_user != NONE and own != kind:
+            if first_user != NONE and partial != kind:
                 return NOT_PARTIAL, NONE
             if first_user == NONE:
-                kind, first_user = own, user
+                kind, first_user = partial, user
     return int(kind), int(first_user)
 
 
@@ -242,17 +244,17 @@ def list_order(tables: LoweringArrays, lists: Lists, kernel: LoweredKernel) -> i
     result, so that no partial sums leave the scratchpad.
     """
     space = tables.spaces[kernel.space]
-    kept = (1 << space.num_loops) - 1
+    moving = (1 << space.num_loops) - 1
     if not space.contracts:
-        kept = 0
+        moving = 0
         for copy in range(lists.counts[NUM_COPIES]):
             if lists.is_output[copy]:
-                kept |= tables.accesses[lists.copy_access[copy]].loops
+                moving |= tables.accesses[lists.copy_access[copy]].loops
     count = 0
-    for wanted in (1, 0):
-        for place in range(space.first_loop, space.first_loop + space.num_loops):
-            loop = tables.loop_order[place]
-            if kept >> loop & 1 == wanted and tables.loops[space.first_loop + loop].units > 1.0:
+    for is_moving in (1, 0):
+        for index in range(space.first_loop, space.first_loop + space.num_loops):
+            loop = tables.loop_order[index]
+            if moving >> loop & 1 == is_moving and tables.loops[space.first_loop + loop].units > 1.0:
                 lists.order[count] = loop
                 count += 1
     return count
@@ -319,10 +321,10 @@ def _write_loops(tables: LoweringArrays, lists: Lists, kernel: LoweredKernel, ne
     """Writes loops, their order and copies."""
     first = tables.spaces[kernel.space].first_loop
     for loop in range(len(nest.loops)):
-        known, row = tables.loops[first + loop], nest.loops[loop]
-        row.units, row.unit, row.extent = known.units, known.unit, known.extent
-    for place in range(len(nest.order)):
-        nest.order[place] = lists.order[place]
+        loop_record, row = tables.loops[first + loop], nest.loops[loop]
+        row.units, row.unit, row.extent = loop_record.units, loop_record.unit, loop_record.extent
+    for index in range(len(nest.order)):
+        nest.order[index] = lists.order[index]
     for copy in range(len(nest.transfers)):
         transfer, figures = nest.transfers[copy], lists.figures[copy]
         transfer.box, transfer.is_output = lists.copy_box[copy], lists.is_output[copy]
@@ -356,36 +358,36 @@ def _write_nodes(
 @compiled
 def _write_boxes(tables: LoweringArrays, lists: Lists, nest: PackedNest) -> None:
     """Writes boxes and what is known of their axes before `complete`."""
-    place = 0
+    index = 0
     for box in range(len(nest.boxes) - 1):
         access, shape = tables.accesses[lists.box_access[box]], tables.shapes[lists.box_shape[box]]
         row = nest.boxes[box]
-        row.first_axis, row.mask, row.is_unmapped = place, 0, 0
+        row.first_axis, row.mask, row.is_unmapped = index, 0, 0
         row.native_elements = shape.native_elements
         if access.rank != shape.rank:
             # Without maps that fit the shape, the value is treated as one vector that is not cut.
             row.is_unmapped = 1
-            _write_whole(nest, place, max(1, shape.num_elements), shape.native_elements)
-            place += 1
+            _write_whole(nest, index, max(1, shape.num_elements), shape.native_elements)
+            index += 1
             continue
         for number in range(shape.first_axis, shape.first_axis + shape.rank):
-            known = tables.axes[number]
-            axis, given = nest.axes[place], tables.maps[access.first_map + known.axis]
-            axis.loop, axis.scale = given.loop, given.scale
-            axis.window_loop, axis.window = given.window_loop, given.window
-            axis.stride, axis.dilation = given.stride, given.dilation
-            axis.base_dilation, axis.padding = given.base_dilation, given.padding
-            axis.size, axis.native = known.size, known.native
+            shape_axis = tables.axes[number]
+            axis, axis_map = nest.axes[index], tables.maps[access.first_map + shape_axis.axis]
+            axis.loop, axis.scale = axis_map.loop, axis_map.scale
+            axis.window_loop, axis.window = axis_map.window_loop, axis_map.window
+            axis.stride, axis.dilation = axis_map.stride, axis_map.dilation
+            axis.base_dilation, axis.padding = axis_map.base_dilation, axis_map.padding
+            axis.size, axis.native = shape_axis.size, shape_axis.native
             axis.advance, axis.aligned_advance, axis.is_window = 0.0, 0.0, 0
-            place += 1
+            index += 1
     last = nest.boxes[len(nest.boxes) - 1]
-    last.first_axis, last.mask, last.is_unmapped, last.native_elements = place, 0, 0, 0
+    last.first_axis, last.mask, last.is_unmapped, last.native_elements = index, 0, 0, 0
 
 
 @compiled
-def _write_whole(nest: PackedNest, place: int, num_elements: int, native_elements: int) -> None:
+def _write_whole(nest: PackedNest, index: int, num_elements: int, native_elements: int) -> None:
     """Writes the one axis of a vector that no loop cuts."""
-    axis = nest.axes[place]
+    axis = nest.axes[index]
     axis.loop, axis.scale, axis.window_loop, axis.window = NONE, 1.0, NONE, 1.0
     axis.stride, axis.dilation, axis.base_dilation, axis.padding = 1.0, 1.0, 1.0, 0.0
     axis.size, axis.native = num_elements, native_elements
@@ -436,19 +438,19 @@ def _space_of(tables: LoweringArrays, search: Search, inside: I64, outputs: I64)
     """Returns anchor, contraction or NONE, and iteration space of the kernel that is being lowered."""
     traits, contraction = 0, NONE
     for position in inside:
-        own = tables.values[position].traits
-        if own & CONTRACTS:
+        value_traits = tables.values[position].traits
+        if value_traits & CONTRACTS:
             if traits & CONTRACTS:
                 return NONE, NONE, SEVERAL_CONTRACTIONS
             contraction = position
-        traits |= own
+        traits |= value_traits
     anchor = contraction if contraction != NONE else _anchor_of(tables, search, inside, outputs)
     bits = OVER_CONTRACTION if contraction != NONE else 0
     if tables.values[anchor].rank and traits & WORKS and not traits & UNTILED:
         bits |= TILED
         if traits & FIXES_AXES:
             bits |= _fixed_axes(tables, inside, anchor) << FIXED_SHIFT
-    return anchor, contraction, looked_up(tables, search, LOOPS, anchor, bits)
+    return anchor, contraction, look_up(tables, search, LOOPS, anchor, bits)
 
 
 @compiled

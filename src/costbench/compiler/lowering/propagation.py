@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from costbench.arrays import I64
-from costbench.compiler.lowering.arrays import (
+from costbench.compiler.lowering.tables import (
     BROADCASTS,
     INDICES,
     MISSING,
@@ -48,9 +48,9 @@ class Search(NamedTuple):
         inside: [n], stamp of inputs and instructions.
         made: [n], stamp of instructions.
         known: [n], accesses so far, by number, or NONE.
-        wanted: [n], stamp of values whose access follows from their uses.
+        by_use: [n], stamp of values whose access follows from their uses.
         needed: [n], access that the uses seen so far need, or NONE.
-        found: [n], final accesses.
+        final: [n], final accesses.
         reached: [n], stamp of instructions that depend on a contraction.
         unreached: [n], instructions that may still lack an access.
         unspread: [n], instructions whose operands may still lack one, last first.
@@ -60,16 +60,16 @@ class Search(NamedTuple):
     inside: I64
     made: I64
     known: I64
-    wanted: I64
+    by_use: I64
     needed: I64
-    found: I64
+    final: I64
     reached: I64
     unreached: I64
     unspread: I64
 
 
 @compiled
-def looked_up(tables: LoweringArrays, search: Search, kind: int, first: int, second: int) -> int:
+def look_up(tables: LoweringArrays, search: Search, kind: int, first: int, second: int) -> int:
     """Returns the result of a rule; if it has not been applied yet, MISSING, with its key in the state."""
     key = key_of(kind, first, second)
     slot = slot_of(tables.keys, key)
@@ -100,7 +100,7 @@ def propagate(
     """Finds the access of every instruction and input of the kernel that is being lowered.
 
     Returns:
-        False if the result of a rule is missing; `found` is filled in otherwise.
+        False if the result of a rule is missing; `final` is filled in otherwise.
     """
     search.inside[anchor] = search.state[STAMP]
     search.known[anchor] = access
@@ -113,19 +113,19 @@ def propagate(
     if search.state[MISSING_KEY]:
         return False
     _serve_all_uses(tables, search, inputs, instructions)
-    search.found[anchor] = access
+    search.final[anchor] = access
     return bool(search.state[MISSING_KEY] == 0)
 
 
 @compiled
 def _settle(tables: LoweringArrays, search: Search) -> None:
     """Propagates accesses forwards and backwards until nothing new is reached."""
-    again = True
-    while again:
-        again = _forwards(tables, search, True)
+    any_found = True
+    while any_found:
+        any_found = _forwards(tables, search, True)
         if not search.state[MISSING_KEY]:
-            again |= _backwards(tables, search)
-        again &= search.state[MISSING_KEY] == 0
+            any_found |= _backwards(tables, search)
+        any_found &= search.state[MISSING_KEY] == 0
 
 
 @compiled
@@ -143,7 +143,7 @@ def _slots(tables: LoweringArrays, position: int) -> range:
 @compiled
 def _forwards(tables: LoweringArrays, search: Search, lossless: bool) -> bool:
     """Propagates accesses to users once; returns whether that reached anything."""
-    kept, found = 0, False
+    num_left, any_found = 0, False
     for i in range(search.state[NUM_UNREACHED]):
         position = search.unreached[i]
         if search.known[position] != NONE:
@@ -153,19 +153,19 @@ def _forwards(tables: LoweringArrays, search: Search, lossless: bool) -> bool:
             for slot in _slots(tables, position):
                 source = _known(search, tables.operands[slot])
                 if source >= 0:
-                    result = source if tables.same[slot] else looked_up(tables, search, RESULT, slot, source)
+                    result = source if tables.same[slot] else look_up(tables, search, RESULT, slot, source)
                     if result != NONE:
                         break
         if result == MISSING:
             return False
         if result == NONE:
-            search.unreached[kept] = position
-            kept += 1
+            search.unreached[num_left] = position
+            num_left += 1
         else:
             search.known[position] = result
-            found = True
-    search.state[NUM_UNREACHED] = kept
-    return found
+            any_found = True
+    search.state[NUM_UNREACHED] = num_left
+    return any_found
 
 
 @compiled
@@ -177,43 +177,42 @@ def _updates_of(tables: LoweringArrays, search: Search, position: int) -> int:
 
 
 @compiled
-def _use(tables: LoweringArrays, search: Search, value: tuple[int, int, int], slot: int) -> int:
-    """Returns the access of an operand that a value (position, access, access of a scatter's updates or NONE)
-    needs.
+def _use(tables: LoweringArrays, search: Search, position: int, access: int, updates: int, slot: int) -> int:
+    """Returns the access of an operand that a value with the given access needs; `updates` is the access of a
+    scatter's updates or NONE.
     """
-    position, access, updates = value
     if tables.same[slot]:
         return access
     if updates != NONE and slot == tables.operands_offsets[position] + 1:
-        return looked_up(tables, search, INDICES, position, updates)
-    return looked_up(tables, search, WANTED, slot, access)
+        return look_up(tables, search, INDICES, position, updates)
+    return look_up(tables, search, WANTED, slot, access)
 
 
 @compiled
 def _backwards(tables: LoweringArrays, search: Search) -> bool:
     """Propagates accesses to operands once; returns whether that reached anything."""
-    kept, found = 0, False
+    num_left, any_found = 0, False
     for i in range(search.state[NUM_UNSPREAD]):
         position = search.unspread[i]
         access = search.known[position]
         if access == NONE:
-            search.unspread[kept] = position
-            kept += 1
+            search.unspread[num_left] = position
+            num_left += 1
             continue
         if tables.values[position].flow == REDUCES:
             continue
-        value = (position, access, _updates_of(tables, search, position))
+        updates = _updates_of(tables, search, position)
         for slot in _slots(tables, position):
             operand = tables.operands[slot]
             if _known(search, operand) != NONE:
                 continue
-            use = _use(tables, search, value, slot)
+            use = _use(tables, search, position, access, updates, slot)
             if use == MISSING:
                 return False
             search.known[operand] = use
-            found = True
-    search.state[NUM_UNSPREAD] = kept
-    return found
+            any_found = True
+    search.state[NUM_UNSPREAD] = num_left
+    return any_found
 
 
 @compiled
@@ -229,30 +228,30 @@ def _serve_all_uses(tables: LoweringArrays, search: Search, inputs: I64, instruc
     """Sets final accesses: instructions keep theirs, inputs get one that covers the needs of all users."""
     stamp = search.state[STAMP]
     for position in inputs:
-        search.wanted[position], search.needed[position] = stamp, NONE
+        search.by_use[position], search.needed[position] = stamp, NONE
     for i in range(search.state[NUM_UNREACHED]):
-        search.wanted[search.unreached[i]], search.needed[search.unreached[i]] = stamp, NONE
+        search.by_use[search.unreached[i]], search.needed[search.unreached[i]] = stamp, NONE
     for position in instructions[::-1]:
         access = search.known[position]
         if access == NONE:
             access = search.needed[position]
             if access == NONE:
                 access = tables.values[position].whole
-        search.found[position] = access
-        value = (position, access, _updates_of(tables, search, position))
+        search.final[position] = access
+        updates = _updates_of(tables, search, position)
         for slot in _slots(tables, position):
             operand = tables.operands[slot]
-            if search.wanted[operand] != stamp:
+            if search.by_use[operand] != stamp:
                 continue
             use = search.known[operand] if tables.values[position].flow == REDUCES else NONE
             if use == NONE:
-                use = _use(tables, search, value, slot)
+                use = _use(tables, search, position, access, updates, slot)
             other = search.needed[operand]
             if use != MISSING and other not in (NONE, use):
-                use = looked_up(tables, search, WIDER, other, use)
+                use = look_up(tables, search, WIDER, other, use)
             if use == MISSING:
                 return
             search.needed[operand] = use
     for position in inputs:
         use = search.needed[position]
-        search.found[position] = tables.values[position].whole if use == NONE else use
+        search.final[position] = tables.values[position].whole if use == NONE else use

@@ -28,7 +28,7 @@ class WorkModel(NamedTuple):
     """How a cost model describes the work of instructions.
 
     Attributes:
-        name: name of the model, under which derived values are cached.
+        name: name under which derived values are cached.
         num_amounts: number of kinds of work.
         describe: returns the work of an instruction.
     """
@@ -61,17 +61,17 @@ class WorkTable:
         num_instructions = len(body.instructions)
         self.subjects = np.full((num_instructions, MAX_SUBJECTS), _UNKNOWN, dtype=np.int64)
         self.amounts = np.zeros((num_instructions, MAX_SUBJECTS, model.num_amounts))
-        self._of = (module, body)
+        self._module, self._body = module, body
         self._describe = model.describe
 
     def complete(self, positions: I64) -> None:
         """Describes those of the given instructions that have not been described yet."""
         for position in np.unique(positions[self.subjects[positions, 0] == _UNKNOWN]).tolist():
-            found = self._describe(*self._of, position)
-            for place, (subject, amounts) in enumerate(found):
-                self.subjects[position, place] = subject
-                self.amounts[position, place] = amounts
-            self.subjects[position, len(found) :] = _NONE
+            work = self._describe(self._module, self._body, position)
+            for number, (subject, amounts) in enumerate(work):
+                self.subjects[position, number] = subject
+                self.amounts[position, number] = amounts
+            self.subjects[position, len(work) :] = _NONE
 
     def per_box(self, words: F64, instructions: Sequence[int]) -> F64:
         """Returns amounts of work summed over a kernel's instructions, [2, num_boxes, num_amounts].
@@ -115,8 +115,8 @@ def add_up(nest: PackedNest, subjects: I64, amounts: F64, result: F64) -> None:
             continue
         position = nodes[node].position
         when = EVERY_RESULT if nodes[node].kind == AFTER_CONTRACTION else EVERY_ITERATION
-        for place in range(MAX_SUBJECTS):
-            subject = subjects[position, place]
+        for number in range(MAX_SUBJECTS):
+            subject = subjects[position, number]
             if subject == _NONE:
                 break
             # The value is the instruction itself or an operand, which comes shortly before it.
@@ -124,7 +124,7 @@ def add_up(nest: PackedNest, subjects: I64, amounts: F64, result: F64) -> None:
             while nodes[other].position != subject:
                 other = other - 1 if other else len(nodes) - 1
             for kind in range(amounts.shape[2]):
-                result[when, nodes[other].box, kind] += amounts[position, place, kind]
+                result[when, nodes[other].box, kind] += amounts[position, number, kind]
 
 
 @compiled
@@ -152,15 +152,12 @@ def contraction_rows(
 
 
 def contraction_numbers(space: IterationSpace, name: str, describe: Callable[[IterationSpace], F64]) -> F64:
-    """Does the same for one space; the result is cached with the space under `name`."""
+    """Returns the numbers of one space, which are cached with it under `name`."""
     if not space.contracts:
-        return _NOTHING
-    if name not in space.described:
-        space.described[name] = describe(space)
-    return space.described[name]
-
-
-_NOTHING = np.zeros(0)
+        return np.zeros(0)
+    if name not in space.derived:
+        space.derived[name] = describe(space)
+    return space.derived[name]
 
 
 @compiled

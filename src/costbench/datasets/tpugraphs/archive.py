@@ -55,8 +55,8 @@ class Header:
     """What an array's header says.
 
     Attributes:
-        shape: of the array.
-        dtype: of its values.
+        shape: shape of the array.
+        dtype: type of the values.
         fortran_order: whether the first axis varies fastest.
     """
 
@@ -79,8 +79,8 @@ class NpzArchive:
     """An opened `.npz` file; see `open_npz`.
 
     Attributes:
-        path: of the file.
-        headers: of its arrays, by key.
+        path: path of the file.
+        headers: headers of its arrays, by key.
     """
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, keys: tuple[str, ...]) -> None:
@@ -197,20 +197,20 @@ def open_npz(path: str | PathLike[str], keys: tuple[str, ...]) -> Iterator[NpzAr
 
 
 def _members(archive: zipfile.ZipFile, keys: tuple[str, ...], path: Path) -> dict[str, zipfile.ZipInfo]:
-    found: dict[str, zipfile.ZipInfo] = {}
+    members: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
         key = member.filename.removesuffix(_SUFFIX)
         if key not in keys:
             continue
-        if key in found:
+        if key in members:
             raise DataError("occurs twice", where=path, field=key, expected="one array of this name")
         if member.flag_bits & _ENCRYPTED:
             raise DataError("encrypted", where=path, field=key, expected="an array")
         if member.compress_type not in _METHODS:
             problem = f"compressed by method {member.compress_type}"
             raise DataError(problem, where=path, field=key, expected="stored or deflated")
-        found[key] = member
-    return found
+        members[key] = member
+    return members
 
 
 def _read_header(stream: IO[bytes]) -> Header:

@@ -2,7 +2,10 @@
 
 Graphs are converted to shards when they are first used, into a cache outside the folder; a converted graph is
 used again while its source has the same size and time, or the same digest. Layout graphs become layout graphs
-(`costbench.datasets.layout_graphs`), tile kernels feature shards, one per program (`tile_shards`).
+(`costbench.datasets.layout_graphs`), tile kernels feature shards, one per program, which tile training reads
+like those of the stage `features`. There, a kernel's graph is the published one: all its instructions in
+stored order, with their features as they are. What the data set lacks is constant, and scalers drop constant
+columns: static performance features are 0, analytical estimates 1 ns.
 """
 
 from __future__ import annotations
@@ -57,8 +60,8 @@ class TpuGraphsFolder:
         self.root = base / "npz" if (base / "npz").is_dir() else base
         self.cache = Path(cache)
         if not self.collections():
-            wanted = ", ".join(f"npz/{path}" for path in COLLECTIONS.values())
-            raise DataError("holds no collection", where=base, expected=f"one of the folders {wanted}")
+            folders = ", ".join(f"npz/{path}" for path in COLLECTIONS.values())
+            raise DataError("holds no collection", where=base, expected=f"one of the folders {folders}")
 
     def collections(self) -> list[str]:
         """Returns the collections that exist, such as `layout:xla:random`, in the order of `COLLECTIONS`."""
@@ -99,7 +102,7 @@ class TpuGraphsFolder:
     def tile_shards(self, split: str) -> Iterator[Path]:
         """Yields one shard per program of a split, by name of program; each is made first if needed.
 
-        Tile training reads them like those of the stage `features`; see `tile_shards.write_tile_shard`.
+        Tile training reads them like those of the stage `features`; see `write_tile_shard`.
 
         Raises:
             DataError: naming the file, if one is malformed.
@@ -115,7 +118,7 @@ class TpuGraphsFolder:
 
     def _place(self, path: Path) -> tuple[str, str]:
         """Returns the collection and split that a file is in."""
-        parts = {place: name for name, place in COLLECTIONS.items()}
+        parts = {folder_of: name for name, folder_of in COLLECTIONS.items()}
         folder = path.resolve().parent
         if folder.parent.is_relative_to(self.root.resolve()) and folder.name in SPLITS:
             collection = parts.get(folder.parent.relative_to(self.root.resolve()))
@@ -142,32 +145,29 @@ def convert_once(destination: Path, sources: Sequence[Path], convert: Callable[[
         DataError: if a source cannot be read.
     """
     stamp = destination.with_suffix(_STAMP)
-    found = [_facts(path) for path in sources]
-    before = _stamped(stamp) if destination.is_file() else []
-    if [fact[:3] for fact in before] == found:
+    stats = [(path.name, path.stat()) for path in sources]
+    facts = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
+    recorded = _read_stamp(stamp) if destination.is_file() else []
+    if [fact[:3] for fact in recorded] == facts:
         return
     digests = [artifacts.digest_file(path) for path in sources]
     # A copy of the data set has other times and the same contents.
-    if not before or [fact[3] for fact in before] != digests:
+    if not recorded or [fact[3] for fact in recorded] != digests:
         convert()
-    facts = [[*fact, digest] for fact, digest in zip(found, digests, strict=True)]
-    artifacts.write_json(stamp, {"version": _CONVERTER_VERSION, "sources": facts})
+    stamped = [[*fact, digest] for fact, digest in zip(facts, digests, strict=True)]
+    artifacts.write_json(stamp, {"version": _CONVERTER_VERSION, "sources": stamped})
 
 
-def _facts(path: Path) -> list[Any]:
-    """Returns name, size and time of a file."""
-    facts = path.stat()
-    return [path.name, facts.st_size, facts.st_mtime_ns]
-
-
-def _stamped(stamp: Path) -> list[list[Any]]:
+def _read_stamp(stamp: Path) -> list[list[Any]]:
     """Returns name, size, time and digest of the files that a shard was made from; none if it is unknown."""
     try:
         content = artifacts.read_json(stamp)
     except DataError:
         return []
-    known = isinstance(content, dict) and content.get("version") == _CONVERTER_VERSION
-    return content["sources"] if known and isinstance(content, dict) else []
+    if not isinstance(content, dict) or content.get("version") != _CONVERTER_VERSION:
+        return []
+    sources: list[list[Any]] = content["sources"]
+    return sources
 
 
 _IS_ROOT = 0

@@ -20,7 +20,7 @@ from typing import IO, Any, Literal, Protocol
 import numpy as np
 
 from costbench import artifacts
-from costbench.arrays import F32, I64, AnyArray
+from costbench.arrays import F32, I32, I64, AnyArray
 from costbench.datasets.layout_graphs import LayoutGraph, write_layout_graph
 from costbench.datasets.tpugraphs.archive import NpzArchive, open_npz
 from costbench.datasets.tpugraphs.options import WIDTH, OptionEncoder
@@ -37,7 +37,7 @@ class Key:
 
     Attributes:
         name: key in the file.
-        shape: letters and numbers; None for a list of integers of any shape, which is flattened.
+        shape: sizes as letters and numbers; None for a list of integers of any shape, which is flattened.
         kind: `integer` arrays become int64, `real` ones float32.
         dtype: type in which it is written.
         optional: whether the key may be missing, or its array empty.
@@ -76,15 +76,15 @@ def require_keys(
     sizes: dict[str, int] = {}
     for key in keys:
         if key.name in stored:
-            found = stored[key.name]
-            if key.shape is not None and not (key.optional and found.shape == (0,)):
-                _require_shape(found, key, sizes, path)
-            if found.dtype.kind not in "fiu":
-                wanted = "integers" if key.kind == "integer" else "real numbers"
-                raise DataError(f"type {found.dtype}", where=path, field=key.name, expected=wanted)
+            array = stored[key.name]
+            if key.shape is not None and not (key.optional and array.shape == (0,)):
+                _require_shape(array, key, sizes, path)
+            if array.dtype.kind not in "fiu":
+                expected = "integers" if key.kind == "integer" else "real numbers"
+                raise DataError(f"type {array.dtype}", where=path, field=key.name, expected=expected)
         elif not key.optional:
-            wanted = "an array" if key.shape is None else f"an array of shape {_written(key.shape, sizes)}"
-            raise DataError("missing key", where=path, field=key.name, expected=wanted)
+            expected = "an array" if key.shape is None else f"an array of shape {_written(key.shape, sizes)}"
+            raise DataError("missing key", where=path, field=key.name, expected=expected)
     return sizes
 
 
@@ -105,16 +105,16 @@ def _written(shape: tuple[str | int, ...], sizes: Mapping[str, int]) -> str:
     return "(" + ", ".join(parts) + (",)" if len(parts) == 1 else ")")
 
 
-def _require_shape(found: Stored, key: Key, sizes: dict[str, int], path: str | PathLike[str]) -> None:
+def _require_shape(array: Stored, key: Key, sizes: dict[str, int], path: str | PathLike[str]) -> None:
     shape = key.shape or ()
-    known = [sizes.get(part) if isinstance(part, str) else part for part in shape]
-    fits = len(known) == len(found.shape) and all(
-        want is None or want == size for want, size in zip(known, found.shape, strict=True)
+    sizes_so_far = [sizes.get(part) if isinstance(part, str) else part for part in shape]
+    fits = len(sizes_so_far) == len(array.shape) and all(
+        want is None or want == size for want, size in zip(sizes_so_far, array.shape, strict=True)
     )
     if not fits:
-        wanted = _written(shape, sizes)
-        raise DataError(f"shape {found.shape}", where=path, field=key.name, expected=f"shape {wanted}")
-    sizes.update({part: size for part, size in zip(shape, found.shape, strict=True) if isinstance(part, str)})
+        expected = _written(shape, sizes)
+        raise DataError(f"shape {array.shape}", where=path, field=key.name, expected=f"shape {expected}")
+    sizes.update({part: size for part, size in zip(shape, array.shape, strict=True) if isinstance(part, str)})
 
 
 def converted(array: AnyArray, key: Key, path: str | PathLike[str]) -> AnyArray:
@@ -129,12 +129,12 @@ def converted(array: AnyArray, key: Key, path: str | PathLike[str]) -> AnyArray:
     if key.kind == "integer":
         return _whole(array, key, path)
     with np.errstate(over="ignore"):
-        found = array.astype(np.float32)
-    if not np.isfinite(found).all():
-        place = tuple(np.argwhere(~np.isfinite(found))[0].tolist())
-        problem = f"value {array[place]} at {place}"
+        numbers = array.astype(np.float32)
+    if not np.isfinite(numbers).all():
+        index = tuple(np.argwhere(~np.isfinite(numbers))[0].tolist())
+        problem = f"value {array[index]} at {index}"
         raise DataError(problem, where=path, field=key.name, expected="finite 32-bit numbers")
-    return found
+    return numbers
 
 
 def _whole(array: AnyArray, key: Key, path: str | PathLike[str]) -> I64:
@@ -269,7 +269,7 @@ class Labels:
     """What configurations of a file are compared by.
 
     Attributes:
-        num_configs: c.
+        num_configs: number c of configurations.
         runtime: int64 [c], nanoseconds; None where labels are withheld.
         normalizers: int64 [c], nanoseconds, all 0 where withheld; None for layouts.
     """
@@ -325,7 +325,7 @@ def convert_layout_npz(source: str | PathLike[str], destination: Path, *, name: 
             `node_splits` (the program is one part).
         destination: the layout graph, written atomically.
         name: id of the graph.
-        collection: such as `layout:xla:random`.
+        collection: name of its collection, such as `layout:xla:random`.
 
     Raises:
         DataError: as `read_tile_npz`.
@@ -413,25 +413,29 @@ def write_layout_npz(path: str | PathLike[str], graph: LayoutGraph) -> None:
 def write_graph_npz(
     path: str | PathLike[str],
     features: F32,
-    opcodes: I64,
-    edges: I64,
+    opcodes: I32,
+    edges: I32,
     splits: I64,
 ) -> None:
     """Writes a program without configurations in the documented types: what both kinds of file share.
 
     Args:
-        path: destination.
-        features: float32 [n, 140].
-        opcodes: [n].
-        edges: [m, 2], rows (consumer, producer).
-        splits: [s], where the major computations start.
+        path: destination, overwritten if it exists.
+        features: node features, float32 [n, 140].
+        opcodes: TpuGraphs' codes of the opcodes, [n].
+        edges: rows (consumer, producer), [m, 2].
+        splits: nodes at which the major parts of the program begin, [s].
 
     Raises:
         DataError: if the graph is not one that could be read, or `path` cannot be written.
     """
     keys = (*_NODE_KEYS, _LAYOUT_KEYS[-1])
-    given: tuple[AnyArray, ...] = (features, opcodes, edges, splits)
-    stored = dict(zip(_names(keys), given, strict=True))
+    stored: dict[str, AnyArray] = {
+        "node_feat": features,
+        "node_opcode": opcodes,
+        "edge_index": edges,
+        "node_splits": splits,
+    }
     arrays = conform(stored, keys, path)
     require_graph(arrays["node_opcode"], arrays["edge_index"], path)
     with artifacts.atomic_path(path) as temporary, _new_archive(temporary) as archive:

@@ -33,9 +33,9 @@ class Options:
     """Configurations as numbers of options; fields as in `costbench.datasets.layout_graphs.LayoutGraph`.
 
     Attributes:
-        option_offsets: int64 [nc + 1].
-        option_features: float32 [o, 18].
-        config_options: int16 or int32 [c, nc].
+        option_offsets: where the options of each node begin and end, int64 [nc + 1].
+        option_features: features of all options, float32 [o, 18].
+        config_options: option of each node in each configuration, int16 or int32 [c, nc].
     """
 
     option_offsets: I64
@@ -49,8 +49,8 @@ class OptionEncoder:
     Options of a node are numbered in the order in which configurations have them first.
 
     Args:
-        num_nodes: nc, configurable nodes.
-        folder: of the temporary files.
+        num_nodes: number nc of configurable nodes.
+        folder: folder of the temporary files.
     """
 
     def __init__(self, num_nodes: int, folder: Path | None = None) -> None:
@@ -117,15 +117,15 @@ class OptionEncoder:
             numbers[new] = self._counts[nodes] + _ranks(nodes)
             self._counts += np.bincount(nodes, minlength=self._num_nodes)
             self._vectors.write(rows.tobytes())
-            kept = new[: max(0, _KNOWN_VECTORS - len(self._known))].tolist()
-            self._known.update((parts[place], int(numbers[place])) for place in kept)
+            indices = new[: max(0, _KNOWN_VECTORS - len(self._known))].tolist()
+            self._known.update((parts[index], int(numbers[index])) for index in indices)
         return numbers
 
     def _refuse(self, keys: F32) -> None:
         config, node, feature = np.argwhere(~np.isfinite(keys[..., 1:]))[0].tolist()
-        place = (self._num_configs + config, node, feature)
+        position = (self._num_configs + config, node, feature)
         value = keys[config, node, 1 + feature]
-        raise DataError(f"value {value} at {place}", expected="finite 32-bit numbers")
+        raise DataError(f"value {value} at {position}", expected="finite 32-bit numbers")
 
     def _widen(self) -> None:
         """Stores the numbers so far in 32 bits, as a node has more options than 16 bits can number."""
@@ -162,8 +162,10 @@ def encode_options(features: AnyArray) -> Options:
     """
     with OptionEncoder(features.shape[1]) as encoder:
         encoder.add(features)
-        found = encoder.finish()
-        return Options(found.option_offsets, np.array(found.option_features), np.array(found.config_options))
+        options = encoder.finish()
+        return Options(
+            options.option_offsets, np.array(options.option_features), np.array(options.config_options)
+        )
 
 
 def _ranks(nodes: I64) -> I64:

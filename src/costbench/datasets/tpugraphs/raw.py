@@ -41,13 +41,13 @@ class TuningKernel:
     """A kernel and its `n` measured tile sizes; a tile size may occur more than once.
 
     Attributes:
-        module: the kernel as stored, fusions nested (what TpuGraphs' node features are taken from).
-        kernel: the same with fusions flattened (what models and machines take).
+        module: kernel as stored, fusions nested (what TpuGraphs' node features are taken from).
+        kernel: the same kernel with fusions inlined (what models and machines take).
         tile_sizes: `n` tile sizes, native tiles.
         input_bounds: int64 [n, rank], or [n, 0] where the compiler derives them (nearly always).
-        runtime_ns: int64 [n].
-        is_default: bool [n], the compiler's own choice.
-        num_failed: runs that do not count: failed, or timed at 1 ns or less.
+        runtime_ns: measured runtimes, int64 [n].
+        is_default: whether the run is of the compiler's own choice, bool [n].
+        num_failed: number of runs that do not count: failed, or timed at 1 ns or less.
         fingerprint: the data set's identity of the kernel, 64 bits.
     """
 
@@ -80,14 +80,14 @@ class TuningProgram:
     """A program and its `c` measured layout configurations.
 
     Attributes:
-        module: the program.
+        module: program that layouts are assigned to.
         node_config_ids: int64 [nc], the configurable nodes, ascending; all computations numbered end to end.
         minor_to_major: int64 [c, nc, 3, 6]: layouts of output, input and kernel, fastest axis first, absent
             places -1 (convolutions name their two fastest axes only). Six times -1: no such tensor, or the
             compiler's choice.
-        runtime_ns: int64 [c].
-        is_default: bool [c].
-        num_failed: runs that do not count.
+        runtime_ns: measured runtimes, int64 [c].
+        is_default: whether the run is of the compiler's own choice, bool [c].
+        num_failed: number of runs that do not count.
         fingerprint: the data set's identity of the program, 64 bits.
     """
 
@@ -106,10 +106,10 @@ class TuningProgram:
 
 
 def _default_runtime(runtime_ns: I64, is_default: Bool, name: str) -> int:
-    found = np.flatnonzero(is_default)
-    if not len(found):
+    defaults = np.flatnonzero(is_default)
+    if not len(defaults):
         raise DataError("no default run", where=name, expected="at least one that did not fail")
-    return int(runtime_ns[found[0]])
+    return int(runtime_ns[defaults[0]])
 
 
 def node_splits(module: HloModule) -> I64:
@@ -122,11 +122,11 @@ def node_splits(module: HloModule) -> I64:
 
 def splits_after(names: Sequence[str], ends: Sequence[int]) -> I64:
     """Returns the same from the names of all computations and the numbers of nodes up to their ends."""
-    found = [
+    splits = [
         end for name, end in zip(names, ends, strict=True) if any(part in name for part in _SPLITTING_NAMES)
     ]
-    last = [] if found[-1:] == list(ends[-1:]) else list(ends[-1:])
-    return np.array([0, *found, *last], dtype=np.int64)
+    last = [] if splits[-1:] == list(ends[-1:]) else list(ends[-1:])
+    return np.array([0, *splits, *last], dtype=np.int64)
 
 
 _TOO_FAST_NS = 1
@@ -169,24 +169,24 @@ def read_layout_tuning(path: str | PathLike[str]) -> TuningProgram:
         # Configurable nodes are numbered in stored order, which would not be the module's.
         raise DataError("computations out of order", where=path, field="module", expected="callees first")
     order, node_config_ids = _config_nodes(data, module, path)
-    kept = [run for run in data.runs if _counts(run) and run.HasField("module_config")]
-    if not any(run.is_default for run in kept):
-        kept = []
-    layouts = np.full((len(kept), len(order), NUM_TENSORS, MAX_RANK), NO_AXIS, dtype=np.int64)
-    for row, run in enumerate(kept):
+    runs = [run for run in data.runs if _counts(run) and run.HasField("module_config")]
+    if not any(run.is_default for run in runs):
+        runs = []
+    layouts = np.full((len(runs), len(order), NUM_TENSORS, MAX_RANK), NO_AXIS, dtype=np.int64)
+    for row, run in enumerate(runs):
         nodes = run.module_config.layout_config.nodes
         if len(nodes) != len(order):
             problem = f"{len(nodes)} nodes in a configuration"
             raise DataError(problem, where=path, field="runs", expected=f"{len(order)} as configurable nodes")
-        for place, source in enumerate(order):
-            _fill_layouts(layouts[row, place], nodes[source], path)
+        for index, source in enumerate(order):
+            _fill_layouts(layouts[row, index], nodes[source], path)
     return TuningProgram(
         module=module,
         node_config_ids=node_config_ids,
         minor_to_major=layouts,
-        runtime_ns=np.array([run.profile.compute_time_ns for run in kept], dtype=np.int64),
-        is_default=np.array([run.is_default for run in kept], dtype=np.bool_),
-        num_failed=len(data.runs) - len(kept),
+        runtime_ns=np.array([run.profile.compute_time_ns for run in runs], dtype=np.int64),
+        is_default=np.array([run.is_default for run in runs], dtype=np.bool_),
+        num_failed=len(data.runs) - len(runs),
         fingerprint=data.fingerprint,
     )
 
@@ -238,11 +238,11 @@ def _tuning_kernel(data: tuning_pb2.ModuleTuningData, path: str | PathLike[str],
         kernel = kernel_from_module(module)
     except CostbenchError as error:
         raise DataError(error.problem, where=path, field=field) from error
-    kept = [run for run in data.runs if _counts(run)]
-    for run in kept:
+    runs = [run for run in data.runs if _counts(run)]
+    for run in runs:
         if not run.op_config.HasField("tile_size_config"):
             raise DataError("a run without tile sizes", where=path, field=field, expected=_TILE_KIND)
-    tiles = [run.op_config.tile_size_config for run in kept]
+    tiles = [run.op_config.tile_size_config for run in runs]
     return TuningKernel(
         module=module,
         kernel=kernel,
@@ -251,9 +251,9 @@ def _tuning_kernel(data: tuning_pb2.ModuleTuningData, path: str | PathLike[str],
             output_bounds=_bounds([t.output_bounds for t in tiles], path, f"{field}/output_bounds"),
         ),
         input_bounds=_bounds([t.input_bounds for t in tiles], path, f"{field}/input_bounds"),
-        runtime_ns=np.array([run.profile.compute_time_ns for run in kept], dtype=np.int64),
-        is_default=np.array([run.is_default for run in kept], dtype=np.bool_),
-        num_failed=len(data.runs) - len(kept),
+        runtime_ns=np.array([run.profile.compute_time_ns for run in runs], dtype=np.int64),
+        is_default=np.array([run.is_default for run in runs], dtype=np.bool_),
+        num_failed=len(data.runs) - len(runs),
         fingerprint=data.fingerprint,
     )
 
@@ -281,8 +281,8 @@ def _config_nodes(
         problem = f"node {max(stored)} does not exist"
         expected = f"nodes below {module.num_instructions}"
         raise DataError(problem, where=path, field="config_index_to_node", expected=expected)
-    order = sorted(range(len(stored)), key=lambda place: stored[place])
-    return order, np.array([stored[place] for place in order], dtype=np.int64)
+    order = sorted(range(len(stored)), key=lambda index: stored[index])
+    return order, np.array([stored[index] for index in order], dtype=np.int64)
 
 
 def _fill_layouts(
@@ -293,12 +293,12 @@ def _fill_layouts(
     if len(node.tensors) > NUM_TENSORS:
         problem = f"{len(node.tensors)} tensors of one node"
         raise DataError(problem, where=path, field="runs", expected=f"at most {NUM_TENSORS}")
-    for place, tensor in enumerate(node.tensors):
+    for index, tensor in enumerate(node.tensors):
         axes = list(tensor.dims)
         # Axes need not be a full permutation: convolutions name their two fastest axes only.
         if len(set(axes)) != len(axes) or min(axes, default=0) < 0:
             raise DataError(f"layout {axes}", where=path, field="runs", expected="axes, each once")
-        target[place, : min(len(axes), MAX_RANK)] = axes[:MAX_RANK]
+        target[index, : min(len(axes), MAX_RANK)] = axes[:MAX_RANK]
 
 
 def write_tile_tuning(path: str | PathLike[str], kernels: Iterable[TuningKernel]) -> None:

@@ -94,11 +94,11 @@ class FusionBar:
     """One bar of figure 5.
 
     Attributes:
-        program: by name.
-        chip: by name.
+        program: name of the program.
+        chip: name of the chip.
         start: config that the searches start from.
         arm: kind of search: `hardware`, or a model's name followed by `and hardware`.
-        hardware_minutes: of budget.
+        hardware_minutes: minutes of budget.
         speedups: over the default config, one per repeat.
         num_measured: programs that were measured, likewise.
         hardware_seconds: charged, likewise.
@@ -123,7 +123,7 @@ class FusionCurve:
     Attributes:
         start: config that the searches start from.
         arm: kind of search.
-        seconds: of hardware charged, from 0 to the longest budget.
+        seconds: seconds of hardware charged, from 0 to the longest budget.
         median: speed-up over the default config of the best so far, of the repeats.
         lowest: likewise.
         highest: likewise.
@@ -159,7 +159,7 @@ class FusionResult:
     Attributes:
         bars: by start, hardware alone, then with each model; then the long search on hardware alone.
         curves: in the same order, without the long search.
-        best_known: of all searches.
+        best_known: best config of all searches.
     """
 
     bars: tuple[FusionBar, ...]
@@ -176,7 +176,7 @@ class FusionTuner:
         target: the chip.
         machine: measures kernels.
         models: predict their costs; their names name the arms, as in `model and hardware`.
-        params: how to search.
+        params: settings of the searches.
     """
 
     space: FusionSpace
@@ -186,7 +186,7 @@ class FusionTuner:
     params: AutotuneFusionParams
 
     def search(self) -> FusionResult:
-        """Run all searches of the program and return their bars and curves."""
+        """Runs all searches of the program and return their bars and curves."""
         arms = _Arms(self)
         bars, curves = [], []
         traces: list[SearchTrace] = []
@@ -214,7 +214,7 @@ class _Arms:
         self._default_ns = self._runtime_ns(default_number(tuner.space))
 
     def all(self) -> Iterator[tuple[Start, str, tuple[float, ...], list[_Found]]]:
-        """Yield start, arm, budgets in minutes of hardware, and the searches of each repeat."""
+        """Yields start, arm, budgets in minutes of hardware, and the searches of each repeat."""
         params = self._tuner.params
         repeats, budgets = range(params.repeats), params.hardware_minutes
         for start in params.starts:
@@ -225,7 +225,7 @@ class _Arms:
                 yield start, f"{name} and hardware", budgets, searches
 
     def best_known(self, searches: Sequence[SearchTrace]) -> BestKnown:
-        """Search on from the best of other searches, free of charge, and return the fastest config of all."""
+        """Searches on from the best of other searches, free of charge; returns the fastest config of all."""
         params = self._tuner.params
         candidates = [(self._default_ns, default_number(self._tuner.space))]
         candidates += [(runtime_ns, number) for number, runtime_ns in self._random_starts.values()]
@@ -240,14 +240,14 @@ class _Arms:
         return BestKnown(self._default_ns / lowest_ns, len(trace), best_ns / lowest_ns)
 
     def on_hardware(self, start: Start, seed: int, number: float = 0.0) -> SearchTrace:
-        """Search on hardware alone, for `number` minutes or, where that is 0, for the longest budget."""
+        """Searches on hardware alone, for `number` minutes or, where that is 0, for the longest budget."""
         params = self._tuner.params
         budget = minutes(number or max(params.hardware_minutes))
         plan = Plan(params.hardware_strategy, budget, seed, (self._start(start, seed),))
         return tune(self._problem, self._device(), plan)
 
     def by(self, name: str, start: Start, seed: int) -> tuple[SearchTrace, SearchTrace]:
-        """Search on a model, then measure its best configs within the longest of the budgets."""
+        """Searches on a model, then measure its best configs within the longest of the budgets."""
         params, tuner = self._tuner.params, self._tuner
         plan = Plan(params.model_strategy, minutes(params.model_minutes), seed, (self._start(start, seed),))
         seconds = params.charging.predicting_s(tuner.space.module.num_instructions)
@@ -256,7 +256,7 @@ class _Arms:
         return predicted, measure_best(self._problem, predicted, self._device(), shortlist)
 
     def bar(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionBar:
-        """Return the speed-ups that the searches had reached after `number` minutes of hardware."""
+        """Returns the speed-ups that the searches had reached after `number` minutes of hardware."""
         seconds = np.array([60.0 * number])
         counts = [measured.affordable(60.0 * number) for _, measured in searches]
         return FusionBar(
@@ -275,14 +275,14 @@ class _Arms:
         )
 
     def curve(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionCurve:
-        """Return the best-so-far speed-ups at evenly spaced times within `number` minutes of hardware."""
+        """Returns the best-so-far speed-ups at evenly spaced times within `number` minutes of hardware."""
         seconds = np.linspace(0.0, 60.0 * number, self._tuner.params.curve_points + 1)
         speedups = self._speedups(start, seconds, searches)
         columns = (np.median(speedups, axis=0), speedups.min(axis=0), speedups.max(axis=0))
         return FusionCurve(start, arm, *(tuple(values.tolist()) for values in (seconds, *columns)))
 
     def _speedups(self, start: Start, seconds: F64, searches: Sequence[_Found]) -> F64:
-        """Return the speed-up of the best so far over the default, float64 [searches, times]."""
+        """Returns the speed-up of the best so far over the default, float64 [searches, times]."""
         rows = []
         for seed, (_, measured) in enumerate(searches):
             first_ns = self._start_and_ns(start, seed)[1]
@@ -302,7 +302,7 @@ class _Arms:
         return self._start_and_ns(start, seed)[0]
 
     def _start_and_ns(self, start: Start, seed: int) -> tuple[int, float]:
-        """Return the number of the config that a search starts from, and the program's runtime under it."""
+        """Returns the number of the config that a search starts from, and the program's runtime under it."""
         if start == "default":
             return default_number(self._tuner.space), self._default_ns
         if seed not in self._random_starts:
@@ -310,7 +310,7 @@ class _Arms:
         return self._random_starts[seed]
 
     def _random_start(self, seed: int) -> tuple[int, float]:
-        """Draw each edge as fused or not with probability 1/2 until the config compiles.
+        """Draws each edge as fused or not with probability 1/2 until the config compiles.
 
         All searches of a repeat get the same config.
         """

@@ -63,12 +63,12 @@ class AutotuneTask:
 
     Attributes:
         decision: `tile` or `fusion`.
-        file: of the program.
-        program: by name.
-        chip: by name.
+        file: file of the program.
+        program: name of the program.
+        chip: name of the chip.
         checkpoints: folders of models trained for that decision, by the name under which they are listed.
-        params: how to search, for that decision.
-        seed: of the machine's noise.
+        params: settings of the search for that decision.
+        seed: seed of the machine's noise.
         chip_file: that describes the chip; empty for one that ships with the package.
     """
 
@@ -88,7 +88,7 @@ class Autotuned:
 
     Attributes:
         metrics: by arm, variant and seed, then by name.
-        curves: of the fusion searches.
+        curves: curves of the fusion searches.
     """
 
     metrics: Metrics

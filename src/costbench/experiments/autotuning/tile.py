@@ -87,7 +87,7 @@ class TriedKernel:
         runs: executions of the kernel in one run of the program.
         runtime_ns: float64 [n], infinite where the compile failed.
         seconds: float64 [n], charged for measuring each.
-        costs: by model, float64 [n].
+        costs: costs by model, float64 [n].
         default: index of the compiler's own choice, or of its next best estimate where that does not compile.
         space: what exhaustive search measured, the candidates among it.
     """
@@ -113,7 +113,7 @@ class TilePoint:
         arm: name of a model, or `alternating`, `random`, `sample` (all candidates), `exhaustive`.
         top_k: tile sizes measured per kernel; 0 for all (exhaustive, sample) or none (in the compiler).
         measured: whether the choice was made by measurements.
-        runtime_ns: of the program.
+        runtime_ns: runtime in ns of the program.
         speedup: over the default.
         slowdown: over exhaustive, 0 if as fast.
         num_measured: tile sizes.
@@ -250,7 +250,7 @@ class _Scale:
     best_ns: float
 
     def point(self, arm: str, top_k: int, found: Sequence[_Found]) -> TilePoint:
-        """Return the mean over what was found."""
+        """Returns the mean over what was found."""
         runtime = float(np.mean([one.runtime_ns for one in found]))
         return TilePoint(
             arm=arm,

@@ -121,9 +121,9 @@ class TuningItem:
     """Work item: one program to tune.
 
     Attributes:
-        split: as in result rows.
-        application: of the program.
-        instructions: of the program.
+        split: name of the split in result rows.
+        application: application of the program.
+        instructions: number of instructions of the program.
         task: program, models and settings.
     """
 
@@ -145,7 +145,7 @@ class TuningItems:
 
     Attributes:
         workspace: its folders.
-        seed: of the machine's noise.
+        seed: seed of the machine's noise.
     """
 
     workspace: Workspace
@@ -162,7 +162,7 @@ class TuningItems:
         return self._entries[name]
 
     def of(self, decision: str, tuning: TileTuning | FusionTuning) -> Iterator[TuningItem]:
-        """Yield the work items of a decision, and log which programs are too large.
+        """Yields the work items of a decision, and log which programs are too large.
 
         Raises:
             DataError: for a program that is not in the corpus, or a stage that has not finished.
@@ -208,7 +208,7 @@ class TuningItems:
         return [name for name in names if feature_path(features, decision, chip, name).exists()]
 
     def _gaining(self, chosen: ChosenPrograms, chip: str) -> list[tuple[str, str]]:
-        """Return the programs that gain most, each with the split that tests it, the largest gain first."""
+        """Returns the programs that gain most, each with the split that tests it, the largest gain first."""
         if not chosen.gains:
             return []
         tested = {name for split in chosen.splits for name in self._test_programs("tile", split, chip)}
@@ -226,7 +226,7 @@ class TuningItems:
     def _checkpoints(
         self, decision: str, experiments: Sequence[Experiment], split: str, chip: str
     ) -> dict[str, Path]:
-        """Return the folder of each experiment's first model trained for a split and a chip, by model name.
+        """Returns the folder of each experiment's first model trained for a split and a chip, by model name.
 
         First is the variant `main`, where there is one, with the smallest seed.
         """
@@ -258,7 +258,7 @@ class TileSamples(Protocol):
 
 
 def exhaustive_gain(shard: TileSamples) -> float:
-    """Return the program's runtime with the analytical model's tile sizes divided by that with the best
+    """Returns the program's runtime with the analytical model's tile sizes divided by that with the best
     measured ones.
 
     (sum over kernels of runs x runtime of the lowest estimate) / (sum of runs x lowest runtime)

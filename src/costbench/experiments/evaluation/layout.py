@@ -19,7 +19,7 @@ from costbench.experiments.evaluation.program import ModelKey, ProgramResult, Pr
 from costbench.experiments.evaluation.unfitted import LAYOUT_ORDERS
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import paths_of_programs
-from costbench.features.tpugraphs_graphs import extract_nodes
+from costbench.features.tpugraphs_graphs import extract_graph
 from costbench.metrics.overhead import BATCH, Overhead
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.tpugraphs import LAYOUT_TOP_K, ordered_pair_accuracy, top_k_slowdown
@@ -36,7 +36,7 @@ _REPEATS = 3
 
 
 def evaluate_layouts(program: ProgramTask) -> ProgramResult:
-    """Return how well all models order the layouts of a program, in each collection that holds it.
+    """Returns how well all models order the layouts of a program, in each collection that holds it.
 
     Groups of the metrics are the collections, as `collection_of` names them, and `all`, their mean.
 
@@ -70,7 +70,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
                 program.split,
                 program.chip,
                 application,
-                lambda: extract_nodes(source),
+                lambda: extract_graph(source),
                 next(iter(networks.values())),
                 Charging(compile_s=0.0, compile_s_per_instruction=COMPILE_S_PER_INSTRUCTION),
             ),
@@ -79,7 +79,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
 
 
 def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> I64:
-    """Return the configs that scores are over: all, or `count` of them evenly spaced by runtime.
+    """Returns the configs that scores are over: all, or `count` of them evenly spaced by runtime.
 
     They are those at positions 0, m, 2m, ..., last after a stable sort by runtime (tpugraphs2023, section
     3.3).
@@ -105,7 +105,7 @@ def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> I64:
 
 
 def layout_rows(graph: LayoutGraph, scores: F64, rows: I64 | None = None) -> dict[str, float]:
-    """Return the metrics of a model on one program, as tpugraphs2023 defines them (section 5.1).
+    """Returns the metrics of a model on one program, as tpugraphs2023 defines them (section 5.1).
 
     - `kendall_tau`: tau-b between scores and runtimes; 0 for equal scores, by which no model must gain;
     - `opa`: share of the pairs with different runtimes that are in the right order;
@@ -142,7 +142,7 @@ def baseline_scores(
     seeds: tuple[int, ...],
     fitted: Mapping[str, FittedBaseline],
 ) -> dict[ModelKey, F64]:
-    """Return the scores of the models that are not networks for some configs of a program.
+    """Returns the scores of the models that are not networks for some configs of a program.
 
     Args:
         graph: the program.
@@ -162,14 +162,14 @@ def baseline_scores(
 
 
 def collection_of(graph: LayoutGraph) -> str:
-    """Return a graph's collection as result rows name it: `xla:random` of `layout:xla:random`."""
+    """Returns a graph's collection as result rows name it: `xla:random` of `layout:xla:random`."""
     return graph.collection.removeprefix(_PREFIX)
 
 
 def over_collections(
     metrics: Mapping[str, Mapping[ModelKey, Mapping[str, float]]],
 ) -> dict[str, dict[ModelKey, dict[str, float]]]:
-    """Return the groups of a program's result: each collection, and their plain mean under `all`.
+    """Returns the groups of a program's result: each collection, and their plain mean under `all`.
 
     A metric that a model lacks on one of its collections is left out of its mean.
 
@@ -195,7 +195,7 @@ def measure_overhead(
     score: Score,
     charging: Charging,
 ) -> Overhead:
-    """Return what evaluating a config takes beside what compiling and running it is charged.
+    """Returns what evaluating a config takes beside what compiling and running it is charged.
 
     Each wall time is the median of three, after one that is not counted.
 

@@ -84,7 +84,7 @@ class EvaluateParams:
 
     @property
     def untrained(self) -> tuple[str, ...]:
-        """Return the names of the models that are no trained cells, all rows in place of `baselines`."""
+        """Returns the names of the models that are no trained cells, all rows in place of `baselines`."""
         return tuple(dict.fromkeys(name for name in expand(self.models) if name != LEARNED))
 
 
@@ -100,7 +100,7 @@ class Checkpoint:
 
     @property
     def key(self) -> ModelKey:
-        """Return the model, variant and seed of its result rows."""
+        """Returns the model, variant and seed of its result rows."""
         return self.model, self.variant, self.seed
 
 
@@ -139,7 +139,7 @@ class ProgramTask:
     chip_file: str = ""
 
     def groups(self, fingerprint: str) -> tuple[str, ...]:
-        """Return the groups that a kernel is in by what training has not seen of it."""
+        """Returns the groups that a kernel is in by what training has not seen of it."""
         unseen = {UNSEEN: self.seen, NEW_STRUCTURE: self.known_structures}
         return tuple(group for group, known in unseen.items() if fingerprint not in known)
 
@@ -173,7 +173,7 @@ class ProgramResult:
 
 
 def kind_of(opcodes: Iterable[int]) -> str:
-    """Return the kind of a kernel, from the opcodes of its own instructions.
+    """Returns the kind of a kernel, from the opcodes of its own instructions.
 
     The kind is `contraction` if there is a dot or convolution among them, else `reduction` if values are
     reduced, else `data movement` if no values are computed, else `elementwise`.
@@ -187,5 +187,5 @@ def kind_of(opcodes: Iterable[int]) -> str:
 
 
 def kernel_kind(kernel: Kernel) -> str:
-    """Return the kind of a kernel; see `kind_of`."""
+    """Returns the kind of a kernel; see `kind_of`."""
     return kind_of(kernel.instruction(position).opcode for position in kernel.instructions)

@@ -16,7 +16,7 @@ _KERNELS, _ROWS = 256, 32_768
 
 
 def network_costs(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[F64, str]:
-    """Return the costs of all decisions of all kernels, and what computed them.
+    """Returns the costs of all decisions of all kernels, and what computed them.
 
     Features were computed once for all networks; kernels share network passes.
 
@@ -42,7 +42,7 @@ def network_costs(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[F64, str
 
 
 def _passes(nodes: I64, decisions: I64) -> Iterator[tuple[int, int]]:
-    """Yield the first kernel of each pass and the one behind its last; decisions are padded to the most."""
+    """Yields the first kernel of each pass and the one behind its last; decisions are padded to the most."""
     first = 0
     while first < len(nodes):
         rows = np.cumsum(nodes[first : first + _KERNELS]) * np.maximum.accumulate(
@@ -54,7 +54,7 @@ def _passes(nodes: I64, decisions: I64) -> Iterator[tuple[int, int]]:
 
 
 def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[str, list[F64]]:
-    """Return the costs of the decisions of each kernel of a shard, in order, by model; float64 [n] each.
+    """Returns the costs of the decisions of each kernel of a shard, in order, by model; float64 [n] each.
 
     Args:
         program: program that names the models; those that are no fitted baselines are passed over.

@@ -52,7 +52,7 @@ _RANDOM = "random"
 
 
 def evaluate_tiles(task: ProgramTask) -> ProgramResult:
-    """Return the metrics of all models on one program.
+    """Returns the metrics of all models on one program.
 
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
@@ -107,7 +107,7 @@ def _joined(key: ModelKey) -> str:
 def _read_costs(
     task: ProgramTask, shard: FeatureShard
 ) -> tuple[dict[ModelKey, Sequence[F64]], dict[ModelKey, str]]:
-    """Return the costs of each kernel's tile sizes by networks and fitted models, and what computed them."""
+    """Returns the costs of each kernel's tile sizes by networks and fitted models, and what computed them."""
     ends = np.cumsum(shard.num_configs())[:-1]
     costs: dict[ModelKey, Sequence[F64]] = {}
     computed_by: dict[ModelKey, str] = {}
@@ -119,7 +119,7 @@ def _read_costs(
 
 
 def evaluate_imported_tiles(task: ProgramTask) -> ProgramResult:
-    """Return how well the models order the tile sizes of a program's kernels, over those with runtimes.
+    """Returns how well the models order the tile sizes of a program's kernels, over those with runtimes.
 
     Metrics are `kendall_tau`, a mean over kernels that have different runtimes, `opa` and `kernel_top_1`, 5
     and 10 (percent), as in `evaluate_program`; those that weigh kernels by executions are not defined, since
@@ -156,7 +156,7 @@ def evaluate_imported_tiles(task: ProgramTask) -> ProgramResult:
 
 
 def tile_rows(runtimes: Sequence[F64], costs: Sequence[F64]) -> dict[str, float]:
-    """Return the metrics of a model over some kernels; one that is not defined is left out.
+    """Returns the metrics of a model over some kernels; one that is not defined is left out.
 
     Args:
         runtimes: runtimes of the tile sizes of each kernel, float64 [n], on a scale of the kernel's own.
@@ -216,7 +216,7 @@ class _Tally:
 def evaluate_program(
     kernels: Iterable[EvaluatedKernel], models: Mapping[str, Predict], top_k: Sequence[int], where: str
 ) -> dict[str, ByModel]:
-    """Return the metrics of each model on one program, over all its kernels and over each group of them.
+    """Returns the metrics of each model on one program, over all its kernels and over each group of them.
 
     - `tile_size_ape` (percent) of the tile predicted fastest, kernels weighted by executions;
     - `kendall_tau` and `ordered_pair_accuracy`, means over kernels that have different runtimes;

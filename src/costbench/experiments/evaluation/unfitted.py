@@ -47,7 +47,7 @@ class RandomModel:
     seed: int
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
-        """Return the cost of each decision, float64 [n], uniform in (0, 1)."""
+        """Returns the cost of each decision, float64 [n], uniform in (0, 1)."""
         start = rng.stream_key(self.seed, "random model", kernel.fingerprint)
         key = np.full(len(decisions), start & (2**64 - 1), dtype=np.uint64)
         bounds = np.concatenate([decisions.kernel_bounds, decisions.output_bounds], axis=1)
@@ -57,7 +57,7 @@ class RandomModel:
         return result
 
     def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
-        """Return the same for a kernel that is already lowered."""
+        """Returns the same for a kernel that is already lowered."""
         return self.predict(nest.kernel, decisions)
 
 
@@ -70,16 +70,16 @@ class IterationModel:
     """
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
-        """Return the iterations of the loop nest, float64 [n]."""
+        """Returns the iterations of the loop nest, float64 [n]."""
         return self.predict_nest(loop_nest(kernel), decisions)
 
     def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
-        """Return the same for a kernel that is already lowered."""
+        """Returns the same for a kernel that is already lowered."""
         return nest.iterations(decisions).astype(np.float64)
 
 
 def _measure_again(target: Target, seeds: tuple[int, ...]) -> BySeed:
-    """Return one more measurement of the same tile sizes for each seed, with noise of its own.
+    """Returns one more measurement of the same tile sizes for each seed, with noise of its own.
 
     A measurement is the fastest of three runs, like that of the data set. Compiles never fail, as those of
     the measured tile sizes did not.
@@ -95,7 +95,7 @@ def _measure_again(target: Target, seeds: tuple[int, ...]) -> BySeed:
 
 
 def _simulate_regular_machine(target: Target, seeds: tuple[int, ...]) -> BySeed:
-    """Return the runtime without noise of the same machine without irregular generated code.
+    """Returns the runtime without noise of the same machine without irregular generated code.
 
     It knows every rule of the machine but the factor of each structure of inner loops, which looks random
     (`costbench.hardware.noise`): a model without examples of a structure cannot know more.
@@ -117,7 +117,7 @@ TILE_MODELS: Mapping[str, Callable[[Target, tuple[int, ...]], BySeed]] = {
 
 
 def random_order(graph: LayoutGraph, seed: int) -> F64:
-    """Return costs of the configs drawn from (0, 1), float64 [c]: tau is 0 on average.
+    """Returns costs of the configs drawn from (0, 1), float64 [c]: tau is 0 on average.
 
     Args:
         graph: the program and its configs.
@@ -127,7 +127,7 @@ def random_order(graph: LayoutGraph, seed: int) -> F64:
 
 
 def default_first(graph: LayoutGraph) -> F64:
-    """Return how many nodes of each config leave the compiler's default layout, float64 [c].
+    """Returns how many nodes of each config leave the compiler's default layout, float64 [c].
 
     So the default comes first and what differs from it least comes next, which is what somebody does who
     trusts the compiler.
@@ -143,7 +143,7 @@ LAYOUT_ORDERS: Mapping[str, Callable[[LayoutGraph, tuple[int, ...]], dict[int, F
 
 
 def load_given_models(names: Iterable[str], task: str, architecture: Architecture) -> dict[str, GivenModel]:
-    """Return the user's own models among some names, as far as they are for a task.
+    """Returns the user's own models among some names, as far as they are for a task.
 
     Raises:
         DataError: for one that cannot be loaded (see `load_given_model`).

@@ -21,7 +21,7 @@ DONE = "done.json"
 
 
 def baselines_folder(experiment: Path, split: str, chip: str) -> Path:
-    """Return the folder of the baselines of a split and chip inside that of a trained experiment."""
+    """Returns the folder of the baselines of a split and chip inside that of a trained experiment."""
     return experiment / f"baselines-{split}-{chip}"
 
 
@@ -30,13 +30,13 @@ class BaselineTask:
     """Work item: all baselines of a task, split and chip.
 
     Attributes:
-        task: by name.
-        chip: by name.
+        task: name of the task.
+        chip: name of the chip.
         features: folder of the feature shards.
         split: the programs to fit and to validate on; all of them have samples.
         spec: samples and sizes.
-        seed: of all draws.
-        folder: of the models.
+        seed: seed of all draws.
+        folder: folder of the models.
         code: digest of the code that fits them.
     """
 
@@ -50,12 +50,12 @@ class BaselineTask:
     code: str
 
     def shards(self, programs: tuple[str, ...]) -> list[Path]:
-        """Return the paths of the programs' feature shards, in order."""
+        """Returns the paths of the programs' feature shards, in order."""
         return paths_of_programs(self.features, self.task, self.chip, programs)
 
     @cached_property
     def key(self) -> str:
-        """Return a digest of everything that the models depend on."""
+        """Returns a digest of everything that the models depend on."""
         sets = self.split.train, self.split.validation
         files = digest_files([path for programs in sets for path in self.shards(programs)], self.features)
         settings = digest(self.spec), str(self.seed), self.code
@@ -63,7 +63,7 @@ class BaselineTask:
 
     @property
     def entry(self) -> Entry:
-        """Return where the store keeps the models."""
+        """Returns where the store keeps the models."""
         return Entry(self.folder / DONE, self.key, None)
 
 
@@ -79,7 +79,7 @@ class FittedBaselines(KeyedResult):
 
 
 def fit_baselines(task: BaselineTask) -> FittedBaselines:
-    """Fit the baselines of a split and chip, unless they are there already.
+    """Fits the baselines of a split and chip, unless they are there already.
 
     Raises:
         DataError: for missing or damaged shards, or a folder that cannot be written.
@@ -88,7 +88,7 @@ def fit_baselines(task: BaselineTask) -> FittedBaselines:
 
 
 def fit_item(item: WorkItem[BaselineTask]) -> FittedBaselines:
-    """Fit the baselines of a work item, as `fit_baselines` does."""
+    """Fits the baselines of a work item, as `fit_baselines` does."""
     return fit_baselines(item.task)
 
 

@@ -27,10 +27,10 @@ class Cell:
 
     Attributes:
         task: the compiler's decision.
-        split: which programs are held out; `fold1` and so on for a fold.
+        split: split that says which programs are held out; `fold1` and so on for a fold.
         chip: the chip that is measured.
-        variant: of the experiment.
-        seed: of initial weights and sampling.
+        variant: variant of the experiment.
+        seed: seed of initial weights and sampling.
     """
 
     task: str
@@ -46,7 +46,7 @@ class Cell:
 
 
 def listed_as(cell: Cell, chip: str) -> tuple[str, str]:
-    """Return the model and variant under which the results of a cell on a chip are listed.
+    """Returns the model and variant under which the results of a cell on a chip are listed.
 
     A model that is tested on a chip that it was not trained for is listed as a separate variant.
     """
@@ -58,7 +58,7 @@ def listed_as(cell: Cell, chip: str) -> tuple[str, str]:
 
 
 def cell_from_name(name: str) -> Cell:
-    """Return the cell with the given name, such as that of a folder.
+    """Returns the cell with the given name, such as that of a folder.
 
     Raises:
         DataError: if the name is not that of a cell.
@@ -70,7 +70,7 @@ def cell_from_name(name: str) -> Cell:
 
 
 def experiment_names(params: Params) -> tuple[str, ...]:
-    """Return the names of all experiments, in the file's order.
+    """Returns the names of all experiments, in the file's order.
 
     Raises:
         ParamsError: if the section is missing or not a mapping.
@@ -82,7 +82,7 @@ def experiment_names(params: Params) -> tuple[str, ...]:
 
 
 def selected(params: Params, experiment: str | None) -> tuple[str, ...]:
-    """Return the requested experiment alone, or all of them for None."""
+    """Returns the requested experiment alone, or all of them for None."""
     return experiment_names(params) if experiment is None else (experiment,)
 
 

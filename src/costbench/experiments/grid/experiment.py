@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from costbench.datasets.splits import FOLDS, FoldsParams, expanded
+from costbench.datasets.splits import FOLDS, FoldsParams, expand_folds
 from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import LABEL, MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
@@ -89,7 +89,7 @@ class ImportedGrid(Grid):
 
     @property
     def folder(self) -> str:
-        """Return the folder that `data` names."""
+        """Returns the folder that `data` names."""
         return self.data.removeprefix(_GIVEN)
 
 
@@ -137,19 +137,19 @@ class Experiment:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Return the splits by the names of their files, `fold1` and so on in place of `folds`."""
-        return expanded(self.grid.splits, self.num_folds)
+        """Returns the splits by the names of their files, `fold1` and so on in place of `folds`."""
+        return expand_folds(self.grid.splits, self.num_folds)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Return all training runs, sorted."""
+        """Returns all training runs, sorted."""
         grid = self.grid
         combinations = product([grid.task], self.splits, grid.chips, self.variants, grid.seeds)
         return tuple(sorted(Cell(*values) for values in combinations))
 
 
 def load_experiment(params: Params, name: str, swept: Path | None = None) -> Experiment:
-    """Return the experiment called `name`.
+    """Returns the experiment called `name`.
 
     Args:
         params: the parameters of a profile.
@@ -197,10 +197,10 @@ def _defaults(sections: Mapping[str, object]) -> dict[str, object]:
 
 
 def num_folds(sections: Mapping[str, object], params: Path) -> int:
-    """Return the number of folds, `split.folds.k`.
+    """Returns the number of folds, `split.folds.k`.
 
     Args:
-        sections: of the parameter file.
+        sections: sections of the parameter file.
         params: the file, for errors.
 
     Raises:

@@ -22,7 +22,7 @@ class History:
     again replaces its row.
 
     Args:
-        path: of the file, which may exist.
+        path: path of the file, which may exist.
         steps_per_epoch: training steps per epoch.
 
     Raises:
@@ -37,18 +37,18 @@ class History:
 
     @property
     def rows(self) -> tuple[tuple[int, Mapping[str, float]], ...]:
-        """Return training steps and metrics of the epochs so far."""
+        """Returns training steps and metrics of the epochs so far."""
         return tuple(sorted(self._rows.items(), key=lambda row: row[0]))
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Record the metrics of the epoch that ended after training step `step`, and write the file."""
+        """Records the metrics of the epoch that ended after training step `step`, and write the file."""
         self._rows[step] = {name: float(value) for name, value in metrics.items()}
         rows = ((at_step // self._steps_per_epoch, at_step, row) for at_step, row in self.rows)
         write_text(self._path, history_text(rows))
 
 
 def history_text(epochs: Iterable[Epoch]) -> str:
-    """Return a history as CSV, in the order of the epochs given."""
+    """Returns a history as CSV, in the order of the epochs given."""
     rows = list(epochs)
     names = sorted({name for _, _, metrics in rows for name in metrics})
     stream = io.StringIO()
@@ -60,7 +60,7 @@ def history_text(epochs: Iterable[Epoch]) -> str:
 
 
 def read_epochs(path: Path) -> tuple[Epoch, ...]:
-    """Return the rows of a history. Raises: DataError, if the file is missing or no history."""
+    """Returns the rows of a history. Raises: DataError, if the file is missing or no history."""
     rows = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8")))
     try:
         return tuple(

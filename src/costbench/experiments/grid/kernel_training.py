@@ -30,7 +30,7 @@ class KernelTraining:
     model_files: tuple[str, ...] = ("model.json", "weights.pt")
 
     def open(self, task: CellTask) -> KernelSources:
-        """Return the training and validation kernels of a cell.
+        """Returns the training and validation kernels of a cell.
 
         Raises:
             DataError: for missing or damaged shards.
@@ -46,7 +46,7 @@ class KernelTraining:
         return KernelSources(train, validation)
 
     def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
-        """Train by `training.fit.fit`."""
+        """Trains by `training.fit.fit`."""
         from costbench.training.fit import fit
 
         sources = cast("KernelSources", opened)

@@ -29,7 +29,7 @@ class LayoutTraining:
     model_files: tuple[str, ...] = ("layout_model.json", "weights.pt")
 
     def open(self, task: CellTask) -> LayoutGraphFiles:
-        """Return the graphs of all collections that the cell's programs are in.
+        """Returns the graphs of all collections that the cell's programs are in.
 
         Raises:
             DataError: for a program without layout graphs.
@@ -39,7 +39,7 @@ class LayoutTraining:
         )
 
     def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
-        """Train by `training.layout.fit.fit_layout`."""
+        """Trains by `training.layout.fit.fit_layout`."""
         from costbench.training.layout.fit import fit_layout
 
         files = cast("LayoutGraphFiles", opened)

@@ -38,12 +38,12 @@ _KEY, _PARENT, _FOLDER = (f"tags.{tag}" for tag in (KEY, PARENT, FOLDER))
 def tracked_grid(
     tracking: Tracking, experiment: Experiment, provenance: Provenance
 ) -> Iterator[tuple[TrackedRun, Tracking]]:
-    """Open the parent run of a grid; yield it and where its cells are tracked.
+    """Opens the parent run of a grid; yield it and where its cells are tracked.
 
     Args:
-        tracking: where to; its tags (among them `profile`) become those of the cells as well.
+        tracking: place of the tracked run; its tags (among them `profile`) become those of the cells as well.
         experiment: the grid.
-        provenance: of the grid.
+        provenance: provenance of the grid.
 
     Raises:
         DataError: if the store cannot be used.
@@ -69,18 +69,18 @@ def tracked_grid(
 
 
 def cell_tracking(grid: Tracking, cell: str, folder: str, machine: str) -> Tracking:
-    """Return where a cell is tracked; a new attempt in the same folder ends the runs of killed attempts."""
+    """Returns where a cell is tracked; a new attempt in the same folder ends the runs of killed attempts."""
     tags = {**grid.tags, WORK: work_of(machine, folder)}
     return replace(grid, run_name=f"{grid.run_name}/{cell}", tags=tags)
 
 
 def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> None:
-    """Move the runs of kept cells below the grid's run, add runs that are missing, and log the best metrics.
+    """Moves the runs of kept cells below the grid's run, add runs that are missing, and log the best metrics.
 
     Args:
-        grid: as yielded by `tracked_grid`.
-        tasks: of all cells, by name.
-        results: of all cells, by name.
+        grid: run that `tracked_grid` yields.
+        tasks: tasks of all cells, by name.
+        results: results of all cells, by name.
 
     Raises:
         DataError: if the store cannot be used.
@@ -105,7 +105,7 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
 
 
 def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> pd.DataFrame:
-    """Return the finished cells of the same experiment, the newest last: run, key, parent and folder."""
+    """Returns the finished cells of the same experiment, the newest last: run, key, parent and folder."""
     conditions = [f"tags.`{tag}` = '{tags[tag]}'" for tag in ("profile", "experiment", KIND)]
     query = " and ".join([*conditions, "attributes.status = 'FINISHED'"])
     runs = search_runs(grid.uri, grid.experiment, query, "attributes.start_time ASC")
@@ -113,7 +113,7 @@ def _finished_runs(grid: TrackedRun, tags: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _best(tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> dict[str, float]:
-    """Return the best value of each split, chip and monitored metric."""
+    """Returns the best value of each split, chip and monitored metric."""
     best: dict[str, float] = {}
     for name, task in tasks.items():
         metric, larger_is_better = monitored(task.spec.monitor)

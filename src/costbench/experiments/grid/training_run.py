@@ -62,7 +62,7 @@ class Training(Protocol):
         ...
 
     def open(self, task: CellTask) -> object:
-        """Return what trains and validates; cells of equal data, split and chip may share it.
+        """Returns what trains and validates; cells of equal data, split and chip may share it.
 
         Raises:
             DataError: for missing or damaged shards.
@@ -70,7 +70,7 @@ class Training(Protocol):
         ...
 
     def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
-        """Train and write the best model to the cell's folder; a killed call goes on where it was."""
+        """Trains and write the best model to the cell's folder; a killed call goes on where it was."""
         ...
 
 
@@ -85,16 +85,16 @@ class CellTask:
     """One cell to train.
 
     Attributes:
-        cell: which.
-        training: how models of its task are trained.
+        cell: name and seed of the cell.
+        training: training of the models of its task.
         features: folder of the feature shards.
         split: the programs to train and to validate on; those to test on are unknown here.
-        spec: what to train and how; its seed is the cell's.
-        folder: of the cell.
+        spec: settings of the training; its seed is the cell's.
+        folder: folder of the cell.
         code: digest of the code that trains.
         cache_mb: memory for feature shards; where they need more, they are read from disk repeatedly.
-        provenance: for tracking.
-        tracking: where to.
+        provenance: digests for tracking.
+        tracking: place of the tracked run.
         progress: show a progress bar.
         cells: folder of the cells of all experiments, by experiment; those of the same training are reused.
         timing: file for the wall time of the call that finished the training, a fact of the machine; None to
@@ -117,21 +117,21 @@ class CellTask:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """Return the programs that are read, for training and for validation."""
+        """Returns the programs that are read, for training and for validation."""
         return (*self.split.train, *self.split.validation)
 
     @property
     def seeded(self) -> AnyTrainSpec:
-        """Return the settings with the cell's seed."""
+        """Returns the settings with the cell's seed."""
         return replace(self.spec, seed=self.cell.seed)
 
     def shards(self, programs: Sequence[str]) -> list[Path]:
-        """Return the paths of the programs' feature shards, in order."""
+        """Returns the paths of the programs' feature shards, in order."""
         return paths_of_programs(self.features, self.cell.task, self.cell.chip, tuple(programs))
 
     @cached_property
     def data_digest(self) -> str:
-        """Return a digest of the feature shards and of which program is in which set."""
+        """Returns a digest of the feature shards and of which program is in which set."""
         shards = tuple(self.shards(self.programs))
         times = tuple(path.stat().st_mtime_ns for path in shards if path.exists())
         files = _digest_shards(shards, times, self.features)
@@ -139,25 +139,25 @@ class CellTask:
         return hashlib.sha256(f"{files};{sets}".encode()).hexdigest()[:16]
 
     def trained_from(self) -> str:
-        """Return a digest of everything that the trained model depends on.
+        """Returns a digest of everything that the trained model depends on.
 
         The names of experiment and variant are no part of it: random streams follow from the seed alone.
         """
         return _digest(self.cell.task, digest(self.seeded), self.data_digest, self.code)
 
     def key(self) -> str:
-        """Return a digest of the cell's name and its training."""
+        """Returns a digest of the cell's name and its training."""
         return _digest(self.cell.name, self.trained_from())
 
     @property
     def entry(self) -> Entry:
-        """Return where the store keeps the cell."""
+        """Returns where the store keeps the cell."""
         return Entry(self.folder / DONE, self.key(), None, self.trained_from(), self.cells)
 
 
 @cache
 def _digest_shards(shards: tuple[Path, ...], _times: tuple[int, ...], folder: Path) -> str:
-    """Return the digest of shards, which many cells of an experiment share; of changed ones, another."""
+    """Returns the digest of shards, which many cells of an experiment share; of changed ones, another."""
     return digest_files(shards, folder)
 
 
@@ -199,7 +199,7 @@ OnEpoch = Callable[[Mapping[str, float], int], None]
 def train_cell(
     task: CellTask, *, opened: object | None = None, on_epoch: OnEpoch | None = None
 ) -> CellResult:
-    """Train a cell, unless it, or another cell of the same training, is already complete.
+    """Trains a cell, unless it, or another cell of the same training, is already complete.
 
     Args:
         task: the cell.
@@ -214,7 +214,7 @@ def train_cell(
 
 
 def train_item(item: WorkItem[CellTask]) -> CellResult:
-    """Train the cell of a work item, as `train_cell` does."""
+    """Trains the cell of a work item, as `train_cell` does."""
     return train_cell(item.task)
 
 
@@ -246,7 +246,7 @@ def _train(task: CellTask, opened: object | None, on_epoch: OnEpoch | None) -> C
 
 
 def track_finished(task: CellTask, result: CellResult) -> None:
-    """Log a finished cell that the store has no run of, for example since the store is new."""
+    """Logs a finished cell that the store has no run of, for example since the store is new."""
     spec = task.seeded
     with _tracked(task, spec, result.key) as run:
         run.log_history(History(task.folder / HISTORY, spec.steps_per_epoch).rows)
@@ -311,7 +311,7 @@ def _tracked(task: CellTask, spec: AnyTrainSpec, key: str) -> Iterator[TrackedRu
 
 
 def _contents(task: CellTask, names: Sequence[str]) -> pd.DataFrame:
-    """Return the contents of a set as a table with one row per program."""
+    """Returns the contents of a set as a table with one row per program."""
     rows = []
     for name in names:
         shards = [Shard.open(path) for path in task.shards([name])]

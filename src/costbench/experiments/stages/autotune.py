@@ -53,9 +53,9 @@ class ItemFile(KeyedResult):
     """The result of a work item as stored in its file.
 
     Attributes:
-        git_revision: of the code that computed it.
+        git_revision: revision of the code that computed it.
         entries: metrics.
-        curves: of fusion searches.
+        curves: curves of fusion searches.
     """
 
     git_revision: str
@@ -64,11 +64,11 @@ class ItemFile(KeyedResult):
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Compute the results that are missing, then write `rows.jsonl` and `search.json`.
+    """Computes the results that are missing, then write `rows.jsonl` and `search.json`.
 
     Args:
         params: the parameter file.
-        flags: where the programs are tuned.
+        flags: choice of the backend on which the programs are tuned.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged files.
@@ -91,7 +91,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def tune_program(item: WorkItem[tuple[TuningItem, str]]) -> ItemFile:
-    """Tune one program with a revision of the code, and keep its result.
+    """Tunes one program with a revision of the code, and keep its result.
 
     Raises:
         CostbenchError: for a program or model that cannot be used, or a file that cannot be written.
@@ -107,7 +107,7 @@ def _log_speedups(progress: Progress[ItemFile]) -> None:
 
 
 def _speedups(found: ItemFile) -> str:
-    """Return a log line: median speed-up of each arm with 10 tile sizes measured, or the largest budget."""
+    """Returns a log line: median speed-up of each arm with 10 tile sizes measured, or the largest budget."""
     speedups: dict[str, dict[str, list[float]]] = {}
     for entry in found.entries:
         if "speedup" in entry.metrics:
@@ -122,7 +122,7 @@ def _speedups(found: ItemFile) -> str:
 def _work_items(
     section: AutotuneParams, workspace: Workspace, revision: str
 ) -> list[WorkItem[tuple[TuningItem, str]]]:
-    """Return all work items, the longest first."""
+    """Returns all work items, the longest first."""
     source = TuningItems(workspace, section.seed)
     items = [*source.of("fusion", section.fusion), *source.of("tile", section.tile)]
     items.sort(key=lambda item: (-_effort(item), item.name))
@@ -144,13 +144,13 @@ def _work_items(
 
 
 def _inputs(item: TuningItem) -> list[Path]:
-    """Return the files that a work item reads."""
+    """Returns the files that a work item reads."""
     folders = item.task.checkpoints.values()
     return [item.task.file, *(folder / name for folder in folders for name in ("model.json", "weights.pt"))]
 
 
 def _effort(item: TuningItem) -> float:
-    """Estimate the relative duration: fusion searches are many, tile tuning grows with the kernels."""
+    """Estimates the relative duration: fusion searches are many, tile tuning grows with the kernels."""
     return (1e6 if TASKS[item.task.decision].measures_programs else 0.0) + item.instructions
 
 
@@ -187,7 +187,7 @@ def _curves(item: TuningItem, found: ItemFile) -> Iterator[dict[str, object]]:
 
 
 def _headline(rows: Iterable[MetricRow]) -> dict[str, float]:
-    """Return the median speed-up of each arm and variant over programs and repeats."""
+    """Returns the median speed-up of each arm and variant over programs and repeats."""
     speedups: dict[str, list[float]] = {}
     for row in rows:
         if row.metric == "speedup" and row.model != BEST:

@@ -18,7 +18,7 @@ ExperimentStage = Callable[[Path, str | None], None]
 
 
 def guarded(action: Callable[[], None], name: str) -> int:
-    """Run `action` and return the exit code: 0, or 1 after one line on stderr for errors that users can fix.
+    """Runs `action` and return the exit code: 0, or 1 after one line on stderr for errors that users can fix.
 
     These are the errors of costbench and of the operating system (a full disk, no permission); any other
     exception is a defect and keeps its traceback. `action` is the last thing that a process does.
@@ -41,13 +41,13 @@ def _one_line(text: str) -> str:
 
 
 def shared_database(url: str, backend: Backend, variable: str) -> str:
-    """Return a database URL as workers need it: on a cluster, the path of an SQLite file is made absolute.
+    """Returns a database URL as workers need it: on a cluster, the path of an SQLite file is made absolute.
 
     SQLite's locks are not reliable on a network drive, so its use by a cluster is logged as a warning.
 
     Args:
-        url: of the database.
-        backend: where the workers run.
+        url: address of the database.
+        backend: backend that the workers run on.
         variable: environment variable that can name another database.
     """
     if backend.kind != "dask" or not url.startswith(_SQLITE):
@@ -59,7 +59,7 @@ def shared_database(url: str, backend: Backend, variable: str) -> str:
 
 
 def stage_parser(name: str, description: str) -> argparse.ArgumentParser:
-    """Return a parser with the option that every script in `pipelines/` accepts: `--params FILE`."""
+    """Returns a parser with the option that every script in `pipelines/` accepts: `--params FILE`."""
     parser = argparse.ArgumentParser(
         prog=name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -70,7 +70,7 @@ def stage_parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def stage_main(stage: Stage, name: str, description: str) -> None:
-    """Parse `--params FILE`, run the stage, and exit with its code: the body of a script in `pipelines/`."""
+    """Parses `--params FILE`, run the stage, and exit with its code: the body of a script in `pipelines/`."""
     options = stage_parser(name, description).parse_args()
     start_logging()
     raise SystemExit(guarded(lambda: stage(options.params), name))

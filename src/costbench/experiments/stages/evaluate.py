@@ -11,7 +11,7 @@ import numpy as np
 
 from costbench.artifacts import digest_file, write_json
 from costbench.datasets.leakage import common_fingerprints
-from costbench.datasets.splits import Split, listed_split, read_split
+from costbench.datasets.splits import Split, read_split, reported_split
 from costbench.errors import DataError, choose
 from costbench.execution.workers import NO_FLAGS, BackendFlags, load
 from costbench.experiments.evaluation.fusion import evaluate_fusions
@@ -71,14 +71,14 @@ EVALUATE_IMPORTED: dict[str, Callable[[ProgramTask], ProgramResult]] = {
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Evaluate the programs that are missing; write `rows.jsonl`, and points of figures in `scatter.json`.
+    """Evaluates the programs that are missing; write `rows.jsonl`, and points of figures in `scatter.json`.
 
     Wall times differ from run to run, and are written to the folder `machine`.
 
     Args:
         params: the parameter file.
         experiment: entry of section `experiments`; None evaluates all of them, one after another.
-        flags: where the models are evaluated.
+        flags: choice of the backend on which the models are evaluated.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards or checkpoints.
@@ -97,7 +97,7 @@ class EvaluationTask:
     Attributes:
         cell: the compiler's decision, and the split and chip of the rows.
         program: the program with its models.
-        revision: of the code, which result rows carry.
+        revision: revision of the code, which result rows carry.
         timing: file for wall times of this machine, where evaluation measures any.
     """
 
@@ -125,8 +125,8 @@ class EvaluatedProgram(KeyedResult):
 
     Attributes:
         application: application family of the program.
-        git_revision: of the code that evaluated it.
-        metrics: of each model and group of kernels.
+        git_revision: revision of the code that evaluated it.
+        metrics: metrics of each model and group of kernels.
         scatter: points for a figure, where absolute runtimes are predicted.
     """
 
@@ -137,7 +137,7 @@ class EvaluatedProgram(KeyedResult):
 
 
 def evaluate_program(item: WorkItem[EvaluationTask]) -> EvaluatedProgram:
-    """Evaluate all models on one program, a work item.
+    """Evaluates all models on one program, a work item.
 
     Raises:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
@@ -152,7 +152,7 @@ def evaluate_program(item: WorkItem[EvaluationTask]) -> EvaluatedProgram:
 
 
 def evaluated(key: str, result: ProgramResult, revision: str) -> EvaluatedProgram:
-    """Return a result in the form that the store keeps."""
+    """Returns a result in the form that the store keeps."""
     metrics = tuple(
         ModelMetrics(kernels, *model, result.computed_by.get(model, ""), values)
         for kernels, by_model in result.metrics.items()
@@ -186,7 +186,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     )
     points = [
         {
-            "task": task.cell.task, "split": listed_split(task.cell.split), "chip": task.cell.chip,
+            "task": task.cell.task, "split": reported_split(task.cell.split), "chip": task.cell.chip,
             "model": one.model, "predicted_ns": list(one.predicted_ns), "measured_ns": list(one.measured_ns),
         }
         for task, result in in_order
@@ -210,7 +210,7 @@ def _is_restored(folder: Path, identity: StageIdentity, experiment: Experiment, 
 def _work_items(
     tasks: Mapping[str, EvaluationTask], identity: StageIdentity, folder: Path
 ) -> list[WorkItem[EvaluationTask]]:
-    """Return a work item for each program, those with the most samples first.
+    """Returns a work item for each program, those with the most samples first.
 
     A result follows from what the whole stage follows from, and from the trained models as they are.
     """
@@ -245,7 +245,7 @@ def _log_result(progress: Progress[EvaluatedProgram]) -> None:
 def _rows(task: EvaluationTask, result: EvaluatedProgram, identity: StageIdentity) -> Iterator[MetricRow]:
     origin = RowOrigin(
         task=task.cell.task,
-        split=listed_split(task.cell.split),
+        split=reported_split(task.cell.split),
         chip=task.cell.chip,
         application=result.application,
         program=task.program.program,
@@ -264,7 +264,7 @@ def _tasks(
     workspace: Workspace,
     imported: ImportedSamples | None = None,
 ) -> dict[str, EvaluationTask]:
-    """Return one task for each test program of each split and chip, by name."""
+    """Returns one task for each test program of each split and chip, by name."""
     grid = experiment.grid
     models = section.untrained if grid.baselines else ()
     features = workspace.stage("features") if imported is None else imported.features
@@ -300,7 +300,7 @@ def _tasks(
                     seen,
                     known,
                     fitted,
-                    listed_split(split_name),
+                    reported_split(split_name),
                     imported is not None,
                     files_of_chips.get(chip, ""),
                 )
@@ -309,7 +309,7 @@ def _tasks(
 
 
 def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> tuple[Checkpoint, ...]:
-    """Return the cells of a split that are tested on a chip: those trained for it, with `transfer` all."""
+    """Returns the cells of a split that are tested on a chip: those trained for it, with `transfer` all."""
     checkpoints = []
     for cell in experiment.cells:
         if cell.split == split and (cell.chip == chip or experiment.grid.transfer):
@@ -321,7 +321,7 @@ def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> 
 
 
 def _known_structures(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:
-    """Return the fingerprints of test kernels whose structure occurs in training programs."""
+    """Returns the fingerprints of test kernels whose structure occurs in training programs."""
     tested, trained = (
         [path for name in names if (path := feature_path(features, task, chip, name)).exists()]
         for names in (split.test, split.train)
@@ -330,7 +330,7 @@ def _known_structures(split: Split, features: Path, task: str, chip: str) -> fro
 
 
 def _seen(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:
-    """Return the fingerprints of test kernels that also occur in training programs."""
+    """Returns the fingerprints of test kernels that also occur in training programs."""
     tested, trained = (
         [path for name in names if (path := feature_path(features, task, chip, name)).exists()]
         for names in (split.test, split.train)

@@ -62,9 +62,9 @@ class Wanted:
     Attributes:
         task: the compiler's decision.
         chip: name of the chip.
-        architecture: of the chip.
+        architecture: architecture of the chip.
         sources: shards that it is made from.
-        path: of the feature shard.
+        path: path of the feature shard.
         key: digest of the data that it is made from, with the version of its features.
         search: whose configs it holds; empty where a task has one feature shard per program and chip.
     """
@@ -84,7 +84,7 @@ class ProgramItem:
 
     Attributes:
         data: folder of the data set.
-        program: by name.
+        program: name of the program.
         wanted: shards to make.
     """
 
@@ -94,11 +94,11 @@ class ProgramItem:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Make the feature shards that are missing, and remove those that the parameters no longer ask for.
+    """Makes the feature shards that are missing, and remove those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
-        flags: where the shards are made.
+        flags: choice of the backend on which the shards are made.
 
     Raises:
         CostbenchError: for wrong parameters, a stage `generate` that has not finished, damaged shards.
@@ -122,7 +122,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def make_features(item: WorkItem[ProgramItem]) -> Shards:
-    """Make the feature shards of a program, and keep their summaries.
+    """Makes the feature shards of a program, and keep their summaries.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.
@@ -151,7 +151,7 @@ class _Program:
         return program_features(self.modules.module(self.name))
 
     def metadata(self, wanted: Wanted, application: str) -> dict[str, object]:
-        """Return what a feature shard says it was made from."""
+        """Returns what a feature shard says it was made from."""
         return {
             "task": wanted.task, "program": self.name, "application": application, "chip": wanted.chip,
             "key": wanted.key,
@@ -192,7 +192,7 @@ class _Reader:
     Attributes:
         paths: returns the shards of a program, from folder, chip and name of the program.
         write: makes a feature shard.
-        version: of the features.
+        version: version of the features.
         reads_compiled: whether the features also depend on the compiled program.
         searches: returns the searches that get feature shards of their own, with the folders of these,
             from a shard; by default there is one feature shard.
@@ -227,7 +227,7 @@ READERS: Mapping[str, _Reader] = {
 
 
 def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
-    """Return the shards of a task on a chip by program.
+    """Returns the shards of a task on a chip by program.
 
     Raises:
         DataError: if there are none.
@@ -240,7 +240,7 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
 
 
 def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkItem[ProgramItem]]:
-    """Return a work item for each program, those with the largest shards first."""
+    """Returns a work item for each program, those with the largest shards first."""
     by_program: dict[str, list[Wanted]] = {}
     for task in section.tasks:
         for chip in section.chips:

@@ -40,9 +40,9 @@ class GenerateParams:
         tasks: decisions to measure.
         chips: names of chips, or YAML files.
         programs: names of programs of the corpus; all of them when empty. The user's own are always there.
-        tile: how many tiles of how many kernels.
-        fusion: how many fusion configs.
-        layout: how many layout configs.
+        tile: numbers of tiles and kernels.
+        fusion: number of fusion configs.
+        layout: number of layout configs.
     """
 
     tasks: tuple[TaskName, ...]
@@ -60,11 +60,11 @@ class GenerateParams:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Make the shards that are missing, and remove those that the parameters no longer ask for.
+    """Makes the shards that are missing, and remove those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
-        flags: where the shards are made.
+        flags: choice of the backend on which the shards are made.
 
     Raises:
         CostbenchError: for parameters, programs or kernels that cannot be used.
@@ -92,7 +92,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def _num_wanted(tasks: Sequence[ShardTask]) -> int:
-    """Return the number of (task, program, chip); a task's first paths name the chips that it is for."""
+    """Returns the number of (task, program, chip); a task's first paths name the chips that it is for."""
     return sum(len({path.parent for path in task.paths}) for task in tasks)
 
 

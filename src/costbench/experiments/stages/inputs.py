@@ -44,7 +44,7 @@ EACH_EXPERIMENT = ("train", "evaluate")
 
 
 def run(params: Path) -> None:
-    """Write `<stage>.json`, or `<stage>/<experiment>.json` for a stage that runs once per experiment.
+    """Writes `<stage>.json`, or `<stage>/<experiment>.json` for a stage that runs once per experiment.
 
     Raises:
         CostbenchError: for a parameter file that cannot be read, or files that cannot be written.
@@ -80,11 +80,11 @@ def run(params: Path) -> None:
 
 
 def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") -> dict[str, object]:
-    """Return the parameters that a stage reads, unparsed, by their paths in the file.
+    """Returns the parameters that a stage reads, unparsed, by their paths in the file.
 
     Args:
-        stage: by name.
-        sections: of the parameter file; a missing one is an error of the stage, not of this function.
+        stage: name of the stage.
+        sections: sections of the parameter file; a missing one is an error of the stage alone.
         experiment: that the stage runs for.
     """
     found: dict[str, object] = {}

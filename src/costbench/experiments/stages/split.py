@@ -18,7 +18,7 @@ from costbench.datasets.leakage import (
     LeakageReport,
     ProgramShards,
     leakage_audit,
-    pooled,
+    pool_leakage,
     shards_by_program,
 )
 from costbench.datasets.splits import (
@@ -27,9 +27,9 @@ from costbench.datasets.splits import (
     ProgramInfo,
     Split,
     fold_splits,
-    listed_split,
     manual_split,
     random_split,
+    reported_split,
     write_split,
 )
 from costbench.datasets.storage import list_shards, verify_shard
@@ -105,7 +105,7 @@ class SplitParams:
 
 
 def run(params: Path) -> None:
-    """Write `<split>.json`, `leakage.json`, `counts.json` and `card.json`.
+    """Writes `<split>.json`, `leakage.json`, `counts.json` and `card.json`.
 
     The card and the counts cover every task that has samples; leaks are counted where samples are kernels.
     Folds have a file and counts each (`fold1`, ...), and one audit (`folds`) of all programs.
@@ -155,17 +155,17 @@ def _path(folder: Path, split: Split) -> Path:
 
 
 def _audits(splits: Sequence[Split], programs: ProgramShards) -> list[LeakageReport]:
-    """Return the audit of each split, in which all folds count as one."""
+    """Returns the audit of each split, in which all folds count as one."""
     reports: dict[str, list[LeakageReport]] = {}
     for split in splits:
-        reports.setdefault(listed_split(split.name), []).append(leakage_audit(split, programs))
-    return [pooled(name, audits) for name, audits in reports.items()]
+        reports.setdefault(reported_split(split.name), []).append(leakage_audit(split, programs))
+    return [pool_leakage(name, audits) for name, audits in reports.items()]
 
 
 def make_splits(
     section: SplitParams, name: str, programs: tuple[ProgramInfo, ...], params: Path
 ) -> tuple[Split, ...]:
-    """Return the split called `name`, or all folds; the user's own programs are added to the first test set.
+    """Returns the split called `name`, or all folds; the user's own programs are added to the first test set.
 
     Raises:
         ParamsError: naming the parameter file, if these programs cannot be split by the parameters.
@@ -199,7 +199,7 @@ def _splits(section: SplitParams, name: str, corpus: Sequence[ProgramInfo]) -> t
 
 
 def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
-    """Return the shards of each (task, chip), after comparing all their contents with the digests."""
+    """Returns the shards of each (task, chip), after comparing all their contents with the digests."""
     shards: dict[tuple[str, str], ProgramShards] = {}
     for task in TASKS:
         chips = sorted(path for path in (folder / task).glob("*") if path.is_dir())
@@ -215,7 +215,7 @@ def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
 
 
 def _programs(shards: Mapping[tuple[str, str], ProgramShards], folder: Path) -> tuple[ProgramInfo, ...]:
-    """Return the manifest's entries of the programs that have samples, by name."""
+    """Returns the manifest's entries of the programs that have samples, by name."""
     known = {entry.name: entry for entry in all_programs(folder)}
     names = sorted({name for programs in shards.values() for name in programs})
     for name in names:

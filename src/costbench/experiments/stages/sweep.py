@@ -65,7 +65,7 @@ class SweepParams:
         heartbeat_s: seconds between a trial's heartbeats; after three missed ones the trial counts as lost.
         max_retries: number of times that a lost trial is started again.
         cache_mb: memory of a process for kernels, which are read repeatedly, in MB.
-        pruner: which trials are stopped early.
+        pruner: rule by which trials are stopped early.
         model: by task, the settings that trials change: those of section `train` merged with the ones given
             here, such as a smaller budget. The first trial is this model unchanged, so the best trial is
             never worse than it.
@@ -103,7 +103,7 @@ class SweepParams:
 
 
 def load_sweep(params: Params) -> SweepParams:
-    """Read section `sweep`, merging its models into those of section `train`.
+    """Reads section `sweep`, merging its models into those of section `train`.
 
     Raises:
         ParamsError: for a section that is missing or wrong.
@@ -143,7 +143,7 @@ class SweepFlags:
     study: str | None = None
 
     def over(self, section: SweepParams) -> SweepParams:
-        """Return `section` with the given flags in place of its values.
+        """Returns `section` with the given flags in place of its values.
 
         Raises:
             ParamsError: for an unknown task, or fewer than one trial or worker.
@@ -161,11 +161,11 @@ class SweepFlags:
 
 
 def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFlags = NO_FLAGS) -> None:
-    """Finish the studies, and write the best trial and all trials of each task.
+    """Finishes the studies, and write the best trial and all trials of each task.
 
     Args:
         params: the parameter file.
-        flags: of the command line.
+        flags: flags of the command line.
         backend_flags: where their trials are trained.
 
     Raises:
@@ -205,12 +205,12 @@ class _Place:
 
 
 def _at_least(workers: int, backend: Backend) -> Backend:
-    """Return the backend with a local process per worker of a study, since workers wait for each other."""
+    """Returns the backend with a local process per worker of a study, since workers wait for each other."""
     return replace(backend, jobs=max(workers, backend.jobs))
 
 
 def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
-    """Remove results of tasks that are not swept."""
+    """Removes results of tasks that are not swept."""
     for task in set(LEARNED) - set(tasks):
         best_path(folder, task).unlink(missing_ok=True)
         trials_path(folder, task).unlink(missing_ok=True)
@@ -264,7 +264,7 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
 
 
 def _follows_from(space: Space, section: SweepParams, cell: CellTask) -> dict[str, str]:
-    """Return the digests of what the trials of a study depend on, by the name that errors use."""
+    """Returns the digests of what the trials of a study depend on, by the name that errors use."""
     ranges = {name: asdict(one) for name, one in space.ranges.items()}
     chosen = {"seed": section.seed, "startup_trials": section.startup_trials}
     parts: dict[str, object] = {

@@ -69,12 +69,12 @@ _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Train the cells that are missing, and remove those that the parameters no longer ask for.
+    """Trains the cells that are missing, and remove those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
         experiment: entry of section `experiments`; None trains all of them, one after another.
-        flags: where the cells are trained.
+        flags: choice of the backend on which the cells are trained.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards.
@@ -134,16 +134,16 @@ class _Samples:
 
     @property
     def features(self) -> Path:
-        """Return the folder of the feature shards."""
+        """Returns the folder of the feature shards."""
         return self.workspace.stage("features") if self.imported is None else self.imported.features
 
     @cached_property
     def own_programs(self) -> TrainingPrograms | None:
-        """Return the programs of imported samples, made ready to be read; None where there are none."""
+        """Returns the programs of imported samples, made ready to be read; None where there are none."""
         return None if self.imported is None else self.imported.training_programs()
 
     def programs(self, split: str, task: str, chip: str) -> TrainingPrograms:
-        """Return the programs of a split that have samples."""
+        """Returns the programs of a split that have samples."""
         found = self.own_programs
         if found is None:
             found = read_training_programs(self.workspace.stage("split") / f"{split}.json")
@@ -161,7 +161,7 @@ class _WithBaselines:
 def _fits(
     experiment: Experiment, baselines: BaselineParams, samples: _Samples
 ) -> list[WorkItem[BaselineTask]]:
-    """Return the fits of an experiment's baselines."""
+    """Returns the fits of an experiment's baselines."""
     features, task = samples.features, experiment.grid.task
     folder, code = samples.workspace.stage("train") / experiment.name, code_digest(fit_baselines)
     fits = []
@@ -197,7 +197,7 @@ class _Made:
     tracking: Tracking
 
     def task(self, cell: Cell) -> CellTask:
-        """Return the training task of one cell."""
+        """Returns the training task of one cell."""
         workspace = self.samples.workspace
         variant = self.experiment.variants[cell.variant]
         split = self.samples.programs(cell.split, cell.task, cell.chip)
@@ -220,12 +220,12 @@ class _Made:
 
 
 def training_of(task: str) -> Training:
-    """Return how the models of a task are trained."""
+    """Returns how the models of a task are trained."""
     return TRAININGS[LEARNED[task].samples]
 
 
 def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
-    """Sort cells by samples, reduction and name, longest first, so that processes end close together."""
+    """Sorts cells by samples, reduction and name, longest first, so that processes end close together."""
 
     def sort_key(task: CellTask) -> tuple[int, int, str]:
         spec = task.spec
@@ -236,7 +236,7 @@ def longest_first(tasks: Iterable[CellTask]) -> list[CellTask]:
 
 
 def with_samples(split: TrainingPrograms, features: Path, task: str, chip: str) -> TrainingPrograms:
-    """Return the programs that have samples; some are above a task's size limit, for example."""
+    """Returns the programs that have samples; some are above a task's size limit, for example."""
 
     def measured(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if sample_paths(features, task, chip, name))
@@ -245,7 +245,7 @@ def with_samples(split: TrainingPrograms, features: Path, task: str, chip: str) 
 
 
 def share_of(split: TrainingPrograms, share: float, seed: int) -> tuple[str, ...]:
-    """Return a share of the training programs, rounded up; smaller shares are subsets for the same seed."""
+    """Returns a share of the training programs, rounded up; smaller shares are subsets for the same seed."""
     names = sorted(split.train)
     order = rng.stream(seed, "share of training programs").permutation(len(names))
     return tuple(sorted(names[place] for place in order[: math.ceil(share * len(names))]))

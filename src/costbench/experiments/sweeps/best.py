@@ -34,7 +34,7 @@ class BestTrial:
         trial: number of the trial in the study, retries not counted.
         monitor: name of the validation metric.
         metric: its value.
-        values: by dotted name below `train.TASK`, such as `net.hidden`.
+        values: values by dotted name below `train.TASK`, such as `net.hidden`.
     """
 
     task: str
@@ -46,12 +46,12 @@ class BestTrial:
 
 
 def best_path(folder: Path, task: str) -> Path:
-    """Return the path of a task's best trial in the folder of the stage `sweep`."""
+    """Returns the path of a task's best trial in the folder of the stage `sweep`."""
     return folder / f"{task}.yaml"
 
 
 def write_best(path: Path, best: BestTrial) -> None:
-    """Write the file, atomically. Raises: DataError, if that is impossible."""
+    """Writes the file, atomically. Raises: DataError, if that is impossible."""
     content = asdict(best) | {"model": nest(best.values)}
     del content["values"]
     text = StringIO()
@@ -62,7 +62,7 @@ def write_best(path: Path, best: BestTrial) -> None:
 
 
 def read_best(path: Path) -> Mapping[str, object]:
-    """Return the values that a sweep found, as changes to the settings of its task.
+    """Returns the values that a sweep found, as changes to the settings of its task.
 
     Raises:
         ParamsError: naming the file, if it is missing, is not a result of a sweep, or holds a value that no
@@ -79,7 +79,7 @@ def read_best(path: Path) -> Mapping[str, object]:
 def with_values(
     spec: AnySpec, values: Mapping[str, Value], *, where: str | PathLike[str], field: str = ""
 ) -> AnySpec:
-    """Return `spec` with some hyper-parameters, given by dotted name, replaced.
+    """Returns `spec` with some hyper-parameters, given by dotted name, replaced.
 
     Raises:
         ParamsError: naming `where` and, below `field`, the hyper-parameter that does not exist or cannot have
@@ -89,7 +89,7 @@ def with_values(
 
 
 def _plain(value: object) -> object:
-    """Turn tuples into lists: YAML would write tuples with a tag."""
+    """Turns tuples into lists: YAML would write tuples with a tag."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

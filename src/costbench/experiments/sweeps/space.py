@@ -87,7 +87,7 @@ class Range:
 
     @property
     def examples(self) -> tuple[Value, ...]:
-        """Return values that the model must accept: every choice, or both ends."""
+        """Returns values that the model must accept: every choice, or both ends."""
         return (self.low, self.high) if self.choices is None else self.choices
 
     def has(self, value: Value) -> bool:
@@ -110,7 +110,7 @@ class Space:
     Attributes:
         base: the model, with the values that are the same for all trials.
         fixed: those values.
-        ranges: of the other hyper-parameters, unconditional ones first.
+        ranges: ranges of the other hyper-parameters, unconditional ones first.
     """
 
     base: AnyTrainSpec
@@ -118,7 +118,7 @@ class Space:
     ranges: Mapping[str, Range]
 
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
-        """Draw the values of all hyper-parameters of a trial, by dotted name.
+        """Draws the values of all hyper-parameters of a trial, by dotted name.
 
         The order of the draws does not depend on the order in the file, so equal spaces give equal trials.
         """
@@ -129,7 +129,7 @@ class Space:
         return values
 
     def of_the_model(self) -> dict[str, Stored]:
-        """Return the model's own values of the hyper-parameters, as Optuna stores values.
+        """Returns the model's own values of the hyper-parameters, as Optuna stores values.
 
         The result is empty where the model is not a point of the space.
         """
@@ -145,10 +145,10 @@ class Space:
 
 
 def resolve(ranges: Mapping[str, Range], model: AnyTrainSpec, where: str | PathLike[str], name: str) -> Space:
-    """Check ranges against a model.
+    """Checks ranges against a model.
 
     Args:
-        ranges: by dotted name of the hyper-parameter.
+        ranges: ranges by dotted name of the hyper-parameter.
         model: the model that trials change.
         where: parameter file, for errors.
         name: dotted name of `ranges` in the file, for errors.
@@ -179,7 +179,7 @@ def resolve(ranges: Mapping[str, Range], model: AnyTrainSpec, where: str | PathL
 def _known(
     key: str, values_of: Range, tables: Mapping[str, Collection[str]], place: tuple[str | PathLike[str], str]
 ) -> Range:
-    """Return the range without the paper's encoders and reductions that are not implemented."""
+    """Returns the range without the paper's encoders and reductions that are not implemented."""
     where, name = place
     table = tables.get(key)
     if table is None or values_of.choices is None:
@@ -261,7 +261,7 @@ def _value(model: AnyTrainSpec, name: str) -> Value:
 
 
 def _label(choice: Value) -> Stored:
-    """Return a choice as Optuna can store it: lists become text."""
+    """Returns a choice as Optuna can store it: lists become text."""
     return "+".join(choice) if isinstance(choice, tuple) else choice
 
 
@@ -276,7 +276,7 @@ def _names(cls: type, prefix: str = "") -> Iterator[str]:
 
 
 def _hint(spec: type, name: str) -> Any:
-    """Return the annotation of a hyper-parameter, without `| None`."""
+    """Returns the annotation of a hyper-parameter, without `| None`."""
     cls: Any = spec
     for part in name.split("."):
         cls = typing.get_type_hints(cls)[part]

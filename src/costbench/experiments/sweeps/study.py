@@ -54,7 +54,7 @@ class StorageSpec:
 
     @property
     def name(self) -> str:
-        """Return the URL without its password."""
+        """Returns the URL without its password."""
         try:
             return make_url(self.url).render_as_string(hide_password=True)
         except SQLAlchemyError:
@@ -67,12 +67,12 @@ class StorageSpec:
 
 
 def storage_url(given: str | None, folder: Path) -> str:
-    """Return the given URL, or else that of the environment, or else that of a file in `folder`."""
+    """Returns the given URL, or else that of the environment, or else that of a file in `folder`."""
     return given or os.environ.get(ENVIRONMENT) or f"sqlite:///{folder / 'optuna.db'}"
 
 
 def open_storage(spec: StorageSpec) -> RDBStorage:
-    """Connect, and create the tables if need be.
+    """Connects, and create the tables if need be.
 
     Raises:
         ParamsError: for text that is not a database URL, or one whose driver is not installed.
@@ -117,7 +117,7 @@ def _is_race(error: SQLAlchemyError) -> bool:
 
 
 def _connect_settings(spec: StorageSpec) -> dict[str, object]:
-    """Return settings of the driver after creating the folder of an SQLite file."""
+    """Returns settings of the driver after creating the folder of an SQLite file."""
     try:
         url = make_url(spec.url)
         settings = _CONNECT[url.get_backend_name()]
@@ -129,13 +129,13 @@ def _connect_settings(spec: StorageSpec) -> dict[str, object]:
 
 
 def retry(spec: StorageSpec) -> RetryHeartbeatStaleTrialCallback:
-    """Return the callback that queues a failed trial again with its values, ordinal and reported metrics."""
+    """Returns the callback that queues a failed trial again with its values, ordinal and reported metrics."""
     return RetryHeartbeatStaleTrialCallback(spec.max_retries, inherit_intermediate_values=True)
 
 
 @contextmanager
 def reachable(spec: StorageSpec) -> Iterator[None]:
-    """Turn errors of the database into a `DataError` of one line.
+    """Turns errors of the database into a `DataError` of one line.
 
     Raises:
         DataError: naming the database, without its password.
@@ -175,7 +175,7 @@ class PrunerSpec:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least {least}")
 
     def build(self) -> optuna.pruners.BasePruner:
-        """Return Optuna's pruner; its steps are trained epochs."""
+        """Returns Optuna's pruner; its steps are trained epochs."""
         if self.keep_percent == 100.0:
             return optuna.pruners.NopPruner()
         return optuna.pruners.PercentilePruner(
@@ -188,15 +188,15 @@ class StudySpec:
     """Settings of a study.
 
     Attributes:
-        name: of the study.
-        storage: where it lies.
+        name: name of the study.
+        storage: database that holds it.
         larger_is_better: whether a larger metric is better.
         identity: digests of what its trials depend on, by name; a study with another identity is not
             continued.
         trials: number of trials to finish, pruned ones included.
-        seed: of sampler and trials.
+        seed: seed of sampler and trials.
         startup_trials: trials drawn at random before the sampler learns from results.
-        pruner: which trials are stopped early.
+        pruner: rule by which trials are stopped early.
         first: values of the first trial; if empty, they are drawn as well.
     """
 
@@ -212,7 +212,7 @@ class StudySpec:
 
 
 def open_study(spec: StudySpec) -> optuna.Study:
-    """Create the study, or join it.
+    """Creates the study, or join it.
 
     Raises:
         ParamsError, DataError: as `open_storage`, or where a study of this name has another identity.
@@ -256,14 +256,14 @@ class OrdinalSampler(TPESampler):
         self._startup_trials = startup_trials
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """Start the trial's random stream, as a new sampler with its seed does."""
+        """Starts the trial's random stream, as a new sampler with its seed does."""
         number = ordinals(study.get_trials(deepcopy=False))[trial.number]
         seed = stream_key(self._study_seed, "sampler", number) % 2**32
         super().__init__(n_startup_trials=self._startup_trials, seed=seed)
 
 
 def ordinals(trials: Sequence[FrozenTrial]) -> list[int]:
-    """Return the index of each trial among those that are not retries; a retry has that of its original."""
+    """Returns the index of each trial among those that are not retries; a retry has that of its original."""
     numbers: list[int] = []
     originals = 0
     for trial in trials:
@@ -274,7 +274,7 @@ def ordinals(trials: Sequence[FrozenTrial]) -> list[int]:
 
 
 def finished_trials(study: optuna.Study) -> dict[int, FrozenTrial]:
-    """Return the complete and pruned trials by ordinal."""
+    """Returns the complete and pruned trials by ordinal."""
     trials = study.get_trials(deepcopy=False)
     numbered = zip(ordinals(trials), trials, strict=True)
     return {number: trial for number, trial in numbered if trial.state in _FINISHED}
@@ -294,19 +294,19 @@ class Progress:
 
 
 def progress(study: optuna.Study) -> Progress:
-    """Count the study's trials by state."""
+    """Counts the study's trials by state."""
     states = [trial.state for trial in study.get_trials(deepcopy=False)]
     finished = sum(state in _FINISHED for state in states)
     return Progress(finished, states.count(TrialState.RUNNING), states.count(TrialState.WAITING))
 
 
 def sign(trial: optuna.Trial) -> None:
-    """Set this process's writer tag on a trial."""
+    """Sets this process's writer tag on a trial."""
     trial.set_user_attr(f"{_WRITER}.{trial.number}", this_process())
 
 
 def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
-    """Requeue trials of workers that are gone: at once on this machine, else when heartbeats stop.
+    """Requeues trials of workers that are gone: at once on this machine, else when heartbeats stop.
 
     Optuna alone would wait for heartbeats on this machine, too, and a continued sweep would meanwhile draw
     other values than one that was not killed (docs/decisions/0044).
@@ -321,7 +321,7 @@ def retry_lost(study: optuna.Study, storage: StorageSpec) -> None:
 
 
 def requeue(study: optuna.Study, number: int, storage: StorageSpec) -> None:
-    """Queue a failed trial again, unless it has had all its retries."""
+    """Queues a failed trial again, unless it has had all its retries."""
     retry(storage)(study, study.get_trials()[number])
 
 

@@ -71,8 +71,8 @@ class SweepTask:
     """A sweep of one task.
 
     Attributes:
-        study: where its trials are stored and how they are chosen.
-        space: what the trials vary.
+        study: database and choice of the trials.
+        space: ranges of the hyper-parameters that trials vary.
         cell: the training that every trial is a variant of; its `folder` is where trials work.
         metric: name of the monitored metric among those of an epoch.
     """
@@ -83,11 +83,11 @@ class SweepTask:
     metric: str
 
     def trial_task(self, number: int, values: Mapping[str, object]) -> CellTask:
-        """Return the training of one trial.
+        """Returns the training of one trial.
 
         Args:
             number: the trial's ordinal, which names its seed, folder and tracked run.
-            values: by dotted name of the hyper-parameter.
+            values: values by dotted name of the hyper-parameter.
         """
         cell, tracking = self.cell.cell, self.cell.tracking
         # 31 bits: the range of seeds that every library accepts.
@@ -109,7 +109,7 @@ class SweepTask:
 
 
 def work(task: SweepTask, train: TrainTrial) -> None:
-    """Train trials until the study has as many finished ones as are wanted.
+    """Trains trials until the study has as many finished ones as are wanted.
 
     A worker that finds all remaining trials running elsewhere waits, since their workers may be killed.
 
@@ -133,7 +133,7 @@ def work(task: SweepTask, train: TrainTrial) -> None:
 
 
 def _parent() -> int | None:
-    """Return the parent's process id, which changes when the parent ends; None in the main process."""
+    """Returns the parent's process id, which changes when the parent ends; None in the main process."""
     return None if multiprocessing.parent_process() is None else os.getppid()
 
 
@@ -189,19 +189,19 @@ _LOSSES = 3
 
 
 def trials_path(folder: Path, task: str) -> Path:
-    """Return the path of a task's table of trials in the folder of the stage `sweep`, one row per epoch."""
+    """Returns the path of a task's table of trials in the folder of the stage `sweep`, one row per epoch."""
     return folder / f"{task}.csv"
 
 
 def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Path) -> None:
-    """Run studies until they have their numbers of trials; write the best trial and all trials of each.
+    """Runs studies until they have their numbers of trials; write the best trial and all trials of each.
 
     Args:
         tasks: the studies, and the training that a trial of each varies.
         workers: work items per study. Each trains trials until the study is finished; they communicate only
             through its database.
-        backend: where the work items are computed.
-        folder: for the results.
+        backend: backend on which the work items are computed.
+        folder: folder that results are written to.
 
     Raises:
         CostbenchError: as a worker raises, or if none of the trials of a study was completed.
@@ -246,14 +246,14 @@ def _tracked(task: SweepTask) -> AbstractContextManager[TrackedRun]:
 
 
 def _below(task: SweepTask, run: TrackedRun) -> SweepTask:
-    """Return the same sweep with its trials tracked below `run`."""
+    """Returns the same sweep with its trials tracked below `run`."""
     run.log_params({"seed": task.study.seed, "startup_trials": task.study.startup_trials})
     tracking = replace(task.cell.tracking, tags={**task.cell.tracking.tags, PARENT: run.run_id})
     return replace(task, cell=replace(task.cell, tracking=tracking))
 
 
 def work_on_study(task: SweepTask) -> None:
-    """Train trials of a study until it has as many as it needs: a work item.
+    """Trains trials of a study until it has as many as it needs: a work item.
 
     Raises:
         CostbenchError: as `work` raises.
@@ -262,7 +262,7 @@ def work_on_study(task: SweepTask) -> None:
 
 
 def _training() -> TrainTrial:
-    """Return a function that trains trials one after another from the same samples in memory."""
+    """Returns a function that trains trials one after another from the same samples in memory."""
     opened: list[object] = []
 
     def train(cell: CellTask, on_epoch: OnEpoch) -> CellResult:
@@ -274,7 +274,7 @@ def _training() -> TrainTrial:
 
 
 def _finish(opened: _Opened, folder: Path) -> None:
-    """Write the results of a study and log the best trial to its run."""
+    """Writes the results of a study and log the best trial to its run."""
     best = _write(opened.task, opened.study, folder)
     # Removed only if empty: workers on other machines may share the folder and still be running.
     with suppress(OSError):
@@ -313,7 +313,7 @@ def _best(task: SweepTask, trials: dict[int, FrozenTrial]) -> BestTrial:
 
 
 def _table(trials: dict[int, FrozenTrial]) -> str:
-    """Return a CSV table with one row per epoch of a trial: its state, metric after the epoch, and values."""
+    """Returns a CSV table with a row for each epoch of a trial: its state, metric after it, and values."""
     names = sorted({name for trial in trials.values() for name in trial.params})
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -327,7 +327,7 @@ def _table(trials: dict[int, FrozenTrial]) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return a value as it is written in the parameter file."""
+    """Returns a value as it is written in the parameter file."""
     if isinstance(value, float):
         return repr(value)
     return json.dumps(value).strip('"')

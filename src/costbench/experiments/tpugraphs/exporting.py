@@ -44,7 +44,7 @@ class ExportOptions:
 
     Attributes:
         params: parameter file of the profile whose stages `generate` and `split` have run.
-        chip: whose measurements.
+        chip: name of the chip whose measurements are exported.
         split: `random` or `manual`.
         npz: whether `.npz` files are written.
         raw: whether raw files (`.pb`) are written.
@@ -64,7 +64,7 @@ def export_folder(options: ExportOptions, out: Path, progress: Progress) -> dict
     split drops.
 
     Args:
-        options: which samples.
+        options: choice of the samples.
         out: folder of the data set.
         progress: called with a line for every program.
 

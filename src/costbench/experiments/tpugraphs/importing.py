@@ -34,8 +34,8 @@ class Imported:
         split: `train`, `valid` or `test`.
         graphs: kernels or programs.
         programs: those that tables are about.
-        nodes: of all graphs.
-        edges: of all graphs.
+        nodes: number of nodes of all graphs.
+        edges: number of edges of all graphs.
         configs: measured configurations of all graphs.
         labelled: graphs whose runtimes are given.
     """

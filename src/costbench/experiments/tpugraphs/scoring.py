@@ -97,7 +97,7 @@ def write_submission(path: Path, rankings: Iterable[tuple[str, Sequence[int] | I
     """Writes the leaderboard's table: `ID,TopConfigs`, a line per graph.
 
     Args:
-        path: of the CSV file.
+        path: path of the CSV file.
         rankings: id (`tile:xla:<graph>`, `layout:xla:random:<graph>`) and configurations, best first.
 
     Raises:

@@ -58,11 +58,11 @@ class CellFilter:
 
     Attributes:
         task: the compiler's decision.
-        split: which programs were held out.
+        split: split that says which programs were held out.
         chip: the chip that was measured.
         experiment: entry of section `experiments`.
-        profile: of the parameter file.
-        variant: of the experiment.
+        profile: profile of the parameter file.
+        variant: variant of the experiment.
         monitor: the validation metric that cells are compared by; by default that of the task.
     """
 
@@ -76,13 +76,13 @@ class CellFilter:
 
     @property
     def metric(self) -> str:
-        """Return the metric to compare by. Raises: ChoiceError, for an unknown task or metric."""
+        """Returns the metric to compare by. Raises: ChoiceError, for an unknown task or metric."""
         monitor = choose(LEARNED, self.task, "task").monitor if self.monitor is None else self.monitor
         choose(_LARGER_IS_BETTER, monitor, "metric")
         return monitor
 
     def query(self) -> str:
-        """Return the filter in MLflow's query language."""
+        """Returns the filter in MLflow's query language."""
         tags = {field.name: getattr(self, field.name) for field in fields(self)} | {"monitor": self.metric}
         given = {name: value for name, value in tags.items() if value is not None} | {KIND: "cell"}
         for name, value in given.items():
@@ -93,7 +93,7 @@ class CellFilter:
 
 
 def search_runs(uri: str, experiment: str, query: str, order_by: str | None = None) -> pd.DataFrame:
-    """Return MLflow's table of the runs of an experiment: `run_id`, `tags.NAME`, `params.NAME` and so on.
+    """Returns MLflow's table of the runs of an experiment: `run_id`, `tags.NAME`, `params.NAME` and so on.
 
     Raises:
         DataError: if the store cannot be used.
@@ -107,13 +107,13 @@ def search_runs(uri: str, experiment: str, query: str, order_by: str | None = No
 
 
 def experiment_pages(uri: str, server: str) -> dict[str, str]:
-    """Return addresses of MLflow's pages that list runs, by name of the experiment; without empty ones.
+    """Returns addresses of MLflow's pages that list runs, by name of the experiment; without empty ones.
 
     The page that MLflow opens, and the links on it, lead to traces of language models instead: their
     addresses lack the `workflowType`.
 
     Args:
-        uri: of the tracking store.
+        uri: address of the tracking store.
         server: address of `mlflow ui`.
 
     Raises:
@@ -134,7 +134,7 @@ def experiment_pages(uri: str, server: str) -> dict[str, str]:
 
 
 def best_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
-    """Return the runs as `find_runs` does. Raises: DataError, if there are none."""
+    """Returns the runs as `find_runs` does. Raises: DataError, if there are none."""
     if uri == OFF:
         raise DataError("is off", where="COSTBENCH_TRACKING", expected="a tracking store to search")
     runs = find_runs(uri, cells)
@@ -145,14 +145,14 @@ def best_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
 
 
 def find_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
-    """Return finished cells, best first; equal ones in order of their names.
+    """Returns finished cells, best first; equal ones in order of their names.
 
     Metrics of different splits, chips and profiles are over different validation kernels, so comparing them
     says little about which model is better.
 
     Args:
-        uri: of the tracking store.
-        cells: which cells.
+        uri: address of the tracking store.
+        cells: filter for the cells.
 
     Returns:
         A row per cell: `run_id`, MLflow's identifier; `name`, profile, experiment and cell; `metric`, the
@@ -177,7 +177,7 @@ def find_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
 
 
 def to_records(runs: pd.DataFrame) -> list[dict[str, object]]:
-    """Return runs as JSON values, the settings of each below `params`."""
+    """Returns runs as JSON values, the settings of each below `params`."""
     return [
         {str(name): value for name, value in row.items() if name != "key" and not _is_param(name)}
         | {"params": {name.removeprefix(_PARAM): value for name, value in _params(row).items()}}
@@ -186,7 +186,7 @@ def to_records(runs: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def runs_table(runs: pd.DataFrame) -> Table:
-    """Return one or more runs with the same metric as a table for a terminal."""
+    """Returns one or more runs with the same metric as a table for a terminal."""
     from rich.table import Table
 
     monitor = str(runs["monitor"].iloc[0])
@@ -208,7 +208,7 @@ def _is_param(name: object) -> bool:
 
 
 def _params(row: Mapping[Any, Any]) -> dict[str, str]:
-    """Return the settings of a run: strings, unlike those that only other runs have."""
+    """Returns the settings of a run: strings, unlike those that only other runs have."""
     return {str(name): value for name, value in row.items() if _is_param(name) and isinstance(value, str)}
 
 

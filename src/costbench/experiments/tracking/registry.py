@@ -43,7 +43,7 @@ _SCHEME = "models:/"
 
 
 def model_name(task: str, profile: str) -> str:
-    """Return the name of the registered model of a task in a profile, such as `costbench-tile-laptop`.
+    """Returns the name of the registered model of a task in a profile, such as `costbench-tile-laptop`.
 
     Raises:
         ChoiceError: for a task without registered models.
@@ -56,7 +56,7 @@ class Registered:
     """A version of a registered model.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         version: number.
         is_new: whether the version was created by this call; False where the champion already is this model.
     """
@@ -67,7 +67,7 @@ class Registered:
 
     @property
     def uri(self) -> str:
-        """Return the model's URI, for `mlflow models serve -m`."""
+        """Returns the model's URI, for `mlflow models serve -m`."""
         return f"models:/{self.name}@{CHAMPION}"
 
 
@@ -76,9 +76,9 @@ class RegisteredModel:
     """A version of a registered model.
 
     Attributes:
-        folder: of the checkpoint.
-        task: that the model was trained for.
-        chip: likewise.
+        folder: folder of the checkpoint.
+        task: task that the model was trained for.
+        chip: chip that it was trained for.
     """
 
     folder: Path
@@ -92,10 +92,10 @@ def is_registered(name: str) -> bool:
 
 
 def registered_model(uri: str, name: str) -> RegisteredModel:
-    """Return where the checkpoint of a registered model lies, and what the model is for.
+    """Returns where the checkpoint of a registered model lies, and what the model is for.
 
     Args:
-        uri: of the store.
+        uri: address of the store.
         name: `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
 
     Raises:
@@ -118,7 +118,7 @@ def registered_model(uri: str, name: str) -> RegisteredModel:
 
 
 def best_candidate(uri: str, cells: CellFilter) -> pd.Series[Any] | None:
-    """Return the run whose model should be the champion: the best one whose folder still holds its model.
+    """Returns the run whose model should be the champion: the best one whose folder still holds its model.
 
     Only models validated on the largest number of kernels, and decisions of each, are compared, since a
     metric on the few kernels of a short training says little. Returns a row of `find_runs`, or None if there
@@ -139,10 +139,10 @@ def best_candidate(uri: str, cells: CellFilter) -> pd.Series[Any] | None:
 
 
 def register_champion(uri: str, best: pd.Series[Any]) -> Registered:
-    """Make a trained model the champion of its task and profile; a version of the same model is reused.
+    """Makes a trained model the champion of its task and profile; a version of the same model is reused.
 
     Args:
-        uri: of the store.
+        uri: address of the store.
         best: a row of `find_runs`.
 
     Raises:
@@ -225,7 +225,7 @@ def _new_version(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence MLflow's advice on requirements and on integer columns, whose values are never missing."""
+    """Silences MLflow's advice on requirements and on integer columns, whose values are never missing."""
     chatty = logging.getLogger("mlflow")
     before = chatty.level
     chatty.setLevel(logging.ERROR)
@@ -266,7 +266,7 @@ ENTRY %main (a: f32[256,512], b: f32[512,256]) -> f32[256,256] {
 
 
 def example(task: str) -> pd.DataFrame:
-    """Return an example request: a matrix product with tanh; for the task `tile`, three tile sizes of it."""
+    """Returns an example request: a matrix product with tanh; for the task `tile`, three tile sizes of it."""
     import pandas as pd
 
     row: dict[str, Any] = {"kernel": _KERNEL}

@@ -20,7 +20,7 @@ _SQLITE = "sqlite:///"
 def open_artifacts(
     artifact_uri: str, tracking_uri: str | None = None, registry_uri: str | None = None
 ) -> LocalArtifactRepository:
-    """Return what reads and writes files of an address such as `working-folder:mlruns/costbench-train`."""
+    """Returns what reads and writes files of an address such as `working-folder:mlruns/costbench-train`."""
     # MLflow imports this module while it is imported itself.
     from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
@@ -28,7 +28,7 @@ def open_artifacts(
 
 
 def artifact_location(uri: str, experiment: str) -> str | None:
-    """Return where files of an experiment lie; None, MLflow's choice, unless the store's address is relative.
+    """Returns where files of an experiment lie; None, MLflow's choice, unless the store's is relative.
 
     >>> artifact_location("sqlite:///mlflow.db", "costbench/train")
     'working-folder:mlruns/costbench-train'

@@ -85,9 +85,9 @@ class Provenance:
     """Digests of what the numbers of a run depend on.
 
     Attributes:
-        params_digest: of the parameters.
-        data_digest: of the samples.
-        git_revision: of the code.
+        params_digest: digest of the parameters.
+        data_digest: digest of the samples.
+        git_revision: revision of the code.
     """
 
     params_digest: str
@@ -100,7 +100,7 @@ class Dataset:
     """Samples that a run reads.
 
     Attributes:
-        name: of the data set.
+        name: name of the data set.
         digest: identity of its bytes.
         contents: a small description, such as one row per program; not the data.
         source: folder of the data set.
@@ -114,7 +114,7 @@ class Dataset:
     role: str
 
     def entity(self) -> DatasetInput:
-        """Return MLflow's representation of the data set."""
+        """Returns MLflow's representation of the data set."""
         from mlflow.data.code_dataset_source import CodeDatasetSource
         from mlflow.data.pandas_dataset import from_pandas
         from mlflow.entities import Dataset as Entity
@@ -135,7 +135,7 @@ class TrackedRun:
     """One open run.
 
     Attributes:
-        uri: of the tracking server or database.
+        uri: address of the tracking server or database.
         experiment: name.
         run_id: MLflow's identifier; must never be written into results.
     """
@@ -145,7 +145,7 @@ class TrackedRun:
     run_id: str
 
     def log_params(self, params: Mapping[str, object]) -> None:
-        """Log settings; nested mappings become dotted names."""
+        """Logs settings; nested mappings become dotted names."""
 
         def log(client: MlflowClient) -> None:
             from mlflow.entities import Param
@@ -156,11 +156,11 @@ class TrackedRun:
         self._send(log)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Log numbers of one step. Characters that MLflow refuses in names become underscores."""
+        """Logs numbers of one step. Characters that MLflow refuses in names become underscores."""
         self.log_history([(step, metrics)])
 
     def log_history(self, steps: Iterable[tuple[int, Mapping[str, float]]]) -> None:
-        """Log numbers of many steps, in as few calls as possible."""
+        """Logs numbers of many steps, in as few calls as possible."""
 
         def log(client: MlflowClient) -> None:
             from mlflow.entities import Metric
@@ -176,11 +176,11 @@ class TrackedRun:
         self._send(log)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Set tags; unlike settings they may change."""
+        """Sets tags; unlike settings they may change."""
         self._send(lambda client: _set_tags(client, self.run_id, tags))
 
     def log_datasets(self, datasets: Sequence[Dataset]) -> None:
-        """Log what was read: digests, and tables of their contents as schema and profile."""
+        """Logs what was read: digests, and tables of their contents as schema and profile."""
         from mlflow.exceptions import MlflowException
 
         def log(client: MlflowClient) -> None:
@@ -195,7 +195,7 @@ class TrackedRun:
         self._send(log)
 
     def log_files(self, paths: Sequence[Path], folder: str) -> None:
-        """Log files as artifacts under `folder`."""
+        """Logs files as artifacts under `folder`."""
 
         def log(client: MlflowClient) -> None:
             for path in paths:
@@ -204,11 +204,11 @@ class TrackedRun:
         self._send(log)
 
     def log_folder(self, path: Path) -> None:
-        """Log all files of a folder as artifacts under the folder's name, in one call."""
+        """Logs all files of a folder as artifacts under the folder's name, in one call."""
         self._send(lambda client: client.log_artifacts(self.run_id, str(path), path.name))
 
     def end(self, status: str) -> None:
-        """Close the run: `FINISHED`, `FAILED` or `KILLED`."""
+        """Closes the run: `FINISHED`, `FAILED` or `KILLED`."""
         self._send(lambda client: client.set_terminated(self.run_id, status))
 
     def _send(self, log: Callable[[MlflowClient], None]) -> None:
@@ -224,19 +224,19 @@ class TrackedRun:
 
 
 def work_of(*parts: str) -> str:
-    """Return a name for the work of a run, the same in every process and on every machine."""
+    """Returns a name for the work of a run, the same in every process and on every machine."""
     return digest_bytes("\0".join(parts).encode())[:32]
 
 
 def tracking_uri() -> str:
-    """Return `MLFLOW_TRACKING_URI`, or the SQLite file of the working folder; `OFF` where tracking is off."""
+    """Returns `MLFLOW_TRACKING_URI`, or the SQLite file of the working folder; `OFF` if tracking is off."""
     if os.environ.get("COSTBENCH_TRACKING") == "off":
         return OFF
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
 def client_of(uri: str) -> MlflowClient:
-    """Return an MLflow client of a store."""
+    """Returns an MLflow client of a store."""
     # MLflow takes a second to import, which a stage that tracks nothing should not spend.
     from mlflow import MlflowClient
 
@@ -245,7 +245,7 @@ def client_of(uri: str) -> MlflowClient:
 
 @contextmanager
 def addressed(uri: str) -> Iterator[None]:
-    """Set and restore MLflow's global tracking URI, which logging a model and tables of runs use."""
+    """Sets and restore MLflow's global tracking URI, which logging a model and tables of runs use."""
     import mlflow
 
     before, named = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
@@ -263,7 +263,7 @@ def addressed(uri: str) -> Iterator[None]:
 
 @contextmanager
 def store_errors(uri: str) -> Iterator[None]:
-    """Turn errors of MLflow into one of ours. Raises: DataError, naming the store."""
+    """Turns errors of MLflow into one of ours. Raises: DataError, naming the store."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -273,7 +273,7 @@ def store_errors(uri: str) -> Iterator[None]:
 
 
 def prepare(uri: str, experiment: str) -> str:
-    """Create database, tables and experiment if need be, and return the experiment's identifier.
+    """Creates database, tables and experiment if need be, and return the experiment's identifier.
 
     Raises:
         DataError: if the store cannot be used, naming it.
@@ -298,7 +298,7 @@ def prepare(uri: str, experiment: str) -> str:
 
 @contextmanager
 def _locked(uri: str) -> Iterator[None]:
-    """Lock the folder of an SQLite database: MLflow fails where two processes create its tables at once."""
+    """Locks the folder of an SQLite database: MLflow fails where two processes create its tables at once."""
     path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
     if not uri.startswith("sqlite:///") or not path.parent.is_dir():
         yield
@@ -322,15 +322,15 @@ def tracked_run(
     *,
     goes_on: bool = False,
 ) -> Iterator[TrackedRun]:
-    """Open a run that is marked as finished when the block ends, and as failed when it raises.
+    """Opens a run that is marked as finished when the block ends, and as failed when it raises.
 
     Abandoned runs of the same experiment are marked as killed: those whose process on this machine has ended,
     and those with the same tag `WORK`.
 
     Args:
-        uri: of the store.
-        experiment: its name; created if need be.
-        name: of the run, such as `laptop/main-tile/tile-random-tpu_v2-main-s0`.
+        uri: address of the store.
+        experiment: name of the experiment; created if need be.
+        name: name of the run, such as `laptop/main-tile/tile-random-tpu_v2-main-s0`.
         provenance: logged as tags to search by.
         more_tags: further tags; `PARENT` nests the run below another.
         goes_on: whether to continue the run with the same tag `WORK`, if there is one.
@@ -366,7 +366,7 @@ def tracked_run(
 
 
 def describe(kind: str, tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tag with the description of a run of a kind with these tags; empty for an unknown kind."""
+    """Returns the tag with the description of a run of a kind with these tags; empty for an unknown kind."""
     return {ABOUT: _RUNS[kind].format_map(_Unknown(tags))} if kind in _RUNS else {}
 
 
@@ -378,7 +378,7 @@ class _Unknown(dict[str, str]):
 def _begin(
     client: MlflowClient, experiment_id: str, name: str, tags: Mapping[str, str], goes_on: bool
 ) -> str:
-    """Return the identifier of a new run, or of the one that is continued."""
+    """Returns the identifier of a new run, or of the one that is continued."""
     work = tags.get(WORK)
     first = _first_of(client, experiment_id, work) if goes_on and work else None
     _end_lost(client, experiment_id, None if goes_on else work)
@@ -400,7 +400,7 @@ def _first_of(client: MlflowClient, experiment_id: str, work: str) -> str | None
 
 
 def _end_lost(client: MlflowClient, experiment_id: str, work: str | None) -> None:
-    """Mark runs as killed whose process has ended, and earlier attempts at the same `work`."""
+    """Marks runs as killed whose process has ended, and earlier attempts at the same `work`."""
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
         tags = run.data.tags
         if is_gone(tags.get(_WRITER, "")) or (work is not None and tags.get(WORK) == work):

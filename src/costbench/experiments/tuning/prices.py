@@ -33,7 +33,7 @@ class Links:
     """Chips that run a program together, and the links between them.
 
     Attributes:
-        chips: of every group of a collective; the groups that a program states are not read.
+        chips: chips of every group of a collective; the groups that a program states are not read.
         gb_per_s: bandwidth of a link in one direction, 1e9 bytes per second.
         ns: latency of a step, nanoseconds.
 
@@ -57,7 +57,7 @@ class Links:
         """Returns the nanoseconds of a collective; None for another opcode.
 
         Args:
-            opcode: of the instruction.
+            opcode: opcode of the instruction.
             num_bytes: n, of its operands on one chip or of its result, whichever are more.
         """
         runtime = _RUNTIMES.get(opcode)
@@ -145,7 +145,7 @@ class OutsidePrices:
     """Prices of instructions that the chip does not run.
 
     Attributes:
-        table: by opcode or target of a custom call.
+        table: table by opcode or target of a custom call.
         collectives: the links that price collectives without an entry in the table; None prices none.
     """
 
@@ -238,7 +238,7 @@ class CostsWithOutside:
 
     Attributes:
         inside: prices the kernels that the chip runs.
-        prices: of the others.
+        prices: prices of the others.
     """
 
     inside: KernelCosts

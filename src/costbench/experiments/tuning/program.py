@@ -32,7 +32,7 @@ class Step:
     """One of the searches of a run.
 
     Attributes:
-        name: of its trace.
+        name: name of its trace.
         label: its name in messages.
         place: its index among the searches of its kind, and their number.
         decisions: how many it tries if nothing stops it; None where a budget alone ends it.
@@ -60,14 +60,14 @@ class TuneOptions:
 
     Attributes:
         file: the program, an HLO module.
-        task: which decisions are tuned.
+        task: task whose decisions are tuned.
         model: folder of a trained model; `analytical`, or `none` for hardware alone.
         minutes: budget of hardware time.
         model_minutes: budget of predictions, at the charged rate (fusion).
         top_k: tile sizes measured per kernel (tile).
         max_tiles: legal tile sizes per kernel that are considered (tile).
         compile_s: seconds charged for compiling a program (fusion).
-        seed: of the searches and of the machine's noise.
+        seed: seed of the searches and of the machine's noise.
         prices: file with prices of instructions that the chip does not run.
         time_limit: minutes of this computer's time after which a search on a model ends; infinite for none.
         trip_count: iterations assumed for loops of which the program tells nothing.
@@ -154,7 +154,7 @@ class Tuned:
     """Result of tuning a program.
 
     Attributes:
-        program: by name.
+        program: name of the program.
         default_ns: runtime with the compiler's own decisions.
         best_ns: runtime with the chosen ones.
         num_predicted: decisions scored by the model.
@@ -192,8 +192,8 @@ class Session:
     """A run of searches whose traces are kept in a folder.
 
     Args:
-        folder: of the results; created if needed.
-        options: of the run.
+        folder: folder of the results; created if needed.
+        options: options of the run.
         target: the chip.
         resume: continue from existing traces, which must be of equal options.
         report: called with the progress of searches.

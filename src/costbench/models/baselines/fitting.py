@@ -42,11 +42,11 @@ class FittedBaseline(Protocol):
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the model fitted to training programs; validation programs may decide when to stop."""
+        """Returns the model fitted to training programs; validation programs may decide when to stop."""
         ...
 
     def predict(self, table: KernelTable) -> F64:
-        """Return the cost of each row, float64 [D]; in ns where the task asks for runtimes, else in any unit.
+        """Returns the cost of each row, float64 [D]; in ns if the task asks for runtimes, else in any unit.
 
         Costs are finite, lower for faster rows, and do not depend on the other rows.
         """
@@ -55,7 +55,7 @@ class FittedBaseline(Protocol):
 
 @cache
 def classes_of(task: str) -> Mapping[str, type[FittedBaseline]]:
-    """Return the classes of a task's fitted baselines, by the name of the model in result rows.
+    """Returns the classes of a task's fitted baselines, by the name of the model in result rows.
 
     Raises:
         ChoiceError: for a task that no model is trained on.
@@ -103,7 +103,7 @@ def fit_all(
     spec: BaselineSpec,
     seed: int,
 ) -> dict[str, FittedBaseline]:
-    """Return all baselines of a task by name, fitted to the same samples.
+    """Returns all baselines of a task by name, fitted to the same samples.
 
     Args:
         task: name of the task.
@@ -127,7 +127,7 @@ def fit_all(
 
 
 def predict_program(models: Mapping[str, FittedBaseline], shard: FeatureShard) -> dict[str, F64]:
-    """Return the costs of all decisions of all kernels of a program by model, float64 [D], in their order.
+    """Returns the costs of all decisions of all kernels of a program by model, float64 [D], in their order.
 
     Raises:
         DataError: for a damaged shard.
@@ -140,7 +140,7 @@ def predict_program(models: Mapping[str, FittedBaseline], shard: FeatureShard) -
 
 
 def save_baselines(folder: Path, task: str, models: Mapping[str, FittedBaseline]) -> None:
-    """Write `<name>.json` for each model.
+    """Writes `<name>.json` for each model.
 
     Raises:
         DataError: if a number is NaN or infinite, or a file cannot be written.
@@ -159,7 +159,7 @@ def save_baselines(folder: Path, task: str, models: Mapping[str, FittedBaseline]
 
 
 def load_baselines(folder: Path, task: str, names: Iterable[str]) -> dict[str, FittedBaseline]:
-    """Return the named models of a folder.
+    """Returns the named models of a folder.
 
     Raises:
         ChoiceError: for a name that is no baseline of the task.

@@ -49,12 +49,12 @@ NUM_FEATURES = len(FEATURE_NAMES)
 
 
 def features_digest() -> str:
-    """Return a digest of the names: a model must read the features that it was fitted to."""
+    """Returns a digest of the names: a model must read the features that it was fitted to."""
     return digest_bytes(",".join(FEATURE_NAMES).encode())[:16]
 
 
 def kernel_rows(kernels: PackedKernels) -> F32:
-    """Return one row for each decision of unscaled kernels, float32 [D, `NUM_FEATURES`], in their order."""
+    """Returns one row for each decision of unscaled kernels, float32 [D, `NUM_FEATURES`], in their order."""
     counts = kernels.node_counts
     starts = np.cumsum(counts) - counts
     nodes = _signed_log1p(kernels.node_features)
@@ -112,17 +112,17 @@ class KernelTable:
     applications: I64
 
     def __len__(self) -> int:
-        """Return D."""
+        """Returns D."""
         return len(self.runtime_ns)
 
     @property
     def decisions(self) -> F32:
-        """Return the features that differ between decisions of a kernel, float32 [D, 28]."""
+        """Returns the features that differ between decisions of a kernel, float32 [D, 28]."""
         return self.features[:, -schema.NUM_DECISION_FEATURES :]
 
     @cached_property
     def kernel_weights(self) -> F64:
-        """Return how much each kernel counts in a fit, float64 [K], of mean 1: all applications the same.
+        """Returns how much each kernel counts in a fit, float64 [K], of mean 1: all applications the same.
 
         Within its application every kernel counts the same; kernels without rows count nothing.
         """
@@ -134,12 +134,12 @@ class KernelTable:
 
     @property
     def row_weights(self) -> F64:
-        """Return the weight of each row, float64 [D]: that of its kernel, divided among its decisions."""
+        """Returns the weight of each row, float64 [D]: that of its kernel, divided among its decisions."""
         return np.repeat(self.kernel_weights / np.maximum(self.counts, 1), self.counts)
 
     @staticmethod
     def join(parts: Sequence[KernelTable]) -> KernelTable:
-        """Return the rows of all parts in order.
+        """Returns the rows of all parts in order.
 
         Raises:
             DataError: if there are none.
@@ -151,7 +151,7 @@ class KernelTable:
 
 
 def table_of(kernels: PackedKernels, application: int = 0) -> KernelTable:
-    """Return the table of unscaled kernels with estimates, all of the application of that number."""
+    """Returns the table of unscaled kernels with estimates, all of the application of that number."""
     assert kernels.analytical_ns is not None, "feature shards hold estimates"
     static = kernels.static_features.astype(np.float64)
     return KernelTable(
@@ -167,7 +167,7 @@ def table_of(kernels: PackedKernels, application: int = 0) -> KernelTable:
 def read_tables(
     shard: FeatureShard, kernels: I64, configs: Sequence[I64], application: int = 0
 ) -> Iterator[KernelTable]:
-    """Yield some decisions of some kernels of a shard, in tables of bounded size, in order.
+    """Yields some decisions of some kernels of a shard, in tables of bounded size, in order.
 
     Args:
         shard: features of one program.
@@ -188,7 +188,7 @@ def read_tables(
 
 
 def program_tables(shard: FeatureShard) -> Iterator[KernelTable]:
-    """Yield all decisions of all kernels of a program, in tables of bounded size, in the shard's order."""
+    """Yields all decisions of all kernels of a program, in tables of bounded size, in the shard's order."""
     chunks = [
         (kernel, np.arange(start, min(start + _ROWS, count)))
         for kernel, count in enumerate(shard.num_configs().tolist())
@@ -201,14 +201,14 @@ def program_tables(shard: FeatureShard) -> Iterator[KernelTable]:
 def sample_kernels(
     paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int = 1
 ) -> KernelTable:
-    """Return `sample_table` of the feature shards at some paths."""
+    """Returns `sample_table` of the feature shards at some paths."""
     return sample_table([FeatureShard(path) for path in paths], spec, seed, min_configs=min_configs)
 
 
 def sample_table(
     shards: Sequence[FeatureShard], spec: SampleSpec, seed: int, *, min_configs: int = 1
 ) -> KernelTable:
-    """Return decisions of kernels that have a choice of tile sizes, drawn evenly from all applications.
+    """Returns decisions of kernels that have a choice of tile sizes, drawn evenly from all applications.
 
     The analytical model was not made for kernels without a choice, and evaluation leaves them out.
 
@@ -253,7 +253,7 @@ def sample_table(
 
 
 def quotas(available: Mapping[str, int], budget: int) -> dict[str, int]:
-    """Return how many kernels to take of each application: all of small ones, equally many of the others.
+    """Returns how many kernels to take of each application: all of small ones, equally many of the others.
 
     The number of the others is the largest with which the sum is at most `budget`, but at least 1.
     """
@@ -265,7 +265,7 @@ def quotas(available: Mapping[str, int], budget: int) -> dict[str, int]:
 
 
 def draw(generator: np.random.Generator, available: int, wanted: int) -> I64:
-    """Return `wanted` different positions below `available`, ascending; all if there are no more."""
+    """Returns `wanted` different positions below `available`, ascending; all if there are no more."""
     if available <= wanted:
         return np.arange(available)
     return np.sort(generator.choice(available, size=wanted, replace=False)).astype(np.int64)

@@ -48,12 +48,12 @@ CONFIG_FEATURES = (
 
 
 def layout_features_digest() -> str:
-    """Return a digest of the names: a model must read the features that it was fitted to."""
+    """Returns a digest of the names: a model must read the features that it was fitted to."""
     return digest_bytes(",".join(CONFIG_FEATURES).encode())[:16]
 
 
 def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> F32:
-    """Return the features of some configs, float32 [len(rows), len(CONFIG_FEATURES)].
+    """Returns the features of some configs, float32 [len(rows), len(CONFIG_FEATURES)].
 
     Configs are read in chunks, so memory does not grow with their number but for the result.
 
@@ -80,7 +80,7 @@ def config_rows(graph: LayoutGraph, rows: Rows | None = None) -> F32:
 
 
 def default_options(graph: LayoutGraph) -> I64:
-    """Return the option of each configurable node that keeps the compiler's layouts, int64 [nc].
+    """Returns the option of each configurable node that keeps the compiler's layouts, int64 [nc].
 
     It is the one whose features are all -1, and the first one where a node has none such.
     """
@@ -92,14 +92,14 @@ def default_options(graph: LayoutGraph) -> I64:
 
 
 def changed_nodes(graph: LayoutGraph, rows: Rows | None = None) -> I64:
-    """Return how many nodes of each config are not at their default option, int64 [len(rows)]."""
+    """Returns how many nodes of each config are not at their default option, int64 [len(rows)]."""
     options = graph.config_options[slice(None) if rows is None else rows]
     changed: I64 = (options != default_options(graph)).sum(axis=1)
     return changed
 
 
 def _option_values(graph: LayoutGraph) -> tuple[F64, I64]:
-    """Return the features of all options, [len(OPTION_FEATURES), o], and the kind of each node, [nc]."""
+    """Returns the features of all options, [len(OPTION_FEATURES), o], and the kind of each node, [nc]."""
     counts = np.diff(graph.option_offsets)
     node = np.repeat(np.arange(len(counts)), counts)
     kinds = _kinds(graph)
@@ -129,7 +129,7 @@ def _kinds(graph: LayoutGraph) -> I64:
 
 
 def _bytes(graph: LayoutGraph) -> F64:
-    """Return the bytes of each node's result, unpadded, float64 [n]."""
+    """Returns the bytes of each node's result, unpadded, float64 [n]."""
     width = np.zeros(graph.num_nodes)
     for name, size in _ELEMENT_BYTES.items():
         width += size * graph.node_features[:, column(NODE_FEATURES, f"shape_element_type_is_{name}")]
@@ -138,7 +138,7 @@ def _bytes(graph: LayoutGraph) -> F64:
 
 
 def _padding(graph: LayoutGraph, node: I64) -> F64:
-    """Return log(padded / unpadded size) of the result of each option's node, float64 [o].
+    """Returns log(padded / unpadded size) of the result of each option's node, float64 [o].
 
     An option without an order for the result has that of the node's own features.
     """
@@ -170,7 +170,7 @@ class LayoutTrees(Trees):
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the trees with the highest mean of Kendall's tau over validation programs.
+        """Returns the trees with the highest mean of Kendall's tau over validation programs.
 
         Raises:
             DataError: if no validation program has two configs of different runtimes.
@@ -182,12 +182,12 @@ class LayoutTrees(Trees):
         return cls(rank(fitted, held_out, spec, seed))
 
     def predict(self, table: KernelTable) -> F64:
-        """Return the cost of each row of a table of configs, float64 [D]; lower is faster."""
+        """Returns the cost of each row of a table of configs, float64 [D]; lower is faster."""
         return -self.outputs(table)
 
 
 def program_table(graph: LayoutGraph, rows: I64 | None = None, application: int = 0) -> KernelTable:
-    """Return the table of some configs of a program (all for None), which stands where others have a kernel.
+    """Returns the table of some configs of a program (all for None), which stands where others have a kernel.
 
     Args:
         graph: the program and its configs, whose runtimes are known.
@@ -208,7 +208,7 @@ def program_table(graph: LayoutGraph, rows: I64 | None = None, application: int 
 def sample_layouts(
     paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int = 2
 ) -> KernelTable:
-    """Return configs of programs, drawn evenly from all applications.
+    """Returns configs of programs, drawn evenly from all applications.
 
     Args:
         paths: layout graphs with runtimes.

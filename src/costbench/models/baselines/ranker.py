@@ -30,7 +30,7 @@ class LinearRanker:
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the ranker of least loss, which is convex and has one minimum where `spec.ridge` > 0.
+        """Returns the ranker of least loss, which is convex and has one minimum where `spec.ridge` > 0.
 
         The loss is the mean over kernels, weighted, of the mean of log(1 + exp(s_i - s_j)) over their pairs
         of decisions with runtimes y_i < y_j, plus ridge |w|^2 for features in units of their standard
@@ -50,7 +50,7 @@ class LinearRanker:
         return cls(tuple((minimum.x / pairs.deviation).tolist()))
 
     def predict(self, table: KernelTable) -> F64:
-        """Return s, float64 [D]; lower is faster."""
+        """Returns s, float64 [D]; lower is faster."""
         return sum_columns(self.weights, table.decisions)
 
 
@@ -82,7 +82,7 @@ class _Pairs:
         self._weights = np.concatenate(weights)
 
     def loss(self, weights: F64, ridge: float) -> tuple[float, F64]:
-        """Return the loss and its gradient, float64 [F]."""
+        """Returns the loss and its gradient, float64 [F]."""
         scores = self.features @ weights
         margin = scores[self._faster] - scores[self._slower]
         value = float(self._weights @ np.logaddexp(0.0, margin)) + ridge * float(weights @ weights)

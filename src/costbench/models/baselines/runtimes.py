@@ -26,11 +26,11 @@ class UnscaledEstimate:
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the model; nothing is fitted."""
+        """Returns the model; nothing is fitted."""
         return cls()
 
     def predict(self, table: KernelTable) -> F64:
-        """Return e, float64 [D]."""
+        """Returns e, float64 [D]."""
         return table.analytical_ns
 
 
@@ -47,12 +47,12 @@ class ScaledEstimate:
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the model of least relative error on `train`."""
+        """Returns the model of least relative error on `train`."""
         ratios = train.runtime_ns / train.analytical_ns
         return cls(weighted_median(ratios, train.row_weights / ratios))
 
     def predict(self, table: KernelTable) -> F64:
-        """Return a e, float64 [D]."""
+        """Returns a e, float64 [D]."""
         return self.factor * table.analytical_ns
 
 
@@ -70,12 +70,12 @@ class LaunchAndEstimate:
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the model of least relative error on `train`."""
+        """Returns the model of least relative error on `train`."""
         columns = columns_of(train)[:, :2]
         return cls(*least_relative_error(columns, train.runtime_ns, train.row_weights).tolist())
 
     def predict(self, table: KernelTable) -> F64:
-        """Return a + b e, float64 [D]."""
+        """Returns a + b e, float64 [D]."""
         return self.launch_ns + self.slope * table.analytical_ns
 
 
@@ -104,21 +104,21 @@ class LinearInWork:
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the model of least relative error on `train`."""
+        """Returns the model of least relative error on `train`."""
         return cls(*least_relative_error(columns_of(train), train.runtime_ns, train.row_weights).tolist())
 
     def predict(self, table: KernelTable) -> F64:
-        """Return the sum, float64 [D]."""
+        """Returns the sum, float64 [D]."""
         return sum_columns(astuple(self), columns_of(table))
 
 
 def columns_of(table: KernelTable) -> F64:
-    """Return 1, the estimate and the static performance features, float64 [D, 6]."""
+    """Returns 1, the estimate and the static performance features, float64 [D, 6]."""
     return np.column_stack([np.ones(len(table)), table.analytical_ns, table.static])
 
 
 def sum_columns(coefficients: tuple[float, ...], columns: AnyFloat) -> F64:
-    """Return the weighted sum of columns [n, m], float64 [n], by coefficients [m]."""
+    """Returns the weighted sum of columns [n, m], float64 [n], by coefficients [m]."""
     # Term by term: the last bit of a BLAS product depends on how many rows there are.
     total = np.zeros(len(columns))
     for coefficient, column in zip(coefficients, columns.T, strict=True):
@@ -127,7 +127,7 @@ def sum_columns(coefficients: tuple[float, ...], columns: AnyFloat) -> F64:
 
 
 def weighted_median(values: F64, weights: F64) -> float:
-    """Return the least m with sum of weights of (values <= m) >= half of all; it minimises sum w |value - m|.
+    """Returns the least m with sum of weights of (values <= m) >= half; it minimises sum w |value - m|.
 
     Args:
         values: values, float64 [n].
@@ -144,7 +144,7 @@ def weighted_median(values: F64, weights: F64) -> float:
 
 
 def least_relative_error(columns: F64, runtime_ns: F64, weights: F64) -> F64:
-    """Return c >= 0 that minimises sum_i w_i |x_i . c / y_i - 1|, float64 [m].
+    """Returns c >= 0 that minimises sum_i w_i |x_i . c / y_i - 1|, float64 [m].
 
     With A_i = x_i / y_i the dual program is: maximise sum_i d_i subject to A^T d <= 0 and |d_i| <= w_i. It
     has only m constraints, and their multipliers are c.

@@ -96,6 +96,6 @@ class BaselineParams:
     layout: BaselineSpec
 
     def of_task(self, task: str) -> BaselineSpec:
-        """Return the settings of a task by its name."""
+        """Returns the settings of a task by its name."""
         found: BaselineSpec = getattr(self, task)
         return found

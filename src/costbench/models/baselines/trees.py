@@ -58,7 +58,7 @@ def boost(
     spec: TreesSpec,
     seed: int,
 ) -> str:
-    """Return the model of the round with the highest score, in LightGBM's text format.
+    """Returns the model of the round with the highest score, in LightGBM's text format.
 
     Args:
         train: samples that trees are fitted to.
@@ -136,7 +136,7 @@ class Trees:
 
     @cached_property
     def loaded(self) -> lightgbm.Booster:
-        """Return the trees, ready to predict."""
+        """Returns the trees, ready to predict."""
         import lightgbm
 
         try:
@@ -145,13 +145,13 @@ class Trees:
             raise DataError(f"no trees: {error}", field="model", expected="LightGBM's text format") from error
 
     def outputs(self, table: KernelTable) -> F64:
-        """Return the sums of the trees, float64 [D]."""
+        """Returns the sums of the trees, float64 [D]."""
         sums: Any = self.loaded.predict(self.features(table), raw_score=True, num_threads=1)
         return np.asarray(sums, np.float64)
 
     @classmethod
     def features(cls, table: KernelTable) -> F32:
-        """Return what the trees read of each row, float32 [D, F] or [D, F + 1]."""
+        """Returns what the trees read of each row, float32 [D, F] or [D, F + 1]."""
         if not cls.reads_estimate:
             return table.features
         return np.column_stack([table.features, np.log(table.analytical_ns).astype(np.float32)])
@@ -175,7 +175,7 @@ class RuntimeTrees(Trees):
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the trees with the least relative error on `validation`."""
+        """Returns the trees with the least relative error on `validation`."""
         columns = columns_of(train)[:, cls._terms()]
         coefficients = tuple(least_relative_error(columns, train.runtime_ns, train.row_weights).tolist())
         weights = validation.row_weights / validation.row_weights.sum()
@@ -192,7 +192,7 @@ class RuntimeTrees(Trees):
         return cls(boost(fitted, held_out, target, objective, accuracy, spec.trees, seed), coefficients)
 
     def predict(self, table: KernelTable) -> F64:
-        """Return runtimes in ns, float64 [D]."""
+        """Returns runtimes in ns, float64 [D]."""
         return np.exp(self._formula(table, self.coefficients) + self.outputs(table))
 
     @classmethod
@@ -201,7 +201,7 @@ class RuntimeTrees(Trees):
 
     @classmethod
     def _formula(cls, table: KernelTable, coefficients: tuple[float, ...]) -> F64:
-        """Return the logarithm of the formula's runtime, at least 1 ns, float64 [D]."""
+        """Returns the logarithm of the formula's runtime, at least 1 ns, float64 [D]."""
         return np.log(np.maximum(sum_columns(coefficients, columns_of(table)[:, cls._terms()]), 1.0))
 
 
@@ -222,7 +222,7 @@ class RankingTrees(Trees):
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Return the trees with the highest mean of Kendall's tau over the kernels of `validation`."""
+        """Returns the trees with the highest mean of Kendall's tau over the kernels of `validation`."""
         fitted, held_out = (
             Samples(table, cls.features(table), -cls._start(table), table.counts)
             for table in (train, validation)
@@ -230,12 +230,12 @@ class RankingTrees(Trees):
         return cls(rank(fitted, held_out, spec, seed))
 
     def predict(self, table: KernelTable) -> F64:
-        """Return costs, float64 [D]; lower is faster."""
+        """Returns costs, float64 [D]; lower is faster."""
         return self._start(table) - self.outputs(table)
 
     @classmethod
     def _start(cls, table: KernelTable) -> F64:
-        """Return the costs that the trees correct, float64 [D]."""
+        """Returns the costs that the trees correct, float64 [D]."""
         return _TRUST * np.log(table.analytical_ns) if cls.reads_estimate else np.zeros(len(table))
 
 
@@ -247,7 +247,7 @@ class CorrectedRankingTrees(RankingTrees):
 
 
 def rank(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -> str:
-    """Return LambdaRank trees, in LightGBM's text format, that rank the rows of each group.
+    """Returns LambdaRank trees, in LightGBM's text format, that rank the rows of each group.
 
     The round with the highest mean of Kendall's tau over the groups of `validation` is the one that counts.
     """
@@ -268,7 +268,7 @@ def rank(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -> 
 
 
 def relevances(table: KernelTable) -> F64:
-    """Return the relevance of each decision, whole numbers from 0 (slowest) to 31 (fastest), float64 [D]."""
+    """Returns the relevance of each decision, whole numbers from 0 (slowest) to 31 (fastest), float64 [D]."""
 
     def levels(runtime_ns: F64) -> F64:
         distinct, rank = np.unique(runtime_ns, return_inverse=True)

@@ -22,7 +22,7 @@ from costbench.errors import DataError
 from costbench.metrics.checks import paired, positive
 from costbench.metrics.measures import Measure
 from costbench.reports.figures.canvas import PALETTE, save, styled
-from costbench.reports.papers.numbers import PaperTable
+from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.results import MODELS, Cell, title_of
 from costbench.reports.tables.programs import PAPER_MODELS
 from costbench.tasks import LEARNED
@@ -44,7 +44,7 @@ _CEILINGS: Mapping[str, Literal["dotted", "dashdot"]] = {
 """Line styles of the marks of what a model can reach."""
 
 
-def write_program_figure(cell: Cell, paper: PaperTable | None, folder: Path) -> tuple[Path, ...]:
+def write_program_figure(cell: Cell, paper: PrintedTable | None, folder: Path) -> tuple[Path, ...]:
     """Grouped bars of the error (above) and tau (below) per program: models, ours and the paper's.
 
     Baselines and ceilings are marks. Writes `<cell>.svg` and `<cell>.png`; the paths.
@@ -102,14 +102,14 @@ def _series(cell: Cell, model: str, measure: Measure) -> list[float]:
     return [np.nan if value is None else value for value in (*values, *ends)]
 
 
-def _paper_series(cell: Cell, paper: PaperTable, model: str, measure: Measure) -> list[float]:
-    rows = [paper.row_for(*program) for program in cell.programs]
-    values = [np.nan if row is None else row.score(measure.printed, model) for row in rows]
-    ends = (paper.median, paper.geometric_mean)
-    return [*values, *(end.score(measure.printed, model) for end in ends)]
+def _paper_series(cell: Cell, paper: PrintedTable, model: str, measure: Measure) -> list[float]:
+    column = f"{measure.printed}_{model}"
+    values = [paper.value_in(paper.row_for(*program), column) for program in cell.programs]
+    values += [paper.average(kind, column) for kind in ("median", "geometric_mean")]
+    return [np.nan if value is None else value for value in values]
 
 
-def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, measure: Measure) -> None:
+def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) -> None:
     places = np.array(_ticks(cell)[0])
     series: list[tuple[str, str, bool, list[float]]] = []
     for model in BARS:
@@ -157,7 +157,7 @@ def _bars(axes: Axes, cell: Cell, paper: PaperTable | None, measure: Measure) ->
     axes.axvline(len(cell.programs) - 0.35, color="#bbbbbb", linewidth=0.8, linestyle=":")
 
 
-def _limit(axes: Axes, cell: Cell, paper: PaperTable | None, error: Measure) -> None:
+def _limit(axes: Axes, cell: Cell, paper: PrintedTable | None, error: Measure) -> None:
     """Scale the error axis to most bars and write the values of longer ones at the upper edge."""
     bars = [(model, _series(cell, model, error)) for model in BARS if model in cell.models]
     if paper is not None:

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from costbench.arrays import F64
 from costbench.reports.figures.canvas import PALETTE, save, styled
-from costbench.reports.papers.numbers import ablation_of_paper
-from costbench.reports.results import Results
-from costbench.reports.tables.training import Curves, Point
-from costbench.reports.tables.variants import MODEL, Place
+from costbench.reports.papers.printed import PrintedTable, printed_table
+from costbench.reports.results import ChipSplit, Results
+from costbench.reports.tables.learning_curves import Curves, Point
+from costbench.reports.tables.variants import MODEL
 from costbench.tasks import KERNEL_TASKS, LEARNED
 
 ENCODERS = {"none": "no GNN", "graphsage": "GraphSAGE", "gat": "GAT"}
@@ -27,7 +27,7 @@ REDUCTIONS = {
 }
 
 
-def write_heat_map(results: Results, place: Place, folder: Path) -> tuple[Path, ...]:
+def write_heat_map(results: Results, chip_split: ChipSplit, folder: Path) -> tuple[Path, ...]:
     """Geometric mean of the error of each combination, a panel for each task; ours above, the paper's below.
 
     Writes `networks_<split>_<chip>.svg` and `.png`; the paths, or none where no combination was run.
@@ -36,12 +36,12 @@ def write_heat_map(results: Results, place: Place, folder: Path) -> tuple[Path, 
         DataError: if a file cannot be written.
         ParamsError: if the package's data of the paper are broken.
     """
-    ours = {task: _ours(results, task, place) for task in KERNEL_TASKS}
+    ours = {task: _ours(results, task, chip_split) for task in KERNEL_TASKS}
     tasks = [task for task in KERNEL_TASKS if not np.isnan(ours[task]).all()]
     if not tasks:
         return ()
-    paper = ablation_of_paper("networks")
-    beside = (paper.split, paper.chip) == (place.split, place.chip)
+    paper = printed_table("lpm2021", "networks")
+    beside = (paper.split, paper.chip) == (chip_split.split, chip_split.chip)
     with styled():
         size = (4.6 * len(tasks) + 0.6, 2.9 * (2 if beside else 1))
         figure = Figure(figsize=size, layout="constrained")
@@ -50,24 +50,24 @@ def write_heat_map(results: Results, place: Place, folder: Path) -> tuple[Path, 
             title = KERNEL_TASKS[task].measures[0].title
             _panel(panels[0, column], ours[task], f"{title}, ours")
             if beside:
-                _panel(panels[1, column], _theirs(task), f"{title}, {paper.paper}")
-        return save(figure, folder / f"networks_{place.split}_{place.chip}")
+                _panel(panels[1, column], _theirs(paper, task), f"{title}, {paper.paper}")
+        return save(figure, folder / f"networks_{chip_split.split}_{chip_split.chip}")
 
 
-def _ours(results: Results, task: str, place: Place) -> F64:
+def _ours(results: Results, task: str, chip_split: ChipSplit) -> F64:
     measure = KERNEL_TASKS[task].measures[0]
     grid = np.full((len(ENCODERS), len(REDUCTIONS)), np.nan)
     for i, encoder in enumerate(ENCODERS):
         for j, reduction in enumerate(REDUCTIONS):
-            cell = results.cell(task, place.split, place.chip, f"{encoder}-{reduction}")
+            cell = results.cell(task, chip_split.split, chip_split.chip, f"{encoder}-{reduction}")
             mean = None if cell is None else measure.mean(cell.over_programs(MODEL, measure.metric))
             grid[i, j] = np.nan if mean is None else mean
     return grid
 
 
-def _theirs(task: str) -> F64:
-    printed = {v.variant: getattr(v, task) for v in ablation_of_paper("networks").variants}
-    return np.array([[printed[f"{e}-{r}"].mean for r in REDUCTIONS] for e in ENCODERS], dtype=np.float64)
+def _theirs(paper: PrintedTable, task: str) -> F64:
+    means = [[paper.value(f"{e}-{r}", f"{task}_mean") for r in REDUCTIONS] for e in ENCODERS]
+    return np.array(means, dtype=np.float64)
 
 
 def _panel(axes: Axes, grid: F64, title: str) -> None:
@@ -94,7 +94,7 @@ def _panel(axes: Axes, grid: F64, title: str) -> None:
 SHARES = {25: "scale-25", 50: "scale-50", 100: "scale-100"}
 
 
-def write_scaling_figure(results: Results, place: Place, folder: Path) -> tuple[Path, ...]:
+def write_scaling_figure(results: Results, chip_split: ChipSplit, folder: Path) -> tuple[Path, ...]:
     """Geometric mean of the error over test programs, a panel for each task, a point for each share.
 
     Dots are the programs. Writes `scaling_<split>_<chip>.svg` and
@@ -107,7 +107,7 @@ def write_scaling_figure(results: Results, place: Place, folder: Path) -> tuple[
     for task in LEARNED:
         error = LEARNED[task].measures[0]
         for share, variant in SHARES.items():
-            cell = results.cell(task, place.split, place.chip, variant)
+            cell = results.cell(task, chip_split.split, chip_split.chip, variant)
             values = [] if cell is None else cell.over_programs(MODEL, error.metric)
             if values:
                 panels.setdefault(task, []).append((share, values))
@@ -129,7 +129,7 @@ def write_scaling_figure(results: Results, place: Place, folder: Path) -> tuple[
             axes.set_xlabel("share of the training programs")
             axes.set_ylabel(error.title)
             axes.set_ylim(bottom=0.0)
-        return save(figure, folder / f"scaling_{place.split}_{place.chip}")
+        return save(figure, folder / f"scaling_{chip_split.split}_{chip_split.chip}")
 
 
 _MARKERS = "osD^vP"

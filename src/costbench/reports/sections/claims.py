@@ -19,7 +19,7 @@ from costbench.reports.claims.evaluation import (
     Finding,
     verdict_after_control,
 )
-from costbench.reports.described_table import described_table
+from costbench.reports.declarations import fill_table
 from costbench.reports.page import Section, paragraphs
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import FOLDS, title_of
@@ -180,7 +180,7 @@ def _count_after_control(frame: pd.DataFrame) -> dict[str, object]:
 
 def _table(kind: str, findings: pd.DataFrame, papers: str = "") -> Table:
     """Returns the table of claims that `tables.yaml` describes, of some findings."""
-    table = described_table(kind, (), papers=papers)
+    table = fill_table(kind, (), papers=papers)
     values = findings.assign(verdict=findings["shown_verdict"])[[column.key for column in table.columns]]
     return replace(table, rows=tuple(values.itertuples(index=False, name=None)))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.reports.dataset_files import QUANTILES, Card
-from costbench.reports.described_table import described_table
+from costbench.reports.declarations import fill_table
 from costbench.reports.figures.dataset import write_application_figure, write_histogram_figure
 from costbench.reports.page import Section, page_figure, paragraphs, sentence
-from costbench.reports.papers.numbers import PAPERS, corpus_of_paper
+from costbench.reports.papers.printed import PAPERS, corpus_of_paper
 from costbench.reports.table import Column, Table
 from costbench.tasks import TASKS
 
@@ -82,7 +82,7 @@ def leakage_table(leakage: pd.DataFrame) -> Table:
     shown = leakage[["task", "split", "chip", "program", "kernels", "leaked_kernels"]].assign(
         of_kernels=100.0 * leakage["share_of_kernels"], of_runtime=100.0 * leakage["share_of_runtime"]
     )
-    return described_table("leakage", shown.itertuples(index=False, name=None))
+    return fill_table("leakage", shown.itertuples(index=False, name=None))
 
 
 def dataset_tables(cards: Sequence[Card]) -> tuple[Table, Table]:
@@ -100,7 +100,7 @@ def dataset_tables(cards: Sequence[Card]) -> tuple[Table, Table]:
         for name, label in _DISTRIBUTIONS.items()
         if name in card.distributions
     )
-    return described_table("dataset", counts), described_table("dataset_distributions", quantiles)
+    return fill_table("dataset", counts), fill_table("dataset_distributions", quantiles)
 
 
 def corpus_tables(counts: pd.DataFrame) -> tuple[Table, ...]:

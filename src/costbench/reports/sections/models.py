@@ -11,18 +11,15 @@ from costbench.reports.figures.programs import read_scatter, write_curve_figure,
 from costbench.reports.figures.variants import write_heat_map, write_learning_figure, write_scaling_figure
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.results import CEILINGS, Results, title_of
-from costbench.reports.tables.training import (
+from costbench.reports.tables.hyperparameters import Settings, settings_tables, trials_table
+from costbench.reports.tables.learning_curves import (
     Curves,
-    Settings,
     curves_table,
     learning_curves,
-    rates_of,
-    rates_table,
-    settings_tables,
+    rates_tables,
     settled_after,
-    trials_table,
 )
-from costbench.reports.tables.variants import NO_LABELS, ablation_tables, differences_tables, places
+from costbench.reports.tables.variants import NO_LABELS, ablation_tables, differences_tables, variant_splits
 from costbench.reports.training_runs import Budget, Selected, budget_table, read_history, rises
 from costbench.tasks import labels_of
 
@@ -52,12 +49,12 @@ def ablation_section(
     if not tables:
         return None
     drawn = []
-    for place in places(results):
+    for chip_split in variant_splits(results):
         writers = {"networks": write_heat_map, "shares": write_scaling_figure}
         for name, write in writers.items():
-            paths = write(results, place, figures)
+            paths = write(results, chip_split, figures)
             if paths:
-                where = f"{place.split} split, {place.chip}"
+                where = f"{chip_split.split} split, {chip_split.chip}"
                 drawn.append(page_figure(paths[0], _PAGE, name, where=where))
     return Section(
         anchor="ablations",
@@ -115,7 +112,7 @@ def learning_section(
         DataError: if a figure cannot be written.
     """
     curves = learning_curves(results, selected, budgets, columns)
-    rates = rates_of(selected, columns)
+    rates = rates_tables(selected, columns)
     if not curves and not rates:
         return None
     drawn = []
@@ -131,7 +128,7 @@ def learning_section(
                 networks=len(curve.networks),
             )
         )
-    tables = (*map(curves_table, curves), *map(rates_table, rates))
+    tables = (*map(curves_table, curves), *rates)
     return Section(
         anchor="learning-curves",
         title="How much training is enough?",

@@ -15,6 +15,7 @@ from costbench.reports.claims.evaluation import (
     verdict_after_control,
 )
 from costbench.reports.figures.programs import write_hybrid_figure
+from costbench.reports.figures.searches import write_tune_figure
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import (
     FIRST,
@@ -35,21 +36,20 @@ from costbench.reports.results import (
     split_order,
     title_of,
 )
-from costbench.reports.search.figures import write_tune_figure
-from costbench.reports.search.results import (
+from costbench.reports.searches import (
     BEST_OF_ALL,
     EXHAUSTIVE,
     SLOWDOWN,
     SPEEDUP,
     TOP_K,
     Bar,
-    Place,
     Searches,
+    SearchResults,
 )
 from costbench.reports.sections.claims import printed_claims
+from costbench.reports.sections.tpugraphs import tpugraphs_pointer
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, left_out
-from costbench.reports.tpugraphs.section import tpugraphs_pointer
 from costbench.tasks import LEARNED, labels_of
 
 _TEMPLATE = "overview"
@@ -182,9 +182,9 @@ def _tune_figure(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
     """Returns the figure of what tuning with a model gains, if there were searches."""
     shown = []
     for task in LEARNED:
-        of_task = [place for place in searches.of(task) if place.split == _FIGURE_SPLIT]
+        of_task = [one for one in searches.of(task) if one.split == _FIGURE_SPLIT]
         if of_task:
-            shown.append(min(of_task, key=lambda place: (place.chip != PRIMARY_CHIP, place.chip)))
+            shown.append(min(of_task, key=lambda one: (one.chip != PRIMARY_CHIP, one.chip)))
     paths = write_tune_figure(shown, folder)
     return (page_figure(paths[0], _TEMPLATE, "tune", k=TOP_K),) if paths else ()
 
@@ -210,23 +210,23 @@ def _questions(data: ReportData) -> tuple[Pointer, ...]:
     return tuple(Pointer(question, answer, anchor) for anchor, question, answer in parts)
 
 
-def _tile_search(place: Place | None) -> dict[str, object] | None:
+def _tile_search(results: SearchResults | None) -> dict[str, object] | None:
     """Returns the cost of ten measurements per kernel, and their loss against exhaustive search."""
-    if place is None:
+    if results is None:
         return None
     learned, analytical = (Bar(model, f"top{TOP_K}") for model in ("learned", "analytical"))
     return {
         "k": TOP_K,
-        "fewer": place.fewer_seconds(learned, EXHAUSTIVE),
-        "slowdown": place.mean(learned, SLOWDOWN),
-        "analytical": place.mean(analytical, SLOWDOWN),
-        "where": f"{place.split} split, {place.chip}",
+        "fewer": results.fewer_seconds(learned, EXHAUSTIVE),
+        "slowdown": results.mean(learned, SLOWDOWN),
+        "analytical": results.mean(analytical, SLOWDOWN),
+        "where": f"{results.split} split, {results.chip}",
     }
 
 
-def _fusion_search(place: Place | None) -> dict[str, object] | None:
+def _fusion_search(results: SearchResults | None) -> dict[str, object] | None:
     """Returns what searches gain over the compiler's default, in percent."""
-    if place is None:
+    if results is None:
         return None
     bars = {
         "model": Bar("model and hardware", "default-1m"),
@@ -234,9 +234,9 @@ def _fusion_search(place: Place | None) -> dict[str, object] | None:
         "hardware": Bar("hardware", "default-10m"),
         "best": BEST_OF_ALL,
     }
-    means = {name: place.mean(bar, SPEEDUP) for name, bar in bars.items()}
+    means = {name: results.mean(bar, SPEEDUP) for name, bar in bars.items()}
     gains = {name: 100.0 * (mean - 1.0) for name, mean in means.items() if mean is not None}
-    return {"gains": gains, "where": f"{place.split} split, {place.chip}"}
+    return {"gains": gains, "where": f"{results.split} split, {results.chip}"}
 
 
 def page_title(cells: Sequence[Cell]) -> str:

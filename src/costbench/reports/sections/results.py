@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from costbench.reports.baseline_comparison import Standings, standings
+from costbench.reports.baseline_comparison import Standings, rank_models
 from costbench.reports.dataset_files import ALL_PROGRAMS
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.frame import select
 from costbench.reports.page import Section, page_figure, paragraphs
-from costbench.reports.papers.numbers import table_of_paper
+from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, SPLIT_NAMES, TRAINED, UNSEEN, Cell, Results, title_of
 from costbench.reports.tables.analytical import analytical_scores, application_table, findings, kind_table
 from costbench.reports.tables.programs import (
@@ -34,7 +34,7 @@ from costbench.tasks import LEARNED
 
 def all_standings(results: Results, seed: int) -> dict[str, Standings]:
     """Returns by name how the models of each cell of a learned task stand to its strongest baseline."""
-    return {cell.name: standings(results, cell, seed) for cell in results.cells if cell.task in LEARNED}
+    return {cell.name: rank_models(results, cell, seed) for cell in results.cells if cell.task in LEARNED}
 
 
 def cell_section(
@@ -54,7 +54,7 @@ def cell_section(
         DataError: if a figure cannot be written.
     """
     unseen, new = results.part(cell, UNSEEN), results.part(cell, NEW_STRUCTURE)
-    paper = table_of_paper(cell.task, cell.split)
+    paper = main_table(cell.task, cell.split)
     if paper is not None:
         cell = replace(cell, programs=paper.ordered(cell.programs))
     svg, _ = write_program_figure(cell, paper, figures)

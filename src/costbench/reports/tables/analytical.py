@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
-from costbench.reports.described_table import described_table
-from costbench.reports.papers.numbers import table_of_paper
+from costbench.reports.declarations import fill_table
+from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, BEST, KINDS, Results
 from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED
@@ -74,7 +74,7 @@ def kind_table(scores: Scores, chip: str) -> Table:
         own = list(scores.get(kind, {}).values())
         if own:
             rows.append((kind, *_summary(own, total)))
-    return described_table("analytical_kinds", rows, name=f"analytical_kinds_{chip}", averages=1, chip=chip)
+    return fill_table("analytical_kinds", rows, name=f"analytical_kinds_{chip}", averages=1, chip=chip)
 
 
 def _summary(own: Sequence[Score], total: Sequence[Score]) -> tuple[Value, ...]:
@@ -103,7 +103,7 @@ def application_table(scores: Scores, chip: str) -> Table:
         places = (_place(ape, APE_NEAR_PAPERS), tau, _place(tau, TAU_NEAR_PAPERS))
         rows.append(("All programs", len(apes), kernels, ape, *places, "", None, None))
     ape_printed, tau_printed = _printed("error"), _printed("tau")
-    return described_table(
+    return fill_table(
         "analytical",
         rows,
         name=f"analytical_{chip}",
@@ -161,8 +161,9 @@ def _place(value: float, near: tuple[float, float]) -> str:
 def _printed(metric: str) -> list[float]:
     """What the paper prints for its programs, `error` or `tau`, ascending."""
     splits = ("random", "manual")
-    tables = [table for split in splits if (table := table_of_paper("tile", split)) is not None]
-    return sorted(row.score(metric, MODEL) for table in tables for row in table.rows)
+    tables = [table for split in splits if (table := main_table("tile", split)) is not None]
+    column = f"{metric}_{MODEL}"
+    return sorted(float(table.value_in(row, column) or 0.0) for table in tables for row in table.rows)
 
 
 def _inside(values: Sequence[float], near: tuple[float, float]) -> int:

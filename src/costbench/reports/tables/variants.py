@@ -1,32 +1,48 @@
-"""Variants of the learned model beside lpm2021's tables 3 (inputs and loss) and 4 (networks), and our own."""
+"""Variants of the learned model beside lpm2021's tables 3 (inputs and loss) and 4 (networks), and our own.
+
+`differences_tables` says what each difference between our network and lpm2021's is worth, measured one at a
+time. Their base is `lpm2021-base`: the paper's inputs, loss and layers, and nothing of ours, at the budget of
+the variants. Each variant `lpm2021-plus-<name>` adds one thing that the model `learned` has and the paper's
+has not, `lpm2021-plus-all` everything. Without `lpm2021-base` the base is the model `lpm2021` of the main
+experiment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+
+import pandas as pd
 
 from costbench.metrics.intervals import CrossedDraws
-from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
-from costbench.reports.baseline_comparison import Estimate, difference
+from costbench.reports.baseline_comparison import estimate_difference
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH, Undertrained
-from costbench.reports.described_table import described_table
-from costbench.reports.papers.numbers import PaperAblation, VariantScores, ablation_of_paper
-from costbench.reports.results import SPLIT_NAMES, Cell, Results, described, split_order, title_of
-from costbench.reports.scores import matched, scores_of
+from costbench.reports.declarations import (
+    ColumnDeclaration,
+    RowDeclaration,
+    Statistic,
+    TableDeclaration,
+    fill_table,
+    make_table,
+)
+from costbench.reports.frame import select
+from costbench.reports.papers.printed import FOLDER, PrintedTable, printed_table
+from costbench.reports.results import ALL, ChipSplit, Results, split_order, title_of
+from costbench.reports.scores import scores_of, share_programs
 from costbench.reports.table import Column, Table, Value
-from costbench.reports.tables.training import is_curve, is_rate
-from costbench.reports.tpugraphs.variants import is_of_paper
+from costbench.reports.tables.learning_curves import is_curve, is_rate
+from costbench.reports.tables.tpugraphs import is_of_paper
 from costbench.reports.training_guard import MAX_RATIO, undertrained
 from costbench.reports.training_runs import Budget, budget_note
 from costbench.rng import stream
 from costbench.tasks import KERNEL_TASKS, LEARNED, LearnedTask, labels_of
 
 MODEL = "learned"
-ABLATIONS = ("inputs", "networks")
+ABLATIONS: Mapping[str, str] = {"inputs": "Inputs and loss", "networks": "Graph network by reduction"}
+"""Sections of lpm2021's file with tables 3 and 4, and their titles."""
 EXTRA_INPUTS = ("rank_logistic",)
 """Rows of ours below those of the paper's table 3."""
 _ORDER = (
@@ -37,139 +53,69 @@ _ORDER = (
 _FROM = "from-"
 """Beginning of variants of models that were trained for another chip."""
 NO_LABELS: Mapping[str, str] = {}
-_PRINTED = {"median": "median", "geometric_mean": "mean", "standard_deviation": "deviation"}
-_HEADERS = {"median": "median", "geometric_mean": "mean", "standard_deviation": "std. dev."}
+_STATISTICS: Mapping[Statistic, tuple[str, str]] = {
+    "median": ("median", "median"),
+    "geometric_mean": ("mean", "mean"),
+    "standard_deviation": ("deviation", "std. dev."),
+}
+"""Statistic of the error -> end of the column's key, header."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where variants were tested."""
-
-    split: str
-    chip: str
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A variant, its label, and the printed scores of each task."""
-
-    variant: str
-    label: str
-    printed: Mapping[str, VariantScores | None]
+def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
+    """Returns where variants were tested, in the order of cells."""
+    found = {ChipSplit(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
+    return tuple(sorted(found, key=lambda one: (split_order(one.split), one)))
 
 
 def ablation_tables(
     results: Results, budgets: Sequence[Budget] = (), labels: Mapping[str, str] = NO_LABELS
 ) -> tuple[Table, ...]:
-    """For each split and chip with variants: tables 3 and 4 and the other variants, as far as they were run.
+    """Returns for each split and chip tables 3 and 4 and the other variants, as far as they were run.
 
     Args:
-        results: has the variants.
-        budgets: of the training runs, for a note on each table.
-        labels: names of variants for people, by name.
+        results: results with those of the variants.
+        budgets: budgets of the training runs, for a note on each table.
+        labels: names of variants for people, by variant.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
     """
-    papers = {name: ablation_of_paper(name) for name in ABLATIONS}
-    known = {name: tuple(v.variant for v in papers[name].variants) for name in ABLATIONS}
+    papers = {name: printed_table("lpm2021", name) for name in ABLATIONS}
+    known = {label for paper in papers.values() for label in paper.labels} | set(EXTRA_INPUTS)
     short = undertrained(results, budgets)
     tables = []
-    for place in places(results):
-        for name in ABLATIONS:
-            paper = (
-                papers[name] if (papers[name].split, papers[name].chip) == (place.split, place.chip) else None
-            )
-            rows = [
-                _Row(v.variant, v.label, {"tile": v.tile, "fusion": v.fusion} if paper else {})
-                for v in papers[name].variants
-            ]
-            if name == "inputs":
-                rows += [_Row(variant, labels.get(variant, variant), {}) for variant in EXTRA_INPUTS]
-            title = f"{_TITLES[name]}, {SPLIT_NAMES.get(place.split, place.split)}, {place.chip}"
-            if paper is not None:
-                title += f", beside {paper.table} of {paper.paper}"
-            key = f"{papers[name].paper}_{papers[name].table.replace(' ', '').lower()}"
-            named = (f"{key}_{place.split}_{place.chip}", title)
-            tables.append(_finished(_table(results, place, rows, named, paper), place, budgets, short))
-        ours = _others(results, place, {*known["inputs"], *known["networks"], *EXTRA_INPUTS}, labels)
-        title = f"Other variants, {SPLIT_NAMES.get(place.split, place.split)}, {place.chip}"
-        named = (f"variants_{place.split}_{place.chip}", title)
-        tables.append(_finished(_table(results, place, ours, named, None), place, budgets, short))
+    for chip_split in variant_splits(results):
+        for name, paper in papers.items():
+            extra = EXTRA_INPUTS if name == "inputs" else ()
+            rows: Mapping[str, str] = {row.label: row.title for row in paper.rows}
+            rows = {**rows, **{variant: labels.get(variant, variant) for variant in extra}}
+            beside = paper if (paper.split, paper.chip) == (chip_split.split, chip_split.chip) else None
+            title = ABLATIONS[name], "" if beside is None else f", beside {paper.name}"
+            tables.append(_variants_table(results, chip_split, rows, (paper.key, *title), beside))
+        rows = _other_variants(results, chip_split, known, labels)
+        tables.append(_variants_table(results, chip_split, rows, ("variants", "Other variants", ""), None))
+        tables[-3:] = [_annotated(table, chip_split, budgets, short) for table in tables[-3:]]
     return tuple(table for table in tables if table.rows)
 
 
-def _finished(table: Table, place: Place, budgets: Sequence[Budget], short: Undertrained) -> Table:
-    return _noted(_flagged(table, place, short), place, budgets)
-
-
-def _flagged(table: Table, place: Place, short: Undertrained) -> Table:
-    """With a column for each task that says which rows were not trained enough, if any were not."""
-    for task in _shown(table):
-        own = {
-            str(row[0]): short.get((task, Side(MODEL, str(row[0]), place.split, place.chip)))
-            for row in table.rows
-        }
-        if not any(own.values()):
-            continue
-        seeds = [column.key for column in table.columns].index(f"{task}_seeds")
-        columns = list(table.columns)
-        columns.insert(seeds + 1, Column(f"{task}_training", "training", task))
-        rows = []
-        for row in table.rows:
-            said = NOT_TRAINED_ENOUGH if own[str(row[0])] else ""
-            rows.append((*row[: seeds + 1], said, *row[seeds + 1 :]))
-        note = (
-            f"{NOT_TRAINED_ENOUGH.capitalize()} ({task}): fewer samples than the main network saw, and an "
-            f"error above {MAX_RATIO:g} times its; such rows decide no claim."
-        )
-        table = replace(table, columns=tuple(columns), rows=tuple(rows), notes=(*table.notes, note))
-    return table
-
-
-def _shown(table: Table) -> list[str]:
-    """Returns the tasks that the table has columns of."""
-    keys = {column.key for column in table.columns}
-    return [task for task in LEARNED if f"{task}_seeds" in keys]
-
-
-def _noted(table: Table, place: Place, budgets: Sequence[Budget]) -> Table:
-    """With a note on what each row's training was given."""
-    variants = {str(row[0]): str(row[0]) for row in table.rows}
-    own = [one for one in budgets if (one.split, one.chip) == (place.split, place.chip)]
-    # A model that was trained for another chip had the budget of the main one.
-    notes = [budget_note(own, variants, task) for task in _shown(table)]
-    return replace(table, notes=(*table.notes, *(note for note in notes if note)))
-
-
-_TITLES = {"inputs": "Inputs and loss", "networks": "Graph network by reduction"}
-
-
-def places(results: Results) -> tuple[Place, ...]:
-    """Where variants were tested, in the order of cells."""
-    found = (Place(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds)
-    return tuple(sorted(dict.fromkeys(found), key=lambda p: (split_order(p.split), p.split, p.chip)))
-
-
-def _others(results: Results, place: Place, known: set[str], labels: Mapping[str, str]) -> list[_Row]:
+def _other_variants(
+    results: Results, chip_split: ChipSplit, known: Iterable[str], labels: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Returns the variants that no other table shows, with their labels; nothing where there are none."""
+    elsewhere = (is_difference, is_of_paper, is_curve, is_rate)
     there = {
         cell.variant
         for cell in results.variants
-        if Place(cell.split, cell.chip) == place
-        and cell.variant not in known
-        and not is_difference(cell.variant)
-        and not is_of_paper(cell.variant)
-        and not is_curve(cell.variant)
-        and not is_rate(cell.variant)
-    }
+        if ChipSplit(cell.split, cell.chip) == chip_split
+        and not any(shown(cell.variant) for shown in elsewhere)
+    } - set(known)
     if not there:
-        return []
+        return {}
     known_labels = {MAIN: "main model", **labels}
     known_labels |= {v: f"trained for {v.removeprefix(_FROM)}" for v in there if v.startswith(_FROM)}
     order = dict.fromkeys((*_ORDER, *labels))
-    labelled = [v for v in order if v in known_labels and (v in there or v == MAIN)]
-    others = [_Row(v, _label(v, results.experiments.get(v)), {}) for v in sorted(there - set(labelled))]
-    return [*(_Row(v, known_labels[v], {}) for v in labelled), *others]
+    labelled = {v: known_labels[v] for v in order if v in known_labels and (v in there or v == MAIN)}
+    return labelled | {v: _label(v, results.experiments.get(v)) for v in sorted(there - set(labelled))}
 
 
 def _label(variant: str, experiment: str | None) -> str:
@@ -179,76 +125,74 @@ def _label(variant: str, experiment: str | None) -> str:
     return f"{experiment}: {variant}"
 
 
-def _table(
+def _variants_table(
     results: Results,
-    place: Place,
-    rows: Sequence[_Row],
-    named: tuple[str, str],
-    paper: PaperAblation | None,
+    chip_split: ChipSplit,
+    labels: Mapping[str, str],
+    named: tuple[str, str, str],
+    paper: PrintedTable | None,
 ) -> Table:
-    def cell_of(task: str, variant: str) -> Cell | None:
-        found = results.cell(task, place.split, place.chip, variant)
-        return found if found is not None and MODEL in found.seeds else None
+    """Returns a row for each variant that was run, with the columns of each task that it was run on.
 
-    run = {row.variant: {task: cell_of(task, row.variant) for task in LEARNED} for row in rows}
+    Args:
+        results: results with those of the variants.
+        chip_split: where they were tested.
+        labels: variant -> what it is.
+        named: beginning of the table's name, beginning and end of its title.
+        paper: table that the paper printed of the same variants, split and chip.
+    """
+    frame = select(results.frame, model=MODEL, group=ALL, split=chip_split.split, chip=chip_split.chip)
+    frame = select(frame, variant=list(labels))
+    run = {task: set(select(frame, task=task)["variant"]) for task in LEARNED}
     # Variants of whole programs are most of them in the tables of tpugraphs2023; main alone would be none.
-    own = {task for row in rows for task in LEARNED if row.variant != MAIN and run[row.variant][task]}
-    asked = [task for task in LEARNED if task in KERNEL_TASKS or task in own]
-    kept = [row for row in rows if any(run[row.variant][task] for task in asked)]
-    tasks = tuple(task for task in asked if any(run[row.variant][task] for row in kept))
-    columns = [Column("variant", "Variant"), Column("label", "What it is")]
-    for task in tasks:
-        columns += _columns(task, place, rows, paper)
-    filled = []
-    for row in kept:
-        values: list[Value] = [row.variant, row.label]
-        for task in tasks:
-            values += _ours(run[row.variant][task])
-            values += [
-                None if (scores := row.printed.get(task)) is None else getattr(scores, field)
-                for field in _printed_fields(task, rows)
-            ]
-        filled.append(tuple(values))
-    name, title = named
-    return Table(name, title, tuple(columns), tuple(filled), 0, _notes(rows, run, tasks, paper))
+    tasks = [task for task in LEARNED if task in KERNEL_TASKS or run[task] - {MAIN}]
+    rows = {variant: label for variant, label in labels.items() if any(variant in run[t] for t in tasks)}
+    tasks = [task for task in tasks if run[task] & set(rows)]
+    if not rows:
+        return Table("", "", (), ())
+    declared = TableDeclaration(
+        f"{named[0]}_{chip_split.name}",
+        f"{named[1]}, {chip_split.title}{named[2]}",
+        rows=("variant", "label"),
+        headers={"label": "What it is"},
+        cases=tuple(RowDeclaration(row, {"variant": row[0]}) for row in rows.items()),
+        columns=tuple(column for task in tasks for column in _columns(task, paper)),
+        notes=_notes(frame, labels, run, tasks, paper),
+    )
+    return make_table(declared, frame, words={"split": chip_split.split}, printed=paper)
 
 
-def _printed_fields(task: str, rows: Sequence[_Row]) -> tuple[str, ...]:
-    scores = [found for row in rows if (found := row.printed.get(task)) is not None]
-    return tuple(f for f in _PRINTED.values() if any(getattr(s, f) is not None for s in scores))
-
-
-def _columns(task: str, place: Place, rows: Sequence[_Row], paper: PaperAblation | None) -> list[Column]:
-    error, tau = described(task, place.split).measures
-    group = f"{error.title}, ours"
-    columns = [Column(f"{task}_{p}", _HEADERS[k], group, error.decimals) for k, p in _PRINTED.items()]
-    columns.append(Column(f"{task}_tau", "mean", tau.title, tau.decimals))
-    columns.append(Column(f"{task}_runs", "over seeds", group, error.decimals))
-    columns.append(Column(f"{task}_seeds", "seeds", task, count=True))
-    if paper is not None:
-        headers = {printed: _HEADERS[kind] for kind, printed in _PRINTED.items()}
-        columns += [
-            Column(f"paper_{task}_{field}", headers[field], f"{error.title}, {paper.paper}", error.decimals)
-            for field in _printed_fields(task, rows)
-        ]
-    return columns
-
-
-def _ours(cell: Cell | None) -> list[Value]:
-    if cell is None:
-        return [None] * (len(_PRINTED) + 3)
-    error, tau = cell.described.measures
-    values = cell.over_programs(MODEL, error.metric)
-    averages: list[Value] = [error.average(kind, values) for kind in _PRINTED]
-    runs = cell.deviation(MODEL, error)
-    return [*averages, tau.mean(cell.over_programs(MODEL, tau.metric)), runs, len(cell.seeds[MODEL])]
+def _columns(task: str, paper: PrintedTable | None) -> tuple[ColumnDeclaration, ...]:
+    """Returns the columns of a task: statistics of the error, mean tau, seeds, and what is printed."""
+    printed = () if paper is None else paper.columns
+    error = ColumnDeclaration("", group="{measure}, ours", measure="error", filter={"task": task})
+    statistics = (
+        replace(error, key=f"{task}_{name}", header=header, statistic=statistic)
+        for statistic, (name, header) in _STATISTICS.items()
+    )
+    return (
+        *statistics,
+        replace(error, key=f"{task}_tau", header="mean", group="{measure}", measure="tau"),
+        replace(error, key=f"{task}_runs", header="over seeds", statistic="run_deviation"),
+        ColumnDeclaration(
+            f"{task}_seeds", "seeds", task, filter={"task": task}, statistic="seeds", count=True
+        ),
+        *(
+            replace(
+                error, key=f"paper_{task}_{name}", header=header, group="{measure}, {paper}", printed=column
+            )
+            for name, header in _STATISTICS.values()
+            if (column := f"{task}_{name}") in printed
+        ),
+    )
 
 
 def _notes(
-    rows: Sequence[_Row],
-    run: Mapping[str, Mapping[str, Cell | None]],
+    frame: pd.DataFrame,
+    labels: Mapping[str, str],
+    run: Mapping[str, set[str]],
     tasks: Sequence[str],
-    paper: PaperAblation | None,
+    paper: PrintedTable | None,
 ) -> tuple[str, ...]:
     notes = [
         "Median, geometric mean and standard deviation of the error and mean of τ over test programs, each "
@@ -259,22 +203,50 @@ def _notes(
             f"{paper.paper}: as printed; trained for millions of steps at widths of 512 to 1,024, and "
             "measured on real hardware with other programs."
         )
-    counts = {len(cell.seeds[MODEL]) for of_tasks in run.values() for cell in of_tasks.values() if cell}
-    if counts == {1}:
+    if (frame.groupby(["task", "variant"])["seed"].nunique() == 1).all():
         notes.append("One training run each: what another seed would change is not in these numbers.")
     for task in tasks:
-        absent = [row.variant for row in rows if not run[row.variant][task] and _asked(row, task, paper)]
+        printed = (
+            labels if paper is None else [v for v in labels if paper.value(v, f"{task}_mean") is not None]
+        )
+        absent = [v for v in printed if v not in run[task] and v not in EXTRA_INPUTS]
         if absent:
             notes.append(f"Not run on the {task} task: {', '.join(absent)}.")
     return tuple(notes)
 
 
-def _asked(row: _Row, task: str, paper: PaperAblation | None) -> bool:
-    return row.variant not in EXTRA_INPUTS and (paper is None or row.printed.get(task) is not None)
+def _annotated(table: Table, chip_split: ChipSplit, budgets: Sequence[Budget], short: Undertrained) -> Table:
+    """Returns the table with what its rows' trainings were given, and which were not trained enough."""
+    keys = [column.key for column in table.columns]
+    tasks = [task for task in LEARNED if f"{task}_seeds" in keys]
+    for task in tasks:
+        ratios = [
+            short.get((task, Side(MODEL, str(row[0]), chip_split.split, chip_split.chip)))
+            for row in table.rows
+        ]
+        if not any(ratios):
+            continue
+        after = [column.key for column in table.columns].index(f"{task}_seeds") + 1
+        said = (NOT_TRAINED_ENOUGH if ratio else "" for ratio in ratios)
+        rows = tuple((*row[:after], flag, *row[after:]) for row, flag in zip(table.rows, said, strict=True))
+        column = Column(f"{task}_training", "training", task)
+        note = (
+            f"{NOT_TRAINED_ENOUGH.capitalize()} ({task}): fewer samples than the main network saw, and an "
+            f"error above {MAX_RATIO:g} times its; such rows decide no claim."
+        )
+        columns = (*table.columns[:after], column, *table.columns[after:])
+        table = replace(table, columns=columns, rows=rows, notes=(*table.notes, note))
+    # A model that was trained for another chip had the budget of the main one.
+    variants = {str(row[0]): str(row[0]) for row in table.rows}
+    here = [
+        budget for budget in budgets if (budget.split, budget.chip) == (chip_split.split, chip_split.chip)
+    ]
+    notes = (budget_note(here, variants, task) for task in tasks)
+    return replace(table, notes=(*table.notes, *(note for note in notes if note)))
 
 
 def left_out(results: Results) -> tuple[str, ...]:
-    """One sentence for each of lpm2021's tables 2, 3, 4, 8 and lpm2020's that no result row is there for.
+    """Returns a sentence for each of lpm2021's tables 2, 3, 4, 8 and lpm2020's that no result is there for.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
@@ -287,10 +259,9 @@ def left_out(results: Results) -> tuple[str, ...]:
             lines.append(f"{table} of lpm2021: the {split} split was not run on {' and '.join(absent)}.")
     run = {cell.variant for cell in results.variants if MODEL in cell.seeds}
     for name in ABLATIONS:
-        paper = ablation_of_paper(name)
-        if not run & {v.variant for v in paper.variants}:
-            names = ", ".join(v.variant for v in paper.variants)
-            lines.append(f"{paper.table} of {paper.paper}: none of its variants was run ({names}).")
+        paper = printed_table("lpm2021", name)
+        if not run & set(paper.labels):
+            lines.append(f"{paper.name}: none of its variants was run ({', '.join(paper.labels)}).")
     for table, variant in (("Table 2", "lpm2020-lstm"), ("Table 3", "mse")):
         if variant not in run:
             lines.append(f"{table} of lpm2020: the variant {variant} was not run.")
@@ -298,10 +269,9 @@ def left_out(results: Results) -> tuple[str, ...]:
 
 
 PREFIX = "lpm2021-plus-"
-BASE, BASE_VARIANT, OURS = "lpm2021", "lpm2021-base", "learned"
+BASE, BASE_VARIANT = "lpm2021", "lpm2021-base"
 LINEAR = "lpm2021-linear"
 """The base with its features scaled as they are, the one thing of ours that the base has."""
-_FILE = Path(__file__).parents[1] / "papers" / "differences.yaml"
 
 
 @dataclass(frozen=True)
@@ -309,9 +279,9 @@ class Difference:
     """Something that our network has and lpm2021's has not.
 
     Attributes:
-        name: of the variant, without `PREFIX`.
-        tasks: where it exists.
-        text: continues "learned has ...".
+        name: name of the variant, without `PREFIX`.
+        tasks: tasks where it exists.
+        text: continuation of "learned has ...".
     """
 
     name: str
@@ -328,7 +298,7 @@ class Differences:
 
 def known_differences() -> tuple[Difference, ...]:
     """Returns how our network differs from lpm2021's. Raises: ParamsError for broken data of the package."""
-    return load_section(_FILE, "differences", Differences).differences
+    return load_section(FOLDER / "differences.yaml", "differences", Differences).differences
 
 
 def is_difference(variant: str) -> bool:
@@ -340,40 +310,37 @@ def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = 
     """Returns a table for each task, split and chip where differences were measured; none without rows.
 
     Args:
-        results: has the variants and the base.
-        seed: of the bootstrap.
-        budgets: of the training runs, for a note.
+        results: results with the variants and the base.
+        seed: seed of the bootstrap.
+        budgets: budgets of the training runs, for a note.
 
     Raises:
         ParamsError: if the package's data are broken.
     """
-    places: dict[tuple[str, str, str], list[str]] = {}
+    variants: dict[tuple[str, str, str], set[str]] = {}
     for cell in results.variants:
-        if is_difference(cell.variant) and OURS in cell.seeds:
-            places.setdefault((cell.task, cell.split, cell.chip), []).append(cell.variant)
+        if is_difference(cell.variant) and MODEL in cell.seeds:
+            variants.setdefault((cell.task, cell.split, cell.chip), set()).add(cell.variant)
     tables = []
-    for place, variants in places.items():
-        base = _base(results, place)
+    for (task, split, chip), names in variants.items():
+        # What the variants are compared with: at their own budget, if it was trained.
+        bases = (Side(MODEL, BASE_VARIANT, split, chip), Side(BASE, MAIN, split, chip))
+        trained = (
+            base
+            for base in bases
+            if (tested := results.cell(task, split, chip, base.variant)) and base.model in tested.seeds
+        )
+        base = next(trained, None)
         if base is not None:
-            listed = sorted({*variants} - {BASE_VARIANT})
-            tables.append(_differences_table(results, (place[0], base), listed, seed, budgets))
+            listed = sorted(names - {BASE_VARIANT})
+            tables.append(_differences_table(results, task, base, listed, seed, budgets))
     return tuple(tables)
 
 
-def _base(results: Results, place: tuple[str, str, str]) -> Side | None:
-    """Returns what the variants of a place are compared with, None if it was not trained."""
-    for side in (Side(OURS, BASE_VARIANT, *place[1:]), Side(BASE, MAIN, *place[1:])):
-        cell = results.cell(*place, side.variant)
-        if cell is not None and side.model in cell.seeds:
-            return side
-    return None
-
-
 def _differences_table(
-    results: Results, place: tuple[str, Side], variants: Sequence[str], seed: int, budgets: Sequence[Budget]
+    results: Results, task: str, base: Side, variants: Sequence[str], seed: int, budgets: Sequence[Budget]
 ) -> Table:
-    task, base = place
-    error, tau = LEARNED[task].measures
+    measures = error, tau = LEARNED[task].measures
     texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
     texts |= {
         PREFIX + "all": "all of these",
@@ -383,63 +350,52 @@ def _differences_table(
     listed += sorted(set(variants) - set(listed))
     draws = CrossedDraws(stream(seed, "differences", f"{task}_{base.split}_{base.chip}"))
     compared = [
-        (f"+ {texts.get(v, v.removeprefix(PREFIX))}", replace(base, model=OURS, variant=v)) for v in listed
+        (f"+ {texts.get(v, v.removeprefix(PREFIX))}", replace(base, model=MODEL, variant=v)) for v in listed
     ]
+    named = base.variant
     if base.variant == MAIN:
-        ours = replace(base, model=OURS)
-        compared.append(("learned: all of them, and its own training budget", ours))
-    named = BASE if base.variant == MAIN else base.variant
-    rows: list[tuple[Value, ...]] = [
-        (named, f"{title_of(BASE)}: its inputs, loss and layers", *_means(results, task, base), *_NONE)
-    ]
+        named = BASE
+        compared.append(("learned: all of them, and its own training budget", replace(base, model=MODEL)))
+
+    def means(side: Side) -> tuple[float | None, float | None, float | None, int]:
+        """Returns mean error, its deviation over seeds, mean tau and the number of seeds of a model."""
+        cell = results.cell(task, side.split, side.chip, side.variant)
+        if cell is None or side.model not in cell.seeds:
+            return None, None, None, 0
+        numbers = [m.mean(cell.over_programs(side.model, m.metric)) for m in measures]
+        return numbers[0], cell.deviation(side.model, error), numbers[1], len(cell.seeds[side.model])
+
+    label = f"{title_of(BASE)}: its inputs, loss and layers"
+    rows: list[tuple[Value, ...]] = [(named, label, *means(base), *[None] * 6)]
     for label, side in compared:
-        means = _means(results, task, side)
-        if means[0] is not None:
-            effects = (_effect(results, (task, base), side, measure, draws) for measure in (error, tau))
-            rows.append((side.variant, label, *means, *(value for one in effects for value in _plain(one))))
+        numbers = means(side)
+        if numbers[0] is None:
+            continue
+        effects: list[float | None] = []
+        for measure in measures:
+            sides = {one: scores_of(results.scores, task, measure.metric, one) for one in (side, base)}
+            ours, bases = share_programs(sides).values()
+            statistic = "geometric_mean" if measure.printed == "error" else "mean"
+            if ours.programs:
+                effect = estimate_difference(ours, bases, draws, statistic)
+                effects += [effect.value, effect.low, effect.high]
+            else:
+                effects += [None] * 3
+        rows.append((side.variant, label, *numbers, *effects))
     note = budget_note(
         [one for one in budgets if (one.split, one.chip) == (base.split, base.chip)],
         {name: name for name in (*listed, named, *([MAIN] if base.variant == MAIN else []))},
         task,
     )
-    return described_table(
+    chip_split = ChipSplit(base.split, base.chip)
+    return fill_table(
         "differences",
         rows,
-        name=f"differences_{task}_{base.split}_{base.chip}",
+        name=f"differences_{task}_{chip_split.name}",
         notes=(note,),
-        where=f"{labels_of(task).heading}, {SPLIT_NAMES.get(base.split, base.split)}, {base.chip}",
+        where=f"{labels_of(task).heading}, {chip_split.title}",
         error=error.title,
         error_key=error.short,
         tau=tau.title,
         tau_key=tau.short,
     )
-
-
-_NONE: tuple[None, ...] = (None,) * 6
-
-
-def _means(results: Results, task: str, side: Side) -> tuple[float | None, float | None, float | None, int]:
-    cell = results.cell(task, side.split, side.chip, side.variant)
-    if cell is None or side.model not in cell.seeds:
-        return None, None, None, 0
-    error, tau = (m.mean(cell.over_programs(side.model, m.metric)) for m in LEARNED[task].measures)
-    return error, cell.deviation(side.model, LEARNED[task].measures[0]), tau, len(cell.seeds[side.model])
-
-
-def _effect(
-    results: Results, place: tuple[str, Side], side: Side, measure: Measure, draws: CrossedDraws
-) -> Estimate | None:
-    """Returns how much more of a measure a variant has than the base, over the programs of both."""
-    task, base = place
-    both = {one: scores_of(results.scores, task, measure.metric, one) for one in (side, base)}
-    if not all(scores.programs for scores in both.values()):
-        return None
-    found = matched(both)
-    mine, other = found[side], found[base]
-    if not mine.programs:
-        return None
-    return difference(mine, other, draws, "geometric_mean" if measure.printed == "error" else "mean")
-
-
-def _plain(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)

@@ -42,8 +42,8 @@ def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
     """Returns the description of this processor, measured now, on one thread.
 
     Args:
-        name: what to call it; what the system says if empty.
-        rounds: how long is measured.
+        name: name of the processor; the one that the system says if empty.
+        rounds: length and number of measurements.
 
     Raises:
         DataError: if the system does not describe its caches, or times are implausible, as they are on a
@@ -60,7 +60,7 @@ def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
         raise DataError(
             f"a frequency of {ghz:.2f} GHz", expected=f"{low:g} to {high:g}; measure on an idle machine"
         )
-    cycles = {loop: found * ghz for loop, found in times.items()}
+    cycles = {loop: time_ns * ghz for loop, time_ns in times.items()}
     features = binding.get_host_cpu_features()
     core = Core(
         ghz=round(ghz, 3),
@@ -83,23 +83,23 @@ def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
 
 def _loops(bits: int, caches: Sequence[CacheFacts]) -> dict[str, TimedLoop]:
     """Returns all loops by name: `KIND latency` and `KIND WIDTH`, and those through levels of memory."""
-    found: dict[str, TimedLoop] = {}
+    loops: dict[str, TimedLoop] = {}
     for kind in FORMS:
         widths = _widths(kind, bits)
-        found[f"{kind} latency"] = chain(kind, widths[-1])
-        found |= {f"{kind} {width}": side_by_side(kind, width) for width in widths}
+        loops[f"{kind} latency"] = chain(kind, widths[-1])
+        loops |= {f"{kind} {width}": side_by_side(kind, width) for width in widths}
     for kind in ("load", "store"):
-        found |= {f"{kind} {width}": accesses(kind, width) for width in _widths(kind, bits)}
-    found["store latency"] = forwarding(bits)
+        loops |= {f"{kind} {width}": accesses(kind, width) for width in _widths(kind, bits)}
+    loops["store latency"] = forwarding(bits)
     widths = _widths("gather", bits)
-    found["gather latency"] = gathers(widths[-1], chained=True)
-    found |= {f"gather {width}": gathers(width, chained=False) for width in widths}
-    found |= {f"scatter {width}": scatters(width) for width in widths}
-    for place, size in enumerate(_walked_bytes(caches)):
-        found[f"level {place} latency"] = pointer_chase(size)
-        if place:
-            found[f"level {place} line"] = linear_walk(size)
-    return found
+    loops["gather latency"] = gathers(widths[-1], chained=True)
+    loops |= {f"gather {width}": gathers(width, chained=False) for width in widths}
+    loops |= {f"scatter {width}": scatters(width) for width in widths}
+    for level, size in enumerate(_walked_bytes(caches)):
+        loops[f"level {level} latency"] = pointer_chase(size)
+        if level:
+            loops[f"level {level} line"] = linear_walk(size)
+    return loops
 
 
 def _widths(kind: str, bits: int) -> list[int]:
@@ -107,15 +107,15 @@ def _widths(kind: str, bits: int) -> list[int]:
     if kind.startswith("integer"):
         return [64]
     least = 128 if kind in ("shuffle", *OPTIONAL) else 32
-    return [each for each in (32, 128, 256, 512) if least <= each <= bits]
+    return [width for width in (32, 128, 256, 512) if least <= width <= bits]
 
 
 def _operations(cycles: Mapping[str, float], nearest: float) -> dict[str, OperationCost]:
     """Returns the costs of operations; `nearest` is the latency of a load from the first cache."""
-    found = {"branch": OperationCost(1.0, {"64": 0.5})}
+    costs = {"branch": OperationCost(1.0, {"64": 0.5})}
     for kind in (*FORMS, "load", "store", *OPTIONAL):
-        own = [name for name in cycles if name.startswith(f"{kind} ")]
-        named = {name.rpartition(" ")[2]: cycles[name] for name in own}
+        names = [name for name in cycles if name.startswith(f"{kind} ")]
+        named = {name.rpartition(" ")[2]: cycles[name] for name in names}
         latency = named.pop("latency", 0.0)
         if kind == "load":
             latency = nearest
@@ -123,8 +123,8 @@ def _operations(cycles: Mapping[str, float], nearest: float) -> dict[str, Operat
             # From a store to its value loaded again, less the load.
             latency = max(0.0, latency - nearest)
         inverse = {width: round(value, 3) for width, value in named.items()}
-        found[kind] = OperationCost(round(latency, 2), inverse)
-    return found
+        costs[kind] = OperationCost(round(latency, 2), inverse)
+    return costs
 
 
 def _walked_bytes(facts: Sequence[CacheFacts]) -> list[int]:
@@ -133,33 +133,33 @@ def _walked_bytes(facts: Sequence[CacheFacts]) -> list[int]:
     That is half of a cache, of far ones no more than four times the one before: the operators that are
     predicted are that large.
     """
-    found = []
-    for place, fact in enumerate(facts):
-        nearer = facts[place - 1].kib * 4096 if place else _LARGEST_BYTES
-        found.append(int(min(fact.kib * 512, nearer, _LARGEST_BYTES)))
-    return [*found, min(int(facts[-1].kib * 1024 * 4), _LARGEST_BYTES)]
+    sizes = []
+    for level, fact in enumerate(facts):
+        nearer = facts[level - 1].kib * 4096 if level else _LARGEST_BYTES
+        sizes.append(int(min(fact.kib * 512, nearer, _LARGEST_BYTES)))
+    return [*sizes, min(int(facts[-1].kib * 1024 * 4), _LARGEST_BYTES)]
 
 
 def _memory(facts: Sequence[CacheFacts], cycles: Mapping[str, float]) -> Memory:
     """Returns the hierarchy with latencies of random and line times of linear walks."""
     caches, before = [], 0.0
-    for place, fact in enumerate(facts):
-        before = max(before, round(cycles[f"level {place} latency"], 2))
-        line = round(cycles[f"level {place} line"], 2) if place else 0.0
+    for level, fact in enumerate(facts):
+        before = max(before, round(cycles[f"level {level} latency"], 2))
+        line = round(cycles[f"level {level} line"], 2) if level else 0.0
         caches.append(CacheLevel(fact.kib, fact.associativity, before, line, fact.sharers > 1))
     far = f"level {len(facts)}"
     ram = max(before, round(cycles[f"{far} latency"], 2))
     return Memory(facts[0].line_bytes, tuple(caches), ram, round(cycles[f"{far} line"], 2))
 
 
-def median_description(found: Sequence[Processor]) -> Processor:
+def median_description(descriptions: Sequence[Processor]) -> Processor:
     """Returns the description with the median of each number, and how far the numbers differ in `spread`.
 
     Args:
-        found: descriptions of one processor, at least one.
+        descriptions: descriptions of one processor, at least one.
     """
     spread: dict[str, float] = {}
-    merged = _merged([as_mapping(one) | {"spread": {}} for one in found], "", spread)
+    merged = _merged([as_mapping(description) | {"spread": {}} for description in descriptions], "", spread)
     assert isinstance(merged, dict)
     return parse(Processor, merged | {"spread": spread}, where="descriptions of one processor")
 
@@ -169,10 +169,11 @@ def _merged(values: Sequence[Any], path: str, spread: dict[str, float]) -> objec
     first = values[0]
     if isinstance(first, Mapping):
         parts = {key: f"{path}.{key}" if path else str(key) for key in first}
-        return {key: _merged([one[key] for one in values], where, spread) for key, where in parts.items()}
+        return {key: _merged([value[key] for value in values], where, spread) for key, where in parts.items()}
     if isinstance(first, Sequence) and not isinstance(first, str):
         return [
-            _merged([one[place] for one in values], f"{path}.{place}", spread) for place in range(len(first))
+            _merged([value[index] for value in values], f"{path}.{index}", spread)
+            for index in range(len(first))
         ]
     if not isinstance(first, float) or len(set(values)) == 1:
         return first
@@ -183,6 +184,6 @@ def _merged(values: Sequence[Any], path: str, spread: dict[str, float]) -> objec
 
 def as_mapping(processor: Processor) -> dict[str, object]:
     """Returns a description as `costbench_schedules.devices.processor.load_processor` reads it."""
-    found = asdict(processor)
-    found["memory"]["caches"] = [asdict(level) for level in processor.memory.caches]
-    return found
+    mapping = asdict(processor)
+    mapping["memory"]["caches"] = [asdict(level) for level in processor.memory.caches]
+    return mapping

@@ -38,9 +38,9 @@ class Rounds:
     """How long and how often loops are timed.
 
     Attributes:
-        rounds: in each, every short loop has its turn.
+        rounds: number of rounds, in each of which every short loop has its turn.
         block_ns: wall time that a block takes at least.
-        blocks: of a turn, after a call that does not count: it fills caches and predictors.
+        blocks: number of blocks of a turn, after a call that does not count: it fills caches and predictors.
     """
 
     rounds: int = 100
@@ -53,13 +53,13 @@ class TimedLoop:
 
     Args:
         text: LLVM IR of a function `loop` of a number of iterations and an address.
-        operations: that an iteration executes.
-        memory: what the address points to, if anything.
+        operations: number of operations that an iteration executes.
+        memory: memory that the address points to, if any.
         walk: iterations of one walk through the memory; the function then returns where it stopped, and the
             next call goes on there. 0 for a loop that begins anew.
 
     Attributes:
-        memory: the same.
+        memory: memory that the address points to, if any.
     """
 
     def __init__(self, text: str, operations: int, memory: LineMemory | None = None, walk: int = 0) -> None:
@@ -69,9 +69,9 @@ class TimedLoop:
 
     def run(self, iterations: int) -> None:
         """Runs the loop."""
-        found = self._compiled.call("loop", iterations, self._address)
+        address = self._compiled.call("loop", iterations, self._address)
         if self._walk:
-            self._address = found
+            self._address = address
 
     def block_ns(self, iterations: int) -> float:
         """Returns the nanoseconds of an operation in so many iterations."""
@@ -81,11 +81,11 @@ class TimedLoop:
 
     def iterations_for(self, block_ns: int) -> int:
         """Returns how many iterations take that time, a power of two."""
-        found = 1
+        iterations = 1
         # The first call is slow, and any may be interrupted.
-        while min(self.block_ns(found) for _ in range(3)) * found * self._operations < block_ns:
-            found *= 2
-        return found
+        while min(self.block_ns(iterations) for _ in range(3)) * iterations * self._operations < block_ns:
+            iterations *= 2
+        return iterations
 
     def warm_up(self, iterations: int) -> None:
         """Runs a quarter of the iterations that a block will have, or twice through the memory.
@@ -102,11 +102,11 @@ class LineMemory:
     system happened to choose: they differ from one allocation to the next.
 
     Args:
-        num_bytes: how much.
+        num_bytes: number of bytes.
 
     Attributes:
-        address: of the first byte.
-        words: the memory, int64.
+        address: address of the first byte.
+        words: contents of the memory, int64.
     """
 
     def __init__(self, num_bytes: int) -> None:
@@ -123,13 +123,13 @@ class LineMemory:
 def time_fastest(loops: Mapping[str, TimedLoop], spec: Rounds) -> dict[str, float]:
     """Returns the nanoseconds of an operation of each loop, in its fastest block."""
     iterations = {name: loop.iterations_for(spec.block_ns) for name, loop in loops.items()}
-    found = dict.fromkeys(loops, math.inf)
+    times_ns = dict.fromkeys(loops, math.inf)
     for _ in range(spec.rounds):
         for name, loop in loops.items():
             loop.warm_up(iterations[name])
             blocks = [loop.block_ns(iterations[name]) for _ in range(spec.blocks)]
-            found[name] = min(found[name], *blocks)
-    return found
+            times_ns[name] = min(times_ns[name], *blocks)
+    return times_ns
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def _loop(kind: str, bits: int, chains: int) -> str:
     phis = [
         f"%p{chain} = phi {type_} [ %start, %entry ], [ {last[chain]}, %loop ]" for chain in range(chains)
     ]
-    sinks = [f'call void asm sideeffect "", "{form.constraint}"({type_} {each})' for each in last]
+    sinks = [f'call void asm sideeffect "", "{form.constraint}"({type_} {value})' for value in last]
     before = [form.barrier("%start", form.one), form.barrier("%other", form.one)]
     declares = (
         ""
@@ -348,7 +348,7 @@ def gathers(bits: int, *, chained: bool) -> TimedLoop:
     """Returns gathers of 32-bit lanes, each from a line of its own in the first cache.
 
     Args:
-        bits: of all lanes.
+        bits: number of bits of all lanes.
         chained: whether each takes its addresses from the one before.
     """
     lanes = bits // 32

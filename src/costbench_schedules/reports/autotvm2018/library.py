@@ -42,9 +42,9 @@ class LibraryTimes:
     """What the library takes.
 
     Attributes:
-        processor: that it was timed on.
-        gflops: by workload.
-        remark: how it was called.
+        processor: processor that it was timed on.
+        gflops: GFLOPS by workload.
+        remark: remark on the way it was called.
     """
 
     processor: str
@@ -71,8 +71,8 @@ def library_times(results: ScheduleResults) -> LibraryTimes | None:
     if not isinstance(content, dict) or not isinstance(workloads, dict):
         raise DataError("no times", where=path, field="workloads", expected="costbench record-library's file")
     speeds = {}
-    for name, one in workloads.items():
-        known = {"gflops": one.get("gflops")} if isinstance(one, dict) else one
+    for name, entry in workloads.items():
+        known = {"gflops": entry.get("gflops")} if isinstance(entry, dict) else entry
         speeds[str(name)] = parse_data(_Speed, known, path, f"workloads.{name}").gflops
     return LibraryTimes(str(content.get("processor_name")), speeds, str(content.get("remark", "")))
 
@@ -88,12 +88,12 @@ def compared(results: ScheduleResults) -> Mapping[str, tuple[float, float]]:
     times = library_times(results)
     if times is None or results.processors != (times.processor,):
         return {}
-    found = {}
+    speeds = {}
     for name in sorted(times.gflops, key=in_order):
         best = results.median(TARGET, name, BEST, METRIC)
         if best is not None:
-            found[name] = (best, times.gflops[name])
-    return found
+            speeds[name] = (best, times.gflops[name])
+    return speeds
 
 
 def library_rows(results: ScheduleResults) -> tuple[MetricRow, ...]:
@@ -102,12 +102,14 @@ def library_rows(results: ScheduleResults) -> tuple[MetricRow, ...]:
     Raises:
         DataError: see `library_times`.
     """
-    kinds = {one.workload: one.operator.partition(":")[0] for one in results.tables if one.target == TARGET}
-    found: list[MetricRow] = []
+    kinds = {
+        facts.workload: facts.operator.partition(":")[0] for facts in results.tables if facts.target == TARGET
+    }
+    metric_rows: list[MetricRow] = []
     for name, (_, speed) in compared(results).items():
         origin = RowOrigin(SCHEDULE, SPLIT, TARGET, kinds.get(name, ""), name, "", "", "")
-        found += origin.rows("all", {(LIBRARY, MAIN, 0): {METRIC: speed}})
-    return tuple(found)
+        metric_rows += origin.rows("all", {(LIBRARY, MAIN, 0): {METRIC: speed}})
+    return tuple(metric_rows)
 
 
 def library_part(results: ScheduleResults, figures: Path) -> Part | None:
@@ -119,8 +121,8 @@ def library_part(results: ScheduleResults, figures: Path) -> Part | None:
     times = library_times(results)
     if times is None or not results.tables:
         return None
-    found = compared(results)
-    if not found:
+    speeds = compared(results)
+    if not speeds:
         measured = " and ".join(results.processors)
         return Part(
             (
@@ -128,12 +130,12 @@ def library_part(results: ScheduleResults, figures: Path) -> Part | None:
                 f"schedules ({measured}), or of other workloads, so they are not compared.",
             )
         )
-    svg, _ = _draw_library(found, figures)
-    ratio = geometric_mean([best / library for best, library in found.values()])
-    won = sum(best > library for best, library in found.values())
+    svg, _ = _draw_library(speeds, figures)
+    ratio = geometric_mean([best / library for best, library in speeds.values()])
+    won = sum(best > library for best, library in speeds.values())
     text = (
         f"Against the vendor library ({times.remark}), the fastest schedules that were recorded are "
-        f"{ratio:.3f} times as fast, geometric mean over {len(found)} operators, and faster on {won}. They "
+        f"{ratio:.3f} times as fast, geometric mean over {len(speeds)} operators, and faster on {won}. They "
         "are the fastest of small sub-spaces, a live search has the whole space; their speed is that of a "
         "second measurement, for the first is the least of a thousand."
     )
@@ -141,40 +143,42 @@ def library_part(results: ScheduleResults, figures: Path) -> Part | None:
         "Ours of autotvm2018's figure 10, single operators: GFLOPS of the fastest recorded schedule, "
         f"measured again, and of the vendor library, one thread of {times.processor}."
     )
-    alt = f"Pairs of bars of GFLOPS for {len(found)} operators: fastest recorded schedule, vendor library."
-    return Part((text,), (PageFigure(svg, alt, caption),), (_library_table(found),))
+    alt = f"Pairs of bars of GFLOPS for {len(speeds)} operators: fastest recorded schedule, vendor library."
+    return Part((text,), (PageFigure(svg, alt, caption),), (_library_table(speeds),))
 
 
-def _library_table(found: Mapping[str, tuple[float, float]]) -> Table:
+def _library_table(speeds: Mapping[str, tuple[float, float]]) -> Table:
     columns = (
         Column("workload", "Workload"),
         Column("tuned", "fastest, measured again", "GFLOPS", 1, "higher", "speed"),
         Column("library", "library", "GFLOPS", 1, "higher", "speed"),
         Column("ratio", "Tuned over library", "", 3),
     )
-    listed = tuple((name, best, library, best / library) for name, (best, library) in found.items())
+    workload_rows = tuple((name, best, library, best / library) for name, (best, library) in speeds.items())
     mean = (
         "Geometric mean",
-        geometric_mean([best for best, _ in found.values()]),
-        geometric_mean([library for _, library in found.values()]),
-        geometric_mean([best / library for best, library in found.values()]),
+        geometric_mean([best for best, _ in speeds.values()]),
+        geometric_mean([library for _, library in speeds.values()]),
+        geometric_mean([best / library for best, library in speeds.values()]),
     )
-    return Table("schedule_library", "Single operators and the vendor library", columns, (*listed, mean), 1)
+    return Table(
+        "schedule_library", "Single operators and the vendor library", columns, (*workload_rows, mean), 1
+    )
 
 
-def _draw_library(found: Mapping[str, tuple[float, float]], folder: Path) -> tuple[Path, ...]:
+def _draw_library(speeds: Mapping[str, tuple[float, float]], folder: Path) -> tuple[Path, ...]:
     """Draws pairs of bars into `autotvm2018_figure10.svg` and `.png`; returns the paths."""
     with styled():
-        drawn = Figure(figsize=(0.62 * len(found) + 1.6, 2.9), layout="constrained")
-        axes = drawn.subplots()
+        figure = Figure(figsize=(0.62 * len(speeds) + 1.6, 2.9), layout="constrained")
+        axes = figure.subplots()
         for side, label in enumerate(("fastest recorded", "library")):
-            places = [place + 0.4 * side - 0.2 for place in range(len(found))]
-            heights = [pair[side] for pair in found.values()]
-            axes.bar(places, heights, 0.4, color=PALETTE[side], label=label)
-        axes.set_xticks(range(len(found)), list(found), rotation=45, ha="right")
+            positions = [position + 0.4 * side - 0.2 for position in range(len(speeds))]
+            heights = [pair[side] for pair in speeds.values()]
+            axes.bar(positions, heights, 0.4, color=PALETTE[side], label=label)
+        axes.set_xticks(range(len(speeds)), list(speeds), rotation=45, ha="right")
         axes.set_ylabel("GFLOPS")
-        drawn.legend(loc="outside upper center", ncols=2, frameon=False)
-        return save(drawn, folder / "autotvm2018_figure10")
+        figure.legend(loc="outside upper center", ncols=2, frameon=False)
+        return save(figure, folder / "autotvm2018_figure10")
 
 
 RESNET18: Mapping[str, int] = {
@@ -192,10 +196,10 @@ def resnet_part(results: ScheduleResults, _figures: Path) -> Part | None:
     """Returns the sum over the convolutions that were measured both ways; None without any.
 
     Raises:
-        DataError: see `operators.library_times`.
+        DataError: see `library_times`.
     """
-    found = {name: pair for name, pair in compared(results).items() if name in RESNET18}
-    if not found:
+    speeds = {name: pair for name, pair in compared(results).items() if name in RESNET18}
+    if not speeds:
         return None
     columns = (
         Column("workload", "Convolution"),
@@ -203,21 +207,21 @@ def resnet_part(results: ScheduleResults, _figures: Path) -> Part | None:
         Column("tuned", "fastest recorded", "Milliseconds in one pass", 3, "lower", "time"),
         Column("library", "library", "Milliseconds in one pass", 3, "lower", "time"),
     )
-    listed: list[tuple[Value, ...]] = []
+    convolution_rows: list[tuple[Value, ...]] = []
     sums = [0.0, 0.0]
-    for name, speeds in found.items():
+    for name, pair in speeds.items():
         flops = parse_operator(name).flops * RESNET18[name]
-        times = [flops / speed / _FLOPS_PER_MS for speed in speeds]
+        times = [flops / speed / _FLOPS_PER_MS for speed in pair]
         sums = [total + time for total, time in zip(sums, times, strict=True)]
-        listed.append((name, RESNET18[name], *times))
-    count = sum(RESNET18[name] for name in found)
+        convolution_rows.append((name, RESNET18[name], *times))
+    count = sum(RESNET18[name] for name in speeds)
     whole = sum(RESNET18.values())
     part_of = "all" if count == whole else f"{count} of the"
     table = Table(
         "schedule_resnet18",
         f"{part_of.capitalize()} {whole} convolutions of ResNet-18, one image, one thread",
         columns,
-        (*listed, ("Sum", count, *sums)),
+        (*convolution_rows, ("Sum", count, *sums)),
         1,
         ("Times of single operators, added up; other layers and layout conversions are not in them.",),
     )

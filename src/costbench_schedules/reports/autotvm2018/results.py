@@ -114,20 +114,24 @@ class ScheduleResults:
     @property
     def targets(self) -> tuple[str, ...]:
         """Returns the targets that were searched on; the processor's own before others."""
-        return tuple(sorted({one.target for one in self.curves}, key=lambda name: (name != "native", name)))
+        return tuple(
+            sorted({curve.target for curve in self.curves}, key=lambda name: (name != "native", name))
+        )
 
     def workloads(self, target: str) -> tuple[str, ...]:
         """Returns the workloads that were searched on a target, C1 to C12 before others."""
-        return tuple(sorted({one.workload for one in self.curves if one.target == target}, key=in_order))
+        return tuple(
+            sorted({curve.workload for curve in self.curves if curve.target == target}, key=in_order)
+        )
 
     @property
     def processors(self) -> tuple[str, ...]:
         """Returns the names of the processors that were measured on, sorted."""
-        return tuple(sorted({one.processor for one in self.tables}))
+        return tuple(sorted({table.processor for table in self.tables}))
 
     @cached_property
     def _curves(self) -> Mapping[tuple[str, str, str], Curve]:
-        return {(one.target, one.workload, one.arm): one for one in self.curves}
+        return {(curve.target, curve.workload, curve.arm): curve for curve in self.curves}
 
     def curve(self, target: str, workload: str, arm: str) -> Curve | None:
         """Returns the curve of an arm; None where it was not run."""
@@ -135,11 +139,11 @@ class ScheduleResults:
 
     @cached_property
     def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
-        found: dict[tuple[str, str, str, str], list[float]] = {}
+        by_key: dict[tuple[str, str, str, str], list[float]] = {}
         for row in self.rows:
             if row.kernels == "all" and row.split == SPLIT:
-                found.setdefault((row.chip, row.program, row.model, row.metric), []).append(row.value)
-        return {key: tuple(values) for key, values in found.items()}
+                by_key.setdefault((row.chip, row.program, row.model, row.metric), []).append(row.value)
+        return {key: tuple(values) for key, values in by_key.items()}
 
     def repeats(self, target: str, workload: str, arm: str, metric: str) -> tuple[float, ...]:
         """Returns a metric of each repeat; nothing where the arm was not run."""
@@ -147,8 +151,8 @@ class ScheduleResults:
 
     def median(self, target: str, workload: str, arm: str, metric: str) -> float | None:
         """Returns the median over repeats of a metric, or None where the arm was not run."""
-        found = self.repeats(target, workload, arm, metric)
-        return float(np.median(found)) if found else None
+        values = self.repeats(target, workload, arm, metric)
+        return float(np.median(values)) if values else None
 
 
 def in_order(workload: str) -> tuple[str, int, str]:
@@ -182,20 +186,22 @@ def _listed(cls: type[_Entry], path: Path) -> tuple[_Entry, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="a list of objects")
-    return tuple(parse_data(cls, one, path, f"[{number}]") for number, one in enumerate(content))
+    return tuple(parse_data(cls, entry, path, f"[{number}]") for number, entry in enumerate(content))
 
 
 def time_rows(results: ScheduleResults) -> tuple[MetricRow, ...]:
     """Returns the times as rows for claims: metric `seconds`, variant `fit` or `predict`."""
-    found: list[MetricRow] = []
-    for one in results.times:
-        origin = RowOrigin(SCHEDULE, SPLIT, one.target, one.application, one.workload, "", "", "")
+    metric_rows: list[MetricRow] = []
+    for model_time in results.times:
+        origin = RowOrigin(
+            SCHEDULE, SPLIT, model_time.target, model_time.application, model_time.workload, "", "", ""
+        )
         times = {
-            (one.arm, "fit", 0): {"seconds": one.fit_s},
-            (one.arm, "predict", 0): {"seconds": one.predict_s},
+            (model_time.arm, "fit", 0): {"seconds": model_time.fit_s},
+            (model_time.arm, "predict", 0): {"seconds": model_time.predict_s},
         }
-        found += origin.rows("all", times)
-    return tuple(found)
+        metric_rows += origin.rows("all", times)
+    return tuple(metric_rows)
 
 
 def write_machine_times(results: ScheduleResults, folder: Path) -> tuple[Path, ...]:
@@ -207,7 +213,7 @@ def write_machine_times(results: ScheduleResults, folder: Path) -> tuple[Path, .
     if not results.times:
         return ()
     path = folder / f"schedule_{TIMES_FILE}"
-    write_json(path, [asdict(one) for one in results.times])
+    write_json(path, [asdict(model_time) for model_time in results.times])
     return (path,)
 
 

@@ -32,11 +32,11 @@ class CurveFigure:
     """One of the paper's figures.
 
     Attributes:
-        number: in the paper.
-        name: of the file, after `autotvm2018_`.
-        title: what is compared.
-        arms: name of the arm -> label; a workload has a panel if at least two of them were run.
-        needs: an arm without which a workload has no panel; empty for none.
+        number: number of the figure in the paper.
+        name: name of the file, after `autotvm2018_`.
+        title: words for what is compared.
+        arms: label of each arm by its name; a workload has a panel if at least two of them were run.
+        needs: arm without which a workload has no panel; empty for none.
         targets: whether it is drawn for the processor's own target or for the other ones.
         note: end of the caption.
     """
@@ -149,15 +149,15 @@ FIGURES = (
 
 def panels(results: ScheduleResults, figure: CurveFigure) -> tuple[tuple[str, str], ...]:
     """Returns the targets and workloads that a figure has panels for."""
-    found = []
+    keys = []
     for target in results.targets:
         if (target == "native") != (figure.targets == "native"):
             continue
         for name in results.workloads(target):
             ran = [arm for arm in figure.arms if results.curve(target, name, arm) is not None]
             if len(ran) > 1 and (not figure.needs or figure.needs in ran):
-                found.append((target, name))
-    return tuple(found)
+                keys.append((target, name))
+    return tuple(keys)
 
 
 def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) -> tuple[Path, ...]:
@@ -173,11 +173,11 @@ def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) ->
     height = ceil(len(shown) / width)
     colours = dict(zip(figure.arms, PALETTE, strict=False))
     with styled():
-        drawn = Figure(figsize=(2.7 * width + 0.4, 2.2 * height + 0.7), layout="constrained")
-        grid = drawn.subplots(height, width, squeeze=False)
+        plot = Figure(figsize=(2.7 * width + 0.4, 2.2 * height + 0.7), layout="constrained")
+        grid = plot.subplots(height, width, squeeze=False)
         handles = {}
-        for place, (target, name) in enumerate(shown):
-            axes = grid[place // width][place % width]
+        for index, (target, name) in enumerate(shown):
+            axes = grid[index // width][index % width]
             for arm, label in figure.arms.items():
                 curve = results.curve(target, name, arm)
                 if curve is None:
@@ -199,10 +199,8 @@ def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) ->
             axes.set_xscale("log")
             axes.set_title(name if target == "native" else f"{name}, {target}", fontsize=9.0)
         label_panels(grid, len(shown), "trials", "GFLOPS")
-        drawn.legend(
-            list(handles.values()), list(handles), loc="outside upper center", ncols=4, frameon=False
-        )
-        return save(drawn, folder / f"autotvm2018_{figure.name}")
+        plot.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=4, frameon=False)
+        return save(plot, folder / f"autotvm2018_{figure.name}")
 
 
 PAPER = "autotvm2018"
@@ -226,7 +224,7 @@ def searches_part(results: ScheduleResults, figures: Path) -> Part | None:
     """
     if not results.curves:
         return None
-    drawn, absent = [], []
+    page_figures, absent = [], []
     for figure in FIGURES:
         shown = panels(results, figure)
         if not shown:
@@ -240,63 +238,63 @@ def searches_part(results: ScheduleResults, figures: Path) -> Part | None:
             f"off. {figure.note}"
         )
         alt = f"Curves of GFLOPS against trials, a panel for each of {len(shown)} workloads: {figure.title}."
-        drawn.append(PageFigure(svg, alt, caption.strip()))
+        page_figures.append(PageFigure(svg, alt, caption.strip()))
     tables = [
         table
         for target in results.targets
         for table in (arms_table(results, target), workloads_table(results, target))
     ]
-    return Part(_text(results, absent), tuple(drawn), (*tables, recorded_table(results)), 1)
+    return Part(_text(results, absent), tuple(page_figures), (*tables, recorded_table(results)), 1)
 
 
 def _repeats(results: ScheduleResults) -> str:
-    counts = sorted({one.repeats for one in results.curves})
+    counts = sorted({curve.repeats for curve in results.curves})
     return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
 
 
 def _text(results: ScheduleResults, absent: list[str]) -> tuple[str, ...]:
     processors = " and ".join(results.processors)
-    configs = sum(one.configs for one in results.tables)
-    said = [
-        f"Schedules of {len({one.workload for one in results.tables})} tensor operators, built by TVM and "
-        f"timed on {processors}, one thread: {configs:,} configurations of {len(results.tables)} sub-spaces, "
-        "each measured once. Searches replay these measurements, which makes repeats cheap; a trial is one "
-        "measurement (two where an arm is marked x2)."
+    configs = sum(table.configs for table in results.tables)
+    sentences = [
+        f"Schedules of {len({table.workload for table in results.tables})} tensor operators, built by TVM "
+        f"and timed on {processors}, one thread: {configs:,} configurations of {len(results.tables)} "
+        "sub-spaces, each measured once. Searches replay these measurements, which makes repeats cheap; a "
+        "trial is one measurement (two where an arm is marked x2)."
     ]
-    shares = sorted(100.0 * one.fast_share for one in results.tables)
+    shares = sorted(100.0 * table.fast_share for table in results.tables)
     if shares:
-        said.append(
+        sentences.append(
             f"The sub-spaces were chosen to hold good schedules: {shares[0]:.1f}% to {shares[-1]:.1f}% of a "
             "table have at least 95% of the fastest speed, so random search finds one soon, and there is "
             "little left to gain."
         )
-    noisy = [f"{one.workload} for {one.target}" for one in results.tables if not one.trusted]
+    noisy = [f"{table.workload} for {table.target}" for table in results.tables if not table.trusted]
     if noisy:
-        said.append(
+        sentences.append(
             f"Second measurements agree too little (Kendall's τ below 0.9) for {', '.join(noisy)}: there "
             "differences of a few percent are noise."
         )
     for target in results.targets:
         sentence = _finding(results, target)
         if sentence:
-            said.append(sentence)
+            sentences.append(sentence)
     if absent:
-        said.append(f"Not run in this profile: figures {'; '.join(absent)}.")
-    return tuple(said)
+        sentences.append(f"Not run in this profile: figures {'; '.join(absent)}.")
+    return tuple(sentences)
 
 
 def _finding(results: ScheduleResults, target: str) -> str:
     """Returns a sentence on random and guided search where both were run, at the first number of trials."""
     metric = gflops(TRIALS[0])
     pairs = [
-        (guided, drawn)
+        (guided, random)
         for name in results.workloads(target)
         if (guided := results.median(target, name, "gbt-rank", metric))
-        and (drawn := results.median(target, name, "random", metric))
+        and (random := results.median(target, name, "random", metric))
     ]
     if not pairs:
         return ""
-    ratio = geometric_mean([guided / drawn for guided, drawn in pairs])
+    ratio = geometric_mean([guided / random for guided, random in pairs])
     return (
         f"After {TRIALS[0]} trials on {target}, the search that boosted trees guide has found schedules "
         f"{ratio:.3f} times as fast as random search has, geometric mean over {len(pairs)} workloads."
@@ -305,20 +303,20 @@ def _finding(results: ScheduleResults, target: str) -> str:
 
 def _arms(results: ScheduleResults, target: str) -> list[str]:
     """Returns the arms that were run on a target, in the order of figures."""
-    ran = {one.arm for one in results.curves if one.target == target}
+    ran = {curve.arm for curve in results.curves if curve.target == target}
     known = dict.fromkeys(arm for figure in FIGURES for arm in figure.arms)
     return [arm for arm in known if arm in ran] + sorted(ran - set(known))
 
 
 def shares(results: ScheduleResults, target: str, arm: str, trials: int) -> list[float]:
     """Returns for each workload what share of the fastest recorded speed an arm has reached, in percent."""
-    found = []
+    percent = []
     for name in results.workloads(target):
         best = results.median(target, name, BEST, "gflops_best")
-        own = results.median(target, name, arm, gflops(trials))
-        if best and own is not None:
-            found.append(100.0 * own / best)
-    return found
+        speed = results.median(target, name, arm, gflops(trials))
+        if best and speed is not None:
+            percent.append(100.0 * speed / best)
+    return percent
 
 
 def arms_table(results: ScheduleResults, target: str) -> Table:
@@ -337,7 +335,9 @@ def arms_table(results: ScheduleResults, target: str) -> Table:
             for name in results.workloads(target)
             if (value := results.median(target, name, arm, TO_REACH)) is not None
         ]
-        means = [geometric_mean(own) if own and min(own) > 0.0 else None for own in by_trials]
+        means = [
+            geometric_mean(percents) if percents and min(percents) > 0.0 else None for percents in by_trials
+        ]
         rows.append((arm, len(reached), *means, geometric_mean(reached) if reached else None))
     notes = (
         "Medians over repeats, geometric means over workloads. Arms that were run on other workloads cannot "
@@ -385,11 +385,18 @@ def recorded_table(results: ScheduleResults) -> Table:
     )
     rows = tuple(
         (
-            *(one.target, one.workload, one.configs, one.failed, one.best_gflops, one.median_gflops),
-            100.0 * one.fast_share,
-            *(one.tau, one.spread, one.processor),
+            *(
+                facts.target,
+                facts.workload,
+                facts.configs,
+                facts.failed,
+                facts.best_gflops,
+                facts.median_gflops,
+            ),
+            100.0 * facts.fast_share,
+            *(facts.tau, facts.spread, facts.processor),
         )
-        for one in results.tables
+        for facts in results.tables
     )
     return Table("schedule_recorded", "Recorded schedules", columns, rows)
 
@@ -404,24 +411,28 @@ def flat_schedules(results: ScheduleResults, findings: Sequence[Finding] = ()) -
       workloads;
     - `schedule/claims/{name}/effect`, `.../ci_low`, `.../ci_high`: of the claims of autotvm2018.
     """
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     if results.curves:
-        for one in findings:
-            if one.claim.paper == PAPER:
-                key = f"schedule/claims/{one.claim.id.partition('.')[2]}"
-                found |= {f"{key}/effect": one.effect, f"{key}/ci_low": one.low, f"{key}/ci_high": one.high}
+        for finding in findings:
+            if finding.claim.paper == PAPER:
+                key = f"schedule/claims/{finding.claim.id.partition('.')[2]}"
+                numbers |= {
+                    f"{key}/effect": finding.effect,
+                    f"{key}/ci_low": finding.low,
+                    f"{key}/ci_high": finding.high,
+                }
     for target in results.targets:
         for name in results.workloads(target):
             key = f"schedule/{target}/{name}"
-            found[f"{key}/best_gflops"] = results.median(target, name, BEST, "gflops_best")
+            numbers[f"{key}/best_gflops"] = results.median(target, name, BEST, "gflops_best")
             for arm in _arms(results, target):
                 for metric in (*map(gflops, TRIALS), TO_REACH):
-                    found[f"{key}/{arm}/{metric}"] = results.median(target, name, arm, metric)
+                    numbers[f"{key}/{arm}/{metric}"] = results.median(target, name, arm, metric)
         for arm in _arms(results, target):
             for n in TRIALS:
-                own = shares(results, target, arm, n)
-                if own and np.min(own) > 0.0:
-                    found[f"schedule/{target}/all/{arm}/share_{n}"] = geometric_mean(own)
+                percents = shares(results, target, arm, n)
+                if percents and np.min(percents) > 0.0:
+                    numbers[f"schedule/{target}/all/{arm}/share_{n}"] = geometric_mean(percents)
     for name, (_, library) in compared(results).items():
-        found[f"schedule/{TARGET}/{name}/library_gflops"] = library
-    return {key: value for key, value in found.items() if value is not None}
+        numbers[f"schedule/{TARGET}/{name}/library_gflops"] = library
+    return {key: value for key, value in numbers.items() if value is not None}

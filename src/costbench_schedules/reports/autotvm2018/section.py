@@ -36,24 +36,28 @@ _Values = Mapping[tuple[str, str, str], Mapping[str, Mapping[str, list[float]]]]
 def models_part(results: ScheduleResults, figures: Path) -> Part | None:
     """Returns a table for each split and target, of means over workloads; None without tests of models."""
     values = _model_values(results)
-    places = sorted({(split, target) for split, target, _ in values}, key=lambda one: (one[1], one[0]))
-    tables = [models_table(results, split, target) for split, target in places]
+    divisions = sorted(
+        {(split, target) for split, target, _ in values}, key=lambda division: (division[1], division[0])
+    )
+    tables = [models_table(results, split, target) for split, target in divisions]
     return Part(tables=tuple(tables), shown=len(tables)) if tables else None
 
 
 def models_table(results: ScheduleResults, split: str, target: str) -> Table:
     """Returns what each model's predictions are worth: means over workloads of means over seeds."""
     values = _model_values(results)
-    own = {model: found for (*place, model), found in values.items() if place == [split, target]}
+    models = {
+        model: by_metric for (*division, model), by_metric in values.items() if division == [split, target]
+    }
     rows: list[tuple[Value, ...]] = []
-    for model, by_metric in own.items():
+    for model, by_metric in models.items():
         by_workload = by_metric["kendall_tau"]
         means = [
             float(np.mean([np.mean(v) for v in by_metric[metric].values()])) for metric in _MODEL_METRICS
         ]
         rows.append((model, len(by_workload), *means))
     rows.sort(key=lambda row: -float(row[2] or 0.0))
-    names = sorted({name for found in own.values() for name in found["kendall_tau"]}, key=in_order)
+    names = sorted({name for by_metric in models.values() for name in by_metric["kendall_tau"]}, key=in_order)
     notes = (
         f"Tested on {', '.join(names)}; no model has seen the workload that it is tested on. `traffic` are "
         "the bytes that enter a cache of 32 KiB, by the loops alone. A schedule that failed counts as the "
@@ -65,12 +69,12 @@ def models_table(results: ScheduleResults, split: str, target: str) -> Table:
 
 def _model_values(results: ScheduleResults) -> _Values:
     """Returns split, target and model -> metric -> workload -> a value a seed."""
-    found: dict[tuple[str, str, str], dict[str, dict[str, list[float]]]] = {}
+    by_model: dict[tuple[str, str, str], dict[str, dict[str, list[float]]]] = {}
     for row in results.rows:
         if row.split in _SPLITS and row.metric in _MODEL_METRICS:
-            by_metric = found.setdefault((row.split, row.chip, row.model), {})
+            by_metric = by_model.setdefault((row.split, row.chip, row.model), {})
             by_metric.setdefault(row.metric, {}).setdefault(row.program, []).append(row.value)
-    return found
+    return by_model
 
 
 def flat_models(results: ScheduleResults) -> dict[str, float]:

@@ -30,8 +30,8 @@ def write_demand(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
         DataError: if a file cannot be written.
     """
     with styled():
-        drawn = Figure(figsize=(5.2, 3.2), layout="constrained")
-        axes = drawn.subplots()
+        figure = Figure(figsize=(5.2, 3.2), layout="constrained")
+        axes = figure.subplots()
         for (model, label), colour in zip(_LABELS.items(), PALETTE, strict=False):
             points = sorted(
                 (records, score)
@@ -42,14 +42,16 @@ def write_demand(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
             )
             if points:
                 axes.plot(*np.array(points).T, marker="o", markersize=3.5, color=colour, label=label)
-        own = results.over_networks("crop", "main", "top_1_score")
-        if own is not None:
-            axes.axhline(own, color="#444444", linewidth=1.0, linestyle="dashed", label="Crop, no records")
+        crop_score = results.over_networks("crop", "main", "top_1_score")
+        if crop_score is not None:
+            axes.axhline(
+                crop_score, color="#444444", linewidth=1.0, linestyle="dashed", label="Crop, no records"
+            )
         axes.set_xscale("symlog", linthresh=100.0)
         axes.set_xlabel("programs measured on the target")
         axes.set_ylabel("top-1 score")
         axes.legend(frameon=False, fontsize=8.0)
-        return save(drawn, folder / "crop_data_demand")
+        return save(figure, folder / "crop_data_demand")
 
 
 def write_tiles(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
@@ -64,11 +66,11 @@ def write_tiles(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
     width = min(_COLUMNS, len(curves))
     height = ceil(len(curves) / width)
     with styled():
-        drawn = Figure(figsize=(2.7 * width + 0.4, 2.2 * height + 0.7), layout="constrained")
-        grid = drawn.subplots(height, width, squeeze=False)
+        figure = Figure(figsize=(2.7 * width + 0.4, 2.2 * height + 0.7), layout="constrained")
+        grid = figure.subplots(height, width, squeeze=False)
         handles = {}
-        for place, (name, lines) in enumerate(sorted(curves.items())):
-            axes = grid[place // width][place % width]
+        for index, (name, lines) in enumerate(sorted(curves.items())):
+            axes = grid[index // width][index % width]
             for (label, points), colour in zip(sorted(lines.items()), PALETTE, strict=False):
                 sizes = sorted(points)
                 (handles[label],) = axes.plot(
@@ -78,28 +80,28 @@ def write_tiles(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
             axes.set_yscale("log")
             axes.set_title(name, fontsize=7.0)
         label_panels(grid, len(curves), "innermost tile", "µs")
-        drawn.legend(
+        figure.legend(
             list(handles.values()), list(handles), loc="outside upper center", ncols=2, frameon=False
         )
-        return save(drawn, folder / "crop2024_figure6")
+        return save(figure, folder / "crop2024_figure6")
 
 
 def tile_curves(results: NetworkResults) -> Mapping[str, Mapping[str, Mapping[int, float]]]:
     """Returns operator -> `measured` or `predicted` -> tile size -> microseconds."""
-    found: dict[str, dict[str, dict[int, float]]] = {}
+    curves: dict[str, dict[str, dict[int, float]]] = {}
     for row in results.rows:
         kind, _, size = row.metric.partition("_us:")
         if row.split == TILES and size:
-            found.setdefault(row.program, {}).setdefault(kind, {})[int(size)] = row.value
-    return found
+            curves.setdefault(row.program, {}).setdefault(kind, {})[int(size)] = row.value
+    return curves
 
 
 def write_time_parts(bars: Mapping[str, Mapping[str, float]], title: str, stem: Path) -> tuple[Path, ...]:
     """Writes a figure of parts of a time.
 
     Args:
-        bars: by processor, microseconds by part; negative parts go left of zero.
-        title: of the figure.
+        bars: microseconds by processor and part; negative parts go left of zero.
+        title: title of the figure.
         stem: path without suffix.
 
     Returns:
@@ -114,10 +116,10 @@ def write_time_parts(bars: Mapping[str, Mapping[str, float]], title: str, stem: 
         parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
         right, left = dict.fromkeys(bars, 0.0), dict.fromkeys(bars, 0.0)
         for part, colour in zip(parts, PALETTE, strict=False):
-            for place, (name, bar) in enumerate(bars.items()):
+            for index, (name, bar) in enumerate(bars.items()):
                 value = bar.get(part, 0.0)
                 ends = right if value >= 0 else left
-                axes.barh(place, value, left=ends[name], color=colour, label=part if not place else None)
+                axes.barh(index, value, left=ends[name], color=colour, label=part if not index else None)
                 ends[name] += value
         axes.set_yticks(range(len(bars)), list(bars))
         axes.set_xlabel("predicted time (µs)")

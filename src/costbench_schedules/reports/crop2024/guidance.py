@@ -50,7 +50,7 @@ class Ratio:
     Attributes:
         value: geometric mean over tables and repeats.
         low: lower end of the 95% interval over repeats of the tables that were searched.
-        high: its upper end.
+        high: upper end of that interval.
     """
 
     value: float
@@ -68,8 +68,9 @@ class GuidedSearches:
     """Results of these searches; empty where no programs of tables have estimates.
 
     Attributes:
-        rows: of the split `estimated`: the program is a workload, the model an arm, the seed a repeat.
-        curves: percent of the fastest program's speed against trials.
+        rows: result rows of the split `estimated`: the program is a workload, the model an arm, the seed a
+            repeat.
+        curves: curves of percent of the fastest program's speed against trials.
     """
 
     rows: tuple[MetricRow, ...] = ()
@@ -77,10 +78,10 @@ class GuidedSearches:
 
     @cached_property
     def _values(self) -> Mapping[tuple[str, str, str], Mapping[int, float]]:
-        found: dict[tuple[str, str, str], dict[int, float]] = {}
+        by_key: dict[tuple[str, str, str], dict[int, float]] = {}
         for row in self.rows:
-            found.setdefault((row.program, row.model, row.metric), {})[row.seed] = row.value
-        return found
+            by_key.setdefault((row.program, row.model, row.metric), {})[row.seed] = row.value
+        return by_key
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -95,13 +96,17 @@ class GuidedSearches:
 
     def repeats(self, workload: str, arm: str, metric: str) -> tuple[float, ...]:
         """Returns a metric of each repeat in the order of their numbers; nothing where it is missing."""
-        found = self._values.get((workload, arm, metric), {})
-        return tuple(found[seed] for seed in sorted(found))
+        by_seed = self._values.get((workload, arm, metric), {})
+        return tuple(by_seed[seed] for seed in sorted(by_seed))
 
     def median(self, arm: str, metric: str) -> float | None:
         """Returns the geometric mean over workloads of medians over repeats; None if one is missing."""
-        found = [self.repeats(name, arm, metric) for name in self.workloads]
-        return geometric_mean([float(np.median(own)) for own in found]) if found and all(found) else None
+        repeats = [self.repeats(name, arm, metric) for name in self.workloads]
+        return (
+            geometric_mean([float(np.median(values)) for values in repeats])
+            if repeats and all(repeats)
+            else None
+        )
 
     def ratio(self, arm: str, metric: str) -> Ratio | None:
         """Returns the trials of an arm over those of `BASELINE`, with the interval over repeats.
@@ -109,14 +114,16 @@ class GuidedSearches:
         Tables are given, not drawn: two or three say nothing of others. None where one of both was not run on
         every workload, equally often.
         """
-        both = [[self.repeats(name, one, metric) for name in self.workloads] for one in (arm, BASELINE)]
-        lengths = {len(own) for side in both for own in side}
+        both = [[self.repeats(name, side, metric) for name in self.workloads] for side in (arm, BASELINE)]
+        lengths = {len(values) for side in both for values in side}
         if arm == BASELINE or len(lengths) != 1 or not max(lengths):
             return None
         left, right = (np.log(np.array(side)) for side in both)
         draws = stream(0, "searches with estimates", arm, metric)
-        found = paired_bootstrap(left.mean(axis=0), right.mean(axis=0), draws)
-        return Ratio(*(float(np.exp(one)) for one in (found.difference, found.low, found.high)))
+        interval = paired_bootstrap(left.mean(axis=0), right.mean(axis=0), draws)
+        return Ratio(
+            *(float(np.exp(number)) for number in (interval.difference, interval.low, interval.high))
+        )
 
 
 def load_guided(folder: Path) -> GuidedSearches:
@@ -131,22 +138,22 @@ def load_guided(folder: Path) -> GuidedSearches:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="a list of objects")
-    curves = tuple(parse_data(Curve, one, path, f"[{number}]") for number, one in enumerate(content))
+    curves = tuple(parse_data(Curve, entry, path, f"[{number}]") for number, entry in enumerate(content))
     return GuidedSearches(read_rows(folder / "rows.jsonl"), curves)
 
 
-def guidance_table(found: GuidedSearches) -> Table:
+def guidance_table(searches: GuidedSearches) -> Table:
     """Returns the trials of each arm to 90%, 95% and 99% of the fastest program's speed."""
     rows: list[tuple[Value, ...]] = []
-    for arm in found.arms:
-        ratios = [found.ratio(arm, f"trials_to_{percent}") for percent in PERCENT]
+    for arm in searches.arms:
+        ratios = [searches.ratio(arm, f"trials_to_{percent}") for percent in PERCENT]
         rows.append(
             (
                 LABELS[arm],
-                *(found.median(arm, f"trials_to_{percent}") for percent in PERCENT),
+                *(searches.median(arm, f"trials_to_{percent}") for percent in PERCENT),
                 *(
-                    None if one is None else f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]"
-                    for one in ratios
+                    None if ratio is None else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+                    for ratio in ratios
                 ),
                 None if ratios[1] is None else ratios[1].verdict,
             )
@@ -162,41 +169,41 @@ def guidance_table(found: GuidedSearches) -> Table:
         "than all its trials. Ratios are geometric means over tables and repeats, with 95% intervals over "
         "repeats: they hold for these tables, and say nothing of others. All searches ask their "
         "model about every program that is left; random search and the one in Crop's order have no batches.",
-        _about(found),
+        _about(searches),
     )
     return Table(
         "crop_searches", "Searches with and without the analytical model", columns, tuple(rows), 0, notes
     )
 
 
-def _about(found: GuidedSearches) -> str:
+def _about(searches: GuidedSearches) -> str:
     parts = []
-    for name in found.workloads:
+    for name in searches.workloads:
         [programs], [configs], [enough] = (
-            found.repeats(name, BEST, metric) for metric in ("programs", "configs", "enough_95")
+            searches.repeats(name, BEST, metric) for metric in ("programs", "configs", "enough_95")
         )
         parts.append(f"{name}: {programs:.0f} of {configs:.0f} programs, {enough:.0f} of them within 95%")
     return "Programs with estimates that were searched: " + "; ".join(parts) + "."
 
 
-def guidance_figure(found: GuidedSearches, folder: Path) -> PageFigure:
+def guidance_figure(searches: GuidedSearches, folder: Path) -> PageFigure:
     """Draws speed against trials, a panel for each table; writes `crop_searches.svg` and `.png`.
 
     Raises:
         DataError: if a file cannot be written.
     """
-    shown = found.workloads
+    shown = searches.workloads
     colours = dict(zip(_DRAWN, ("#000000", *PALETTE), strict=False))
     with styled():
         width = min(_COLUMNS, len(shown))
         height = -(-len(shown) // width)
-        drawn = Figure(figsize=(2.9 * width + 0.4, 2.4 * height + 0.9), layout="constrained")
-        grid = drawn.subplots(height, width, squeeze=False)
+        figure = Figure(figsize=(2.9 * width + 0.4, 2.4 * height + 0.9), layout="constrained")
+        grid = figure.subplots(height, width, squeeze=False)
         handles = {}
-        for place, name in enumerate(shown):
-            axes = grid[place // width][place % width]
+        for index, name in enumerate(shown):
+            axes = grid[index // width][index % width]
             for arm in _DRAWN:
-                for curve in found.curves:
+                for curve in searches.curves:
                     if (curve.workload, curve.arm) != (name, arm):
                         continue
                     (handles[LABELS[arm]],) = axes.step(
@@ -208,7 +215,7 @@ def guidance_figure(found: GuidedSearches, folder: Path) -> PageFigure:
             axes.set_ylim(_LEAST, 101.0)
             axes.set_title(name, fontsize=9.0)
         label_panels(grid, len(shown), "trials", "% of the fastest")
-        drawn.legend(
+        figure.legend(
             list(handles.values()),
             list(handles),
             loc="outside upper center",
@@ -216,7 +223,7 @@ def guidance_figure(found: GuidedSearches, folder: Path) -> PageFigure:
             frameon=False,
             fontsize=7.5,
         )
-        svg, _ = save(drawn, folder / "crop_searches")
+        svg, _ = save(figure, folder / "crop_searches")
     caption = (
         "Speed of the fastest program so far in percent of the fastest of the table, against trials: median "
         "over repeats, band from the lower to the upper quartile. Speeds below "
@@ -226,32 +233,32 @@ def guidance_figure(found: GuidedSearches, folder: Path) -> PageFigure:
     return PageFigure(svg, alt, caption)
 
 
-def guidance_sentence(found: GuidedSearches) -> str:
+def guidance_sentence(searches: GuidedSearches) -> str:
     """Returns what the searches say, by the verdicts on trials to 95% of the fastest program's speed."""
-    said: dict[str, list[str]] = {FEWER: [], MORE: [], CANNOT_TELL: []}
-    for arm in found.arms:
-        ratio = found.ratio(arm, "trials_to_95")
+    by_verdict: dict[str, list[str]] = {FEWER: [], MORE: [], CANNOT_TELL: []}
+    for arm in searches.arms:
+        ratio = searches.ratio(arm, "trials_to_95")
         if ratio is not None and arm != "random":
-            said[ratio.verdict].append(f"{LABELS[arm]} ({ratio.value:.2f})")
+            by_verdict[ratio.verdict].append(f"{LABELS[arm]} ({ratio.value:.2f})")
     parts = [
-        f"{label}: {', '.join(said[verdict])}"
+        f"{label}: {', '.join(by_verdict[verdict])}"
         for verdict, label in ((FEWER, "fewer"), (MORE, "more"), (CANNOT_TELL, "cannot be told"))
-        if said[verdict]
+        if by_verdict[verdict]
     ]
     return (
         "Searches of recorded tables can read Crop's estimates. To 95% of the fastest program's speed "
-        f"({', '.join(found.workloads)}) they need, as a ratio to the trials of trees that read loops only, "
-        f"{'; '.join(parts)}."
+        f"({', '.join(searches.workloads)}) they need, as a ratio to the trials of trees that read loops "
+        f"only, {'; '.join(parts)}."
     )
 
 
-def flat_guidance(found: GuidedSearches) -> dict[str, float]:
+def flat_guidance(searches: GuidedSearches) -> dict[str, float]:
     """Returns `crop/searches/{arm}/trials_to_{percent}`, and `ratio_{percent}` with `_low` and `_high`."""
     flat: dict[str, float] = {}
-    for arm in found.arms:
+    for arm in searches.arms:
         for percent in PERCENT:
             metric, key = f"trials_to_{percent}", f"crop/searches/{arm}"
-            value, ratio = found.median(arm, metric), found.ratio(arm, metric)
+            value, ratio = searches.median(arm, metric), searches.ratio(arm, metric)
             if value is not None:
                 flat[f"{key}/{metric}"] = value
             if ratio is not None:

@@ -31,8 +31,8 @@ class NetworkResults:
     """All results on programs of networks; empty where none are recorded.
 
     Attributes:
-        rows: see the module's description.
-        card: of the recording.
+        rows: result rows, see the module's description.
+        card: card of the recording.
         guided: searches of recorded tables with the model's estimates.
     """
 
@@ -42,11 +42,11 @@ class NetworkResults:
 
     @cached_property
     def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
-        found: dict[tuple[str, str, str, str], list[float]] = {}
+        by_key: dict[tuple[str, str, str, str], list[float]] = {}
         for row in self.rows:
             if row.split == SPLIT:
-                found.setdefault((row.model, row.variant, row.program, row.metric), []).append(row.value)
-        return {key: tuple(values) for key, values in found.items()}
+                by_key.setdefault((row.model, row.variant, row.program, row.metric), []).append(row.value)
+        return {key: tuple(values) for key, values in by_key.items()}
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -60,22 +60,22 @@ class NetworkResults:
 
     def of_operators(self, model: str, variant: str, metric: str) -> dict[str, float]:
         """Returns the mean over seeds of a metric by operator."""
-        found: dict[str, list[float]] = {}
+        by_operator: dict[str, list[float]] = {}
         for row in self.rows:
             if (row.split, row.model, row.variant, row.metric) == (OPERATORS, model, variant, metric):
-                found.setdefault(row.program, []).append(row.value)
-        return {operator: float(np.mean(found[operator])) for operator in sorted(found)}
+                by_operator.setdefault(row.program, []).append(row.value)
+        return {operator: float(np.mean(by_operator[operator])) for operator in sorted(by_operator)}
 
     def mean(self, model: str, variant: str, network: str, metric: str) -> float | None:
         """Returns the mean over seeds of a metric, or None."""
-        found = self._values.get((model, variant, network, metric))
-        return float(np.mean(found)) if found else None
+        values = self._values.get((model, variant, network, metric))
+        return float(np.mean(values)) if values else None
 
     def over_networks(self, model: str, variant: str, metric: str) -> float | None:
         """Returns the mean over networks; None if one is missing."""
-        found = [self.mean(model, variant, network, metric) for network in self.networks]
-        known = [value for value in found if value is not None]
-        return float(np.mean(known)) if known and len(known) == len(found) else None
+        means = [self.mean(model, variant, network, metric) for network in self.networks]
+        known = [value for value in means if value is not None]
+        return float(np.mean(known)) if known and len(known) == len(means) else None
 
 
 def not_trained_enough(results: NetworkResults) -> dict[tuple[str, Side], float]:
@@ -86,21 +86,21 @@ def not_trained_enough(results: NetworkResults) -> dict[tuple[str, Side], float]
     rank error is 1 - tau, means over networks.
     """
     reached = results.over_networks("crop", MAIN, "kendall_tau")
-    found = {}
+    undertrained = {}
     for model, variant in results.models:
         fitted = results.over_networks(model, variant, "fitted_tau")
         if fitted is not None and reached is not None and fitted <= reached:
             side = Side(model, variant, OPERATORS, TARGET)
-            found[SCHEDULE, side] = (1.0 - fitted) / (1.0 - reached)
-    return found
+            undertrained[SCHEDULE, side] = (1.0 - fitted) / (1.0 - reached)
+    return undertrained
 
 
 def load_networks(folder: Path, guided: Path | None = None) -> NetworkResults:
     """Returns the results in the folder `networks` of the stage `autotune`; empty ones without rows.
 
     Args:
-        folder: of the stage.
-        guided: its folder `estimated`; None to leave those results out.
+        folder: folder `networks` of the stage.
+        guided: folder `estimated` of the stage; None to leave those results out.
 
     Raises:
         DataError: naming the file, if one is missing or malformed.

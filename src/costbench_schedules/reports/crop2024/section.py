@@ -8,7 +8,7 @@ from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.page import PageFigure, Section
-from costbench.reports.papers.tpugraphs2023 import PrintedTable
+from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.table import Column, Table, Value
 from costbench.rng import stream
 from costbench_schedules.reports.crop2024.figures import write_demand, write_tiles
@@ -73,7 +73,7 @@ def networks_section(results: NetworkResults, figures: Path) -> Section | None:
     """
     if not results.networks:
         return None
-    drawn = [
+    page_figures = [
         PageFigure(
             write_demand(results, figures)[0],
             "Top-1 score against the number of target records, a line for each model.",
@@ -85,22 +85,22 @@ def networks_section(results: NetworkResults, figures: Path) -> Section | None:
         caption = (
             "Figure 6 of crop2024: measured and predicted runtime over the innermost tile of the output."
         )
-        drawn.append(
+        page_figures.append(
             PageFigure(tiles[0], "Curves of runtime over tile sizes, a panel for each operator.", caption)
         )
-    said, tables = [_lead(results)], [score_table(results), parts_table(results)]
+    paragraphs, tables = [_lead(results)], [score_table(results), parts_table(results)]
     if any(model == _CHOICES[-1][0] for model, _ in results.models):
         tables.append(choices_table(results))
     if results.guided.rows:
-        drawn.append(guidance_figure(results.guided, figures))
-        said.append(guidance_sentence(results.guided))
+        page_figures.append(guidance_figure(results.guided, figures))
+        paragraphs.append(guidance_sentence(results.guided))
         tables.append(guidance_table(results.guided))
     return Section(
         anchor=ANCHOR,
         title="CPU schedules of networks: an analytical model across platforms",
         label="Networks",
-        paragraphs=tuple(said),
-        figures=tuple(drawn),
+        paragraphs=tuple(paragraphs),
+        figures=tuple(page_figures),
         tables=tuple(tables),
     )
 
@@ -124,10 +124,10 @@ def score_table(results: NetworkResults) -> Table:
     rows: list[tuple[Value, ...]] = []
     for model, variant, label, printed in _ROWS:
         for k in TOP:
-            own = [results.mean(model, variant, name, f"top_{k}_score") for name in names]
+            scores = [results.mean(model, variant, name, f"top_{k}_score") for name in names]
             demand = results.over_networks(model, variant, "records")
             average = results.over_networks(model, variant, f"top_{k}_score")
-            rows.append((label, "here", k, *own, average, demand))
+            rows.append((label, "here", k, *scores, average, demand))
             if printed:
                 values = [paper.value(f"{printed}:{k}", name) for name in (*names, "average", "records")]
                 rows.append((printed, paper.paper, k, *values))
@@ -224,33 +224,33 @@ def _difference(
     results: NetworkResults, model: tuple[str, str], other: tuple[str, str], metric: str, name: str = ""
 ) -> str | None:
     """Returns by how much a model with its variant is above another, with the 95% interval over operators."""
-    part, whole = (results.of_operators(*one, metric) for one in (model, other))
+    part, whole = (results.of_operators(*side, metric) for side in (model, other))
     both = [operator for operator in whole if operator in part]
     if model == other or not both:
         return None
-    left, right = ([found[operator] for operator in both] for found in (part, whole))
-    drawn = stream(0, name or "/".join(("crop", *model, *other, metric)))
-    found = paired_bootstrap(left, right, drawn)
-    return f"{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    left, right = ([interval[operator] for operator in both] for interval in (part, whole))
+    draws = stream(0, name or "/".join(("crop", *model, *other, metric)))
+    interval = paired_bootstrap(left, right, draws)
+    return f"{interval.difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
 def flat_networks(results: NetworkResults) -> dict[str, float]:
     """Returns `crop/{model}/{variant}/{metric}` of all models, means over networks, and
     `crop/{model}/{variant}/{network}/{metric}` of the rows of Table 2, and those of `flat_guidance`.
     """
-    found = flat_guidance(results.guided)
+    numbers = flat_guidance(results.guided)
     for model, variant in results.models:
         for metric in ("top_1_score", "top_5_score", "kendall_tau", "mape"):
             value = results.over_networks(model, variant, metric)
             if value is not None:
-                found[f"crop/{model}/{variant}/{metric}"] = value
+                numbers[f"crop/{model}/{variant}/{metric}"] = value
     for model, variant, _, _ in _ROWS:
         for name in results.networks:
             for k in TOP:
                 value = results.mean(model, variant, name, f"top_{k}_score")
                 if value is not None:
-                    found[f"crop/{model}/{variant}/{_key(name)}/top_{k}_score"] = value
-    return found
+                    numbers[f"crop/{model}/{variant}/{_key(name)}/top_{k}_score"] = value
+    return numbers
 
 
 def _names(results: NetworkResults) -> tuple[str, ...]:

@@ -1,0 +1,563 @@
+"""Tables are declared: which results, what rows and columns are, what is averaged, what a paper printed.
+
+```yaml
+tables:
+- name: tau_by_variant_{split}_{chip}
+  title: "Kendall's tau of each variant, {where}"
+  each: [split, chip]
+  filter: {task: tile, model: learned, group: all, metric: kendall_tau}
+  rows: [application]
+  across: variant
+  decimals: 3
+  better: higher
+```
+
+A cell takes the results that the filters of table, row and column leave, averages them over seeds, and has a
+statistic over their programs. `printed` names a section of the same file with what a paper printed. Where
+rows are no results, such as budgets or claims, `fill_table` is given their values, and the declaration says
+the rest.
+The package's own tables are in `tables.yaml` and in the files of papers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import pandas as pd
+
+from costbench.errors import choose
+from costbench.metrics.measures import APE_FLOOR_PERCENT, AVERAGES, Measure
+from costbench.params import load_section, load_yaml, parse
+from costbench.reports.frame import COLUMNS, means, select
+from costbench.reports.papers.printed import PrintedRow, PrintedTable
+from costbench.reports.results import BEST, SPLIT_NAMES, described, deviation_over_runs, split_order
+from costbench.reports.table import Column, Table, Value
+
+_FILE = Path(__file__).with_name("tables.yaml")
+Filter: TypeAlias = Mapping[str, str | tuple[str, ...]]
+Statistic = Literal[
+    "mean",
+    "median",
+    "geometric_mean",
+    "standard_deviation",
+    "min",
+    "max",
+    "sum",
+    "kernel_mean",
+    "programs",
+    "seeds",
+    "run_deviation",
+]
+Labels: TypeAlias = tuple[str, ...]
+"""What stands in the first columns of a row."""
+
+
+@dataclass(frozen=True)
+class RowDeclaration:
+    """A row.
+
+    Attributes:
+        labels: what stands in the first columns, one a name of `TableDeclaration.rows`.
+        filter: column of results -> the value or values that belong to the row.
+        printed: label of the printed row beside it; empty for the first of `labels`.
+        statistic: statistic in place of that of table and column.
+    """
+
+    labels: Labels
+    filter: Filter = field(default_factory=dict)
+    printed: str = ""
+    statistic: Statistic | None = None
+
+
+@dataclass(frozen=True)
+class ColumnDeclaration:
+    """A column.
+
+    Attributes:
+        key: name in CSV.
+        header: name for people; empty for the key.
+        group: name above it and its neighbours.
+        filter: column of results -> the value or values that belong to it.
+        measure: measure of the task that it shows, with metric, digits and better end; `{short}` and
+            `{measure}` in key, group and highlight stand for its names.
+        across: column of results; there is a column for each of its values, `{value}` in the key.
+        statistic: statistic in place of the table's.
+        over_seeds: how results of one program are put together, such as those of training runs.
+        scale: `percent` for shares as percentages, `gain` for factors as percentages above one.
+        printed: column of the printed table, whose numbers it has in place of results.
+        decimals: digits in place of the table's.
+        better: which end is good, in place of the table's.
+        highlight: columns of one name compete for the best value of a row, if `better` says what is best.
+        count: whether numbers are shown as counts.
+        optional: columns of one such name are left out together where none of them has results.
+        averages: averages below it, of those of the table; all if left out.
+        averaged_with: key of a column; programs without a value there are left out of averages.
+    """
+
+    key: str
+    header: str = ""
+    group: str = ""
+    filter: Filter = field(default_factory=dict)
+    measure: Literal["", "error", "tau", "short_error", "short_tau"] = ""
+    across: str = ""
+    statistic: Statistic | None = None
+    over_seeds: Literal["mean", "median", "min", "max"] = "mean"
+    scale: Literal["", "percent", "gain"] = ""
+    printed: str = ""
+    decimals: int | str | None = None
+    better: Literal["", "lower", "higher"] = ""
+    highlight: str = ""
+    count: bool = False
+    optional: str = ""
+    averages: tuple[str, ...] | None = None
+    averaged_with: str = ""
+
+
+@dataclass(frozen=True)
+class TableDeclaration:
+    """A table, or one for each value of some columns.
+
+    Attributes:
+        name: names its files; `{split}` stands for the value of a column of `each`.
+        title: a line, likewise; `{where}` is split and chip in words, `{printed}` the printed table's number
+            and paper.
+        rows: columns of results whose values are rows, or names of the labels of `cases`.
+        cases: the rows, one by one; those of the values that there are, if left out.
+        across: column of results whose values are the columns, in place of `columns`.
+        columns: the columns, one by one.
+        each: columns of results; there is a table for each of their values that `needs` are there for.
+        filter: column of results -> the value or values that count.
+        needs: a further filter, of results without which there is no table.
+        statistic: statistic over programs.
+        decimals: digits after the point.
+        better: which end is good; the best of a row is printed bold.
+        summary: averages over all rows, below them.
+        printed: section of the file with the table that a paper printed; empty for none.
+        both: whether the rows of the printed table follow ours, marked in a first column `whose`.
+        headers: names of row labels for people, by column.
+        notes: sentences below it; those with `{absent}` are left out if no case lacks results.
+        section: anchor of the section of the report that it joins.
+    """
+
+    name: str
+    title: str
+    rows: tuple[str, ...] = ()
+    cases: tuple[RowDeclaration, ...] = ()
+    across: str = ""
+    columns: tuple[ColumnDeclaration, ...] = ()
+    each: tuple[str, ...] = ()
+    filter: Filter = field(default_factory=dict)
+    needs: Filter = field(default_factory=dict)
+    statistic: Statistic = "mean"
+    decimals: int = 2
+    better: Literal["", "lower", "higher"] = ""
+    summary: tuple[str, ...] = ()
+    printed: str = ""
+    both: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    section: str = "tables"
+
+    def __post_init__(self) -> None:
+        filters = [self.filter, self.needs, *(row.filter for row in self.cases)]
+        filters += [column.filter for column in self.columns]
+        used = {*self.each, self.across, *(column.across for column in self.columns)} - {""}
+        used |= {key for one in filters for key in one} | (set() if self.cases else set(self.rows))
+        unknown = sorted(used - set(COLUMNS))
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: no column of results; those are {', '.join(COLUMNS)}")
+        if bool(self.across) == bool(self.columns):
+            raise ValueError("give the columns, or across for the column whose values they are")
+        if not set(self.summary) <= set(AVERAGES):
+            raise ValueError(f"summary: of {', '.join(AVERAGES)}")
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The section `tables` of a file."""
+
+    tables: tuple[TableDeclaration, ...]
+
+
+def load_declarations(path: Path) -> tuple[TableDeclaration, ...]:
+    """Returns what the section `tables` of a YAML file declares; lists among columns are spliced into them.
+
+    Raises:
+        ParamsError: for a file that is missing or declares something else.
+    """
+    tables = load_yaml(path).get("tables")
+    for table in tables if isinstance(tables, list) else ():
+        if isinstance(table, dict) and isinstance(columns := table.get("columns"), list):
+            nested = (one if isinstance(one, list) else [one] for one in columns)
+            table["columns"] = [column for several in nested for column in several]
+    return parse(_Tables, {"tables": tables}, where=path).tables
+
+
+@cache
+def _own_declarations() -> dict[str, TableDeclaration]:
+    return {one.name: one for one in load_declarations(_FILE)}
+
+
+def declaration_of(kind: str, name: str = "", notes: Sequence[str] = ()) -> TableDeclaration:
+    """Returns what `tables.yaml` declares of a kind of table.
+
+    Args:
+        kind: name in the file.
+        name: name of the table; empty for the kind.
+        notes: further notes, below those of the file; empty ones are left out.
+
+    Raises:
+        ChoiceError: for a kind that is not declared.
+        ParamsError: if the file of the package is broken.
+    """
+    declared = choose(_own_declarations(), kind, "table")
+    return replace(declared, name=name or kind, notes=(*declared.notes, *(note for note in notes if note)))
+
+
+def declared_tables(path: Path, frame: pd.DataFrame) -> dict[str, tuple[Table, ...]]:
+    """Returns the tables of a file by the anchor of their section; those without results are left out.
+
+    Args:
+        path: YAML with a list `tables`, and a section for each printed table.
+        frame: results (see `costbench.reports.frame`).
+
+    Raises:
+        ParamsError: for a file that is missing or declares something else.
+    """
+    by_section: dict[str, list[Table]] = {}
+    for declared in load_declarations(path):
+        printed = load_section(path, declared.printed, PrintedTable) if declared.printed else None
+        by_section.setdefault(declared.section, []).extend(_tables(declared, frame, printed))
+    return {section: tuple(tables) for section, tables in by_section.items()}
+
+
+def _tables(declared: TableDeclaration, frame: pd.DataFrame, printed: PrintedTable | None) -> Iterable[Table]:
+    """Returns a table for each combination of values of `each` that `needs` are there for."""
+    rows, of_task = select(frame, **declared.filter), select(frame, **_task_filter(declared))
+    needed = select(rows, **declared.needs)
+    places = needed[list(declared.each)].drop_duplicates() if declared.each else needed.iloc[:1, :0]
+    records = [{str(key): str(value) for key, value in one.items()} for one in places.to_dict("records")]
+    for place in sorted(records, key=lambda one: (split_order(one.get("split", "")), *one.values())):
+        words = place | {"where": place_name(place.get("split", ""), place.get("chip", ""))}
+        kernels = kernel_counts(select(of_task, **place))
+        yield make_table(declared, select(rows, **place), words=words, printed=printed, kernels=kernels)
+
+
+def _task_filter(declared: TableDeclaration) -> Filter:
+    return {key: value for key, value in declared.filter.items() if key == "task"}
+
+
+def place_name(split: str, chip: str) -> str:
+    """Returns a split and a chip in words: `random split, tpu_v3`."""
+    return ", ".join(part for part in (SPLIT_NAMES.get(split, split), chip) if part)
+
+
+def kernel_counts(frame: pd.DataFrame) -> pd.Series[float]:
+    """Returns the number of tested kernels by program."""
+    return means(select(frame, model=BEST, metric="kernels", group="all"), ["program"])
+
+
+def mean_over_kernels(values: pd.Series[float], kernels: pd.Series[float]) -> float | None:
+    """Returns the mean of values by program, each weighing as many kernels as it has; None without any."""
+    values = values[values.index.isin(kernels.index)]
+    numbers, weights = values.to_numpy(), kernels.reindex(values.index).to_numpy()
+    return float((numbers * weights).sum() / weights.sum()) if len(numbers) else None
+
+
+def fill_table(
+    kind: str,
+    rows: Iterable[Sequence[Value]],
+    *,
+    name: str = "",
+    notes: Sequence[str] = (),
+    averages: int = 0,
+    **words: object,
+) -> Table:
+    """Returns a table of given values, with title, columns and notes as `tables.yaml` declares them.
+
+    Args:
+        kind: name in the file.
+        rows: values of its columns.
+        name: name of the table; empty for the kind.
+        notes: further notes, below those of the declaration; empty ones are left out.
+        averages: how many of the last rows are averages.
+        words: what stands in braces in the declaration.
+
+    Raises:
+        ChoiceError: for a kind that is not declared.
+        ParamsError: if the file of the package is broken.
+    """
+    declared = declaration_of(kind, name)
+    columns = tuple(_column(declared, column, words) for column in declared.columns)
+    said = (*_notes(declared, words), *(note for note in notes if note))
+    return Table(
+        declared.name, declared.title.format(**words), columns, tuple(map(tuple, rows)), averages, said
+    )
+
+
+def make_table(
+    declared: TableDeclaration,
+    frame: pd.DataFrame,
+    *,
+    words: Mapping[str, object],
+    printed: PrintedTable | None = None,
+    rows: Sequence[Labels] = (),
+    values: Mapping[str, Mapping[str, str]] | None = None,
+    given: Mapping[str, Mapping[Labels, float | None]] | None = None,
+    kernels: pd.Series[float] | None = None,
+) -> Table:
+    """Returns a declared table of results.
+
+    Args:
+        declared: declaration of the table.
+        frame: results that its filter leaves, of one value of each column of `each`.
+        words: what stands in braces in the declaration.
+        printed: table that a paper printed; columns of printed numbers are left out without one.
+        rows: labels of the rows, all of which are shown; those of the values that there are, if left out.
+        values: column of results -> its values that make columns (`across`), in order, with their headers.
+        given: key of a column -> its numbers, which are no statistic of results, by labels of the row; those
+            below the rows by the name of the average.
+        kernels: tested kernels by program, for means over kernels.
+    """
+    words = dict(words)
+    if printed is not None:
+        words |= {"printed": printed.name, "paper": printed.paper}
+    task = str(words.get("task") or declared.filter.get("task", ""))
+    columns = _expand(declared, frame, values or {}, task, str(words.get("split", "")))
+    columns = tuple(one for one in columns if printed is not None or not one[0].printed)
+    cases = declared.cases or tuple(map(RowDeclaration, rows or _values_in(frame, declared.rows)))
+    filled: dict[str, list[float | None]] = {}
+    for column, measure in columns:
+        if column.printed:
+            filled[column.key] = [_printed_value(printed, column.printed, row) for row in cases]
+        elif given and column.key in given:
+            filled[column.key] = [given[column.key].get(row.labels) for row in cases]
+        else:
+            filled[column.key] = _column_values(declared, column, measure, frame, cases, kernels)
+    columns = _with_results(columns, filled)
+    measured = [column.key for column, _ in columns if not (column.count or column.printed)]
+    has_results = [any(filled[key][i] is not None for key in measured) for i in range(len(cases))]
+    absent = ", ".join(
+        row.printed or row.labels[0] for row, there in zip(cases, has_results, strict=True) if not there
+    )
+    whose = ("ours",) if declared.both else ()
+    lines: list[tuple[Value, ...]] = [
+        (*whose, *row.labels, *(_scaled(filled[column.key][i], column.scale) for column, _ in columns))
+        for i, row in enumerate(cases)
+        if has_results[i] or declared.cases or rows
+    ]
+    width = len(declared.rows) + declared.both
+    averages = [
+        (
+            AVERAGES[kind],
+            *[""] * (width - 1),
+            *(_average(one, kind, filled, printed, given) for one in columns),
+        )
+        for kind in declared.summary
+    ]
+    if declared.both and printed is not None:
+        shown = [column.printed or column.key for column, _ in columns]
+        lines += [
+            ("paper", row.label, *(_printed_value(printed, key, row) for key in shown))
+            for row in printed.rows
+        ]
+    keys = [*(["whose"] if declared.both else []), *declared.rows]
+    labels = (Column(key, declared.headers.get(key, key.capitalize())) for key in keys)
+    words["absent"] = absent
+    return Table(
+        declared.name.format(**words),
+        declared.title.format(**words),
+        (*labels, *(_column(declared, column, words, measure) for column, measure in columns)),
+        (*lines, *averages),
+        len(averages),
+        _notes(declared, words, absent),
+        # A spread is neither good nor bad.
+        int(declared.summary[-1:] == ("standard_deviation",)),
+    )
+
+
+_Shown: TypeAlias = tuple[ColumnDeclaration, Measure]
+_ERROR = Measure("", "", "", "error", 1, "lower", APE_FLOOR_PERCENT)
+"""Averages of columns that show no measure of a task are those of errors."""
+
+
+def _expand(
+    declared: TableDeclaration,
+    frame: pd.DataFrame,
+    values: Mapping[str, Mapping[str, str]],
+    task: str,
+    split: str,
+) -> tuple[_Shown, ...]:
+    """Returns the columns with their measures, one for each value of those that go across."""
+    columns = declared.columns
+    if declared.across:
+        columns = (ColumnDeclaration("{value}", across=declared.across, highlight="across"),)
+    shown: list[_Shown] = []
+    for column in columns:
+        words, measure = {"value": "{value}", "paper": "{paper}"}, _ERROR
+        if column.measure:
+            known = described(str(column.filter.get("task", task)), split)
+            several = known.short_kernels if column.measure.startswith("short") else known.measures
+            measure = several[column.measure.endswith("tau")]
+            words |= {"short": measure.short, "measure": measure.title}
+            texts = {n: getattr(column, n).format(**words) for n in ("key", "group", "highlight")}
+            decimals = measure.decimals if column.decimals is None else column.decimals
+            column = replace(
+                column,
+                **texts,
+                filter={"metric": measure.metric, **column.filter},
+                decimals=decimals,
+                better=column.better or (measure.better if column.highlight else ""),
+            )
+        if column.across:
+            found = {str(value): str(value) for value in sorted(frame[column.across].unique())}
+            for value, header in values.get(column.across, found).items():
+                filters = {**column.filter, column.across: value}
+                key = column.key.replace("{value}", value)
+                shown.append((replace(column, key=key, header=header, filter=filters), measure))
+        else:
+            shown.append((column, measure))
+    return tuple(shown)
+
+
+def _values_in(frame: pd.DataFrame, columns: Sequence[str]) -> list[Labels]:
+    """Returns the values of some columns that occur together, sorted."""
+    found = frame[list(columns)].drop_duplicates().sort_values(list(columns))
+    return [tuple(map(str, values)) for values in found.itertuples(index=False, name=None)]
+
+
+def _column_values(
+    declared: TableDeclaration,
+    column: ColumnDeclaration,
+    measure: Measure,
+    frame: pd.DataFrame,
+    rows: Sequence[RowDeclaration],
+    kernels: pd.Series[float] | None,
+) -> list[float | None]:
+    """Returns the statistic of each row's results, None without any."""
+    results = select(frame, **column.filter)
+    statistic = column.statistic or declared.statistic
+    if declared.cases:
+        return [
+            _statistic(select(results, **row.filter), row.statistic or statistic, column, measure, kernels)
+            for row in rows
+        ]
+    by = list(declared.rows)
+    if statistic == "mean" and {"application", "program"} <= set(by):
+        of_rows = _OVER_SEEDS[column.over_seeds](results, by).to_dict()
+        return [of_rows.get(row.labels) for row in rows]
+    groups = dict(iter(results.groupby(by)))
+    return [
+        None
+        if row.labels not in groups
+        else _statistic(groups[row.labels], statistic, column, measure, kernels)
+        for row in rows
+    ]
+
+
+_OVER_SEEDS: Mapping[str, Callable[[pd.DataFrame, list[str]], pd.Series[float]]] = {
+    "mean": means,
+    "median": lambda frame, by: frame.groupby(by)["value"].median(),
+    "min": lambda frame, by: frame.groupby(by)["value"].min(),
+    "max": lambda frame, by: frame.groupby(by)["value"].max(),
+}
+
+
+def _statistic(
+    results: pd.DataFrame,
+    statistic: Statistic,
+    column: ColumnDeclaration,
+    measure: Measure,
+    kernels: pd.Series[float] | None,
+) -> float | None:
+    """Returns a statistic over programs, None without any."""
+    if results.empty:
+        return None
+    if statistic == "seeds":
+        return results["seed"].nunique()
+    if statistic == "run_deviation":
+        return deviation_over_runs(results, measure)
+    values = _OVER_SEEDS[column.over_seeds](results, ["application", "program"]).droplevel("application")
+    if statistic == "programs":
+        return float(len(values))
+    if statistic == "kernel_mean":
+        return None if kernels is None else mean_over_kernels(values, kernels)
+    if statistic in ("min", "max", "sum"):
+        return float(getattr(values, statistic)())
+    return measure.average(statistic, values.tolist())
+
+
+def _printed_value(
+    printed: PrintedTable | None, column: str, row: RowDeclaration | PrintedRow
+) -> float | None:
+    """Returns the printed number beside a row of ours, or of a printed row itself."""
+    if printed is None or column not in printed.columns:
+        return None
+    if isinstance(row, PrintedRow):
+        return printed.value_in(row, column)
+    if len(row.labels) == 2 and any(one.application for one in printed.rows):
+        return printed.value_in(printed.row_for(*row.labels), column)
+    return printed.value(row.printed or row.labels[0], column)
+
+
+def _with_results(
+    columns: Sequence[_Shown], filled: Mapping[str, Sequence[float | None]]
+) -> tuple[_Shown, ...]:
+    """Returns the columns without those that are optional and have no results."""
+    there = {
+        column.optional
+        for column, _ in columns
+        if not column.printed and any(value is not None for value in filled[column.key])
+    }
+    return tuple(one for one in columns if not one[0].optional or one[0].optional in there)
+
+
+def _average(
+    shown: _Shown,
+    kind: str,
+    filled: Mapping[str, Sequence[float | None]],
+    printed: PrintedTable | None,
+    given: Mapping[str, Mapping[Labels, float | None]] | None,
+) -> float | None:
+    """Returns what stands below a column in the row of an average."""
+    column, measure = shown
+    if column.printed and printed is not None and printed.averages:
+        return printed.average(kind, column.printed)
+    if given and (kind,) in given.get(column.key, {}):
+        return given[column.key][kind,]
+    if column.count or (column.averages is not None and kind not in column.averages):
+        return None
+    counted = filled[column.averaged_with or column.key]
+    values = [
+        value
+        for value, other in zip(filled[column.key], counted, strict=True)
+        if value is not None and other is not None
+    ]
+    return _scaled(measure.average(kind, values), column.scale)
+
+
+def _scaled(value: float | None, scale: str) -> float | None:
+    if value is None or not scale:
+        return value
+    return 100.0 * value if scale == "percent" else 100.0 * (value - 1.0)
+
+
+def _column(
+    declared: TableDeclaration,
+    column: ColumnDeclaration,
+    words: Mapping[str, object],
+    measure: Measure = _ERROR,
+) -> Column:
+    """Returns the column as tables have it."""
+    key, header, group = (text.format(**words) for text in (column.key, column.header, column.group))
+    decimals = declared.decimals if column.decimals is None else int(str(column.decimals).format(**words))
+    better = column.better or declared.better
+    return Column(key, header or key, group, decimals, better, column.highlight, column.count)
+
+
+def _notes(declared: TableDeclaration, words: Mapping[str, object], absent: str = "") -> tuple[str, ...]:
+    return tuple(note.format(**words) for note in declared.notes if absent or "{absent}" not in note)

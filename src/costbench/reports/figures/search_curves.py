@@ -1,0 +1,210 @@
+"""Draws the best-so-far speed-up of fusion searches against hardware time, averaged over programs.
+
+A program's curve, from the stage `autotune`, is a step line: the median over repeats of the best so far. The
+figure shows the geometric mean over programs at every time that occurs in one of the curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+
+from costbench.arrays import F64
+from costbench.artifacts import read_json
+from costbench.errors import DataError
+from costbench.reports.dataset_files import parse_data
+from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.searches import (
+    BEST_KNOWN,
+    FUSION_MODELS,
+    SPEEDUP,
+    STARTS,
+    SearchResults,
+    best_known,
+    colour,
+)
+
+_STYLES = {
+    "hardware": "solid",
+    "model and hardware": "solid",
+    "hybrid and hardware": "dashed",
+    "analytical and hardware": "dashdot",
+}
+
+
+@dataclass(frozen=True)
+class SearchPath:
+    """Of one program, start and way of searching; `median`, `lowest` and `highest` are over repeats.
+
+    Attributes:
+        task: the compiler's decision.
+        split: how the program was chosen.
+        chip: what was measured on.
+        program: by name.
+        model: what searched.
+        start: where from.
+        seconds: of hardware charged, ascending from 0.
+        median: speed-up of the best so far.
+        lowest: likewise.
+        highest: likewise.
+    """
+
+    task: str
+    split: str
+    chip: str
+    program: str
+    model: str
+    start: str
+    seconds: tuple[float, ...]
+    median: tuple[float, ...]
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.seconds), len(self.median), len(self.lowest), len(self.highest)}
+        if len(lengths) != 1 or not self.seconds:
+            raise ValueError("seconds, median, lowest and highest: equally many, at least one")
+        if any(late < early for early, late in zip(self.seconds, self.seconds[1:], strict=False)):
+            raise ValueError("seconds: ascending")
+        if min(self.median) <= 0.0:
+            raise ValueError("median: above 0")
+
+
+def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
+    """The curves in `search.json`; none without a file.
+
+    Raises:
+        DataError: naming the file and the entry, if it is something else.
+    """
+    if path is None:
+        return ()
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise DataError(f"{type(content).__name__}", where=path, expected="a list of curves")
+    return tuple(parse_data(SearchPath, one, path, f"[{i}]") for i, one in enumerate(content))
+
+
+def mean_path(paths: Sequence[SearchPath]) -> tuple[F64, F64]:
+    """Seconds and geometric mean over programs, [n] and [n]."""
+    seconds = np.unique(np.concatenate([np.asarray(path.seconds, dtype=np.float64) for path in paths]))
+    logs = [np.log(np.asarray(path.median, dtype=np.float64))[_last(path, seconds)] for path in paths]
+    return seconds, np.exp(np.mean(logs, axis=0))
+
+
+def _last(path: SearchPath, seconds: F64) -> npt.NDArray[np.intp]:
+    """Return for each time the index of the last point that is not later."""
+    return np.maximum(np.searchsorted(np.asarray(path.seconds), seconds, side="right") - 1, 0)
+
+
+def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | None:
+    """Return when the mean over programs first reaches `speedup`, up to rounding errors; None if never."""
+    seconds, means = mean_path(paths)
+    reached = means >= speedup * (1.0 - 1e-9)
+    return float(seconds[np.argmax(reached)]) if reached.any() else None
+
+
+def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) -> dict[str, list[SearchPath]]:
+    """The curves of a results and start by way of searching, in the order of figures."""
+    own = [
+        path
+        for path in paths
+        if (path.task, path.split, path.chip, path.start)
+        == (results.task, results.split, results.chip, start)
+    ]
+    return {
+        model: several
+        for model in FUSION_MODELS
+        if model != BEST_KNOWN and (several := [path for path in own if path.model == model])
+    }
+
+
+def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folder: Path) -> tuple[Path, ...]:
+    """Speed-up over the default against minutes of hardware, a panel for each start.
+
+    Writes `fusion_search_<split>_<chip>.svg` and `.png`; the paths, or none without curves.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    found = {start: of_place(paths, results, start) for start in STARTS}
+    starts = [start for start in STARTS if found[start]]
+    if not starts:
+        return ()
+    with styled():
+        figure = Figure(figsize=(4.3 * len(starts) + 0.4, 3.4), layout="constrained")
+        panels = figure.subplots(1, len(starts), squeeze=False)[0]
+        for axes, start in zip(panels, starts, strict=True):
+            for model, several in found[start].items():
+                seconds, means = mean_path(several)
+                axes.step(
+                    seconds / 60.0,
+                    means,
+                    where="post",
+                    color=colour(model),
+                    linestyle=_STYLES.get(model, "dotted"),
+                    label=FUSION_MODELS[model],
+                )
+            for bar in best_known(results):
+                mean = results.mean(bar, SPEEDUP)
+                if mean is not None:
+                    hue = colour(bar.model)
+                    axes.axhline(mean, color=hue, linewidth=1.0, linestyle="dotted", label=BEST_KNOWN)
+            axes.set_title(f"from {STARTS[start]}", fontsize=9.0)
+            axes.set_xlabel("minutes of hardware")
+        panels[0].set_ylabel("speed-up over the default,\ngeometric mean over programs")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+        return save(figure, folder / f"fusion_search_{results.name}")
+
+
+_NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True)
+class SearchCurve:
+    """Best runtime of a search over time.
+
+    Attributes:
+        title: of the program and the task.
+        default_ns: runtime under the default decisions.
+        seconds: hardware time charged up to each measurement, ascending.
+        best_ns: runtime of the program with what was found by then.
+        measured_ns: runtime of the program with what was measured just then, where that makes sense.
+    """
+
+    title: str
+    default_ns: float
+    seconds: Sequence[float]
+    best_ns: Sequence[float]
+    measured_ns: Sequence[float] = ()
+
+
+def draw_search(curve: SearchCurve, stem: Path) -> tuple[Path, ...]:
+    """Write `<stem>.svg` and `<stem>.png`; the paths.
+
+    Raises:
+        DataError: if one cannot be written.
+    """
+    with styled():
+        figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+        axes = figure.add_subplot()
+        axes.axhline(curve.default_ns / _NS_PER_MS, color=PALETTE[-1], linewidth=0.8, linestyle="--")
+        if curve.measured_ns:
+            times = [time / _NS_PER_MS for time in curve.measured_ns]
+            axes.plot(curve.seconds, times, ".", color=PALETTE[4], markersize=3, label="measured")
+        times = [curve.default_ns / _NS_PER_MS, *(time / _NS_PER_MS for time in curve.best_ns)]
+        axes.step([0.0, *curve.seconds], times, where="post", color=PALETTE[0], label="best so far")
+        axes.annotate(
+            "default", (1.0, curve.default_ns / _NS_PER_MS), xycoords=("axes fraction", "data"),
+            ha="right", va="bottom", fontsize=8,
+        )  # fmt: skip
+        axes.set_xlabel("hardware time charged (s)")
+        axes.set_ylabel("runtime of the program (ms)")
+        axes.set_title(curve.title, loc="left")
+        figure.legend(frameon=False, loc="outside lower center", ncols=2)
+        return save(figure, stem)

@@ -1,0 +1,429 @@
+"""Draws bars of speed-ups from a base line at 1, so that faster points up and slower points down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from costbench.arrays import F64
+from costbench.reports.figures.canvas import save, styled
+from costbench.reports.figures.programs import program_labels
+from costbench.reports.searches import (
+    EXHAUSTIVE,
+    FIGURE_4,
+    IN_COMPILER,
+    MINUTES,
+    SECONDS,
+    SLOWDOWN,
+    SPEEDUP,
+    STARTS,
+    TILE_MODELS,
+    TILE_TITLES,
+    TOP_K,
+    Bar,
+    SearchResults,
+    bars_with_results,
+    best_known,
+    colour,
+    figure_5,
+    title,
+)
+from costbench.tasks import labels_of
+
+_TICKS = tuple(digit * 10.0**power for power in range(-3, 4) for digit in (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
+_WIDE = 3.0
+"""Largest speed-up over smallest from which on the axis is logarithmic."""
+_GAP = 0.35
+_WIDTH = 12
+_PARTS = re.compile(r"[A-Z]+[^A-Z_]*_*|[^A-Z_]+_*|_+")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Where groups of bars stand: the programs of each split, and behind them their geometric mean.
+
+    Attributes:
+        results: results whose programs stand one after the other.
+        headers: what stands above each; empty for none.
+    """
+
+    results: tuple[SearchResults, ...]
+    headers: tuple[str, ...]
+
+    @property
+    def ticks(self) -> list[float]:
+        """Places of all groups on the axis."""
+        found: list[float] = []
+        start = 0.0
+        for results in self.results:
+            count = len(results.programs)
+            found += [*(start + i for i in range(count)), start + count + _GAP]
+            start += count + 1.0 + 2.0 * _GAP
+        return found
+
+    @property
+    def labels(self) -> list[str]:
+        """Below the axis."""
+        named = ((*map(_wrapped, program_labels(p.programs)), "geom.\nmean") for p in self.results)
+        return [text for labels in named for text in labels]
+
+    def speedups(self, bar: Bar) -> tuple[F64, F64, F64]:
+        """Median, lowest and highest over repeats of each group; NaN where there is none."""
+        rows: list[tuple[float, float, float]] = []
+        for results in self.results:
+            for _, program in results.programs:
+                found = results.repeats(bar, SPEEDUP, program) or (np.nan,)
+                rows.append((float(np.median(found)), min(found), max(found)))
+            mean = results.mean(bar, SPEEDUP)
+            rows.append((np.nan if mean is None else mean, np.nan, np.nan))
+        middle, low, high = np.array(rows, dtype=np.float64).T
+        return middle, low, high
+
+
+def _wrapped(label: str) -> str:
+    """Lines of at most `_WIDTH` letters where the parts of names allow it: groups stand close."""
+    lines = []
+    for line in label.split("\n"):
+        lines.append("")
+        for part in _PARTS.findall(line):
+            if lines[-1] and len(lines[-1] + part) > _WIDTH:
+                lines.append("")
+            lines[-1] += part
+    return "\n".join(lines)
+
+
+def draw_speedups(
+    axes: Axes, groups: Groups, bars: Sequence[Bar], empty: Sequence[Bar] = (), cut: Sequence[Bar] = ()
+) -> None:
+    """A group of bars for each program and mean, whiskers from the lowest to the highest repeat.
+
+    Args:
+        axes: to draw on.
+        groups: what is shown.
+        bars: from left to right.
+        empty: those of them that are not filled.
+        cut: those of them that may end beyond the axis, with their number at its edge.
+    """
+    ticks = np.array(groups.ticks)
+    width = 0.86 / max(1, len(bars))
+    extremes: list[float] = [1.0]
+    for index, bar in enumerate(bars):
+        middle, low, high = groups.speedups(bar)
+        shown = ~np.isnan(middle)
+        if bar not in cut:
+            extremes += [float(v) for v in np.concatenate([middle, low, high]) if not np.isnan(v)]
+        at = (ticks + (index - (len(bars) - 1) / 2.0) * width)[shown]
+        hue = colour(bar.model)
+        axes.bar(
+            at,
+            middle[shown] - 1.0,
+            width * 0.9,
+            bottom=1.0,
+            label=title(bar),
+            color="white" if bar in empty else hue,
+            edgecolor=hue,
+            linewidth=0.9,
+        )
+        reach = np.stack([middle - low, high - middle])[:, shown]
+        whiskers = np.nan_to_num(reach).max(axis=0) > 0.0
+        if whiskers.any() and bar not in cut:
+            axes.errorbar(
+                at[whiskers],
+                middle[shown][whiskers],
+                yerr=np.nan_to_num(reach[:, whiskers]),
+                fmt="none",
+                ecolor="#777777" if hue == "#222222" else "#222222",
+                elinewidth=0.8,
+                capsize=1.5,
+                capthick=0.8,
+            )
+    axes.axhline(1.0, color="#444444", linewidth=0.8)
+    _scale(axes, min(extremes), max(extremes))
+    _name_cut(axes, groups, bars, cut)
+    axes.set_xticks(groups.ticks, groups.labels)
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(groups.ticks[0] - 0.6, groups.ticks[-1] + 0.6)
+    _part(axes, groups)
+
+
+def _name_cut(axes: Axes, groups: Groups, bars: Sequence[Bar], cut: Sequence[Bar]) -> None:
+    """The numbers of bars that end beyond the axis, at its edge."""
+    bottom, top = axes.get_ylim()
+    width = 0.86 / max(1, len(bars))
+    for bar in cut:
+        shift = (list(bars).index(bar) - (len(bars) - 1) / 2.0) * width
+        for tick, value in zip(groups.ticks, groups.speedups(bar)[0], strict=True):
+            if np.isnan(value) or bottom <= value <= top:
+                continue
+            up = value > top
+            axes.text(
+                tick + shift - 0.7 * width,
+                0.99 if up else 0.01,
+                f"{'↑' if up else '↓'}{value:.2g}",
+                transform=axes.get_xaxis_transform(),
+                color=colour(bar.model),
+                ha="right",
+                va="top" if up else "bottom",
+                fontsize=7.5,
+            )
+
+
+def _scale(axes: Axes, low: float, high: float) -> None:
+    """Logarithmic where speed-ups differ by much, with a margin on both sides."""
+    if high / low <= _WIDE:
+        margin = max(0.08 * (high - low), 0.002)
+        axes.set_ylim(low - margin, high + margin)
+        return
+    axes.set_yscale("log")
+    axes.minorticks_off()
+    reach = (high / low) ** 0.06
+    low, high = low / reach, high * reach
+    ticks = [tick for tick in _TICKS if low <= tick <= high]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_ylim(low, high)
+
+
+def _part(axes: Axes, groups: Groups) -> None:
+    """Set means apart from programs, and results of other splits from each other."""
+    ticks = groups.ticks
+    first = 0
+    for number, (results, header) in enumerate(zip(groups.results, groups.headers, strict=True)):
+        last = first + len(results.programs)
+        axes.axvline(ticks[last] - 0.5 - _GAP / 2.0, color="#bbbbbb", linewidth=0.8, linestyle=":")
+        if number:
+            axes.axvline(ticks[first] - 0.5 - _GAP / 2.0, color="#444444", linewidth=0.8)
+        if header:
+            middle = (ticks[first] + ticks[last]) / 2.0
+            axes.text(
+                middle,
+                1.01,
+                header,
+                transform=axes.get_xaxis_transform(),
+                ha="center",
+                va="bottom",
+                fontsize=9.0,
+            )
+        first = last + 1
+
+
+_MARKERS = {"learned": "o", "tuned": "s", "hybrid": "D", "alternating": "^", "analytical": "v", "random": "x"}
+_PERCENTS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+_HEADERS = {"random": "test programs", "manual": "test programs", "gains": "programs that gain most"}
+
+
+def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
+    """Bars of the speed-up over the analytical model's choice in the compiler, per program.
+
+    Writes `lpm2021_figure4_<split>_<chip>.svg` and `.png`; the paths, or none where no bar of it was run.
+
+    Args:
+        all_results: results shown side by side; the first names the files.
+        folder: folder of the figures.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    bars = bars_with_results(FIGURE_4, *all_results)
+    if not bars:
+        return ()
+    groups = Groups(
+        tuple(all_results), tuple(_HEADERS.get(results.split, results.split) for results in all_results)
+    )
+    with styled():
+        size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 3.9)
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        draw_speedups(axes, groups, bars, (IN_COMPILER,), [bar for bar in bars if bar.model == "random"])
+        axes.set_ylabel("speed-up over the analytical model\nin the compiler; higher is better")
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+        return save(figure, folder / f"lpm2021_figure4_{all_results[0].name}")
+
+
+def write_top_k_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
+    """Slow-down against exhaustive search over tile sizes measured per kernel, and over hardware seconds.
+
+    Means over programs, a row of two panels for each split and chip. Writes
+    `tile_search_<split>_<chip>.svg` and `.png`; the paths, or none where no budget was run.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    drawn = [results for results in all_results if any(bar.top_k for bar in results.bars)]
+    if not drawn:
+        return ()
+    with styled():
+        figure = Figure(figsize=(8.6, 3.0 * len(drawn) + 0.5), layout="constrained")
+        panels = figure.subplots(len(drawn), 2, squeeze=False, sharey="row")
+        for row, results in zip(panels, drawn, strict=True):
+            _curves(row[0], results, None)
+            _curves(row[1], results, SECONDS)
+            row[0].set_ylabel(
+                f"mean slow-down against exhaustive (%)\n{_HEADERS.get(results.split, results.split)}"
+            )
+            row[0].set_xlabel("tile sizes measured per kernel")
+            row[1].set_xlabel("hardware seconds per program")
+        handles, labels = panels[0, 1].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+        return save(figure, folder / f"tile_search_{drawn[0].name}")
+
+
+def _curves(axes: Axes, results: SearchResults, metric: str | None) -> None:
+    """A line for each model: over k, or over the mean of a metric."""
+    for model in TILE_MODELS:
+        bars = sorted((b for b in results.bars if b.model == model and b.top_k), key=lambda b: b.top_k or 0)
+        points = [(_across(results, bar, metric), results.mean(bar, SLOWDOWN)) for bar in bars]
+        known = [(x, 100.0 * y) for x, y in points if x is not None and y is not None and x > 0.0]
+        if not known:
+            continue
+        across, slowdowns = zip(*known, strict=True)
+        name = TILE_TITLES.get(model, model)
+        axes.plot(
+            across,
+            slowdowns,
+            color=colour(model),
+            marker=_MARKERS[model],
+            markersize=4,
+            linewidth=1.2,
+            linestyle="dashed" if model == "random" else "solid",
+            label=name,
+        )
+    if metric is not None:
+        seconds = results.mean(EXHAUSTIVE, metric)
+        if seconds:
+            hue = colour(EXHAUSTIVE.model)
+            axes.plot([seconds], [0.0], "*", color=hue, markersize=9, label="exhaustive", clip_on=False)
+    axes.set_xscale("log")
+    # Good choices differ by tenths of a percent, random ones by hundreds of percent.
+    axes.set_yscale("symlog", linthresh=1.0)
+    top = 1.4 * axes.dataLim.y1
+    axes.set_ylim(-0.03, max(top, 1.0))
+    axes.minorticks_off()
+    ticks = [tick for tick in _PERCENTS if tick <= axes.get_ylim()[1]]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    if metric is None:
+        numbers = sorted({bar.top_k for bar in results.bars if bar.top_k})
+        axes.set_xticks(numbers, [str(number) for number in numbers])
+    else:
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+
+
+def _across(results: SearchResults, bar: Bar, metric: str | None) -> float | None:
+    return float(bar.top_k or 0) if metric is None else results.mean(bar, metric)
+
+
+FIGURES = {"lpm2021": "figure5", "lpm2020": "figure4"}
+_FUSION_HEADERS = {"random": "test programs", "manual": "test programs", "gains": "programs that gain most"}
+
+
+def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder: Path) -> tuple[Path, ...]:
+    """Bars of the speed-up over the default configuration, per program, from either start.
+
+    Bars are medians over repeats, whiskers go from the lowest to the highest. Writes
+    `lpm2021_figure5_<split>_<chip>.svg` (`lpm2020_figure4_...`) and `.png`; the paths, or none where neither
+    start was run with the paper's minutes.
+
+    Args:
+        all_results: results shown side by side; the first names the files.
+        paper: `lpm2021` or `lpm2020`.
+        folder: folder of the figures.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    bars = {start: bars_with_results(figure_5(start, paper), *all_results) for start in STARTS}
+    starts = [start for start in STARTS if bars[start]]
+    if not starts:
+        return ()
+    groups = Groups(
+        tuple(all_results),
+        tuple(_FUSION_HEADERS.get(results.split, results.split) for results in all_results),
+    )
+    plain = Groups(groups.results, tuple("" for _ in all_results))
+    known = tuple(dict.fromkeys(bar for results in all_results for bar in best_known(results)))
+    least = min(MINUTES[paper])
+    with styled():
+        size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 2.9 * len(starts) + 0.9)
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(starts), 1, squeeze=False, sharex=True)[:, 0]
+        for number, (axes, start) in enumerate(zip(panels, starts, strict=True)):
+            shown = (*bars[start], *known)
+            empty = [b for b in bars[start] if b.minutes == least and len(MINUTES[paper]) > 1]
+            draw_speedups(axes, plain if number else groups, shown, empty)
+            axes.set_ylabel(f"from {STARTS[start]}\nspeed-up over the default")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False)
+        return save(figure, folder / f"{paper}_{FIGURES[paper]}_{all_results[0].name}")
+
+
+_TILE = (
+    IN_COMPILER,
+    *(Bar(model, f"top{TOP_K}") for model in ("learned", "hybrid", "analytical")),
+    EXHAUSTIVE,
+)
+_FUSION = (
+    Bar("hardware", "default-1m"),
+    Bar("model and hardware", "default-1m"),
+    Bar("analytical and hardware", "default-1m"),
+    Bar("hardware", "default-10m"),
+)
+_BARS: Mapping[str, tuple[Bar, ...]] = {"tile": _TILE, "fusion": _FUSION}
+_TUNE_MARKERS = "o^svD"
+
+
+def write_tune_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
+    """Draws the gain in percent over the compiler's own choice, a panel a split and chip, a row a program.
+
+    Writes `tune_gains.svg` and `.png`; the paths, or none without searches.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    shown = [results for results in all_results if bars_with_results(_bars(results), results)]
+    if not shown:
+        return ()
+    with styled():
+        height = 1.3 + 0.33 * max(len(results.programs) for results in shown)
+        figure = Figure(figsize=(5.2 * len(shown), height), layout="constrained")
+        for axes, results in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+            _panel(axes, results)
+        return save(figure, folder / "tune_gains")
+
+
+def _bars(results: SearchResults) -> tuple[Bar, ...]:
+    return (*_BARS.get(results.task, ()), *best_known(results))
+
+
+def _panel(axes: Axes, results: SearchResults) -> None:
+    drawn = bars_with_results(_bars(results), results)
+
+    def gain(bar: Bar, program: str) -> float:
+        speedup = results.score(bar, SPEEDUP, program)
+        return float("nan") if speedup is None else 100.0 * (speedup - 1.0)
+
+    most = drawn[-1]
+    ordered = sorted(results.programs, key=lambda pair: (gain(most, pair[1]), pair))
+    for bar, marker in zip(drawn, _TUNE_MARKERS, strict=False):
+        empty = bar == IN_COMPILER or bar.minutes == 1.0
+        axes.plot(
+            [gain(bar, program) for _, program in ordered],
+            range(len(ordered)),
+            linestyle="none",
+            marker=marker,
+            markersize=6.0,
+            color=colour(bar.model),
+            markerfacecolor="none" if empty else colour(bar.model),
+            label=title(bar),
+        )
+    axes.axvline(0.0, color="#444444", linewidth=0.8)
+    axes.grid(visible=True, axis="both")
+    axes.set_yticks(range(len(ordered)), [name.replace("\n", " ") for name in program_labels(ordered)])
+    axes.set_xlabel("gain over the compiler's own choice (%)")
+    axes.set_title(f"{labels_of(results.task).searches}, {results.split} split, {results.chip}", fontsize=9.0)
+    axes.legend(fontsize=7.5, frameon=False, loc="lower right")

@@ -1,1 +1,0 @@
-"""The report on searches: autotuners with and without a model."""

@@ -1,0 +1,306 @@
+"""Makes the sections of the page about tile and fusion searches, each with the papers' claims about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from costbench.reports.claims.evaluation import NOT_EVALUATED, Finding
+from costbench.reports.declarations import fill_table
+from costbench.reports.figures.search_curves import (
+    SearchPath,
+    mean_path,
+    of_place,
+    seconds_to_reach,
+    write_path_figure,
+)
+from costbench.reports.figures.searches import (
+    FIGURES,
+    write_fusion_figure,
+    write_tile_figure,
+    write_top_k_figure,
+)
+from costbench.reports.page import PageFigure, Section, sentence
+from costbench.reports.papers.printed import searches_of_paper
+from costbench.reports.scores import MIN_PROGRAMS
+from costbench.reports.searches import (
+    CANDIDATES,
+    EXHAUSTIVE,
+    FIGURE_4,
+    MEASURED,
+    PREDICTED,
+    SECONDS,
+    SLOWDOWN,
+    SPEEDUP,
+    STARTS,
+    TOP_K,
+    Bar,
+    Searches,
+    SearchResults,
+    absent,
+    best_known,
+    figure_5,
+)
+from costbench.reports.sections.claims import printed_effect
+from costbench.reports.table import Table, Value
+from costbench.reports.tables.searches import budget_table, cost_table, figure_4_table, start_table
+from costbench.tasks import LEARNED, labels_of
+
+_NUMBERS = {"lpm2021": "5", "lpm2020": "4"}
+_NAMED = ("hardware", "model and hardware", "analytical and hardware")
+"""Fusion searches whose means stand in the text."""
+
+
+def search_sections(
+    searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
+) -> tuple[Section, ...]:
+    """The parts about tile sizes and fusion; those without searches are left out.
+
+    Args:
+        searches: the results.
+        paths: best-so-far curves of fusion searches.
+        findings: on the claims; those about speed-ups are shown again beside the figures.
+        figures: folder that figures go to.
+
+    Raises:
+        DataError: if a figure cannot be written.
+        ParamsError: if the package's data of the papers are broken.
+    """
+    found = (_tile_section(searches, findings, figures), _fusion_section(searches, paths, findings, figures))
+    return tuple(section for section in found if section is not None)
+
+
+def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]:
+    """Returns results to show side by side: a split's; for the random split also those that gain most."""
+    rows = []
+    for results in searches.of(task):
+        beside = searches.beside(results)
+        rows.append([results] if beside is None else [results, beside])
+    shown = {results.name for row in rows for results in row[1:]}
+    return [row for row in rows if row[0].name not in shown]
+
+
+def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path) -> Section | None:
+    all_results = searches.of("tile")
+    if not all_results:
+        return None
+    drawn = []
+    for row in _rows_of_figures(searches, "tile"):
+        where = row[0].title
+        svgs = write_tile_figure(row, figures)
+        if svgs:
+            caption = sentence(
+                "searches", "tile_caption", where=where, k=TOP_K, absent=absent(FIGURE_4, *row)
+            )
+            alt = f"Bar chart of speed-ups per program by way of choosing tile sizes, {where}."
+            drawn.append(PageFigure(svgs[0], alt, caption))
+        svgs = write_top_k_figure(row, figures)
+        if svgs:
+            caption = sentence("searches", "top_k_caption", where=where)
+            alt = f"Curves of slow-down against measurements and hardware seconds, one a model, {where}."
+            drawn.append(PageFigure(svgs[0], alt, caption))
+    said = _said_table("tile", findings)
+    tables = [
+        said,
+        *(table for results in all_results for table in (figure_4_table(results), budget_table(results))),
+    ]
+    text = [_tile_finding(results) for results in all_results]
+    title = "Tile sizes: in the compiler and in the autotuner"
+    shown = tuple(table for table in tables if table.rows)
+    return Section(
+        anchor="tile-search",
+        title=title,
+        label="Tile autotuner",
+        page="searches",
+        paragraphs=tuple(t for t in text if t),
+        figures=tuple(drawn),
+        tables=shown,
+        folded=_details(shown, said),
+    )
+
+
+def _details(tables: Sequence[Table], said: Table) -> tuple[str, ...]:
+    """Names of all tables but that of what the papers say."""
+    return tuple(table.name for table in tables if table.name != said.name)
+
+
+def _tile_finding(results: SearchResults) -> str:
+    """Returns a sentence, computed from the numbers, on the cost and gain of ten measurements."""
+    learned = Bar("learned", f"top{TOP_K}")
+    slowdown, fewer = results.mean(learned, SLOWDOWN), results.fewer_seconds(learned, EXHAUSTIVE)
+    speedup = results.mean(learned, SPEEDUP)
+    if slowdown is None or fewer is None or speedup is None:
+        return ""
+    best = results.mean(EXHAUSTIVE, SPEEDUP)
+    analytical = results.mean(Bar("analytical", learned.budget), SPEEDUP)
+    return sentence(
+        "searches",
+        "tile_finding",
+        place=results.title.capitalize(),
+        k=TOP_K,
+        fewer=fewer,
+        slowdown=slowdown,
+        speedup=speedup,
+        analytical=analytical,
+        best=best,
+    )
+
+
+def _fusion_section(
+    searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
+) -> Section | None:
+    all_results = searches.of("fusion")
+    if not all_results:
+        return None
+    drawn = []
+    for row in _rows_of_figures(searches, "fusion"):
+        where = row[0].title
+        for paper in FIGURES:
+            svgs = write_fusion_figure(row, paper, figures)
+            if not svgs:
+                continue
+            alt = f"Bar charts of speed-ups per program by way of searching, from two starts, {where}."
+            drawn.append(PageFigure(svgs[0], alt, _fusion_caption(paper, row)))
+        for results in row:
+            svgs = write_path_figure(paths, results, figures)
+            if svgs:
+                alt = f"Curves of speed-ups against minutes of hardware, {results.title}."
+                caption = sentence("searches", "path_caption", where=results.title)
+                drawn.append(PageFigure(svgs[0], alt, caption))
+    tables = [_said_table("fusion", findings)]
+    for results in all_results:
+        tables += [start_table(results, paper, start) for paper in FIGURES for start in STARTS]
+        tables.append(cost_table(results))
+    text = (
+        sentence("searches", "budgets", papers=[searches_of_paper(paper) for paper in FIGURES]),
+        *(_fusion_finding(results, paths) for results in all_results),
+    )
+    title = "Fusion: searches with and without a model"
+    shown = tuple(table for table in tables if table.rows)
+    return Section(
+        anchor="fusion-search",
+        title=title,
+        label="Fusion autotuner",
+        page="searches",
+        paragraphs=tuple(t for t in text if t),
+        figures=tuple(drawn),
+        tables=shown,
+        folded=_details(shown, tables[0]),
+    )
+
+
+def _fusion_caption(paper: str, row: Sequence[SearchResults]) -> str:
+    return sentence(
+        "searches",
+        "fusion_caption",
+        paper=paper,
+        number=_NUMBERS[paper],
+        where=row[0].title,
+        starts={title: absent(figure_5(start, paper), *row) for start, title in STARTS.items()},
+        known=any(best_known(results) for results in row),
+        minute=paper == "lpm2021",
+    )
+
+
+def _fusion_finding(results: SearchResults, paths: Sequence[SearchPath]) -> str:
+    """Returns sentences on the gain after one and ten minutes, and how long hardware alone needs for it."""
+    starts = {}
+    for start, title in STARTS.items():
+        means = {
+            model: [results.mean(Bar(model, f"{start}-{minutes}m"), SPEEDUP) for minutes in (1, 10)]
+            for model in _NAMED
+        }
+        means = {model: several for model, several in means.items() if None not in several}
+        if "hardware" in means and "model and hardware" in means:
+            starts[title] = {"means": means, "minutes": _minutes_alone(results, paths, start)}
+    if not starts:
+        return ""
+    known = [results.mean(bar, SPEEDUP) for bar in best_known(results)]
+    return sentence(
+        "searches",
+        "fusion_finding",
+        place=results.title.capitalize(),
+        starts=starts,
+        known=next(iter(known), None),
+        predicted=results.mean(Bar("model and hardware", "default-10m"), PREDICTED),
+    )
+
+
+def _minutes_alone(results: SearchResults, paths: Sequence[SearchPath], start: str) -> str | None:
+    """Returns after how many minutes hardware alone reaches what the model reaches after one."""
+    by_model = of_place(paths, results, start)
+    helped, alone = by_model.get("model and hardware"), by_model.get("hardware")
+    if not helped or not alone:
+        return None
+    seconds, means = mean_path(helped)
+    after_one = float(means[max(0, int((seconds <= 60.0).sum()) - 1)])
+    needed = seconds_to_reach(alone, after_one)
+    return f"more than {max(seconds) / 60.0:g}" if needed is None else f"{needed / 60.0:.1f}"
+
+
+def _said_table(task: str, findings: Sequence[Finding]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for one in findings:
+        claim = one.claim
+        if claim.metric != SPEEDUP or claim.task != task:
+            continue
+        where, effect = f"{claim.paper}, {claim.where}", printed_effect(claim.paper_effect)
+        ours = (one.effect, one.low, one.high, claim.unit, one.n, one.verdict)
+        rows.append((claim.statement, where, effect, claim.tested_on, *ours))
+    notes = []
+    for one in findings:
+        if one.verdict == NOT_EVALUATED and one.claim.metric == SPEEDUP and one.claim.task == task:
+            notes.append(f"{one.claim.id} lacks {'; '.join(one.missing)}.")
+    name = labels_of(task).searches
+    return fill_table(
+        "search_claims", rows, name=f"{task}_search_claims", notes=notes, searches=name, programs=MIN_PROGRAMS
+    )
+
+
+_ALL = "all"
+
+
+def flat_searches(searches: Searches) -> dict[str, float]:
+    """Headline numbers by key as in the module's description."""
+    flat: dict[str, float | None] = {}
+    for results in searches.results:
+        for bar in results.bars:
+            flat |= _tile(results, bar) if LEARNED[results.task].ranks_decisions else _fusion(results, bar)
+    return {key: value for key, value in flat.items() if value is not None}
+
+
+def _key(results: SearchResults, program: str, bar: Bar) -> str:
+    way = f"{bar.model}/{bar.budget}"
+    if bar.start is not None:
+        way = f"{bar.start}/{bar.model}/{bar.minutes:g}m"
+    return f"autotune/{results.task}/{results.split}/{results.chip}/{program}/{way}".replace(" ", "_")
+
+
+def _tile(results: SearchResults, bar: Bar) -> dict[str, float | None]:
+    key = _key(results, _ALL, bar)
+    found = {
+        f"{key}/speedup_mean": results.mean(bar, SPEEDUP),
+        f"{key}/slowdown_mean": results.mean(bar, SLOWDOWN),
+        f"{key}/num_measured_total": sum(results.over_programs(bar, MEASURED)),
+        f"{key}/hardware_seconds_total": sum(results.over_programs(bar, SECONDS)),
+        f"{key}/fewer_hardware_seconds": results.fewer_seconds(bar, EXHAUSTIVE),
+    }
+    if bar in (*FIGURE_4, CANDIDATES):
+        for _, program in results.programs:
+            for metric in (SPEEDUP, SLOWDOWN):
+                found[f"{_key(results, program, bar)}/{metric}"] = results.score(bar, metric, program)
+    return found
+
+
+def _fusion(results: SearchResults, bar: Bar) -> dict[str, float | None]:
+    key = _key(results, _ALL, bar)
+    found: dict[str, float | None] = {f"{key}/speedup_mean": results.mean(bar, SPEEDUP)}
+    for metric in (SLOWDOWN, MEASURED, SECONDS, PREDICTED):
+        found[f"{key}/{metric}_mean"] = results.mean(bar, metric)
+    for _, program in results.programs:
+        repeats = results.repeats(bar, SPEEDUP, program)
+        if repeats:
+            own = _key(results, program, bar)
+            found[f"{own}/speedup_median"] = results.score(bar, SPEEDUP, program)
+            found |= {f"{own}/speedup_min": min(repeats), f"{own}/speedup_max": max(repeats)}
+    return found

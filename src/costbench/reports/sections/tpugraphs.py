@@ -1,0 +1,203 @@
+"""The part of the page about tpugraphs2023: its tables and figure, ours beside them, what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from costbench.datasets.layout_graphs import CollectionSize
+from costbench.metrics.overhead import Overhead
+from costbench.reports.claims.claim import TPUGRAPHS
+from costbench.reports.claims.evaluation import Finding
+from costbench.reports.dataset_files import Card
+from costbench.reports.declarations import declared_tables
+from costbench.reports.figures.tpugraphs import write_layout_figure, write_tile_figure
+from costbench.reports.overhead import overhead_table
+from costbench.reports.page import PageFigure, Pointer, Section, paragraphs, sentence
+from costbench.reports.papers.printed import FOLDER, printed_table
+from costbench.reports.results import PRIMARY_CHIP, ChipSplit, Results
+from costbench.reports.sections.claims import printed_claims
+from costbench.reports.tables.hyperparameters import tried_table
+from costbench.reports.tables.tpugraphs import (
+    COLLECTIONS,
+    LAYOUT_BEST,
+    LAYOUT_VARIANTS,
+    PAPER,
+    TAU,
+    TILE,
+    TILE_BEST,
+    TOP_K,
+    best_table,
+    collection_table,
+    compared_splits,
+    kernel_mean,
+    layout_mean,
+    layout_splits,
+    sizes_table,
+    tile_splits,
+)
+
+ANCHOR = "tpugraphs"
+DECLARED = FOLDER / f"{PAPER}.yaml"
+"""Has its tables 6 to 9."""
+
+
+@dataclass(frozen=True)
+class TpuGraphsInputs:
+    """What the section shows beside result rows.
+
+    Attributes:
+        settings: task -> variant -> its parameters of training.
+        collections: sizes of the collections of layout graphs.
+        overheads: what evaluating a layout config takes.
+    """
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    collections: tuple[CollectionSize, ...] = ()
+    overheads: tuple[Overhead, ...] = ()
+
+
+def tpugraphs_section(
+    results: Results,
+    inputs: TpuGraphsInputs,
+    cards: Sequence[Card],
+    findings: Sequence[Finding],
+    figures: Path,
+) -> Section | None:
+    """Returns the section; None where neither a tile variant of the paper nor a layout model was tested.
+
+    Args:
+        results: of all variants.
+        inputs: what is shown beside them.
+        cards: of the data sets.
+        findings: on all claims, for a sentence on the paper's.
+        figures: folder that figures go to.
+
+    Raises:
+        DataError: if a figure cannot be written.
+        ParamsError: if the package's data of the paper are broken.
+    """
+    of_tiles, of_layouts = tile_splits(results), layout_splits(results)
+    if not of_tiles and not of_layouts:
+        return None
+    compared = compared_splits(results)
+    tables = [
+        sizes_table(inputs.collections, cards, PRIMARY_CHIP),
+        best_table(results, next(iter(of_tiles), None), next(iter(compared), None)),
+        tried_table(inputs.settings),
+        *declared_tables(DECLARED, results.frame).get(ANCHOR, ()),
+        *(collection_table(results, chip_split) for chip_split in of_layouts),
+        overhead_table(inputs.overheads, measured=False),
+    ]
+    shown_first = {
+        f"{TPUGRAPHS}_table2",
+        *(f"{TPUGRAPHS}_table8_{chip_split.name}" for chip_split in of_tiles),
+    }
+    return Section(
+        anchor=ANCHOR,
+        title="TpuGraphs: tile and layout models beside tpugraphs2023",
+        label="TpuGraphs",
+        paragraphs=_words(results, inputs, findings),
+        figures=(
+            *(_tile_figure(results, chip_split, figures) for chip_split in of_tiles),
+            *(_layout_figure(results, chip_split, figures) for chip_split in compared),
+        ),
+        tables=tuple(tables),
+        folded=tuple(table.name for table in tables if table.name not in shown_first),
+    )
+
+
+def _tile_figure(results: Results, chip_split: ChipSplit, folder: Path) -> PageFigure:
+    svg, _ = write_tile_figure(results, chip_split, folder)
+    alt = (
+        f"Bar chart of top-1, top-5 and top-10 errors of tile models by network and loss, {chip_split.title}."
+    )
+    caption = sentence("tpugraphs_captions", "tile_figure", where=chip_split.title)
+    return PageFigure(svg, alt, caption)
+
+
+def _layout_figure(results: Results, chip_split: ChipSplit, folder: Path) -> PageFigure:
+    svg, _ = write_layout_figure(results, chip_split, folder)
+    alt = f"Bar chart of Kendall's tau of layout models on each collection, {chip_split.title}."
+    caption = sentence("tpugraphs_captions", "layout_figure", where=chip_split.title)
+    return PageFigure(svg, alt, caption)
+
+
+def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Returns how the paper's claims were decided, what its best models reach here, and what is missing."""
+    labels = printed_table(PAPER, "tile_variants").labels
+    tiles = [
+        {
+            "title": chip_split.title,
+            "said": tile_sentence(results, chip_split),
+            "absent": [
+                name for name in labels if results.cell(TILE, chip_split.split, chip_split.chip, name) is None
+            ],
+        }
+        for chip_split in tile_splits(results)
+    ]
+    tpugraphs = [
+        {"title": chip_split.title, "said": layout_sentence(results, chip_split)}
+        for chip_split in layout_splits(results)
+    ]
+    expected = [(variant, "xla:random") for variant in LAYOUT_VARIANTS.values()]
+    expected += [(LAYOUT_BEST, name) for name in COLLECTIONS[1:]]
+    compared = [
+        {
+            "title": chip_split.title,
+            "absent": [
+                f"{variant} on {name}"
+                for variant, name in expected
+                if layout_mean(results, chip_split, variant, name, TAU) is None
+            ],
+        }
+        for chip_split in compared_splits(results)
+    ]
+    return paragraphs(
+        "tpugraphs",
+        claims=Counter(one.verdict for one in printed_claims(findings) if one.claim.paper == TPUGRAPHS),
+        tiles=tiles,
+        layouts=tpugraphs,
+        compared=compared,
+        collections=inputs.collections,
+        overheads=inputs.overheads,
+    )
+
+
+def tile_sentence(results: Results, chip_split: ChipSplit) -> str:
+    """Returns the top-1 errors of the paper's best tile model and of what it is compared with; or nothing."""
+    names = {
+        TILE_BEST: "GraphSAGE with the tile size at every node",
+        "late-sage-listmle": "joined after the network",
+        "early-gcn-listmle": "GCN in its place",
+        "mlp-listmle": "no graph network",
+        "early-sage-mse": "squared error in place of ListMLE",
+    }
+    metric = TOP_K[TILE][0]
+    means = {name: kernel_mean(results, chip_split, label, metric) for label, name in names.items()}
+    parts = [f"{name} {mean:.1f}%" for name, mean in means.items() if mean is not None]
+    return f"top-1 error: {', '.join(parts)}." if len(parts) > 1 else ""
+
+
+def layout_sentence(results: Results, chip_split: ChipSplit) -> str:
+    """Returns tau of the paper's layout model on each collection that it was tested on; or nothing."""
+    means = {name: layout_mean(results, chip_split, LAYOUT_BEST, name, TAU) for name in COLLECTIONS}
+    parts = [f"{name} {mean:.2f}" for name, mean in means.items() if mean is not None]
+    return f"Kendall's τ of {LAYOUT_BEST}: {', '.join(parts)}." if parts else ""
+
+
+def tpugraphs_pointer(results: Results) -> Pointer | None:
+    """Returns the answer of the first screen; None without results."""
+    parts = []
+    for chip_split in tile_splits(results)[:1]:
+        parts.append(("Tiles", tile_sentence(results, chip_split), chip_split))
+    for chip_split in layout_splits(results)[:1]:
+        parts.append(("Layouts", layout_sentence(results, chip_split), chip_split))
+    said = [
+        f"{name}: {text.removesuffix('.')}; {chip_split.title}." for name, text, chip_split in parts if text
+    ]
+    if not said:
+        return None
+    return Pointer("How do the models of TpuGraphs do here?", " ".join(said), ANCHOR)

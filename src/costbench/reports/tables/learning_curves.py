@@ -1,0 +1,243 @@
+"""Learning curves and learning rates: a few networks, trained again for each number of steps, or each rate.
+
+A variant `curve-<network>-<steps>` is a point. Its network was trained for that budget from the start,
+learning rate schedule included: the state of a longer training after as many steps would be that of a network
+whose learning rate is still high. A variant `rate-<network>-<rate>`, such as `rate-gat-lstm-3e-4`, is a short
+training with one rate; test programs have no part in the choice among them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costbench.reports.declarations import fill_table
+from costbench.reports.results import ChipSplit, Results
+from costbench.reports.table import Column, Table, Value
+from costbench.reports.training_runs import Budget, Selected, by_network, rises
+from costbench.tasks import LEARNED, labels_of
+
+_CURVE = re.compile(r"curve-(?P<network>[a-z0-9_-]+)-(?P<steps>[0-9]+)")
+_RATE = re.compile(r"rate-(?P<network>[a-z0-9_-]+?)-(?P<rate>[0-9]+e-[0-9]+)")
+_MODEL = "learned"
+_ABLATION = "graphsage-column-wise"
+"""Of the networks of lpm2021's Table 4 the one that marks the ablations' budget; all of them have one."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A network after a budget.
+
+    Attributes:
+        steps: of training.
+        validation: best value on the validation programs, by which the network was selected; mean over seeds.
+        error: mean error on the test programs, in percent.
+        tau: mean of Kendall's tau on the test programs.
+    """
+
+    steps: int
+    validation: float
+    error: float | None = None
+    tau: float | None = None
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The learning curves of a task on one split and chip.
+
+    Attributes:
+        task: the compiler's decision.
+        split: which programs were held out.
+        chip: what was measured.
+        column: of training histories that `validation` is of, such as `validation/tau`.
+        networks: name -> points, by steps.
+        ablations: steps in which the ablations' samples are seen; None where no ablation was run.
+        samples: decisions that a network sees in a step, at most.
+    """
+
+    task: str
+    split: str
+    chip: str
+    column: str
+    networks: Mapping[str, tuple[Point, ...]]
+    ablations: float | None
+    samples: int
+
+    @property
+    def name(self) -> str:
+        """`tile_random_tpu_v2`: names files."""
+        return f"{self.task}_{self.split}_{self.chip}"
+
+    @property
+    def budgets(self) -> tuple[int, ...]:
+        """Returns the steps that all networks were trained for, ascending."""
+        steps = [{point.steps for point in points} for points in self.networks.values()]
+        return tuple(sorted(set.intersection(*steps))) if steps else ()
+
+
+def is_curve(variant: str) -> bool:
+    """Returns whether a variant is a point of a learning curve."""
+    return _CURVE.fullmatch(variant) is not None
+
+
+def learning_curves(
+    results: Results, selected: Sequence[Selected], budgets: Sequence[Budget], columns: Mapping[str, str]
+) -> tuple[Curves, ...]:
+    """Returns the learning curves, in the order of their training runs.
+
+    Args:
+        results: has the test results.
+        selected: best validation values of the points' training runs.
+        budgets: of all training runs, to find the ablations' one.
+        columns: task -> column of histories that `selected` is of.
+    """
+    runs = by_network(selected, _CURVE, lambda one, _: one.budget.steps)
+    found = []
+    for (task, split, chip), networks in runs.items():
+        budget = next(own[0].budget for points in networks.values() for own in points.values())
+        per_step = budget.kernels * budget.configs
+        shown = {
+            name: tuple(_point(results, steps, own) for steps, own in sorted(points.items()))
+            for name, points in networks.items()
+        }
+        seen = [
+            one.samples
+            for one in budgets
+            if (one.task, one.split, one.chip, one.variant) == (task, split, chip, _ABLATION)
+        ]
+        marked = min(seen) / per_step if seen else None
+        found.append(Curves(task, split, chip, columns[task], shown, marked, per_step))
+    return tuple(found)
+
+
+def _point(results: Results, steps: int, runs: Sequence[Selected]) -> Point:
+    one = runs[0].budget
+    validation = float(np.mean([run.value for run in runs]))
+    cell = results.cell(one.task, one.split, one.chip, one.variant)
+    if cell is None:
+        return Point(steps, validation)
+    error, tau = (m.mean(cell.over_programs(_MODEL, m.metric)) for m in cell.described.measures)
+    return Point(steps, validation, error, tau)
+
+
+def order_at(
+    curves: Curves, steps: int, value: Callable[[Point], float | None], rising: bool
+) -> tuple[str, ...]:
+    """Returns the networks after a budget, the best first; those without a value are left out.
+
+    Args:
+        curves: of a task.
+        steps: the budget.
+        value: what of a point to compare.
+        rising: whether more of it is better.
+    """
+    ranked = []
+    for name, points in curves.networks.items():
+        found = next((value(point) for point in points if point.steps == steps), None)
+        if found is not None:
+            ranked.append((-found if rising else found, name))
+    return tuple(name for _, name in sorted(ranked))
+
+
+def settled_after(
+    curves: Curves, value: Callable[[Point], float | None], rising: bool
+) -> tuple[int | None, tuple[str, ...]]:
+    """Returns the least budget from which on the order of the networks no longer changes, and that order.
+
+    None where the last budget still changed the order, or only one budget was run: one order alone is not
+    known to last. Budgets that only some networks were trained for do not count.
+
+    Args:
+        curves: of a task.
+        value: what of a point to compare.
+        rising: whether more of it is better.
+    """
+    orders = [order_at(curves, steps, value, rising) for steps in curves.budgets]
+    if not orders:
+        return None, ()
+    least = len(orders) - 1
+    while least > 0 and orders[least - 1] == orders[-1]:
+        least -= 1
+    return (curves.budgets[least] if least < len(orders) - 1 else None), orders[-1]
+
+
+def curves_table(curves: Curves) -> Table:
+    """Returns one row a network and budget: validation value, test error and tau.
+
+    Args:
+        curves: learning curves of a task, split and chip.
+    """
+    error, tau = LEARNED[curves.task].measures
+    return fill_table(
+        "curves",
+        (
+            (name, point.steps, point.steps * curves.samples, point.validation, point.error, point.tau)
+            for name, points in curves.networks.items()
+            for point in points
+        ),
+        name=f"curves_{curves.name}",
+        heading=labels_of(curves.task).heading,
+        where=ChipSplit(curves.split, curves.chip).title,
+        selected_by=column_name(curves.column),
+        decimals=3 if tau.short in curves.column else 1,
+        error=error.title,
+        tau=tau.title,
+    )
+
+
+def column_name(column: str) -> str:
+    """Returns what people call a column of training histories: `validation tau`."""
+    return column.replace("/", " ").replace("_", " ")
+
+
+def is_rate(variant: str) -> bool:
+    """Returns whether a variant is a training of the choice of learning rates."""
+    return _RATE.fullmatch(variant) is not None
+
+
+def rates_tables(selected: Sequence[Selected], columns: Mapping[str, str]) -> tuple[Table, ...]:
+    """Returns a row a network: the best validation value with each rate, mean over seeds, and the best rate.
+
+    Of equal rates the least is chosen.
+
+    Args:
+        selected: best validation values of training runs.
+        columns: task -> column of training histories that they are of, such as `validation/tau`.
+    """
+    tables = []
+    trained = by_network(selected, _RATE, lambda _, match: float(match["rate"]))
+    for (task, split, chip), networks in trained.items():
+        column, more = columns[task], rises(columns[task])
+        rates = sorted({rate for runs in networks.values() for rate in runs})
+        rows: list[tuple[Value, ...]] = []
+        for network, runs in networks.items():
+            values = {rate: float(np.mean([run.value for run in runs[rate]])) for rate in sorted(runs)}
+            best = (max if more else min)(values, key=lambda rate: values[rate])
+            rows.append((network, *(values.get(rate) for rate in rates), f"{best:g}"))
+        empty = Column(
+            key="",
+            header="",
+            group=f"{column_name(column)}, by learning rate",
+            decimals=3 if more else 1,
+            better="higher" if more else "lower",
+            contest="rate",
+        )
+        shown = (replace(empty, key=f"rate_{rate:g}", header=f"{rate:g}") for rate in rates)
+        counts = {run.budget.steps for runs in networks.values() for own in runs.values() for run in own}
+        steps = " or ".join(f"{count:,}" for count in sorted(counts))
+        tables.append(
+            Table(
+                f"rates_{task}_{split}_{chip}",
+                f"Learning rates, {labels_of(task).heading}, {ChipSplit(split, chip).title}",
+                (Column("network", "Network"), *shown, Column("chosen", "Chosen")),
+                tuple(rows),
+                notes=(
+                    f"Best values on validation programs, of trainings of {steps} steps. Nothing here was "
+                    "chosen on test programs.",
+                ),
+            )
+        )
+    return tuple(tables)

@@ -1,0 +1,240 @@
+"""Results of tpugraphs2023's models: its variants, collections and averages, and its tables 1 and 2.
+
+Tile models are variants of the learned model called as in the paper's Table 8. Rows of the layout task name
+the collection in their field `kernels` (`xla:random`), beside those over all collections of a program.
+Tables 6 to 9 are declared beside what the paper printed (`papers/tpugraphs2023.yaml`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+import pandas as pd
+
+from costbench.datasets.layout_graphs import CollectionSize
+from costbench.metrics.rows import MAIN
+from costbench.reports.dataset_files import Card
+from costbench.reports.declarations import (
+    declaration_of,
+    fill_table,
+    kernel_counts,
+    make_table,
+    mean_over_kernels,
+)
+from costbench.reports.frame import means, number, select
+from costbench.reports.papers.printed import printed_table
+from costbench.reports.results import ALL, FOLDS, ChipSplit, Results, split_order
+from costbench.reports.table import Column, Table, Value
+
+PAPER = "tpugraphs2023"
+MODEL = "learned"
+TILE, LAYOUT = "tile", "layout"
+LOSSES: Mapping[str, str] = {"listmle": "ListMLE", "mse": "MSE"}
+NETWORKS: Mapping[str, str] = {
+    "early-sage": "EarlySAGE",
+    "early-gcn": "EarlyGCN",
+    "late-sage": "LateSAGE",
+    "late-gcn": "LateGCN",
+    "mlp": "MLP",
+}
+TILE_BEST = "early-sage-listmle"
+"""The paper's best tile model, in its Table 2."""
+LAYOUT_BEST = "gst-listmle"
+"""The layout model of its Table 2: graph segment training."""
+LAYOUT_VARIANTS: Mapping[str, str] = {
+    "GST": LAYOUT_BEST,
+    "Full Graph": "full-listmle",
+    "MSE loss": "gst-mse",
+    "Random": "random",
+}
+"""Label in Table 6 to the variant of ours, or to the model `random`."""
+COLLECTIONS = ("xla:random", "xla:default", "nlp:random", "nlp:default")
+"""Collections of layouts, as rows name them, in the order of Table 2."""
+TOP_K: Mapping[str, tuple[str, str, str]] = {
+    TILE: ("kernel_top_1", "kernel_top_5", "kernel_top_10"),
+    LAYOUT: ("top_1", "top_10", "top_100"),
+}
+"""Metrics of the paper's K1, K2 and K3, in percent."""
+TAU, OPA = "kendall_tau", "opa"
+
+
+def is_of_paper(variant: str) -> bool:
+    """Returns whether a variant of the learned model is one of those that the paper's tables list."""
+    return variant in {*printed_table(PAPER, "tile_variants").labels, *LAYOUT_VARIANTS.values()}
+
+
+def tile_splits(results: Results) -> tuple[ChipSplit, ...]:
+    """Returns where tile variants of the paper were tested, folds first, which test the most programs."""
+    return _chip_splits(
+        select(results.frame, task=TILE, variant=printed_table(PAPER, "tile_variants").labels)
+    )
+
+
+def layout_splits(results: Results) -> tuple[ChipSplit, ...]:
+    """Returns where layout models were tested on some collection, folds first."""
+    return _chip_splits(layout_frame(results))
+
+
+def compared_splits(results: Results) -> tuple[ChipSplit, ...]:
+    """Returns those of `layout_splits` where a layout network that the paper lists was tested."""
+    return _chip_splits(select(layout_frame(results), variant=tuple(LAYOUT_VARIANTS.values())))
+
+
+def layout_frame(results: Results) -> pd.DataFrame:
+    """Returns the rows of layout models on the collections."""
+    return select(results.frame, task=LAYOUT, group=COLLECTIONS)
+
+
+def _chip_splits(frame: pd.DataFrame) -> tuple[ChipSplit, ...]:
+    pairs: Iterable[tuple[str, str]] = frame.groupby(["split", "chip"]).groups  # type: ignore[assignment]
+    found = [ChipSplit(split, chip) for split, chip in pairs]
+    return tuple(sorted(found, key=lambda one: (one.split != FOLDS, split_order(one.split), one)))
+
+
+def tile_frame(results: Results, chip_split: ChipSplit) -> pd.DataFrame:
+    """Returns the rows of tile models over all kernels."""
+    return select(results.frame, task=TILE, split=chip_split.split, chip=chip_split.chip, group=ALL)
+
+
+def kernel_mean(results: Results, chip_split: ChipSplit, variant: str, metric: str) -> float | None:
+    """Returns a tile metric averaged over the kernels of all test programs, each kernel counting alike.
+
+    None where the variant was not tested, or no row says how many kernels there are.
+    """
+    frame = tile_frame(results, chip_split)
+    rows = select(frame, model=MODEL, variant=variant, metric=metric)
+    values = means(rows, ["application", "program"]).droplevel("application")
+    return mean_over_kernels(values, kernel_counts(select(frame, variant=MAIN)))
+
+
+def layout_mean(
+    results: Results, chip_split: ChipSplit, variant: str, collection: str, metric: str
+) -> float | None:
+    """Returns the mean of a layout metric over the programs of a collection, None where there are none.
+
+    Args:
+        results: results of layout models.
+        chip_split: split and chip.
+        variant: variant of the learned model, or `random` for that model.
+        collection: collection such as `xla:random`.
+        metric: metric of the rows.
+    """
+    model, named = (variant, MAIN) if variant == "random" else (MODEL, variant)
+    frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip, group=collection)
+    values = means(select(frame, model=model, variant=named, metric=metric), ["program"])
+    return float(values.to_numpy().mean()) if len(values) else None
+
+
+def flat_collections(results: Results) -> dict[str, float]:
+    """Returns means over programs by collection, for the summary.
+
+    Keys are `layout/<split>/<chip>/<model>/<collection>/<metric>_mean`, models as in the rest of the summary
+    (`learned@gst-listmle`).
+    """
+    frame = layout_frame(results)
+    model = frame["model"].where(frame["variant"] == MAIN, frame["model"] + "@" + frame["variant"])
+    values = means(frame.assign(model=model), ("split", "chip", "model", "group", "metric"))
+    return {"/".join((LAYOUT, *key)) + "_mean": value for key, value in values.items()}  # type: ignore[misc]
+
+
+def best_table(results: Results, tiles: ChipSplit | None, layouts: ChipSplit | None) -> Table:
+    """Returns Table 2: the paper's best model on each collection, ours beside it.
+
+    Args:
+        results: results of tile and layout models.
+        tiles: where tile models were tested; None where they were not.
+        layouts: where layout models were.
+    """
+    of_tiles = results.frame.iloc[:0] if tiles is None else tile_frame(results, tiles)
+    of_layouts = results.frame.iloc[:0]
+    if layouts is not None:
+        of_layouts = select(layout_frame(results), split=layouts.split, chip=layouts.chip)
+    where = " and ".join(
+        f"{name} on the {chip_split.title}"
+        for name, chip_split in (("tiles", tiles), ("layouts", layouts))
+        if chip_split
+    )
+    return make_table(
+        declaration_of("tpugraphs2023_table2"),
+        select(pd.concat([of_tiles, of_layouts]), model=MODEL),
+        words={"where": where or "not run"},
+        printed=printed_table(PAPER, "best"),
+        kernels=kernel_counts(select(of_tiles, variant=MAIN)),
+    )
+
+
+def collection_table(results: Results, chip_split: ChipSplit) -> Table:
+    """Returns all models of the layout task on each collection: means over its test programs.
+
+    Columns are tau, the pooled pair accuracy (OPA) and the three top-K errors.
+    """
+    metrics = (TAU, OPA, *TOP_K[LAYOUT])
+    frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip)
+    programs = frame.groupby("group")["program"].nunique()
+    values = means(select(frame, metric=metrics), ("group", "model", "variant", "metric")).unstack("metric")
+    rows: list[tuple[Value, ...]] = []
+    for collection in COLLECTIONS:
+        of_collection = values[values.index.get_level_values("group") == collection].droplevel("group")
+        for key, scores in of_collection.iterrows():
+            model, variant = map(str, key)  # type: ignore[call-overload]
+            numbers = (number(scores.get(metric)) for metric in metrics)
+            rows.append((f"{LAYOUT}:{collection}", model, variant, int(programs[collection]), *numbers))
+    return fill_table(
+        "tpugraphs_layouts", rows, name=f"tpugraphs_layouts_{chip_split.name}", where=chip_split.title
+    )
+
+
+_SIZES: Mapping[str, tuple[str, str]] = {
+    "graphs": ("programs or kernels", ""),
+    "nodes_mean": ("mean", "Nodes"),
+    "nodes_min": ("least", "Nodes"),
+    "nodes_max": ("most", "Nodes"),
+    "configs_mean": ("mean", "Configs of each"),
+    "configs_min": ("fewest", "Configs of each"),
+    "configs_max": ("most", "Configs of each"),
+    "pairs": ("Pairs", ""),
+    "samples": ("Samples", ""),
+}
+"""Columns of Table 1: header and group."""
+
+
+def sizes_table(collections: Sequence[CollectionSize], cards: Sequence[Card], chip: str) -> Table:
+    """Returns Table 1: how large the collections are, a row of ours below each of the paper's.
+
+    Args:
+        collections: sizes of the collections of layout graphs.
+        cards: cards of all data sets; that of the tile task gives the row of tiles.
+        chip: chip that samples were measured on.
+    """
+    paper = printed_table(PAPER, "collections")
+    ours = {one.name: asdict(one) for one in collections}
+    for card in cards:
+        if (card.task, card.chip) == (TILE, chip):
+            ours["tile:xla"] = _tile_sizes(card)
+    columns = [Column("collection", "Collection"), Column("whose", "Whose")]
+    columns += [Column(key, *_SIZES[key], decimals=1, count=True) for key in paper.columns]
+    rows: list[tuple[Value, ...]] = []
+    for row in paper.rows:
+        rows.append((row.label, "paper", *row.values))
+        if row.label in ours:
+            rows.append((row.label, "ours", *(ours[row.label].get(key) for key in paper.columns)))
+    absent = [label for label in paper.labels if label not in ours]
+    notes = [
+        "Pairs: different configs of different programs (or tile sizes of kernels); samples: measurements."
+    ]
+    if absent:
+        notes.append(f"Without data of ours: {', '.join(absent)}.")
+    title = f"Sizes of the collections, {chip}, beside {paper.name}"
+    return Table(f"{PAPER}_table1", title, tuple(columns), tuple(rows), notes=tuple(notes))
+
+
+def _tile_sizes(card: Card) -> dict[str, float | None]:
+    """Returns the row of the tile task; tile sizes of a kernel are all different."""
+    sizes: dict[str, float | None] = {"graphs": card.kernels}
+    sizes |= dict.fromkeys(("pairs", "samples"), card.configs)
+    for key in ("nodes", "configs"):
+        distribution = card.distributions.get(f"{key}_per_kernel")
+        if distribution is not None:
+            sizes |= {f"{key}_{part}": getattr(distribution, part) for part in ("mean", "min", "max")}
+    return sizes

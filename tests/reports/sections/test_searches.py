@@ -1,0 +1,140 @@
+"""The parts of the page about searches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.evaluation import evaluate_claims
+from costbench.reports.figures.search_curves import SearchPath
+from costbench.reports.page import Section
+from costbench.reports.searches import GAINS, Searches, load_searches
+from costbench.reports.sections.searches import flat_searches, search_sections
+from tests.reports.conftest import PROGRAMS
+from tests.reports.search_rows import TILE_SPEEDUPS, fusion_search_rows, tile_rows
+
+
+def _sections(folder: Path, rows: list[MetricRow], paths: tuple[SearchPath, ...] = ()) -> dict[str, Section]:
+    write_rows(folder / "rows.jsonl", rows)
+    searches = load_searches(folder / "rows.jsonl")
+    findings = evaluate_claims(load_claims(), searches.frame, 0, resamples=100)
+    return {section.anchor: section for section in search_sections(searches, paths, findings, folder)}
+
+
+def test_both_tasks_with_figures_tables_and_what_the_papers_say(tmp_path: Path) -> None:
+    found = _sections(tmp_path, [*tile_rows(), *tile_rows(split=GAINS), *fusion_search_rows()])
+    tile, fusion = found["tile-search"], found["fusion-search"]
+    assert [figure.path.stem for figure in tile.figures] == [
+        "lpm2021_figure4_random_tpu_v2",
+        "tile_search_random_tpu_v2",
+    ]
+    assert "50 times fewer hardware seconds" in tile.paragraphs[0]
+    assert "5.00% slower" in tile.paragraphs[0]
+    assert [table.name for table in tile.tables] == [
+        "tile_search_claims",
+        "lpm2021_figure4_random_tpu_v2",
+        "tile_search_random_tpu_v2",
+        "lpm2021_figure4_gains_tpu_v2",
+        "tile_search_gains_tpu_v2",
+    ]
+    assert [figure.path.stem for figure in fusion.figures] == [
+        "lpm2021_figure5_random_tpu_v2",
+        "lpm2020_figure4_random_tpu_v2",
+    ]
+    assert "10 (text) or 3 (caption)" in fusion.paragraphs[0]
+    assert "hardware: 1.063, 1.063" in fusion.paragraphs[1]
+    assert "a search tried 5,000 configurations" in fusion.paragraphs[1]
+    said = fusion.tables[0]
+    assert len(said.rows) == 7
+    assert said.rows[0][2] == "1.5"
+    # Three programs cannot tell.
+    assert {row[-1] for row in said.rows} == {"cannot tell"}
+
+
+def test_curves_say_how_long_hardware_alone_needs(tmp_path: Path) -> None:
+    seconds = (0.0, 60.0, 300.0, 600.0)
+    lines = {"hardware": (1.0, 1.0, 1.2, 1.3), "model and hardware": (1.0, 1.2, 1.2, 1.2)}
+    paths = tuple(
+        SearchPath("fusion", "random", "tpu_v2", "a", model, start, seconds, line, line, line)
+        for model, line in lines.items()
+        for start in ("default", "random")
+    )
+    found = _sections(tmp_path, fusion_search_rows(), paths)["fusion-search"]
+    assert found.figures[-1].path.stem == "fusion_search_random_tpu_v2"
+    assert "hardware alone needs 5.0 minutes for what the model and one minute find" in found.paragraphs[1]
+    slow = tuple(replace(path, median=(1.0,) * 4) if path.model == "hardware" else path for path in paths)
+    found = _sections(tmp_path, fusion_search_rows(), slow)["fusion-search"]
+    assert "hardware alone needs more than 10 minutes" in found.paragraphs[1]
+
+
+def test_what_a_small_profile_leaves_out_is_said(tmp_path: Path) -> None:
+    tile = [row for row in tile_rows() if row.model in ("learned", "analytical", "exhaustive")]
+    fusion = [
+        row
+        for row in fusion_search_rows((1,))
+        if row.model == "hardware" and row.variant.startswith("default")
+    ]
+    found = _sections(tmp_path, [*tile, *fusion])
+    assert "Not run here: hybrid 10" in found["tile-search"].figures[0].caption
+    (figure,) = found["fusion-search"].figures
+    assert "Best known was not run." in figure.caption
+    assert "From a random configuration: Not run here" in figure.caption
+    said = found["fusion-search"].tables[0]
+    assert {row[-1] for row in said.rows} == {"not evaluated"}
+    assert any("lpm2021.fusion_search_near_best lacks" in note for note in said.notes)
+
+
+def test_without_searches_there_are_no_parts(tmp_path: Path) -> None:
+    assert search_sections(load_searches(None), (), (), tmp_path) == ()
+
+
+RNN = PROGRAMS[0][1]
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> dict[str, float]:
+    write_rows(tmp_path / "rows.jsonl", [*tile_rows(), *fusion_search_rows()])
+    return flat_searches(load_searches(tmp_path / "rows.jsonl"))
+
+
+def test_figure_4_is_complete(flat: dict[str, float]) -> None:
+    prefix = "autotune/tile/random/tpu_v2"
+    assert flat[f"{prefix}/{RNN}/exhaustive/all/speedup"] == 1.25
+    for (model, budget), (speedups, slowdown, *_) in TILE_SPEEDUPS.items():
+        if budget == "top1":
+            continue
+        for (_, program), speedup in zip(PROGRAMS, speedups, strict=True):
+            assert flat[f"{prefix}/{program}/{model}/{budget}/speedup"] == speedup
+            assert flat[f"{prefix}/{program}/{model}/{budget}/slowdown"] == slowdown
+
+
+def test_means_and_totals_of_all_budgets(flat: dict[str, float]) -> None:
+    prefix = "autotune/tile/random/tpu_v2/all/learned"
+    assert flat[f"{prefix}/top10/speedup_mean"] == pytest.approx(1.8 ** (1 / 3))
+    assert flat[f"{prefix}/top10/slowdown_mean"] == pytest.approx(0.05)
+    assert flat[f"{prefix}/top10/num_measured_total"] == 30.0
+    assert flat[f"{prefix}/top1/hardware_seconds_total"] == 1.5
+    assert flat[f"{prefix}/top10/fewer_hardware_seconds"] == 50.0
+    assert f"{prefix}/compiler/fewer_hardware_seconds" not in flat
+    assert f"autotune/tile/random/tpu_v2/{RNN}/learned/top1/speedup" not in flat
+
+
+def test_figure_5_has_medians_and_whiskers(flat: dict[str, float]) -> None:
+    prefix = "autotune/fusion/random/tpu_v2"
+    own = f"{prefix}/{RNN}/default/model_and_hardware/10m"
+    ends = [flat[f"{own}/speedup_{end}"] for end in ("median", "min", "max")]
+    assert ends == [1.2, 1.1, 1.2]
+    assert flat[f"{prefix}/{RNN}/random/hardware/5m/speedup_median"] == 0.5
+    assert flat[f"{prefix}/{RNN}/best_known/all/speedup_median"] == 1.3
+    assert flat[f"{prefix}/all/best_known/all/slowdown_mean"] == 0.0
+    assert flat[f"{prefix}/{RNN}/default/hardware/240m/speedup_median"] == 1.2
+    assert flat[f"{prefix}/all/default/hardware/1m/num_measured_mean"] == 4.0
+    assert flat[f"{prefix}/all/default/hardware/1m/hardware_seconds_mean"] == 59.0
+
+
+def test_nothing_has_no_keys() -> None:
+    assert flat_searches(Searches()) == {}

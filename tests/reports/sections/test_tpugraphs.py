@@ -1,0 +1,74 @@
+"""The section shows what exists and says what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.sections.tpugraphs import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
+from tests.reports.conftest import rows_of
+from tests.reports.tpugraphs_rows import layout_rows, results_of, tile_rows
+
+OF_PAPER = [claim for claim in load_claims() if claim.paper == "tpugraphs2023"]
+FINDINGS = (Finding(OF_PAPER[0], HOLDS, 1.0, 0.5, 1.5, 8, 1), Finding(OF_PAPER[1], NOT_EVALUATED))
+TILES = {"early-sage-listmle": [2.0, 10.0], "late-sage-listmle": [20.0, 100.0]}
+LAYOUTS = {("gst-listmle", "xla:random"): [0.2, 0.6], ("gst-listmle", "xla:default"): [0.1, 0.2]}
+
+
+def test_without_results_there_is_no_section(tmp_path: Path) -> None:
+    results = results_of(tmp_path, rows_of())
+    assert tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path) is None
+    assert tpugraphs_pointer(results) is None
+
+
+def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
+    results = results_of(tmp_path, tile_rows(TILES))
+    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    assert section is not None
+    assert section.paragraphs[0].startswith("Of 2 claims of tpugraphs2023, 1 hold, 0 do not hold")
+    assert section.paragraphs[1] == (
+        "Tiles, random split, tpu_v3: top-1 error: GraphSAGE with the tile size at every node 8.0%, joined "
+        "after the network 80.0%."
+    )
+    text = " ".join(section.paragraphs)
+    for missing in (
+        "6 and 7: no layout model",
+        "not run are early-gcn-listmle",
+        "Table 1 (layouts)",
+        "Table 10",
+    ):
+        assert missing in text
+    names = [table.name.removeprefix("tpugraphs2023_") for table in section.tables]
+    tables = ["table1", "table2", "table5", "table8_random_tpu_v3", "table9_random_tpu_v3", "table10"]
+    assert names == tables
+    assert set(section.folded) == {f"tpugraphs2023_{name}" for name in ("table1", "table5", *tables[4:])}
+    assert [figure.path.name for figure in section.figures] == ["tpugraphs2023_figure5_random_tpu_v3.svg"]
+    pointer = tpugraphs_pointer(results)
+    assert pointer is not None
+    assert pointer.anchor == section.anchor
+    assert pointer.answer.startswith("Tiles: top-1 error: GraphSAGE with the tile size at every node 8.0%")
+
+
+def test_layouts_have_tables_and_a_figure(tmp_path: Path) -> None:
+    results = results_of(tmp_path, tile_rows(TILES), layout_rows(LAYOUTS))
+    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    assert section is not None
+    names = {table.name for table in section.tables}
+    assert names >= {"tpugraphs2023_table6_random_tpu_v3", "tpugraphs2023_table7_random_tpu_v3"}
+    assert (tmp_path / "layout_tau_random_tpu_v3.png").is_file()
+    text = " ".join(section.paragraphs)
+    assert "Kendall's τ of gst-listmle: xla:random 0.40, xla:default 0.15." in text
+    assert "without results are full-listmle on xla:random" in text
+    assert "gst-listmle on nlp:random" in text
+
+
+def test_layouts_without_the_papers_networks_stand_by_themselves(tmp_path: Path) -> None:
+    own = {("main", "xla:random"): [0.2, 0.6], ("gcn", "xla:random"): [0.1, 0.3]}
+    results = results_of(tmp_path, layout_rows(own))
+    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    assert section is not None
+    names = [table.name for table in section.tables if table.name.endswith("_random_tpu_v3")]
+    assert names == ["tpugraphs_layouts_random_tpu_v3"]
+    assert section.figures == ()
+    assert "6 and 7: no layout model of the paper was run" in " ".join(section.paragraphs)

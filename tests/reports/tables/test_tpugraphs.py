@@ -1,0 +1,188 @@
+"""What belongs to the paper, and averages over kernels and programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.datasets.layout_graphs import CollectionSize
+from costbench.reports.dataset_files import read_cards
+from costbench.reports.declarations import declared_tables
+from costbench.reports.papers.printed import printed_table
+from costbench.reports.results import ChipSplit
+from costbench.reports.sections.tpugraphs import DECLARED
+from costbench.reports.tables.hyperparameters import tried_table
+from costbench.reports.tables.tpugraphs import (
+    LOSSES,
+    NETWORKS,
+    best_table,
+    collection_table,
+    flat_collections,
+    is_of_paper,
+    kernel_mean,
+    layout_mean,
+    layout_splits,
+    sizes_table,
+    tile_splits,
+)
+from tests.reports.evidence_files import write_evidence
+from tests.reports.tpugraphs_rows import layout_rows, results_of, tile_rows
+
+CHIP_SPLIT = ChipSplit("random", "tpu_v3")
+
+
+def test_variants_are_those_of_table_8_and_6() -> None:
+    assert set(printed_table("tpugraphs2023", "tile_variants").labels) == {
+        f"{n}-{loss}" for n in NETWORKS for loss in LOSSES
+    }
+    assert is_of_paper("late-gcn-mse")
+    assert is_of_paper("full-listmle")
+    assert not is_of_paper("mse")
+
+
+def test_kernels_weigh_alike(tmp_path: Path) -> None:
+    results = results_of(tmp_path, tile_rows({"early-sage-listmle": [2.0, 10.0]}))
+    # One kernel of 2 and three of 10.
+    assert kernel_mean(results, CHIP_SPLIT, "early-sage-listmle", "kernel_top_1") == pytest.approx(8.0)
+    assert kernel_mean(results, CHIP_SPLIT, "late-sage-mse", "kernel_top_1") is None
+    assert tile_splits(results) == (CHIP_SPLIT,)
+    assert layout_splits(results) == ()
+
+
+def test_collections_are_apart(tmp_path: Path) -> None:
+    rows = layout_rows({("gst-listmle", "xla:random"): [0.2, 0.6], ("gst-listmle", "nlp:random"): [0.9]})
+    chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
+    results = results_of(tmp_path, rows, chance)
+    assert layout_splits(results) == (CHIP_SPLIT,)
+    assert layout_mean(results, CHIP_SPLIT, "gst-listmle", "xla:random", "kendall_tau") == pytest.approx(0.4)
+    assert layout_mean(results, CHIP_SPLIT, "random", "xla:random", "kendall_tau") == pytest.approx(0.0)
+    assert layout_mean(results, CHIP_SPLIT, "gst-listmle", "nlp:default", "kendall_tau") is None
+    assert layout_mean(results, CHIP_SPLIT, "gst-listmle", "nlp:random", "top_1") == 10.0
+    flat = flat_collections(results)
+    assert flat["layout/random/tpu_v3/learned@gst-listmle/xla:random/kendall_tau_mean"] == pytest.approx(0.4)
+    assert flat["layout/random/tpu_v3/random/xla:random/opa_mean"] == pytest.approx(0.7)
+
+
+TAUS = {
+    ("gst-listmle", "xla:random"): [0.2, 0.6],
+    ("gst-listmle", "xla:default"): [0.1, 0.2],
+    ("full-listmle", "xla:random"): [0.5, 0.5],
+    ("gst-listmle", "nlp:random"): [0.9],
+}
+
+
+def test_table_2_takes_the_papers_best_models(tmp_path: Path) -> None:
+    results = results_of(tmp_path, layout_rows(TAUS), tile_rows({"early-sage-listmle": [2.0, 10.0]}))
+    table = best_table(results, CHIP_SPLIT, CHIP_SPLIT)
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["layout:xla:random"][:4] == pytest.approx((0.4, 10.0, 5.0, 1.0))
+    assert rows["layout:xla:random"][4:] == (0.19, 0.34, 19.8, 10.9, 12.3, 5.7, 9.7, 1.6)
+    assert rows["layout:nlp:default"][:4] == (None, None, None, None)
+    assert rows["tile:xla"][:4] == pytest.approx((0.8, 8.0, 4.0, 0.8))
+    alone = best_table(results, None, None)
+    assert all(value is None for row in alone.rows for value in row[1:5])
+    assert alone.notes[1].endswith("Ours: not run.")
+
+
+def test_table_6_compares_training_on_one_collection(tmp_path: Path) -> None:
+    chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
+    results = results_of(tmp_path, layout_rows(TAUS), chance)
+    table, _ = declared_tables(DECLARED, results.frame)["tpugraphs"]
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["Full Graph"][0] == pytest.approx(0.5)
+    assert rows["Random"][0] == pytest.approx(0.0)
+    assert rows["MSE loss"][0] is None
+    assert rows["GST"][4:6] == (0.13, 0.32)
+
+
+def test_table_7_has_our_programs_above_theirs(tmp_path: Path) -> None:
+    results = results_of(tmp_path, layout_rows(TAUS))
+    _, table = declared_tables(DECLARED, results.frame)["tpugraphs"]
+    ours = [row for row in table.rows if row[0] == "ours"]
+    # GST, whole graphs and MSE on random configs, then GST near the default: tau and top-1 each.
+    assert ours == [
+        ("ours", "xla0", 0.2, 10.0, 0.5, 10.0, None, None, 0.1, 10.0),
+        ("ours", "xla1", 0.6, 10.0, 0.5, 10.0, None, None, 0.2, 10.0),
+    ]
+    assert len(table.rows) == 2 + 7
+
+
+def test_every_model_is_on_the_table_of_collections(tmp_path: Path) -> None:
+    chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
+    table = collection_table(results_of(tmp_path, layout_rows(TAUS), chance), CHIP_SPLIT)
+    assert [row[:4] for row in table.rows] == [
+        ("layout:xla:random", "learned", "full-listmle", 2),
+        ("layout:xla:random", "learned", "gst-listmle", 2),
+        ("layout:xla:random", "random", "main", 2),
+        ("layout:xla:default", "learned", "gst-listmle", 2),
+        ("layout:nlp:random", "learned", "gst-listmle", 1),
+    ]
+    assert table.rows[1][4:] == pytest.approx((0.4, 0.7, 10.0, 5.0, 1.0))
+
+
+def test_table_8_has_every_line_of_the_paper(tmp_path: Path) -> None:
+    results = results_of(tmp_path, tile_rows({"early-sage-listmle": [2.0, 10.0], "mlp-mse": [40.0, 40.0]}))
+    table, _ = declared_tables(DECLARED, results.frame)["tpugraphs"]
+    assert table.name == "tpugraphs2023_table8_random_tpu_v3"
+    assert len(table.rows) == 10
+    first, last = table.rows[0], table.rows[-1]
+    # Our top-1, top-5, top-10 and OPA, then theirs, validation before test.
+    assert first[:2] == ("ListMLE", "EarlySAGE")
+    assert first[2:6] == pytest.approx((8.0, 4.0, 0.8, 0.9))
+    assert first[6:] == (10.5, 9.1, 3.0, 4.2, 1.8, 2.8)
+    assert (last[:3], last[6]) == (("MSE", "MLP", 40.0), 117.5)
+    assert table.rows[1][2:6] == (None, None, None, None)
+    assert table.notes[1].startswith("Not run: early-gcn-listmle, late-sage-listmle")
+
+
+def test_table_9_has_our_programs_above_theirs(tmp_path: Path) -> None:
+    results = results_of(tmp_path, tile_rows({"late-gcn-listmle": [2.0, 10.0], "mlp-mse": [40.0, 40.0]}))
+    _, table = declared_tables(DECLARED, results.frame)["tpugraphs"]
+    keys = [column.key for column in table.columns]
+    ours = [row for row in table.rows if row[0] == "ours"]
+    assert [row[1:3] for row in ours] == [("p0", 1.0), ("p1", 3.0)]
+    assert [row[keys.index("k1_late-gcn")] for row in ours] == [2.0, 10.0]
+    assert [row[keys.index("k2_late-gcn")] for row in ours] == [1.0, 5.0]
+    assert [row[keys.index("k1_mlp")] for row in ours] == [None, None]
+    theirs = {row[1]: row for row in table.rows if row[0] == "paper"}
+    assert len(theirs) == 7
+    assert theirs["unet_3d.4x4.bf16"][keys.index("k1_early-sage")] == 48
+
+
+LAYOUTS = CollectionSize("layout:xla:random", 2, 15.0, 10, 20, 3.5, 3, 4, 7, 9)
+
+
+def test_rows_of_ours_stand_below_the_papers(tmp_path: Path) -> None:
+    cards = read_cards(write_evidence(tmp_path).card)
+    table = sizes_table([LAYOUTS], cards, "tpu_v2")
+    rows = {(row[0], row[1]): row[2:] for row in table.rows}
+    assert rows["layout:xla:random", "ours"] == (2, 15.0, 10, 20, 3.5, 3, 4, 7, 9)
+    assert rows["layout:xla:random", "paper"][0] == 78
+    # 30 kernels with 600 tile sizes; the card of this test has no tile sizes of each kernel.
+    assert rows["tile:xla", "ours"] == (30, 25.5, 2, 99, None, None, None, 600, 600)
+    assert (
+        table.notes[1] == "Without data of ours: layout:xla:default, layout:nlp:default, layout:nlp:random."
+    )
+    other = sizes_table([], cards, "tpu_v3")
+    assert all(row[1] == "paper" for row in other.rows)
+
+
+def test_settings_are_those_of_the_variants() -> None:
+    tile = {
+        "early-sage-listmle": {
+            "net": {"hidden": 64, "encoder_layers": 3},
+            "batch": {"kernels": 8, "configs": 32, "per_epoch": 400},
+            "epochs": 5,
+            "loss": "listmle",
+            "optimizer": {"learning_rate": 0.001},
+        }
+    }
+    tile["mlp-mse"] = {**tile["early-sage-listmle"], "loss": "mse"}
+    rows = {row[0]: row[1:] for row in tried_table({"tile": tile}).rows}
+    assert rows["hidden size"] == ("–", "100, 200", "64", "64, 128")
+    assert rows["training iterations"][2] == "2000"
+    assert rows["batch size"][2] == "8 x 32"
+    assert rows["loss"][2] == "listmle, mse"
+    assert rows["opcode embedding size"][2] == "–"
+    assert rows["optimizer"] == ("–", "Adam", "Adam", "Adam")

@@ -1,0 +1,110 @@
+"""Tables from ten lines of YAML, worked out by hand, and what is wrong with a declaration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.errors import ParamsError
+from costbench.reports.declarations import declared_tables
+from costbench.reports.frame import frame_of
+from tests.reports.conftest import make_row, rows_of
+
+YAML = """
+tables:
+- name: errors_{split}_{chip}
+  title: "Errors, {where}"
+  each: [split, chip]
+  filter: {task: tile, group: all, metric: tile_size_ape}
+  rows: [application, program]
+  across: model
+  decimals: 1
+  better: lower
+  summary: [median]
+  notes: ["Not run: {absent}.", "Percent."]
+"""
+BESIDE = """
+tables:
+- name: beside
+  title: "Beside {printed}"
+  section: claims
+  filter: {task: tile, split: random}
+  printed: theirs
+  rows: [model]
+  cases:
+  - {labels: [Ours], filter: {model: learned}, printed: Theirs}
+  - {labels: [Nobody], filter: {model: nobody}}
+  columns:
+  - {key: ape, header: "APE (%)", group: ours, filter: {metric: tile_size_ape}, statistic: max}
+  - {key: number, count: true, filter: {metric: tile_size_ape}, statistic: programs}
+  - {key: paper, group: paper, printed: ape}
+  notes: ["Not run: {absent}."]
+theirs:
+  paper: somebody2026
+  table: Table 1
+  columns: [ape]
+  rows:
+  - {label: Theirs, values: [7.5]}
+"""
+
+
+def test_ten_lines_are_a_table_for_each_split_and_chip(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(YAML)
+    frame = frame_of([*rows_of("manual", "tpu_v3"), *rows_of(), *rows_of(seed=1)])
+    first, second = declared_tables(path, frame)["tables"]
+    assert (first.name, second.name) == ("errors_random_tpu_v2", "errors_manual_tpu_v3")
+    assert first.title == "Errors, random split, tpu_v2"
+    assert [column.header for column in first.columns[2:]] == ["analytical", "learned", "random"]
+    assert first.rows == (
+        ("ConvDRAW", "convdraw_b64_train_f32", 8.0, 1.0, 300.0),
+        ("Own", "user_mine", 5.0, 0.0, 100.0),
+        ("RNN", "rnn_gru_b128_train_f32", 2.0, 4.0, 200.0),
+        ("Median", "", 5.0, 1.0, 200.0),
+    )
+    assert first.is_best(0, 3)
+    assert first.notes == ("Percent.",)
+
+
+def test_numbers_of_a_paper_stand_beside_ours(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(BESIDE)
+    (table,) = declared_tables(path, frame_of(rows_of()))["claims"]
+    assert table.title == "Beside Table 1 of somebody2026"
+    assert table.rows == (("Ours", 4.0, 3.0, 7.5), ("Nobody", None, None, None))
+    assert table.notes == ("Not run: Nobody.",)
+
+
+def test_kernels_are_weights(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(BESIDE.replace("statistic: max", "statistic: kernel_mean"))
+    counts = [
+        make_row(program=p, model="best", metric="kernels", value=n) for p, n in (("a", 1.0), ("b", 3.0))
+    ]
+    errors = [make_row(program=p, value=value) for p, value in (("a", 8.0), ("b", 4.0), ("c", 100.0))]
+    (table,) = declared_tables(path, frame_of([*counts, *errors]))["claims"]
+    assert table.rows[0][1] == 5.0
+
+
+def test_without_results_there_is_no_table(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(YAML.replace("task: tile", "task: fusion"))
+    assert declared_tables(path, frame_of(rows_of())) == {"tables": ()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("task: tile", "tusk: tile", "tusk: no column of results"),
+        ("across: model", "columns: []", "give the columns"),
+        ("[median]", "[middle]", "summary"),
+        ("decimals: 1", "digits: 1", "digits"),
+        ("tables:", "table:", "tables"),
+    ],
+)
+def test_what_is_wrong_is_told(tmp_path: Path, before: str, after: str, told: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(YAML.replace(before, after))
+    with pytest.raises(ParamsError, match=told):
+        declared_tables(path, frame_of(rows_of()))

@@ -1,0 +1,165 @@
+"""Searches are grouped by place, and averaged as their descriptions say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costbench.metrics.rows import write_rows
+from costbench.reports.figures.programs import COLOURS
+from costbench.reports.searches import (
+    FIGURE_4,
+    GAINS,
+    IN_COMPILER,
+    PREDICTED,
+    SECONDS,
+    SLOWDOWN,
+    SPEEDUP,
+    Bar,
+    Searches,
+    SearchResults,
+    absent,
+    bars_with_results,
+    best_known,
+    colour,
+    figure_5,
+    key,
+    load_searches,
+    title,
+)
+from tests.reports.conftest import PROGRAMS
+from tests.reports.search_rows import fusion_search_rows, search_rows, tile_rows
+
+LEARNED, EXHAUSTIVE = Bar("learned", "top10"), Bar("exhaustive", "all")
+
+
+def _place(folder: Path, *rows: list) -> SearchResults:  # type: ignore[type-arg]
+    write_rows(folder / "rows.jsonl", [row for several in rows for row in several])
+    (place,) = load_searches(folder / "rows.jsonl").results
+    return place
+
+
+def test_budgets_are_read_from_their_names() -> None:
+    assert (LEARNED.top_k, LEARNED.start, LEARNED.minutes) == (10, None, None)
+    search = Bar("hardware", "random-2.5m")
+    assert (search.top_k, search.start, search.minutes) == (None, "random", 2.5)
+    assert (EXHAUSTIVE.top_k, Bar("x", "topmost").top_k, Bar("x", "other-1m").start) == (None, None, None)
+
+
+def test_places_stand_in_the_order_of_reports(tmp_path: Path) -> None:
+    rows = [
+        *fusion_search_rows(),
+        *tile_rows(split="manual"),
+        *tile_rows(split=GAINS),
+        *tile_rows(chip="tpu_v3"),
+        *tile_rows(),
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    searches = load_searches(tmp_path / "rows.jsonl")
+    assert [(place.task, place.name) for place in searches.results] == [
+        ("tile", "random_tpu_v2"),
+        ("tile", "random_tpu_v3"),
+        ("tile", "gains_tpu_v2"),
+        ("tile", "manual_tpu_v2"),
+        ("fusion", "random_tpu_v2"),
+    ]
+    assert len(searches.frame) == len(rows)
+    first, other, gains, manual = searches.of("tile")
+    assert searches.beside(first) is gains
+    assert searches.beside(other) is None
+    assert searches.beside(manual) is None
+    # As the paper's table 2 has them, what it has not behind them.
+    assert [application for application, _ in first.programs] == ["ConvDRAW", "RNN", "Own"]
+
+
+def test_repeats_have_a_median_and_programs_a_mean(tmp_path: Path) -> None:
+    bar = ("hardware", "default-1m")
+    costs = {"hardware_seconds": 30.0}
+    place = _place(tmp_path, search_rows("fusion", bar, [[3.0, 1.0, 2.0], [8.0, 8.0, 9.0]], costs))
+    (name, _), (other, _) = ((program, 0) for _, program in PROGRAMS[:2])
+    assert place.repeats(Bar(*bar), SPEEDUP, name) == (3.0, 1.0, 2.0)
+    assert place.score(Bar(*bar), SPEEDUP, name) == 2.0
+    assert place.score(Bar(*bar), SPEEDUP, other) == 8.0
+    # Speed-ups have the geometric mean, costs the arithmetic one.
+    assert place.mean(Bar(*bar), SPEEDUP) == pytest.approx(4.0)
+    assert place.mean(Bar(*bar), SECONDS) == 30.0
+    assert place.mean(Bar(*bar), PREDICTED) is None
+    assert place.mean(LEARNED, SPEEDUP) is None
+
+
+def test_seconds_are_compared_over_the_same_programs_only(tmp_path: Path) -> None:
+    place = _place(tmp_path, tile_rows())
+    # 200 seconds against 4, for each of the three programs.
+    assert place.fewer_seconds(LEARNED, EXHAUSTIVE) == 50.0
+    assert place.mean(LEARNED, SLOWDOWN) == pytest.approx(0.05)
+    assert place.fewer_seconds(Bar("learned", "compiler"), EXHAUSTIVE) is None
+    short = [row for row in tile_rows() if row.model != "exhaustive" or row.program != PROGRAMS[0][1]]
+    place = _place(tmp_path, short)
+    assert not place.complete(LEARNED, EXHAUSTIVE)
+    assert place.fewer_seconds(LEARNED, EXHAUSTIVE) is None
+
+
+def test_what_depends_on_no_search_is_no_bar(tmp_path: Path) -> None:
+    facts = search_rows("tile", ("best", "main"), [[1.0]], {"num_tiles": 64.0})
+    place = _place(tmp_path, tile_rows(), [row for row in facts if row.metric == "num_tiles"])
+    assert Bar("best", "main") not in place.bars
+    assert place.fact("num_tiles", PROGRAMS[0][1]) == 64.0
+    assert place.fact("num_tiles", PROGRAMS[1][1]) is None
+
+
+def test_without_a_file_there_are_no_searches() -> None:
+    assert load_searches(None).results == ()
+    assert Searches().of("tile") == ()
+
+
+def _bars_place(folder: Path, rows: list) -> SearchResults:  # type: ignore[type-arg]
+    write_rows(folder / "rows.jsonl", rows)
+    return load_searches(folder / "rows.jsonl").results[0]
+
+
+def test_bars_have_names_for_people_and_for_files() -> None:
+    named = {
+        IN_COMPILER: ("learned 1, in the compiler", "learned_compiler"),
+        Bar("hybrid", "top10"): ("hybrid 10", "hybrid_top10"),
+        Bar("tuned", "top20"): ("best of sweep 20", "tuned_top20"),
+        Bar("exhaustive", "all"): ("exhaustive", "exhaustive_all"),
+        Bar("hardware", "random-1m"): ("hardware 1 min", "hardware_1m"),
+        Bar("best known", "all"): ("best known", "best_known_all"),
+        Bar("sample", "all"): ("all candidates", "sample_all"),
+    }
+    assert {bar: (title(bar), key(bar)) for bar in named} == named
+
+
+def test_colours_are_those_of_other_figures() -> None:
+    assert colour("learned") == colour("model and hardware") == COLOURS["learned"]
+    assert colour("hybrid") == colour("hybrid and hardware") == COLOURS["hybrid"]
+    assert colour("analytical") == colour("analytical and hardware") == COLOURS["analytical"]
+    shown = [bar.model for bar in FIGURE_4]
+    assert len({colour(model) for model in shown}) == len(set(shown))
+    assert colour("unheard of") == "#777777"
+
+
+def test_figure_5_has_the_minutes_of_its_paper() -> None:
+    bars = figure_5("default", "lpm2021")
+    assert [bar.budget for bar in bars] == ["default-1m", "default-10m"] * 4
+    assert [bar.model for bar in bars[::2]] == [
+        "hardware",
+        "model and hardware",
+        "hybrid and hardware",
+        "analytical and hardware",
+    ]
+    assert {bar.budget for bar in figure_5("random", "lpm2020")} == {"random-5m"}
+
+
+def test_what_was_not_run_is_named(tmp_path: Path) -> None:
+    place = _bars_place(tmp_path, [row for row in tile_rows() if row.model not in ("hybrid", "random")])
+    assert absent(FIGURE_4, place) == "Not run here: hybrid 10; random 10."
+    assert bars_with_results(FIGURE_4, place)[:2] == FIGURE_4[:2]
+    assert absent(FIGURE_4, _bars_place(tmp_path, tile_rows())) == ""
+
+
+def test_best_known_is_the_best_of_all_searches(tmp_path: Path) -> None:
+    place = _bars_place(tmp_path, fusion_search_rows())
+    assert best_known(place) == (Bar("best known", "all"),)
+    assert best_known(_bars_place(tmp_path, tile_rows())) == ()
