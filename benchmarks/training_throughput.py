@@ -42,8 +42,8 @@ from torch import Tensor
 from training_overhead import TASKS, measure_overhead
 
 from costbench.features.graph_tensors import KernelGraph
-from costbench.features.packed_kernels import packed
-from costbench.models.execution import apply_execution, describe_execution
+from costbench.features.packed_kernels import pack_kernels
+from costbench.models.execution import applied, described
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.spec import Execution, NetSpec
@@ -71,7 +71,7 @@ class PreparedCollator:
         self._prepared: dict[KernelGraph, KernelGraph] = {}
 
     def __call__(self, samples: Sequence[KernelSamples]) -> GraphBatch:
-        kernels = packed(
+        kernels = pack_kernels(
             [self._prepare(sample.graph) for sample in samples],
             [sample.config_features for sample in samples],
             [sample.runtime_ns for sample in samples],
@@ -102,7 +102,7 @@ class Contender:
 
     def round(self, data: Sequence[KernelSamples]) -> None:
         """Train on every batch once and note the CPU times."""
-        with apply_execution(self._execution):
+        with applied(self._execution):
             for place in range(0, len(data), KERNELS_PER_BATCH):
                 started = time.process_time()
                 self.step(data[place : place + KERNELS_PER_BATCH])
@@ -226,7 +226,7 @@ def main() -> None:
                 f" Lightning adds {results[f'{task}/lightning_overhead']:.1%}"
             )
         nodes = sum(sample.graph.num_nodes for sample in data) / len(data)
-        how = describe_execution(FAST, torch.device("cpu"))
+        how = described(FAST, torch.device("cpu"))
         print(f"hidden {arguments.hidden}, {nodes:.0f} nodes a kernel on average, {how}")
 
 

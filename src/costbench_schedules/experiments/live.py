@@ -37,7 +37,7 @@ from costbench_schedules.search.live import (
     LiveProgress,
     LiveSearch,
     Tally,
-    logged,
+    measure_entry,
     search_live,
 )
 from costbench_schedules.search.problems import Schedules
@@ -339,7 +339,7 @@ def _again(
     runtimes_ns: dict[int, list[int]] = {finalist.number: [] for finalist in finalists}
     for _ in range(ROUNDS):
         for number in runtimes_ns:
-            entry = logged(space, space.rows([number])[0], device)
+            entry = measure_entry(space, space.rows([number])[0], device)
             if entry.runtime_ns is not None:
                 runtimes_ns[number].append(entry.runtime_ns)
     measured = [replace(finalist, again_ns=tuple(runtimes_ns[finalist.number])) for finalist in finalists]

@@ -294,7 +294,7 @@ def profile_of(samples: I64) -> I64:
     return np.column_stack([unique, numbers])
 
 
-def effective(counts: Iterable[I64]) -> tuple[I64, I64]:
+def effective_counts(counts: Iterable[I64]) -> tuple[I64, I64]:
     """Returns the counts of a run's edges, by the thread that does most and by all together.
 
     Args:

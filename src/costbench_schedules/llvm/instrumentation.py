@@ -69,7 +69,7 @@ class Instrumented:
     sites: tuple[Site, ...]
 
 
-def instrumented(program: Program, trace: bool = False) -> Instrumented:
+def instrument(program: Program, trace: bool = False) -> Instrumented:
     """Returns a program with counters on its edges.
 
     Args:

@@ -153,7 +153,7 @@ class LiveEvaluator:
 
     def _measured(self, row: I64) -> LogEntry:
         with self.guard():
-            entry = logged(self.space, row, self.device)
+            entry = measure_entry(self.space, row, self.device)
             self.log.append(entry)
             progress = self.tally.add(entry)
         self.report(progress)
@@ -163,7 +163,7 @@ class LiveEvaluator:
         return entry
 
 
-def logged(space: ScheduleSpace, row: Rows, device: ScheduleDevice) -> LogEntry:
+def measure_entry(space: ScheduleSpace, row: Rows, device: ScheduleDevice) -> LogEntry:
     """Measures a configuration [m] and returns it as a log has it."""
     measurement = device.measure(space, row[None])
     [number] = space.numbers(row[None])

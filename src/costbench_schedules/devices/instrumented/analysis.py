@@ -21,7 +21,7 @@ from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.instrumented.worker import Sampling
 from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
 from costbench_schedules.devices.timing import TimingSpec
-from costbench_schedules.llvm.features import ProgramFeatures, effective, profile_of, static_features
+from costbench_schedules.llvm.features import ProgramFeatures, effective_counts, profile_of, static_features
 from costbench_schedules.llvm.program import parse_program
 from costbench_schedules.operators.operators import Operator
 from costbench_schedules.spaces.space import ScheduleSpace, Value
@@ -103,7 +103,7 @@ class Analyzer:
             raise DataError(problem, where=f"@{kernel.entry}", expected=expected) from error
         if "failed" in answer:
             raise DataError(str(answer["failed"]), where=f"@{kernel.entry}")
-        counts = [effective(np.array(answer["counts"][str(count)])) for count in self._threads]
+        counts = [effective_counts(np.array(answer["counts"][str(count)])) for count in self._threads]
         return ProgramFeatures(
             static=static,
             threads=np.array(self._threads, dtype=np.int64),

@@ -22,7 +22,7 @@ from costbench.arrays import I64
 from costbench.errors import DataError
 from costbench.rng import stream
 from costbench_schedules.devices.instrumented.engine import Compiled
-from costbench_schedules.llvm.instrumentation import ENTER, Instrumented, instrumented
+from costbench_schedules.llvm.instrumentation import ENTER, Instrumented, instrument
 from costbench_schedules.llvm.program import Program, parse_program
 from costbench_schedules.llvm.runtime import LINE_BYTES, SAMPLE_WORDS, STACK_BYTES
 
@@ -181,7 +181,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
     """
     program = parse_program(request["text"], request["entry"])
     kernel = InstrumentedKernel(
-        instrumented(program, trace=True), Arena(program, request["sizes"]), request["processor"]
+        instrument(program, trace=True), Arena(program, request["sizes"]), request["processor"]
     )
     sampled = kernel.sampled(Sampling(**request["sampling"]))
     counts = {}
