@@ -33,7 +33,7 @@ from costbench.metrics.intervals import CONFIDENCE, Redrawn, small_sample_interv
 from costbench.metrics.rows import read_rows
 from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.frame import frame_of
-from costbench.reports.scores import MIN_PROGRAMS, Scores, matched, score_index, scores_of
+from costbench.reports.scores import MIN_PROGRAMS, Scores, score_index, scores_of, share_programs
 from costbench.rng import stream
 
 TAIL = (1.0 - CONFIDENCE) / 2.0
@@ -272,7 +272,7 @@ def shares(paths: Sequence[Path]) -> list[Shares]:
         for left, right in claim.pairs:
             if left.programs == right.programs:
                 both = {side: scores_of(index, claim.task, claim.metric, side) for side in (left, right)}
-                one = _shares(claim, matched(both), (left, right))
+                one = _shares(claim, share_programs(both), (left, right))
                 if one is not None:
                     found[claim.task, claim.metric, claim.statistic, left, right] = one
     return list(found.values())

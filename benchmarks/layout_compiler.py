@@ -8,7 +8,7 @@ that they depend on, and labels instructions once, so that a config only costs w
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -23,18 +23,28 @@ from costbench.compiler.fusion.rules import is_free
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.kernel_hashes import Labels, kernel_hashes
-from costbench.compiler.layout.assign import PlacedComputation
-from costbench.compiler.layout.rules import Choices, Node
+from costbench.compiler.layout.assign import PlacedComputation, place, place_computation
+from costbench.compiler.layout.orders import SEEDS, propagation_steps
+from costbench.compiler.layout.rules import (
+    Node,
+    NodeLayouts,
+    fills_lanes,
+    preferred_dot_operand,
+    preferred_layout,
+)
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.program import CompiledProgram, assemble, default_fusions
-from costbench.compiler.tiled_memory import MinorToMajor, padded_bytes
+from costbench.compiler.tiled_memory import MinorToMajor, compact_layout, packed_row_major, padded_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
+from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import Shape
 
 _KEPT = 4
 """Configs whose computations are kept."""
 _Key = tuple[object, ...]
+Layouts = Mapping[Node, NodeLayouts]
+"""Orders that a config chooses, by configurable node."""
 
 
 def compile_with_layouts(space: LayoutSpace, config: I16, name: str) -> CompiledProgram:
@@ -48,9 +58,117 @@ def compile_with_layouts(space: LayoutSpace, config: I16, name: str) -> Compiled
     Raises:
         ValueError: if `config` is no config of this program.
     """
-    choices = space.choices(config)
-    module = space.assigner.place(space.assigner.orders(choices), choices).verify()
+    layouts = layouts_of(space, config)
+    module = place(space.requirements, ReferenceOrders(space).assign(layouts), layouts).verify()
     return assemble(module, name, default_fusions(module, space.counts), space.counts)
+
+
+def layouts_of(space: LayoutSpace, config: I16) -> Layouts:
+    """Returns the orders that a config chooses for every configurable node."""
+    nodes = ((node.computation, node.position) for node in space.nodes)
+    return dict(zip(nodes, space.decode(config), strict=True))
+
+
+class ReferenceOrders:
+    """Assigns memory orders on objects, rule by rule: what `layout.orders` does on arrays.
+
+    Args:
+        space: layout space of the program.
+    """
+
+    def __init__(self, space: LayoutSpace) -> None:
+        self._space, self._classes = space, space.classes
+        self._members = space.classes.members()
+        self._default = layouts_of(space, space.default)
+        module, entry = space.module, space.module.entry
+        self._arguments = {
+            leaf: compact_layout(self._classes.shapes[leaf])
+            for position in module.entry_computation.parameters
+            for leaf in self._classes.leaves(entry, position)
+            if self._classes.shapes[leaf].rank > 1
+        }
+        self._default_orders: dict[int, MinorToMajor] = {}
+        self._default_orders = self.assign(self._default)
+
+    def assign(self, layouts: Layouts) -> dict[int, MinorToMajor]:
+        """Returns the order of every class of values, given the chosen orders of every configurable node."""
+        self._layouts = {node: chosen for node, chosen in layouts.items() if chosen != self._default[node]}
+        self._pins = self._pinned(layouts)
+        self._order: dict[int, MinorToMajor] = {}
+        self._seed(self._arguments)
+        shapes = self._classes.shapes
+        for opcodes in SEEDS:
+            seeds = [
+                (c, p, inst, leaf)
+                for c, computation in enumerate(self._space.module.computations)
+                for p, inst in enumerate(computation.instructions)
+                if inst.opcode in opcodes
+                for leaf in self._classes.leaves(c, p)
+                if shapes[leaf].rank > 1
+            ]
+            for c, p, inst, leaf in seeds:
+                self._seed_preferred(c, p, inst, leaf)
+            for c, p, inst, _ in seeds:
+                chosen = self._layouts.get((c, p))
+                for operand, order in zip(inst.operands, chosen.operands if chosen else (), strict=False):
+                    operand_leaf = self._classes.leaf(c, operand)
+                    if shapes[operand_leaf].rank > 1 and fills_lanes(shapes[operand_leaf], order):
+                        self._seed({operand_leaf: order})
+            for c, _, inst, _ in seeds:
+                for number, operand in enumerate(inst.operands if inst.dot and inst.dot.lhs_batch else ()):
+                    operand_leaf = self._classes.leaf(c, operand)
+                    if shapes[operand_leaf].rank > 1:
+                        self._seed({operand_leaf: preferred_dot_operand(inst, number, shapes[operand_leaf])})
+        for leaf, shape in enumerate(shapes):
+            if shape.rank > 1:
+                self._seed({leaf: compact_layout(shape)})
+        return self._order
+
+    def _pinned(self, layouts: Layouts) -> dict[int, MinorToMajor]:
+        """Returns the orders that classes are pinned to: the first changed node of a class decides."""
+        fixed = {self._classes.find(leaf) for leaf in self._arguments}
+        pins: dict[int, MinorToMajor] = {}
+        for node, chosen in layouts.items():
+            root = self._classes.find(self._classes.leaf(*node))
+            if root in fixed or root not in self._default_orders:
+                continue
+            default = self._default_orders[root]
+            if node not in self._layouts:
+                pins.setdefault(root, default)
+            elif pins.get(root, default) == default:
+                pins[root] = chosen.output
+        return pins
+
+    def _seed_preferred(self, c: int, p: int, inst: Instruction, leaf: int) -> None:
+        shapes, chosen = self._classes.shapes, self._layouts.get((c, p))
+        operands = [self._classes.leaf(c, operand) for operand in inst.operands]
+        preferred = preferred_layout(inst, [shapes[o] for o in operands], shapes[leaf])
+        if chosen is not None:
+            self._seed({leaf: chosen.output})
+        elif preferred is not None:
+            self._seed({leaf: preferred})
+            if inst.opcode is Opcode.RESHAPE and shapes[operands[0]].rank > 1:
+                self._seed({operands[0]: packed_row_major(shapes[operands[0]].dimensions)})
+
+    def _seed(self, orders: Mapping[int, MinorToMajor]) -> None:
+        """Gives the classes of leaves these orders unless they have one, and propagates them."""
+        queue: deque[int] = deque()
+
+        def give(root: int, order: MinorToMajor) -> None:
+            if root not in self._order:
+                self._order[root] = self._pins.get(root, order)
+                queue.append(root)
+
+        for leaf, order in orders.items():
+            give(self._classes.find(leaf), order)
+        while queue:
+            root = queue.popleft()
+            for leaf in self._members[root]:
+                for step in propagation_steps(self._classes, leaf):
+                    if step.target_class not in self._order:
+                        order_of_target = step.order(self._order[root])
+                        if order_of_target is not None:
+                            give(step.target_class, order_of_target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +213,17 @@ class LayoutCompiler:
 
     def __init__(self, space: LayoutSpace) -> None:
         self.space = space
+        self._orders = ReferenceOrders(space)
         self._kept: OrderedDict[tuple[int, _Key], LaidOutComputation] = OrderedDict()
         self._labels: dict[tuple[int, int, Shape], tuple[int, int]] = {}
-        assigner = space.assigner
         self._roots = [
             tuple(
                 sorted(
                     {
-                        assigner.classes.find(leaf)
+                        space.classes.find(leaf)
                         for p in range(len(body.instructions))
-                        for leaf in assigner.classes.leaves(c, p)
-                        if assigner.classes.shapes[leaf].rank > 1
+                        for leaf in space.classes.leaves(c, p)
+                        if space.classes.shapes[leaf].rank > 1
                     }
                 )
             )
@@ -119,43 +237,43 @@ class LayoutCompiler:
         """Returns every computation that runs, compiled under a config."""
         return self.compile_key(*self.assign(config))
 
-    def assign(self, config: I16) -> tuple[dict[int, MinorToMajor], Choices]:
-        """Returns the orders of all values under a config, and the decoded choices."""
-        choices = self.space.choices(config)
-        return self.space.assigner.orders(choices), choices
+    def assign(self, config: I16) -> tuple[dict[int, MinorToMajor], Layouts]:
+        """Returns the orders of all values under a config, and the orders that it chooses for nodes."""
+        layouts = layouts_of(self.space, config)
+        return self._orders.assign(layouts), layouts
 
-    def key(self, orders: Mapping[int, MinorToMajor], choices: Choices) -> _Key:
+    def key(self, orders: Mapping[int, MinorToMajor], layouts: Layouts) -> _Key:
         """Returns a key that is equal for configs that give the same program."""
-        return tuple(self._key(c, orders, choices) for c, count in enumerate(self.space.counts) if count)
+        return tuple(self._key(c, orders, layouts) for c, count in enumerate(self.space.counts) if count)
 
     def compile_key(
-        self, orders: Mapping[int, MinorToMajor], choices: Choices
+        self, orders: Mapping[int, MinorToMajor], layouts: Layouts
     ) -> tuple[LaidOutComputation, ...]:
         """Does the same as `compile` when orders have been assigned."""
         return tuple(
-            self._computation(c, orders, choices) for c, count in enumerate(self.space.counts) if count
+            self._computation(c, orders, layouts) for c, count in enumerate(self.space.counts) if count
         )
 
-    def _key(self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices) -> _Key:
+    def _key(self, c: int, orders: Mapping[int, MinorToMajor], layouts: Layouts) -> _Key:
         """Returns the cache key of a computation: the orders of its values, the requirements of its nodes."""
-        of = self.space.assigner.requirements.of
-        needs = tuple(of(node, orders, choices.layouts[node]) for node in self._nodes[c])
+        of = self.space.requirements.of
+        needs = tuple(of(node, orders, layouts[node]) for node in self._nodes[c])
         return (tuple(orders[root] for root in self._roots[c]), needs)
 
     def _computation(
-        self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices
+        self, c: int, orders: Mapping[int, MinorToMajor], layouts: Layouts
     ) -> LaidOutComputation:
-        key = (c, self._key(c, orders, choices))
+        key = (c, self._key(c, orders, layouts))
         known = self._kept.get(key)
         if known is None:
-            known = self._kept[key] = self._lay_out(c, orders, choices)
+            known = self._kept[key] = self._lay_out(c, orders, layouts)
             if len(self._kept) > _KEPT * sum(count > 0 for count in self.space.counts):
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return known
 
-    def _lay_out(self, c: int, orders: Mapping[int, MinorToMajor], choices: Choices) -> LaidOutComputation:
-        placed = self.space.assigner.place_computation(c, orders, choices)
+    def _lay_out(self, c: int, orders: Mapping[int, MinorToMajor], layouts: Layouts) -> LaidOutComputation:
+        placed = place_computation(self.space.requirements, c, orders, layouts)
         groups = default_groups(body_facts(placed.computation))
         nodes = body_nodes(groups.body, groups.graph)
         arrays = cut_out(groups.groups, groups.reads, nodes)

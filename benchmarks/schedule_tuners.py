@@ -83,9 +83,9 @@ def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
     with CpuDevice() as device:
         ours = tune_schedule(folder / "ours", options, device, Hooks(), resume=False)
     middle = time.monotonic()
-    peer = meta_schedule(operator, ReferenceSpec(trials, seed), folder / "meta_schedule")
+    reference = meta_schedule(operator, ReferenceSpec(trials, seed), folder / "meta_schedule")
     end = time.monotonic()
-    speeds = confirmed(operator, ours, peer)
+    speeds = confirmed(operator, ours, reference)
     return Compared(
         workload,
         seed,
@@ -95,16 +95,16 @@ def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
         middle - begin,
         end - middle,
         ours.progress.failed,
-        sum(trial.runtime_ns is None for trial in peer.trials),
+        sum(trial.runtime_ns is None for trial in reference.trials),
         os.getloadavg()[0],
     )
 
 
-def confirmed(operator: Operator, ours: TunedSchedule, peer: ReferenceTrials) -> tuple[float, float]:
+def confirmed(operator: Operator, ours: TunedSchedule, reference: ReferenceTrials) -> tuple[float, float]:
     """Returns the GFLOPS of both after measuring the fastest schedules of both in turn."""
     space = ours.header.space
     mine = [one.number for one in ours.finalists]
-    theirs = [Path(trial.program) for trial in peer.fastest(CONFIRMED)]
+    theirs = [Path(trial.program) for trial in reference.fastest(CONFIRMED)]
     times: dict[int | Path, list[float]] = {key: [] for key in (*mine, *theirs)}
     with CpuDevice() as device:
         for _ in range(ROUNDS):

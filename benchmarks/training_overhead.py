@@ -21,9 +21,9 @@ import torch
 from torch import nn
 
 from costbench.arrays import I64
-from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
+from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merge_columns
 from costbench.features.schema import NUM_LOOP_FEATURES
-from costbench.models.execution import applied
+from costbench.models.execution import apply_execution
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
 from costbench.models.spec import NetSpec
@@ -85,7 +85,7 @@ class ColumnSource:
         return self._columns.pack(np.array(kernels, np.int64), configs)
 
     def scaled(self, scaling: FeatureScaling) -> ColumnSource:
-        return ColumnSource(self._samples, merged([self._columns], scaling))
+        return ColumnSource(self._samples, merge_columns([self._columns], scaling))
 
     def extremes(self) -> Iterable[FeatureExtremes]:
         yield self._columns.extremes()
@@ -118,7 +118,7 @@ def bare_loop(spec: TrainSpec, source: ColumnSource) -> BareLoop:
     optimizer = torch.optim.Adam(net.parameters(), lr=spec.optimizer.learning_rate, fused=True)
     loss = LOSSES[spec.loss].function
     steps, loading = [], []
-    with applied(spec.execution):
+    with apply_execution(spec.execution):
         plans = iter(BatchSampler(source, spec.batch, spec.seed))
         for _ in range(spec.batch.per_epoch):
             started = time.process_time()

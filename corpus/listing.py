@@ -1,4 +1,4 @@
-"""The corpus as tables for people: what `docs/programs.md` shows."""
+"""The corpus as tables for people: what `docs/corpus.md` shows."""
 
 from __future__ import annotations
 

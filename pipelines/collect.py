@@ -33,7 +33,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="collect", description=__doc__)
     parser.add_argument("names", nargs="*", help="programs to build (default: the whole table)")
     parser.add_argument("--folder", type=Path, default=Path("data/programs"))
-    parser.add_argument("--document", type=Path, default=Path("docs/programs.md"))
+    parser.add_argument("--document", type=Path, default=Path("docs/corpus.md"))
     parser.add_argument("--jobs", type=int, default=2, help="programs built at a time (2)")
     parser.add_argument("--force", action="store_true", help="build also programs that are already there")
     start_logging()

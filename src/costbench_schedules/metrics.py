@@ -16,8 +16,8 @@ def tau_within_groups(costs: F64, runtimes: F64, groups: I64) -> float:
     A group in which one of both is constant counts as 0: a constant prediction ranks nothing.
 
     Args:
-        costs: predicted, [n].
-        runtimes: measured, [n].
+        costs: predicted costs, [n].
+        runtimes: measured runtimes, [n].
         groups: number of each sample's group, [n]; at least one sample.
     """
     masks = (groups == group for group in np.unique(groups))
@@ -29,14 +29,14 @@ class ModelTime:
     """Wall times of a model on this machine, in seconds.
 
     Attributes:
-        target: of the recorded table.
-        workload: by name.
-        application: its operator.
-        arm: whose model.
-        fit_s: of fitting it to `fitted` schedules.
-        predict_s: of predicting `predicted` schedules.
-        fitted: number of schedules.
-        predicted: number of schedules.
+        target: target of the recorded table.
+        workload: name of the workload.
+        application: kind of its operator.
+        arm: name of the arm that the model guides.
+        fit_s: time of fitting it to `fitted` schedules.
+        predict_s: time of predicting `predicted` schedules.
+        fitted: number of schedules that it is fitted to.
+        predicted: number of schedules that it predicts.
     """
 
     target: str

@@ -27,7 +27,7 @@ def entry(name: str, application: str, step: str, instructions: int) -> ProgramE
 
 
 def test_the_committed_document_shows_the_committed_corpus(repository: Path) -> None:
-    text = (repository / "docs" / "programs.md").read_text("utf-8")
+    text = (repository / "docs" / "corpus.md").read_text("utf-8")
     table = text.partition(BEGIN)[2].partition(END)[0].strip()
     assert table == markdown_tables(load_manifest(repository / "data" / "programs"))
 

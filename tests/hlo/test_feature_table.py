@@ -1,4 +1,4 @@
-"""The table of features in docs/programs.md says what is so, of every small module and of nothing else."""
+"""The table of features in docs/hlo_features.md says what is so, of every small module and of nothing else."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def rows(request: pytest.FixtureRequest) -> dict[str, list[str]]:
-    page = (request.config.rootpath / "docs" / "programs.md").read_text("utf-8")
+    page = (request.config.rootpath / "docs" / "hlo_features.md").read_text("utf-8")
     table = page.split("| feature | read | counted (FLOPs, bytes) |")[1].split("\n\n")[0]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
     return {start: next(line for line in cells if line[0].startswith(start)) for start in MODULES}
 
 
 def test_every_row_has_modules_and_every_module_a_row(rows: dict[str, list[str]], repository: Path) -> None:
-    page = (repository / "docs" / "programs.md").read_text("utf-8")
+    page = (repository / "docs" / "hlo_features.md").read_text("utf-8")
     listed = re.findall(
         r"^\| (?!feature|-)", page.split("| feature | read")[1].split("\n\n")[0], re.MULTILINE
     )

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.baseline_comparison import Estimate, Standing, Standings, standings, strongest_baseline
+from costbench.reports.baseline_comparison import (
+    Estimate,
+    Standing,
+    Standings,
+    rank_models,
+    strongest_baseline,
+)
 from costbench.reports.claims.claim import Side
 from costbench.reports.frame import frame_of
 from costbench.reports.results import load_results
@@ -29,7 +35,7 @@ def model_rows(model: str, errors: Sequence[float], **changes: object) -> list[M
 def _standings(folder: Path, *rows: list[MetricRow]) -> Standings:
     write_rows(folder / "r.jsonl", [row for several in rows for row in several])
     results = load_results(folder / "r.jsonl")
-    return standings(results, results.cells[0], 0)
+    return rank_models(results, results.cells[0], 0)
 
 
 def test_models_are_ranked_and_held_against_the_strongest_baseline(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.baseline_comparison import standings
+from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.inputs import ReportInputs
 from costbench.reports.report import write_report
 from costbench.reports.results import load_results
@@ -53,7 +53,7 @@ def written(folder: Path, rows: list[MetricRow], split: Path | None) -> ReportIn
 def test_imported_tiles_are_judged_by_their_kernels(tmp_path: Path) -> None:
     results = load_results(written(tmp_path, tile_rows(), None).rows[0])
     (cell,) = results.cells
-    found = standings(results, cell, seed=0)
+    found = rank_models(results, cell, seed=0)
     assert found.strongest == "trees"
     assert {one.model: one.error.value for one in found.models} == pytest.approx(
         {"learned": 2.0, "trees": 4.0}

@@ -163,7 +163,8 @@ class TableDeclaration:
     section: str = "tables"
 
     def __post_init__(self) -> None:
-        filters = [self.filter, self.needs, *(row.filter for row in (*self.cases, *self.columns))]
+        filters = [self.filter, self.needs, *(row.filter for row in self.cases)]
+        filters += [column.filter for column in self.columns]
         used = {*self.each, self.across, *(column.across for column in self.columns)} - {""}
         used |= {key for one in filters for key in one} | (set() if self.cases else set(self.rows))
         unknown = sorted(used - set(COLUMNS))
@@ -447,7 +448,7 @@ def _column_values(
         ]
     by = list(declared.rows)
     if statistic == "mean" and {"application", "program"} <= set(by):
-        of_rows: Mapping[object, float] = _OVER_SEEDS[column.over_seeds](results, by).to_dict()  # type: ignore[assignment]
+        of_rows = _OVER_SEEDS[column.over_seeds](results, by).to_dict()
         return [of_rows.get(row.labels) for row in rows]
     groups = dict(iter(results.groupby(by)))
     return [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from costbench.reports.baseline_comparison import Standings, standings
+from costbench.reports.baseline_comparison import Standings, rank_models
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import Finding, derived_rows, evaluate_claims
 from costbench.reports.claims.restatement import move_to_folds, restate_against_strongest
@@ -107,7 +107,7 @@ class ReportData:
     @cached_property
     def standings(self) -> Mapping[str, Standings]:
         """Name of a cell -> how its models stand to the strongest baseline."""
-        return {cell.name: standings(self.results, cell, self.seed) for cell in self.cells}
+        return {cell.name: rank_models(self.results, cell, self.seed) for cell in self.cells}
 
     @cached_property
     def printed_findings(self) -> tuple[Finding, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +23,20 @@ class ScoreIndex:
     """Results by task, metric and side.
 
     Attributes:
-        frame: the rows over all kernels or a collection, and again those of all splits together.
-        places: task, metric and side -> positions of its rows in the frame.
+        frame: rows over all kernels or a collection, and again those of all splits together.
+        row_numbers: task, metric and side -> numbers of its rows in the frame.
     """
 
     frame: pd.DataFrame
-    places: Mapping[tuple[str, str, Side], npt.NDArray[np.intp]]
+    row_numbers: Mapping[tuple[str, str, Side], npt.NDArray[np.intp]]
 
     def __contains__(self, key: tuple[str, str, Side]) -> bool:
-        return key in self.places
+        return key in self.row_numbers
 
     @property
     def chips(self) -> tuple[str, ...]:
         """Returns the chips that there are results on, by name."""
-        return tuple(sorted({side.chip for _, _, side in self.places}))
+        return tuple(sorted({side.chip for _, _, side in self.row_numbers}))
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,12 @@ class Scores:
 
     def over(self, programs: tuple[str, ...]) -> Scores:
         """Returns the scores of these programs, in their order."""
-        places = [self.programs.index(program) for program in programs]
-        return Scores(programs, self.seeds, self.values[places])
+        rows = [self.programs.index(program) for program in programs]
+        return Scores(programs, self.seeds, self.values[rows])
 
     @property
     def means(self) -> F64:
-        """Means over seeds as the only resample, [1, num_programs]."""
+        """Returns means over seeds as the only resample, [1, num_programs]."""
         means: F64 = self.values.mean(axis=1)[np.newaxis]
         return means
 
@@ -63,8 +62,8 @@ class Scores:
         """Returns means over drawn seeds of drawn programs, [resamples, num_programs].
 
         Args:
-            draws: shared by all that is compared.
-            drawn: `programs` or `seeds`, where only they are.
+            draws: draws shared by all that is compared.
+            drawn: `programs` or `seeds`, where only they are drawn.
         """
         return draws.resampled(self.values, self.programs, self.seeds, drawn)
 
@@ -86,19 +85,19 @@ def score_index(frame: pd.DataFrame) -> ScoreIndex:
     pooled = frame.assign(program=frame["split"] + "/" + frame["program"], split=ANY)
     both = pd.concat([frame, pooled], ignore_index=True)
     groups = both.groupby(["task", "metric", "model", "variant", "split", "chip", "group"]).indices
-    places = {}
+    row_numbers = {}
     for key, rows in groups.items():
         task, metric, *side = map(str, key)  # type: ignore[call-overload]
-        places[task, metric, Side(*side)] = np.asarray(rows)
-    return ScoreIndex(both, places)
+        row_numbers[task, metric, Side(*side)] = np.asarray(rows)
+    return ScoreIndex(both, row_numbers)
 
 
 def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
     """Returns the values of a side as a matrix, without programs that lack a value for some seed.
 
-    Task and metric are the side's own, where it has them.
+    Task and metric of the side take precedence, where it has them.
     """
-    rows = index.places.get((side.task or task, side.metric or metric, side.rows))
+    rows = index.row_numbers.get((side.task or task, side.metric or metric, side.rows))
     if rows is None:
         return Scores((), (), np.empty((0, 0)))
     values = index.frame.iloc[rows].drop_duplicates(["program", "seed"], keep="last")
@@ -109,24 +108,22 @@ def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
     return Scores(tuple(map(str, matrix.index)), seeds, numbers)
 
 
-def matched(found: Mapping[Side, Scores]) -> dict[Side, Scores]:
+def share_programs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
     """Restricts the scores to programs that all sides of a split (and source of programs) share."""
-    scores = {}
-    for programs in {side.programs for side in found}:
-        own = [side for side in found if side.programs == programs]
-        shared = reduce(set.intersection, (set(found[side].programs) for side in own))
-        for side in own:
-            scores[side] = found[side].over(tuple(sorted(shared)))
-    # In the order given, so that random draws depend on nothing else.
-    return {side: scores[side] for side in found}
+    shared: dict[object, set[str]] = {}
+    for side, of_side in scores.items():
+        programs = set(of_side.programs)
+        shared[side.programs] = shared.get(side.programs, programs) & programs
+    # In the order of the sides, so that random draws depend on nothing else.
+    return {side: own.over(tuple(sorted(shared[side.programs]))) for side, own in scores.items()}
 
 
 def share_won(left: F64, right: F64, sign: float) -> F64:
     """Returns the share of programs on which the left side is ahead, ties counting half, [resamples].
 
     Args:
-        left: values, [resamples, num_programs].
-        right: of the other side.
+        left: values of the left side, [num_programs].
+        right: values of the right side.
         sign: +1 where more is better, -1 where less is.
     """
     lead = sign * (left - right)
@@ -134,40 +131,38 @@ def share_won(left: F64, right: F64, sign: float) -> F64:
     return share
 
 
-def redrawn(
+def resample_effects(
     effects: Callable[[Resample], F64], draws: CrossedDraws, num_programs: int, runs: int
-) -> Callable[[int], Redrawn]:
-    """Returns what gives one of several effects with programs, with runs, and with both drawn again.
+) -> tuple[Redrawn, ...]:
+    """Returns each of several effects with programs, with runs, and with both drawn again.
 
     Args:
-        effects: of a way to resample scores makes the effects, [num_effects, resamples].
-        draws: shared by all sides.
-        num_programs: in a resample; the fewest, where several groups of programs are drawn.
-        runs: in a resample, as `num_runs` counts them.
+        effects: function from a way to resample scores to the effects, [num_effects, resamples].
+        draws: draws shared by all sides.
+        num_programs: number of programs in a resample; the least, where several groups are drawn.
+        runs: number of training runs in a resample, as `count_runs` has it.
     """
+    estimates = effects(lambda scores: scores.means)
 
     def resample(drawn: Drawn) -> Resample:
-        return lambda own: own.resampled(draws, drawn)
+        return lambda scores: scores.resampled(draws, drawn)
 
-    estimates = effects(lambda own: own.means)
     programs, seeds, both = (effects(resample(drawn)) for drawn in _DRAWN)
-
-    def of(place: int) -> Redrawn:
-        parts = (programs[place], seeds[place], both[place])
-        return Redrawn(float(estimates[place][0]), *parts, num_programs, runs)
-
-    return of
+    return tuple(
+        Redrawn(float(estimate[0]), of_programs, of_seeds, of_both, num_programs, runs)
+        for estimate, of_programs, of_seeds, of_both in zip(estimates, programs, seeds, both, strict=True)
+    )
 
 
 _DRAWN: tuple[Drawn, ...] = ("programs", "seeds", "both")
 
 
-def num_runs(scores: Iterable[Scores]) -> int:
-    """Returns the fewest training runs of a side that has several; 1 if none has.
+def count_runs(scores: Iterable[Scores]) -> int:
+    """Returns the least number of training runs of a side that has several; 1 if none has.
 
     What has one run beside others that have several is not trained, and the same in each.
     """
-    several = [len(own.seeds) for own in scores if len(own.seeds) > 1]
+    several = [len(of_side.seeds) for of_side in scores if len(of_side.seeds) > 1]
     return min(several, default=1)
 
 

@@ -165,7 +165,7 @@ class Searches:
             return task_order(key[0]), (*_ORDER, key[1]).index(key[1]), *key
 
         groups = split_by(self.frame, ("task", "split", "chip"))
-        return tuple(_search_results(*key, groups[key]) for key in sorted(groups, key=rank))
+        return tuple(_search_results(key, groups[key]) for key in sorted(groups, key=rank))
 
     def of(self, task: str) -> tuple[SearchResults, ...]:
         """Returns the results of a task."""
@@ -191,7 +191,8 @@ def load_searches(path: str | PathLike[str] | None) -> Searches:
     return Searches(frame.assign(budget=frame["variant"], variant=MAIN))
 
 
-def _search_results(task: str, split: str, chip: str, frame: pd.DataFrame) -> SearchResults:
+def _search_results(key: tuple[str, ...], frame: pd.DataFrame) -> SearchResults:
+    task, split, chip = key
     programs = tuple(sorted(set(frame[["application", "program"]].itertuples(index=False, name=None))))
     paper = main_table(task, split)
     return SearchResults(task, split, chip, programs if paper is None else paper.ordered(programs), frame)

@@ -233,7 +233,7 @@ def analyse_tables(
     from costbench.errors import choose
     from costbench_schedules.devices.instrumented.analysis import ScheduleAnalyzer
     from costbench_schedules.records.program_recording import analyse_table
-    from costbench_schedules.records.replay import read_tables
+    from costbench_schedules.records.table import read_tables
 
     recorded = {table.workload: table for table in read_tables(tables / target)}
     chosen = [choose(recorded, name, "recorded table") for name in workload]

@@ -32,10 +32,10 @@ class MachineCode:
     """Costs of each instruction.
 
     Attributes:
-        slots: int64 [n], operations that enter the pipeline.
-        latency: float64 [n], cycles until the result can be used, of loads from the first cache.
-        busy: float64 [n, resources], cycles that each resource is occupied.
-        reads: bool [n], whether the result comes from memory.
+        slots: number of operations that enter the pipeline, int64 [n].
+        latency: cycles until the result can be used, of loads from the first cache, float64 [n].
+        busy: cycles that each resource is occupied, float64 [n, resources].
+        reads: whether the result comes from memory, bool [n].
     """
 
     slots: I64
@@ -48,7 +48,7 @@ class InstructionCosts:
     """What instructions cost on a processor; each kind and shape is worked out once.
 
     Args:
-        processor: what they run on.
+        processor: processor that they run on.
     """
 
     def __init__(self, processor: Processor) -> None:
@@ -59,8 +59,8 @@ class InstructionCosts:
         """Returns the costs of a program's instructions.
 
         Args:
-            static: the program.
-            lengths: [n] bytes of each bulk access.
+            static: static features of the program.
+            lengths: bytes of each bulk access, [n].
         """
         packed = (static.kinds << _LANE_BITS | static.shapes[:, 0]) << _LANE_BITS | static.shapes[:, 1]
         unique, inverse = np.unique(packed, return_inverse=True)
@@ -125,8 +125,8 @@ def hit_probability(distances: F64, level: CacheLevel, sharers: int = 1) -> F64:
 
     Args:
         distances: reuse distances D in lines; negative for first accesses, which miss.
-        level: with A lines to a set and B in all.
-        sharers: threads among which a shared cache is divided evenly.
+        level: cache with A lines to a set and B in all.
+        sharers: number of threads among which a shared cache is divided evenly.
     """
     lines = level.num_lines / (sharers if level.shared else 1)
     ways = min(level.associativity, lines)
@@ -146,9 +146,9 @@ def level_shares(distances: F64, memory: Memory, sharers: int = 1) -> F64:
     Equation 6 weighs a level by its own hit rate and the miss rates of those before it.
 
     Args:
-        distances: [n] in lines; negative for first accesses.
-        memory: the hierarchy.
-        sharers: threads that share the last caches.
+        distances: reuse distances in lines, negative for first accesses, [n].
+        memory: memory hierarchy.
+        sharers: number of threads that share the last caches.
 
     Returns:
         Probabilities [n, levels + 1] of each cache and of main memory; rows sum to 1.

@@ -32,10 +32,10 @@ class Breakdown:
     """Where the time goes, in nanoseconds; the parts sum to the total.
 
     Attributes:
-        compute: with all memory in the first cache, branches predicted, and work divided evenly.
-        memory: what each further level adds, by name: caches from L2 on, then RAM.
-        branches: what branches that are not predicted add.
-        imbalance: what the thread that does most takes beyond the mean of all.
+        compute: time with all memory in the first cache, branches predicted, and work divided evenly.
+        memory: time that each further level adds, by name: caches from L2 on, then RAM.
+        branches: time that branches that are not predicted add.
+        imbalance: time that the thread that does most takes beyond the mean of all.
     """
 
     compute: float
@@ -54,10 +54,10 @@ class BlockCost:
     """A block's share of the run time.
 
     Attributes:
-        name: function and block.
-        executions: effective ones.
-        cycles: of one execution, on average.
-        share: of the program's time.
+        name: names of function and block.
+        executions: number of effective executions.
+        cycles: mean cycles of one execution.
+        share: share of the program's time.
     """
 
     name: str
@@ -70,8 +70,8 @@ class Estimator:
     """Predicts run times on one processor. Equal features give equal bytes.
 
     Args:
-        processor: its description.
-        threads: threads that a parallel program gets.
+        processor: description of the processor.
+        threads: number of threads that a parallel program gets.
 
     Raises:
         DataError: for more threads than the processor has.
@@ -278,7 +278,7 @@ def _line_sources(features: ProgramFeatures, sources: F64) -> tuple[F64, F64]:
     program without samples finds all in the first cache. Equation 5 with P(D) by site.
 
     Args:
-        features: the program.
+        features: features of the program.
         sources: `level_shares` of `BIN_DISTANCES`.
     """
     static, profile = features.static, features.profile

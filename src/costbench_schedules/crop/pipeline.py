@@ -46,14 +46,14 @@ class _State(NamedTuple):
 
     Attributes:
         available: cycle at which each value is there.
-        defined: how often each value has been computed.
+        defined: number of times that each value has been computed.
         stored: cycle at which what was stored under each key can be loaded.
-        version: of the key's base when that was.
-        used: of each resource and cycle, the share that is taken; cycles modulo `_HORIZON`.
-        tag: which cycle an entry of `used` is about.
-        low: of each resource, the first cycle that may have room.
+        version: number of times that the key's base had been computed then.
+        used: share of each resource and cycle that is taken; cycles modulo `_HORIZON`.
+        tag: cycle that an entry of `used` is about.
+        low: first cycle of each resource that may have room.
         ring: cycle at which each of the last `window` operations left.
-        clock: cycle of the last entry, of the last exit, and operations entered.
+        clock: cycle of the last entry, of the last exit, and number of operations that have entered.
     """
 
     available: F64
@@ -72,11 +72,11 @@ def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: I64) -> F6
     """Returns the cycles that the target of each edge adds after its source [e].
 
     Args:
-        code: the program.
-        edges: [e, 2] source block, or -1, and target block.
-        wanted: [e] 0 to leave an edge out (0 cycles), 1 for the target after its source, 2 for it alone.
-        via: [b] the edge by which each block is entered most often, or -1.
-        sizes: values, keys, width and window.
+        code: machine code of the program.
+        edges: source block, or -1, and target block, [e, 2].
+        wanted: 0 to leave an edge out (0 cycles), 1 for the target after its source, 2 for it alone, [e].
+        via: edge by which each block is entered most often, or -1, [b].
+        sizes: number of values, number of keys, width and window.
     """
     cycles = np.zeros(len(edges))
     state = _State(
@@ -122,11 +122,11 @@ def _path_to(edges: I64, via: I64, operations: I64, ends: tuple[int, int, int], 
     """Fills in the blocks that lead to one, those entered from most often; returns where the path begins.
 
     Args:
-        edges: [e, 2] source and target block.
-        via: [b] edge by which each block is entered most often, or -1.
-        operations: [b] of each block.
+        edges: source and target block, [e, 2].
+        via: edge by which each block is entered most often, or -1, [b].
+        operations: number of operations of each block, [b].
         ends: last block, block at which the path may begin, operations after which it does.
-        path: receives the blocks, at its end.
+        path: array that receives the blocks, at its end.
     """
     last, first, max_operations = ends
     start, entered = len(path) - 1, operations[last]

@@ -8,7 +8,7 @@ reason, as a failed compile is on the simulated chip.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import util
 from pathlib import Path
@@ -37,13 +37,13 @@ class ScheduleMeasurement:
     """Measurements of `n` schedules.
 
     Attributes:
-        runtime_ns: int64 [n], minimum over the blocks without interruption, at least 1; 0 where it failed.
-        failed: bool [n].
-        run_seconds: float64 [n], processor time of build and runs; where it failed, the time until it did.
-        reasons: why each failed; empty for those that did not.
-        spread: float64 [n], median over minimum of the blocks, minus 1; 0 where it failed.
-        clean: int64 [n], blocks without interruption.
-        build_seconds: float64 [n], processor time of the build; 0 where it failed.
+        runtime_ns: minimum over the blocks without interruption, at least 1, int64 [n]; 0 where it failed.
+        failed: whether each failed, bool [n].
+        run_seconds: processor time of build and runs, float64 [n]; where it failed, the time until it did.
+        reasons: reason for which each failed; empty for those that did not.
+        spread: median over minimum of the blocks, minus 1, float64 [n]; 0 where it failed.
+        clean: number of blocks without interruption, int64 [n].
+        build_seconds: processor time of the build, float64 [n]; 0 where it failed.
     """
 
     runtime_ns: I64
@@ -58,6 +58,18 @@ class ScheduleMeasurement:
     def seconds(self) -> float:
         """Returns the time charged for all of them."""
         return float(np.sum(self.run_seconds))
+
+    def select(self, indices: I64) -> ScheduleMeasurement:
+        """Returns some of the measurements, which may repeat."""
+        return ScheduleMeasurement(
+            self.runtime_ns[indices],
+            self.failed[indices],
+            self.run_seconds[indices],
+            tuple(self.reasons[index] for index in indices.tolist()),
+            self.spread[indices],
+            self.clean[indices],
+            self.build_seconds[indices],
+        )
 
 
 class ScheduleDevice(Protocol):
@@ -82,15 +94,15 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class _One:
-    """The measurement of one schedule."""
+class ScheduleRun:
+    """The measurement of one schedule; fields as in `ScheduleMeasurement`, 0 where it failed."""
 
     runtime_ns: int
-    seconds: float
+    run_seconds: float
     reason: str
-    spread: float
-    clean: int
-    build_seconds: float
+    spread: float = 0.0
+    clean: int = 0
+    build_seconds: float = 0.0
 
 
 class CpuDevice:
@@ -98,9 +110,9 @@ class CpuDevice:
 
     Args:
         target: "native", "generic" or LLVM's name of a processor.
-        timing: how long and how often is measured.
-        limits: what one schedule may take, and its threads.
-        clock: what times are taken by, see `CLOCKS`.
+        timing: length and number of measurements.
+        limits: limits of one schedule, and its threads.
+        clock: name of the clock, see `CLOCKS`.
 
     Raises:
         DataError: for several threads by processor time, which is that of one.
@@ -173,7 +185,7 @@ class CpuDevice:
             DataError: as `measure`.
         """
         self._start()
-        return gathered([self._measured({"operator": operator.text, "program": str(program)})])
+        return stack_runs([self._measured({"operator": operator.text, "program": str(program)})])
 
     def _answer(self, request: Mapping[str, object]) -> Mapping[str, Any]:
         self._start()
@@ -189,29 +201,28 @@ class CpuDevice:
             DataError: if TVM is not installed, or the machine is so busy that `MAX_NOISY` measurements in a
                 row were interrupted in all blocks and spread by more than `NOISY_SPREAD`.
         """
-        return gathered(list(self._each(space, rows)))
-
-    def _each(self, space: ScheduleSpace, rows: Rows) -> Iterator[_One]:
         self._start()
-        for row in space.full_rows(rows).tolist():
-            yield self._measured({"operator": space.operator.text, "row": row})
+        text = space.operator.text
+        return stack_runs(
+            [self._measured({"operator": text, "row": row}) for row in space.full_rows(rows).tolist()]
+        )
 
-    def _measured(self, request: Mapping[str, object]) -> _One:
+    def _measured(self, request: Mapping[str, object]) -> ScheduleRun:
         begin = time.monotonic()
         timed = {"timing": asdict(self._timing), "clock": self._clock}
         answer = self._answer({**request, **timed, "target": self.target})
         if "failed" in answer:
-            return _One(0, time.monotonic() - begin, str(answer["failed"]), 0.0, 0, 0.0)
-        return self._one(answer)
+            return ScheduleRun(0, time.monotonic() - begin, str(answer["failed"]))
+        return self._run_of(answer)
 
-    def _one(self, answer: Mapping[str, Any]) -> _One:
+    def _run_of(self, answer: Mapping[str, Any]) -> ScheduleRun:
         timing = answer["timing"]
         spread = timing["median_ns"] / timing["runtime_ns"] - 1.0
         self._noisy = self._noisy + 1 if spread > NOISY_SPREAD and not timing["clean"] else 0
         if self._noisy >= MAX_NOISY:
             problem = f"{MAX_NOISY} measurements in a row were interrupted and spread by more than a fifth"
             raise DataError(problem, expected="a machine with a processor to spare")
-        return _One(
+        return ScheduleRun(
             max(1, round(timing["runtime_ns"])),
             (timing["total_ns"] + answer["build_ns"]) / _NS,
             "",
@@ -221,12 +232,13 @@ class CpuDevice:
         )
 
 
-def gathered(runs: list[_One]) -> ScheduleMeasurement:
-    """Returns single measurements as arrays."""
+def stack_runs(runs: Sequence[ScheduleRun]) -> ScheduleMeasurement:
+    """Returns measurements of single schedules as arrays."""
+    runtime_ns = np.array([run.runtime_ns for run in runs], dtype=np.int64)
     return ScheduleMeasurement(
-        np.array([run.runtime_ns for run in runs], dtype=np.int64),
-        np.array([bool(run.reason) for run in runs], dtype=bool),
-        np.array([run.seconds for run in runs], dtype=np.float64),
+        runtime_ns,
+        runtime_ns == 0,
+        np.array([run.run_seconds for run in runs], dtype=np.float64),
         tuple(run.reason for run in runs),
         np.array([run.spread for run in runs], dtype=np.float64),
         np.array([run.clean for run in runs], dtype=np.int64),

@@ -41,10 +41,10 @@ class LibraryTime:
     """The library's time for an operator.
 
     Attributes:
-        operator: as `parse_operator` reads it.
-        runtime_ns: of the fastest way to call it, median over the rounds.
+        operator: description that `parse_operator` reads.
+        runtime_ns: median runtime of the fastest way to call it, over the rounds.
         gflops: 10^9 operations a second.
-        way: which way.
+        way: name of that way.
         ways: median runtime in ns of each way.
         spread: largest over smallest round of the fastest way, minus 1.
     """
@@ -171,9 +171,9 @@ def library_times(
 
     Args:
         workloads: names or descriptions.
-        timing: as for schedules.
-        rounds: how often each way is timed.
-        report: called with each workload and its time.
+        timing: length and number of measurements, as for schedules.
+        rounds: number of times that each way is timed.
+        report: function that is called with each workload and its time.
 
     Raises:
         ChoiceError: for an unknown workload, or an operator that the library is not called for.

@@ -86,7 +86,7 @@ class _Measured:
     """Measures programs and remembers what came out.
 
     Attributes:
-        trials: in order.
+        trials: trials in order.
     """
 
     def __init__(self, operator: Operator, device: CpuDevice) -> None:

@@ -29,10 +29,10 @@ class Limits:
     """What one schedule may take.
 
     Attributes:
-        build_s: seconds until the machine code is there.
+        build_s: seconds within which the machine code has to be there.
         run_s: seconds of all its runs.
-        memory_bytes: address space of the worker; 0 for no limit.
-        threads: that parallel loops of a schedule run on.
+        memory_bytes: bytes of the worker's address space; 0 for no limit.
+        threads: number of threads that parallel loops of a schedule run on.
         command: program that serves requests; the worker of this package if empty.
     """
 
@@ -51,11 +51,11 @@ class WorkerProcess:
     """A worker, started when it is first asked and after each failure.
 
     Args:
-        limits: of every schedule.
+        limits: limits of every schedule.
 
     Attributes:
-        host: what machine it runs on, once it has started.
-        starts: how often one was started.
+        host: facts of the machine that it runs on, once it has started.
+        starts: number of workers that were started.
     """
 
     def __init__(self, limits: Limits) -> None:

@@ -101,7 +101,7 @@ class Memory:
 
     Attributes:
         line_bytes: bytes of a cache line; 64, as reuse distances are in lines of 64 bytes.
-        caches: from the nearest on.
+        caches: caches from the nearest on.
         ram_latency: cycles from a load to its value in main memory.
         ram_line_cycles: cycles that a line from main memory occupies the way to the core.
     """
@@ -129,13 +129,13 @@ class Core:
 
     Attributes:
         ghz: frequency, cycles per nanosecond.
-        width: operations that enter and leave the pipeline per cycle.
-        window: operations between entering and leaving (reorder buffer).
-        vector_bits: of a native vector.
-        vector_registers: of that width.
+        width: number of operations that enter and leave the pipeline per cycle.
+        window: number of operations between entering and leaving (reorder buffer).
+        vector_bits: bits of a native vector.
+        vector_registers: number of registers of that width.
         fused: whether it multiplies and adds in one operation.
         mispredict: cycles lost at a branch that was predicted wrongly.
-        history: iterations of a loop up to which its exit is predicted.
+        history: number of iterations of a loop up to which its exit is predicted.
     """
 
     ghz: float
@@ -163,13 +163,13 @@ class Processor:
     """A processor.
 
     Attributes:
-        name: model.
-        source: where the numbers come from.
-        threads: hardware threads, of which a program uses as many as it is given.
-        core: its pipeline.
-        memory: its memory hierarchy.
+        name: name of the model.
+        source: source of the numbers.
+        threads: number of hardware threads, of which a program uses as many as it is given.
+        core: pipeline of a core.
+        memory: memory hierarchy.
         operations: cost by kind, one for each of `RESOURCES`, perhaps of `OPTIONAL`.
-        spread: of numbers that were measured several times, (largest - least) / median by the path of the
+        spread: (largest - least) / median of numbers that were measured several times, by the path of the
             field, such as `core.ghz`; the numbers are medians. No prediction reads it.
     """
 

@@ -32,9 +32,9 @@ class ReferenceTrial:
     """A measurement that MetaSchedule asked for.
 
     Attributes:
-        runtime_ns: None where it failed.
-        reason: why, or empty.
-        program: its path, for `CpuDevice.measure_program`.
+        runtime_ns: runtime in ns; None where it failed.
+        reason: reason of the failure, or empty.
+        program: path of the program, for `CpuDevice.measure_program`.
     """
 
     runtime_ns: int | None
@@ -47,7 +47,7 @@ class ReferenceTrials:
     """What MetaSchedule found.
 
     Attributes:
-        trials: in order.
+        trials: trials in order.
     """
 
     trials: tuple[ReferenceTrial, ...]
@@ -63,9 +63,9 @@ class ReferenceSpec:
     """Settings of a search.
 
     Attributes:
-        trials: measurements.
-        seed: of MetaSchedule's random numbers.
-        target: see `CpuDevice`.
+        trials: number of measurements.
+        seed: seed of MetaSchedule's random numbers.
+        target: target that is built for, see `CpuDevice`.
     """
 
     trials: int
@@ -80,9 +80,9 @@ def meta_schedule(operator: Operator, spec: ReferenceSpec, folder: Path) -> Refe
     """Returns what MetaSchedule finds, each of its schedules measured as `CpuDevice` measures ours.
 
     Args:
-        operator: the same program as ours before scheduling.
-        spec: settings.
-        folder: takes its data base, its programs and what it prints.
+        operator: operator, the same program as ours before scheduling.
+        spec: settings of the search.
+        folder: folder of its data base, its programs and what it prints.
 
     Raises:
         DataError: without the extra `cpu`, or if it ends without a result, with its last line.

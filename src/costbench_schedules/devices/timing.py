@@ -22,8 +22,8 @@ class TimingSpec:
 
     Attributes:
         block_ns: processor time that a block of runs takes at least.
-        blocks: blocks without interruption that are wanted.
-        max_blocks: blocks after which the measurement ends all the same.
+        blocks: number of blocks without interruption that are wanted.
+        max_blocks: number of blocks after which the measurement ends in any case.
         budget_ns: processor time after which it ends; one block is always completed.
     """
 
@@ -39,10 +39,10 @@ class Timing:
 
     Attributes:
         runtime_ns: minimum over the blocks that count.
-        median_ns: their median.
-        clean: blocks without an interruption; if there is none, all blocks count.
-        blocks: all blocks.
-        runs: runs in all, warm-up included.
+        median_ns: median over these blocks.
+        clean: number of blocks without an interruption; if there is none, all blocks count.
+        blocks: number of all blocks.
+        runs: number of runs in all, warm-up included.
         total_ns: processor time of all runs.
     """
 
@@ -85,10 +85,10 @@ def time_call(
     """Returns the processor time of one call, after a warm-up of at least one.
 
     Args:
-        call: runs on this thread alone.
-        spec: how much is measured.
-        clock: time in nanoseconds.
-        interruptions: involuntary context switches so far.
+        call: function that runs on this thread alone.
+        spec: length and number of measurements.
+        clock: function that returns the time in nanoseconds.
+        interruptions: function that returns the involuntary context switches so far.
     """
     begin = clock()
     call()

@@ -52,7 +52,7 @@ class HostToolchain:
         architecture: instruction set family, such as x86_64.
         mcpu: LLVM's name of the processor.
         features: instruction set extensions that decide the width of vectors, sorted.
-        versions: of TVM, its ffi and LLVM.
+        versions: versions of TVM, its ffi and LLVM.
     """
 
     processor: str
@@ -139,14 +139,14 @@ def build(operator: Operator, choices: Mapping[str, Value], target: str) -> Prog
     """Returns the machine code of a schedule.
 
     Args:
-        operator: what is computed.
-        choices: one for each knob, see `ScheduleSpace.choices`.
-        target: see `target_of`.
+        operator: operator that is computed.
+        choices: choice of each knob, see `ScheduleSpace.choices`.
+        target: name of the target, see `target_of`.
 
     Raises:
         Exception: whatever TVM raises where it cannot build.
     """
-    module = scheduled(operator, choices).mod
+    module = schedule_operator(operator, choices).mod
     return Program(tvm.tirx.build(module, target=target_of(target)))
 
 
@@ -246,7 +246,7 @@ class _Loops:
         return self.loops[levels * self.num_spatial - 1]
 
 
-def scheduled(operator: Operator, choices: Mapping[str, Value]) -> Any:
+def schedule_operator(operator: Operator, choices: Mapping[str, Value]) -> Any:
     """Returns TVM's schedule of a configuration: `.mod` is the program, `.trace` how it came about."""
     schedule = s_tir.Schedule(module_of(operator), debug_mask="none")
     block = schedule.get_sblock(_BLOCK)
@@ -304,12 +304,12 @@ def _annotate(
 
 def script(operator: Operator, choices: Mapping[str, Value]) -> str:
     """Returns the scheduled program as readable code."""
-    return str(scheduled(operator, choices).mod.script())
+    return str(schedule_operator(operator, choices).mod.script())
 
 
 def trace(operator: Operator, choices: Mapping[str, Value]) -> list[object]:
     """Returns the schedule's trace in JSON; `tvm.s_tir.Trace.apply_json_to_schedule` applies it again."""
-    plain = _plain(scheduled(operator, choices).trace.as_json())
+    plain = _plain(schedule_operator(operator, choices).trace.as_json())
     assert isinstance(plain, list)
     return plain
 
@@ -340,13 +340,15 @@ class LoweredStore:
     accesses: tuple[tuple[str, tuple[int, ...] | None], ...]
 
 
-def lowered(operator: Operator, choices: Mapping[str, Value], unrolled: bool = False) -> list[LoweredStore]:
+def lower_stores(
+    operator: Operator, choices: Mapping[str, Value], unrolled: bool = False
+) -> list[LoweredStore]:
     """Returns the stores of a schedule's program after lowering, before vectorisation and unrolling.
 
     Args:
-        operator: what is computed.
-        choices: one for each knob.
-        unrolled: after both instead.
+        operator: operator that is computed.
+        choices: choice of each knob.
+        unrolled: whether the stores after both are returned instead.
     """
     passes = [
         s_tir.transform.CanonicalizeLoop(),
@@ -362,7 +364,7 @@ def lowered(operator: Operator, choices: Mapping[str, Value], unrolled: bool = F
     if unrolled:
         passes += [tirx.transform.VectorizeLoop(True), tirx.transform.UnrollLoop()]
     module = tvm.transform.Sequential([*passes, tirx.transform.StmtSimplify()])(
-        scheduled(operator, choices).mod
+        schedule_operator(operator, choices).mod
     )
     stores: list[LoweredStore] = []
     _collect(module[ENTRY].body, [], stores)

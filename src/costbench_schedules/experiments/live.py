@@ -29,6 +29,7 @@ from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
 from costbench_schedules.models.storage import MODEL_FILE, load_schedule_model, save_schedule_model
 from costbench_schedules.models.trees import Trees
 from costbench_schedules.operators.operators import Operator, parse_operator
+from costbench_schedules.records.arrow_file import as_json
 from costbench_schedules.records.tune_log import LogEntry, LogHeader, LogWriter, header_of, read_log
 from costbench_schedules.search.distinct import DistinctGuided, LastFeatures
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
@@ -37,7 +38,7 @@ from costbench_schedules.search.live import (
     LiveProgress,
     LiveSearch,
     Tally,
-    logged,
+    measure_entry,
     search_live,
 )
 from costbench_schedules.search.problems import Schedules
@@ -63,15 +64,16 @@ class ScheduleOptions:
     """Options of a run.
 
     Attributes:
-        workload: a name or a description.
-        trials: measurements in all.
+        workload: name or description of the operator.
+        trials: number of measurements in all.
         target: "native", "generic" or LLVM's name of a processor.
         model: folder of a model of other workloads, whose first batch and remaining error are used
             (autotvm2018, equation 4); None to begin without one.
-        seed: of the search.
+        seed: seed of the search.
         search: settings of Algorithm 1.
-        starts: schedules at the begin, drawn from the small space of tables (`recorded_space`), which has
-            those of hand-written kernels; none where a model proposes the first batch.
+        starts: number of schedules at the begin, which are drawn from the small space of tables
+            (`recorded_space`), which has those of hand-written kernels; none where a model proposes the first
+            batch.
         distinct: whether schedules of equal relation features are measured once, see `DistinctGuided`.
 
     Raises:
@@ -99,8 +101,8 @@ class Hooks:
     """What surrounds a run.
 
     Attributes:
-        report: called after each measurement.
-        guard: holds Ctrl-C back while a measurement is made and logged.
+        report: function that is called after each measurement.
+        guard: context manager that holds Ctrl-C back while a measurement is made and logged.
     """
 
     report: Callable[[LiveProgress], None] = lambda progress: None
@@ -112,7 +114,7 @@ class Confirmed:
     """A schedule that was measured again.
 
     Attributes:
-        number: in the space.
+        number: number of the schedule in the space.
         first_ns: runtime in the search.
         again_ns: runtimes of the rounds; none if the run was stopped.
     """
@@ -132,13 +134,13 @@ class TunedSchedule:
     """What came out.
 
     Attributes:
-        operator: what was tuned.
-        header: of the log.
-        entries: all measurements.
-        progress: what the search found.
-        finalists: the fastest schedules, that of the lowest `runtime_ns` first.
+        operator: operator that was tuned.
+        header: header of the log.
+        entries: measurements in order.
+        progress: best runtime and failures of the search.
+        finalists: fastest schedules, that of the lowest `runtime_ns` first.
         interrupted: whether Ctrl-C ended the search.
-        failure: what else ended it.
+        failure: error that ended it, or None.
     """
 
     operator: Operator
@@ -178,10 +180,10 @@ class Guidance:
     """What proposes schedules.
 
     Attributes:
-        space: of the operator.
-        spec: of the cost model.
-        earlier: a model of other workloads, or None.
-        digest: of its file, or empty.
+        space: space of the operator's schedules.
+        spec: kind of the cost model.
+        earlier: model of other workloads, or None.
+        digest: digest of its file, or empty.
         search: settings of Algorithm 1.
         distinct: whether schedules of equal relation features are measured once.
     """
@@ -246,11 +248,11 @@ def tune_schedule(
     """Searches, measures the fastest again, and writes the results.
 
     Args:
-        folder: of the results.
-        options: of the run.
-        device: measures.
-        hooks: what surrounds it.
-        resume: continue the log in the folder; otherwise it is replaced.
+        folder: folder of the results.
+        options: options of the run.
+        device: device that measures.
+        hooks: hooks around measurements.
+        resume: whether the log in the folder is continued; otherwise it is replaced.
 
     Returns:
         what came out, also where Ctrl-C or a `failure` ended the search: what was measured is in the log.
@@ -311,19 +313,10 @@ def _recorded(path: Path, header: LogHeader, resume: bool) -> list[LogEntry]:
         return []
     logged_header, entries = read_log(path)
     for name in ("operator", "restrict", "target", "host", "settings"):
-        if _plain(getattr(logged_header, name)) != _plain(getattr(header, name)):
+        if as_json(getattr(logged_header, name)) != as_json(getattr(header, name)):
             expected = f"the {name} of the run to resume; leave out --resume to begin again"
             raise DataError("is of another run", where=path, field=name, expected=expected)
     return entries
-
-
-def _plain(value: object) -> object:
-    """Returns what becomes of a value in JSON."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _finalists(entries: Sequence[LogEntry]) -> tuple[Confirmed, ...]:
@@ -338,7 +331,7 @@ def _again(
     runtimes_ns: dict[int, list[int]] = {finalist.number: [] for finalist in finalists}
     for _ in range(ROUNDS):
         for number in runtimes_ns:
-            entry = logged(space, space.rows([number])[0], device)
+            entry = measure_entry(space, space.rows([number])[0], device)
             if entry.runtime_ns is not None:
                 runtimes_ns[number].append(entry.runtime_ns)
     measured = [replace(finalist, again_ns=tuple(runtimes_ns[finalist.number])) for finalist in finalists]

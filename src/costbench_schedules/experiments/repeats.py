@@ -82,7 +82,7 @@ class RepeatedSearch:
     @property
     def trials(self) -> int:
         """Returns the number of trials of each repeat."""
-        return self.speeds.shape[1]
+        return int(self.speeds.shape[1])
 
     def trials_until(self, speed: float) -> F64:
         """Returns the trials until a speed is reached, one more than all where it never is, [repeats]."""

@@ -19,7 +19,7 @@ from costbench_schedules.experiments.recorded_tables import TableFile, fit_joint
 from costbench_schedules.features.vectors import Precomputed
 from costbench_schedules.models.learner import ScheduleModel
 from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
-from costbench_schedules.records.replay import ReplayDevice
+from costbench_schedules.records.table import ReplayDevice
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
 from costbench_schedules.search.problems import ScheduleEvaluator, schedule_problem
 

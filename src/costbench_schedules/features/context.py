@@ -51,15 +51,15 @@ class ContextBatch:
 
     Attributes:
         values: float32 [n, K, F]; zeros where there is no loop.
-        real: which places hold a loop of more than one iteration, bool [n, K].
+        real: whether a place holds a loop of more than one iteration, bool [n, K].
         parents: place of the loop around each one, int64 [n, K]; -1 for an outermost loop.
         leaves: place of the innermost loop around each statement, int64 [n, S]; -1 for one without loops.
-        present: which statements a schedule has, bool [n, S].
-        names: for each place the axis (or, below 0, dimension of a copy) and level of its loop, int64
+        present: whether a schedule has each statement, bool [n, S].
+        names: axis (or, below 0, dimension of a copy) and level of the loop at each place, int64
             [n, K, 2].
         statements: codes of the statements, positions in `STATEMENTS`, [S].
         starts: first place of each statement, [S]; the computation's loops are one block.
-        shared: how many of the first places of the computation are around each statement, int64 [n, S]; of
+        shared: number of first places of the computation that are around each statement, int64 [n, S]; of
             the computation itself, all.
     """
 
@@ -122,9 +122,9 @@ def _of_statement(batch: StatementBatch, whole: bool, reduces: Bool) -> tuple[F3
     """Returns the features of a statement's loops and which of them are its own, [n, L, F] and [n, L].
 
     Args:
-        batch: the statement.
+        batch: loops of the statement.
         whole: whether all its loops are its own.
-        reduces: which axes are reductions, [A].
+        reduces: whether each axis is a reduction, [A].
     """
     loops = batch.extents > 1
     is_own = loops & batch.present[:, None]

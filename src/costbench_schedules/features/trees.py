@@ -37,7 +37,8 @@ class LoopTrees:
         values: context features of loops; of a statement only which it is. Float32 [n, N, F].
         parents: place of each node's parent, int64 [n, N]; -1 for the root.
         depths: int64 [n, N]; 1 for children of the root, 0 where there is no node.
-        identifiers: which variable or statement a node is, int64 [n, N], below `NUM_IDENTIFIERS`.
+        identifiers: number of the variable or statement that a node is, int64 [n, N], below
+            `NUM_IDENTIFIERS`.
     """
 
     values: F32

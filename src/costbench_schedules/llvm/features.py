@@ -44,18 +44,18 @@ class StaticFeatures:
     """What the text of a program says. Arrays are int64; `NONE` stands for nothing.
 
     Attributes:
-        kinds: [n] position in `operations.KINDS` of each instruction.
-        shapes: [n, 4] lanes, bits per lane, constant bytes of a bulk access, whether floating.
-        results: [n] value that it makes.
-        starts: [n + 1] offsets of each instruction in `operands`.
+        kinds: position in `operations.KINDS` of each instruction, [n].
+        shapes: lanes, bits per lane, constant bytes of a bulk access, whether floating, [n, 4].
+        results: value that each makes, [n].
+        starts: offsets of each instruction in `operands`, [n + 1].
         operands: values that are read.
         sources: block from which each operand of a phi comes; `NONE` for other instructions.
-        keys: [n, 3] group of accesses that meet, value of their base, whether it writes.
-        sites: [n] number of an instruction that touches memory.
-        blocks: [b + 1] offsets of blocks in instructions.
-        functions: [b] function of each block.
-        edges: [e, 2] source block (`NONE` at the entry of a function) and block.
-        num_values: values in all.
+        keys: group of accesses that meet, value of their base, whether it writes, [n, 3].
+        sites: number of an instruction that touches memory, [n].
+        blocks: offsets of blocks in instructions, [b + 1].
+        functions: function of each block, [b].
+        edges: source block (`NONE` at the entry of a function) and block, [e, 2].
+        num_values: number of values in all.
     """
 
     kinds: I64
@@ -77,14 +77,14 @@ class ProgramFeatures:
     """What is known of a program on every processor.
 
     Attributes:
-        static: what its text says.
-        threads: int64 [t], numbers of threads that counts were taken for, ascending.
-        counts: int64 [t, 2, e]: of each edge, effective executions (serial ones and the most of any
+        static: static features, which its text says.
+        threads: numbers of threads that counts were taken for, ascending, int64 [t].
+        counts: effective executions of each edge, int64 [t, 2, e] (serial ones and the most of any
             task), and those of all threads together.
-        profile: int64 [p, 3]: site, position in `BIN_DISTANCES`, number of samples.
-        touched: lines touched in one run.
+        profile: site, position in `BIN_DISTANCES`, number of samples, int64 [p, 3].
+        touched: number of lines touched in one run.
         footprint: bytes of arguments and workspaces.
-        names: of the blocks, `function:block`.
+        names: names of the blocks, `function:block`.
     """
 
     static: StaticFeatures
@@ -294,7 +294,7 @@ def profile_of(samples: I64) -> I64:
     return np.column_stack([unique, numbers])
 
 
-def effective(counts: Iterable[I64]) -> tuple[I64, I64]:
+def effective_counts(counts: Iterable[I64]) -> tuple[I64, I64]:
     """Returns the counts of a run's edges, by the thread that does most and by all together.
 
     Args:

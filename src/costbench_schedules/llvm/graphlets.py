@@ -62,7 +62,7 @@ class FunctionGraph:
     """The graphlets of a function.
 
     Args:
-        function: what is analysed.
+        function: function that is analysed.
 
     Raises:
         DataError: for an unknown instruction.

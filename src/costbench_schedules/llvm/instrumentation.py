@@ -44,9 +44,9 @@ class Site:
     """An instruction that touches memory.
 
     Attributes:
-        function: its function.
-        block: its block.
-        place: its position in the block.
+        function: name of its function.
+        block: name of its block.
+        place: position in the block.
     """
 
     function: str
@@ -59,7 +59,7 @@ class Instrumented:
     """A module that counts.
 
     Attributes:
-        text: the module.
+        text: module in LLVM IR.
         edges: function, predecessor and block of each counter.
         sites: instructions that touch memory; the bytes of site i are reported with number i.
     """
@@ -69,12 +69,12 @@ class Instrumented:
     sites: tuple[Site, ...]
 
 
-def instrumented(program: Program, trace: bool = False) -> Instrumented:
+def instrument(program: Program, trace: bool = False) -> Instrumented:
     """Returns a program with counters on its edges.
 
     Args:
-        program: the kernel and what it calls.
-        trace: also report what memory is touched.
+        program: kernel and what it calls.
+        trace: whether the memory that is touched is reported, too.
 
     Raises:
         DataError: for an unknown instruction, or a call of a function that has no stand-in here.

@@ -84,9 +84,9 @@ class Operation:
     """What an instruction does.
 
     Attributes:
-        kind: one of `KINDS`.
-        lanes: elements that it works on; 1 for scalars.
-        bits: of an element.
+        kind: kind of operation, one of `KINDS`.
+        lanes: number of elements that it works on; 1 for scalars.
+        bits: bits of an element.
         length: bytes that a `set_bytes` or `copy_bytes` writes; 0 if that is not constant.
         floating: whether its elements are floating-point numbers, which lie in vector registers.
     """

@@ -34,11 +34,11 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        text: the instruction as LLVM prints it, without its result and without metadata.
+        text: instruction as LLVM prints it, without its result and without metadata.
         result: name of its result; empty where there is none.
         opcode: LLVM's word, `call` for all calls.
         operands: names of the local values that it reads, in their order; of a phi, those of `incoming`.
-        incoming: of a phi, value by predecessor; a constant has no name and is empty.
+        incoming: value of a phi by predecessor; a constant has no name and is empty.
     """
 
     text: str
@@ -71,11 +71,11 @@ class Function:
     """A function that is defined in a module.
 
     Attributes:
-        name: without its @.
+        name: name without its @.
         returns: type of its result.
         parameters: type and name of each parameter.
-        blocks: its blocks, the first is entered.
-        header: the line that opens it, without metadata.
+        blocks: basic blocks, the first is entered.
+        header: line that opens it, without metadata.
     """
 
     name: str
@@ -105,8 +105,8 @@ class Program:
     """A kernel with all the functions that it reaches; the first is the kernel.
 
     Attributes:
-        functions: those that are defined here.
-        preamble: what else its text needs: target, types, global values, declarations and attributes.
+        functions: functions that are defined here.
+        preamble: rest of its text: target, types, global values, declarations and attributes.
     """
 
     functions: tuple[Function, ...]
@@ -117,9 +117,9 @@ def parse_program(text: str, entry: str, where: str = "LLVM IR") -> Program:
     """Returns the kernel `entry` of a module and the functions whose names it mentions, directly or not.
 
     Args:
-        text: a module as LLVM prints it.
+        text: module as LLVM prints it.
         entry: name of the kernel's function.
-        where: what errors call the text.
+        where: name of the text in errors.
 
     Raises:
         DataError: for malformed IR, with LLVM's first line; if no function `entry` is defined.

@@ -33,13 +33,13 @@ class Samples:
     """Measured runtimes of n schedules; `samples_of` makes them.
 
     Attributes:
-        runtime_ns: float64 [n], infinite for a schedule that failed.
-        speed: float64 [n], (lowest runtime of the group) / runtime: 1 for the fastest, 0 for failures.
+        runtime_ns: runtimes, infinite for a schedule that failed, float64 [n].
+        speed: (lowest runtime of the group) / runtime, float64 [n]: 1 for the fastest, 0 for failures.
             AutoTVM's own tuner regresses on this: an error of a fast schedule weighs more than the same
             relative error of a slow one, and workloads of any size share one scale.
-        groups: int64 [n], which workload on which machine each belongs to. Runtimes are compared within a
-            group only.
-        start: float64 [n], costs by an earlier model, to which the fitted one is added; 0 without one.
+        groups: number of the workload and machine that each belongs to, int64 [n]. Runtimes are compared
+            within a group only.
+        start: costs by an earlier model, to which the fitted one is added, float64 [n]; 0 without one.
     """
 
     runtime_ns: F64

@@ -50,8 +50,8 @@ class MultiTaskFeatures:
     """Features of n samples.
 
     Attributes:
-        values: float32 [n, F] of rows, [n, T, F] of sequences.
-        machines: int64 [n], number of the machine that each sample was or will be measured on.
+        values: features of rows, float32 [n, F], or of sequences, float32 [n, T, F].
+        machines: number of the machine that each sample was or will be measured on, int64 [n].
     """
 
     values: F32
@@ -195,7 +195,8 @@ class TrainedMultiTask:
         """Returns costs, float64 [n], on the machine of each sample."""
 
         def predict_some(indices: I64) -> F64:
-            return self.net(features[indices]).numpy().astype(np.float64)
+            costs: F64 = self.net(features[indices]).numpy().astype(np.float64)
+            return costs
 
         with torch.inference_mode():
             return predict_in_chunks(predict_some, len(features), _CHUNK)

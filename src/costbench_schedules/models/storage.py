@@ -80,9 +80,9 @@ def save_schedule_model(
     """Writes a model, replacing an existing one.
 
     Args:
-        folder: created if it does not exist.
-        model: trees or a network.
-        spec: what it was made by.
+        folder: folder of the model, which is created if it does not exist.
+        model: trees or a network that is stored.
+        spec: kind of the model.
 
     Raises:
         DataError: for another kind of model, a weight that is not finite, or a folder that cannot be written.

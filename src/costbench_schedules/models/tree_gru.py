@@ -53,9 +53,9 @@ class TreeBatch:
     """Trees as tensors: M nodes of n trees, those without children first.
 
     Attributes:
-        values: float32 [M, F].
-        identifiers: int64 [M].
-        parents: the node (or M + tree for the root) that each is a child of, int64 [M].
+        values: context features, float32 [M, F].
+        identifiers: variable or statement that a node is, int64 [M].
+        parents: node (or M + tree for the root) that each is a child of, int64 [M].
         trees: index of each node's tree, int64 [M].
         ends: nodes as deep as the deepest or as the next one, and so on; a running sum.
         count: n, the number of trees.

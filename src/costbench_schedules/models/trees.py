@@ -74,7 +74,7 @@ class Pairs:
     """The pairs of some samples.
 
     Args:
-        samples: the measurements.
+        samples: measurements.
         seed: seed of the division of large groups.
     """
 

@@ -18,8 +18,8 @@ class Network:
     """A network's distinct operators.
 
     Attributes:
-        source: where their sizes come from.
-        executions: how often one run of the network has each operator, by a description for
+        source: source of their sizes.
+        executions: number of executions of each operator in one run of the network, by a description for
             `parse_operator`, in the order of their first layers.
     """
 

@@ -34,7 +34,7 @@ class Axis:
 
     Attributes:
         name: unique in the operator.
-        extent: iterations.
+        extent: number of iterations.
         kind: "spatial" if it indexes the output, else "reduce".
     """
 
@@ -48,9 +48,9 @@ class Access:
     """The element of a tensor that one point of the iteration space reads or writes.
 
     Attributes:
-        tensor: which one.
-        strides: for each dimension of the tensor, the axes in its index with their coefficients.
-        offset: what is added to the index in each dimension.
+        tensor: name of the tensor.
+        strides: axes with their coefficients in the index of each dimension of the tensor.
+        offset: offset that is added to the index in each dimension.
         write: whether the element is written.
     """
 
@@ -66,11 +66,11 @@ class Operator:
 
     Attributes:
         name: kind of operator, a key of `OPERATORS`.
-        parameters: its shape parameters by name.
+        parameters: shape parameters by name.
         axes: spatial axes in the order of the output's dimensions, then reduction axes.
         tensors: shape of every tensor by name: inputs, padded inputs, output, in this order.
         accesses: reads, then the write of the output.
-        padding: for each padded input, the name of the tensor that it is made from and the number of zeros
+        padding: name of the tensor that each padded input is made from, and number of zeros
             before each of its dimensions (after it, whatever fills the shape).
         dtype: type of all elements.
     """
@@ -184,12 +184,12 @@ class _Image:
     """What convolutions have in common.
 
     Attributes:
-        read: the tensor that windows are read from.
-        index: its index in the image's dimensions.
-        padded: the padded image and its shape, or nothing.
+        read: name of the tensor that windows are read from.
+        index: index in the image's dimensions.
+        padded: shape of the padded image by its name; empty without one.
         padding: see `Operator`.
-        rows: output rows.
-        columns: output columns.
+        rows: number of output rows.
+        columns: number of output columns.
     """
 
     read: str
@@ -286,8 +286,8 @@ class Builder:
     """Makes operators of one kind.
 
     Attributes:
-        build: takes the parameters.
-        parameters: their names, in order.
+        build: function of the parameters to the operator.
+        parameters: names of the parameters, in order.
         defaults: values of those that may be left out.
     """
 

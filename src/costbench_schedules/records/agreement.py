@@ -27,7 +27,7 @@ class Agreement:
     """Repeated against first measurements of the same configurations.
 
     Attributes:
-        pairs: how many.
+        pairs: number of configurations.
         tau: Kendall's tau; None below two different ones.
         median_ratio: median of second over first runtime.
         p90_ratio: 90th percentile of max(second, first) / min(second, first).
@@ -99,14 +99,14 @@ class NoiseReport:
     """Repeated measurements of n schedules.
 
     Attributes:
-        operator: what was scheduled.
-        schedules: how many ran in all rounds.
-        rounds: how often each was measured; other schedules came in between.
+        operator: operator that was scheduled.
+        schedules: number of schedules that ran in all rounds.
+        rounds: number of measurements of each schedule; other schedules came in between.
         tau_median: Kendall's tau between two rounds, median over pairs of rounds; None if undefined.
-        tau_min: the smallest.
+        tau_min: smallest Kendall's tau between two rounds.
         tau_fastest_half: median tau among the faster half of the schedules; None if undefined.
         variation_median: standard deviation over mean of a schedule's runtimes, median over schedules.
-        variation_max: the largest.
+        variation_max: largest variation of a schedule.
         interrupted: share of measurements without any uninterrupted block.
         load: processes that wanted to run, average of the last minute; None where the system does not say.
         processors: logical processors of the machine.

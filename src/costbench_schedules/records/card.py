@@ -57,8 +57,8 @@ def write_card(folder: Path, remarks: str = "") -> dict[str, object]:
     """Writes `card.json` about all tables below a folder and returns it.
 
     Args:
-        folder: of tables.
-        remarks: what else a user should know, such as what ran beside; kept from the card there if empty.
+        folder: folder of the tables.
+        remarks: remarks for users, such as what ran beside; those of the existing card if empty.
 
     Raises:
         DataError: if a table is damaged, or there is none.

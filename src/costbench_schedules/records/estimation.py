@@ -11,7 +11,12 @@ import numpy as np
 from costbench.artifacts import digest_file, write_json
 from costbench.errors import DataError
 from costbench_schedules.crop.estimate import Estimator
-from costbench_schedules.crop.plain import executed_lanes, instruction_count, roofline_ns, throughput_ns
+from costbench_schedules.crop.simple_estimates import (
+    executed_lanes,
+    instruction_count,
+    roofline_ns,
+    throughput_ns,
+)
 from costbench_schedules.devices.processor import Processor, load_processor
 from costbench_schedules.llvm.features import ProgramFeatures
 from costbench_schedules.llvm.operations import KINDS
@@ -41,7 +46,7 @@ class ProgramEstimates:
     """Estimates of programs on one processor, and totals on others.
 
     Args:
-        processor: that programs were measured on.
+        processor: processor that programs were measured on.
     """
 
     def __init__(self, processor: Processor) -> None:
@@ -53,7 +58,7 @@ class ProgramEstimates:
         """Returns estimates by name: times in nanoseconds, but for the number of instructions.
 
         `total` and its parts `compute`, `L2`, and so on, `RAM`, `branches`; `throughput`, `roofline` and
-        `instructions` as in `models.crop.plain`; `total@NAME` on other processors.
+        `instructions` as in `crop.simple_estimates`; `total@NAME` on other processors.
         """
         parts = self._own.breakdown(features)
         estimates = {"total": self._own.runtime_ns(features), "compute": parts.compute, **parts.memory}
@@ -71,8 +76,8 @@ def estimate_folder(recorded: Path, out: Path, processor: Processor, remarks: st
     Args:
         recorded: folder of `record-networks`; operators that are not complete yet are taken as they are.
         out: folder that is written.
-        processor: that programs were measured on.
-        remarks: what users should know of the recording.
+        processor: processor that programs were measured on.
+        remarks: remarks on the recording, for its users.
 
     Raises:
         DataError: if a recording is damaged, or there is none.

@@ -19,7 +19,7 @@ from costbench.arrays import I16, I64, AnyInt, Bool
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.search.space import keys
-from costbench_schedules.devices.device import Rows, ScheduleMeasurement
+from costbench_schedules.devices.device import Rows, ScheduleMeasurement, ScheduleRun, stack_runs
 
 _KEYS = ("device_name", "kernel_name", "tune_params_keys", "tune_params", "cache")
 _OBJECTIVE = "time"
@@ -34,11 +34,11 @@ class KernelTunerSpace:
 
     Args:
         parameters: values of each tuning parameter by name, in order.
-        recorded: all configurations of the file as indices of values, int16 [n, m].
+        recorded: configurations of the file as indices of values, int16 [n, m].
 
     Attributes:
-        parameters: the same.
-        recorded: the same.
+        parameters: values of each tuning parameter by name.
+        recorded: configurations of the file, int16 [n, m].
     """
 
     def __init__(self, parameters: Mapping[str, tuple[object, ...]], recorded: I16) -> None:
@@ -95,9 +95,9 @@ class KernelTunerDevice:
     Attributes:
         device: name of the device.
         kernel: name of the kernel.
-        problem_size: as the file has it.
-        space: its configurations.
-        measurement: of all of them, in order.
+        problem_size: size of the problem, as the file has it.
+        space: space of the recorded configurations.
+        measurement: measurements of all of them, in order.
     """
 
     device: str
@@ -118,16 +118,7 @@ class KernelTunerDevice:
         if np.any(indices < 0):
             wrong = space.choices(rows[int(np.argmin(indices))])
             raise DataError(f"{wrong} was not recorded", where=self.kernel, expected="a configuration of it")
-        whole = self.measurement
-        return ScheduleMeasurement(
-            whole.runtime_ns[indices],
-            whole.failed[indices],
-            whole.run_seconds[indices],
-            tuple(whole.reasons[index] for index in indices.tolist()),
-            whole.spread[indices],
-            whole.clean[indices],
-            whole.build_seconds[indices],
-        )
+        return self.measurement.select(indices)
 
 
 def read_kernel_tuner(path: Path) -> KernelTunerDevice:
@@ -155,13 +146,13 @@ def read_kernel_tuner(path: Path) -> KernelTunerDevice:
     parameters = {str(name): tuple(values[name]) for name in names}
     rows = [_row(parameters, key, entry, path) for key, entry in cache.items()]
     space = KernelTunerSpace(parameters, np.array(rows, dtype=np.int16))
-    measured = [_one(key, entry, path) for key, entry in cache.items()]
+    measured = [_read_run(key, entry, path) for key, entry in cache.items()]
     return KernelTunerDevice(
         str(content["device_name"]),
         str(content["kernel_name"]),
         content.get("problem_size"),
         space,
-        _gathered(measured),
+        stack_runs(measured),
     )
 
 
@@ -177,17 +168,7 @@ def _row(parameters: Mapping[str, tuple[object, ...]], key: str, entry: object, 
     return row
 
 
-@dataclass(frozen=True)
-class _One:
-    runtime_ns: int
-    median_ns: float
-    reason: str
-    runs: int
-    seconds: float
-    build_seconds: float
-
-
-def _one(key: str, entry: Mapping[str, Any], path: Path) -> _One:
+def _read_run(key: str, entry: Mapping[str, Any], path: Path) -> ScheduleRun:
     time = entry.get(_OBJECTIVE)
     parts = [entry.get(name, 0.0) for name in _CHARGED]
     times = entry.get("times", [time])
@@ -198,21 +179,8 @@ def _one(key: str, entry: Mapping[str, Any], path: Path) -> _One:
         raise DataError(f"{_OBJECTIVE} = {time!r}", where=path, field=f"cache.{key}", expected=expected)
     seconds = sum(parts) / _MS_PER_S
     if not isinstance(time, int | float):
-        return _One(0, 0.0, str(time), 0, 0.0, 0.0)
-    runtime = max(1, round(time * _NS_PER_MS))
-    middle = float(np.median(times)) * _NS_PER_MS if times else float(runtime)
-    return _One(runtime, max(middle, float(runtime)), "", len(times), seconds, parts[0] / _MS_PER_S)
-
-
-def _gathered(measurements: list[_One]) -> ScheduleMeasurement:
-    runtime = np.array([measurement.runtime_ns for measurement in measurements], dtype=np.int64)
-    median = np.array([measurement.median_ns for measurement in measurements], dtype=np.float64)
-    return ScheduleMeasurement(
-        runtime,
-        runtime == 0,
-        np.array([measurement.seconds for measurement in measurements], dtype=np.float64),
-        tuple(measurement.reason for measurement in measurements),
-        np.where(runtime > 0, median / np.maximum(1, runtime) - 1.0, 0.0),
-        np.array([measurement.runs for measurement in measurements], dtype=np.int64),
-        np.array([measurement.build_seconds for measurement in measurements], dtype=np.float64),
-    )
+        return ScheduleRun(0, 0.0, str(time))
+    runtime_ns = max(1, round(time * _NS_PER_MS))
+    median_ns = float(np.median(times)) * _NS_PER_MS if times else float(runtime_ns)
+    spread = max(median_ns, float(runtime_ns)) / runtime_ns - 1.0
+    return ScheduleRun(runtime_ns, seconds, "", spread, len(times), parts[0] / _MS_PER_S)

@@ -22,6 +22,7 @@ from costbench_schedules.devices.device import CpuDevice, ScheduleMeasurement
 from costbench_schedules.devices.process import Limits
 from costbench_schedules.devices.timing import TimingSpec
 from costbench_schedules.records.agreement import fastest_numbers
+from costbench_schedules.records.arrow_file import as_json
 from costbench_schedules.records.table import (
     AFTERWARDS,
     SUFFIX,
@@ -43,13 +44,13 @@ class RecordingSpec:
     """What is recorded.
 
     Attributes:
-        folder: tables go to `folder`/TARGET/WORKLOAD.arrow.
+        folder: folder of the tables `folder`/TARGET/WORKLOAD.arrow.
         target: see `CpuDevice`.
-        timing: how long and how often is measured.
-        limits: what one schedule may take.
-        batch: configurations after which the table is written.
-        seed: of the order.
-        max_seconds: time after which recording stops at the end of a batch; 0 for none.
+        timing: length and number of measurements.
+        limits: limits of one schedule.
+        batch: number of configurations after which the table is written.
+        seed: seed of the order.
+        max_seconds: seconds after which recording stops at the end of a batch; 0 for none.
     """
 
     folder: Path
@@ -72,10 +73,10 @@ def record(
     """Measures what a workload's table does not have yet, and writes the table.
 
     Args:
-        spec: what is recorded.
+        spec: settings of the recording.
         workload: name of the operator, and of the file.
-        space: the sub-space.
-        on_batch: called after each batch with the table so far.
+        space: sub-space that is recorded.
+        on_batch: function of the table so far that is called after each batch.
 
     Returns:
         the table, complete unless time ran out.
@@ -117,7 +118,7 @@ def _start(spec: RecordingSpec, path: Path, fresh: RecordedTable) -> RecordedTab
         "restrict": [ids.tolist() for ids in table.space.chosen]
         == [ids.tolist() for ids in fresh.space.chosen],
         "operator": table.space.operator.text == fresh.space.operator.text,
-        "host": dict(table.host) == _as_json(fresh.host),
+        "host": dict(table.host) == as_json(fresh.host),
         "timing": dict(table.timing) == dict(fresh.timing),
     }
     for name, equal in same.items():
@@ -125,11 +126,6 @@ def _start(spec: RecordingSpec, path: Path, fresh: RecordedTable) -> RecordedTab
             expected = f"the same {name}; another folder for another recording"
             raise DataError("was recorded otherwise", where=path, field=name, expected=expected)
     return table
-
-
-def _as_json(host: object) -> dict[str, object]:
-    assert isinstance(host, dict)
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in host.items()}
 
 
 def _measured(device: CpuDevice, space: ScheduleSpace, numbers: I64) -> ScheduleMeasurement:

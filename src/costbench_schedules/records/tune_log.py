@@ -30,11 +30,11 @@ class LogHeader:
     """What a log is of.
 
     Attributes:
-        operator: as `parse_operator` reads it.
-        restrict: for restricted knobs, the indices of their choices in the unrestricted space.
-        target: what was built for.
-        host: the machine; see `devices.tvm_adapter.HostToolchain`.
-        settings: what else decides what is tried, such as the seed.
+        operator: description that `parse_operator` reads.
+        restrict: indices of the choices of restricted knobs in the unrestricted space.
+        target: target that was built for.
+        host: facts of the machine; see `devices.tvm_adapter.HostToolchain`.
+        settings: everything else that decides what is tried, such as the seed.
         format: `FORMAT`.
     """
 
@@ -56,12 +56,12 @@ class LogEntry:
     """One measurement.
 
     Attributes:
-        number: of the configuration in the space.
-        runtime_ns: None where it failed.
-        seconds: charged for build and runs.
+        number: number of the configuration in the space.
+        runtime_ns: runtime in ns; None where it failed.
+        seconds: seconds that are charged for build and runs.
         spread: median over minimum of the blocks, minus 1.
-        clean: blocks without interruption.
-        reason: why it failed, or empty.
+        clean: number of blocks without interruption.
+        reason: reason of the failure, or empty.
     """
 
     number: int
@@ -176,8 +176,8 @@ class LogWriter:
     """Appends measurements to a log; a context manager.
 
     Args:
-        path: created with its folder, or continued after its last complete line.
-        header: written first, to a new file.
+        path: path of the log, which is created with its folder or continued after its last complete line.
+        header: header that is written first, to a new file.
 
     Raises:
         DataError: if the file cannot be written.

@@ -48,8 +48,8 @@ class LiveProgress:
     """What a search has found so far.
 
     Attributes:
-        trials: measurements so far.
-        failed: of them.
+        trials: number of measurements so far.
+        failed: number of failed measurements.
         best_ns: lowest runtime; infinite without one.
         noise: median spread of the last measurements: median over minimum of the blocks of each, minus 1.
         interrupted: share of the last measurements that other processes interrupted in every block.
@@ -67,7 +67,7 @@ class Tally:
     """Counts measurements.
 
     Attributes:
-        entries: all, in order.
+        entries: measurements in order.
     """
 
     entries: list[LogEntry] = field(default_factory=list)
@@ -114,13 +114,13 @@ class LiveEvaluator:
     """An `Evaluator` that measures one configuration after another and logs each.
 
     Attributes:
-        space: whose configurations.
-        device: measures them.
-        name: of the device.
-        log: takes each measurement.
-        tally: counts them.
-        report: called after each.
-        guard: holds Ctrl-C back while a measurement is made and logged.
+        space: space that the configurations are of.
+        device: device that measures them.
+        name: name of the device.
+        log: log that takes each measurement.
+        tally: counter of the measurements.
+        report: function that is called after each measurement.
+        guard: context manager that holds Ctrl-C back while a measurement is made and logged.
     """
 
     space: ScheduleSpace
@@ -153,7 +153,7 @@ class LiveEvaluator:
 
     def _measured(self, row: I64) -> LogEntry:
         with self.guard():
-            entry = logged(self.space, row, self.device)
+            entry = measure_entry(self.space, row, self.device)
             self.log.append(entry)
             progress = self.tally.add(entry)
         self.report(progress)
@@ -163,7 +163,7 @@ class LiveEvaluator:
         return entry
 
 
-def logged(space: ScheduleSpace, row: Rows, device: ScheduleDevice) -> LogEntry:
+def measure_entry(space: ScheduleSpace, row: Rows, device: ScheduleDevice) -> LogEntry:
     """Measures a configuration [m] and returns it as a log has it."""
     measurement = device.measure(space, row[None])
     [number] = space.numbers(row[None])
@@ -182,9 +182,9 @@ class LiveSearch:
     """Settings of a search.
 
     Attributes:
-        trials: measurements in all, recorded ones included.
-        seed: of the strategy.
-        machine: name of what is measured on.
+        trials: number of measurements in all, recorded ones included.
+        seed: seed of the strategy.
+        machine: name of the machine that is measured on.
     """
 
     trials: int
@@ -203,12 +203,12 @@ def search_live(
     """Searches until the trials are used up, and returns the trace.
 
     Args:
-        spec: settings.
-        strategy: proposes configurations; sent runtimes in ns.
-        evaluator: measures.
-        rng: of the strategy.
+        spec: settings of the search.
+        strategy: strategy that proposes configurations; it is sent runtimes in ns.
+        evaluator: evaluator that measures.
+        rng: random numbers of the strategy.
         starts: configurations [n, m] that are measured first.
-        recorded: what was measured before an interruption; it is not measured again.
+        recorded: measurements before an interruption, which are not made again.
 
     Raises:
         SearchInterrupted: on Ctrl-C; what was measured is in the log.

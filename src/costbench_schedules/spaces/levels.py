@@ -109,8 +109,9 @@ class _Structure:
     Attributes:
         axis_of: axis of each flat number.
         level_of: level of each flat number.
-        permutations: for each order, flat numbers in loop order, int64 [orders, L].
-        reduce_levels: for each order, spatial levels around the first reduction level, int64 [orders].
+        permutations: flat numbers in the loop order of each order, int64 [orders, L].
+        reduce_levels: number of spatial levels around the first reduction level of each order, int64
+            [orders].
     """
 
     axis_of: I64

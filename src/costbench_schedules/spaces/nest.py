@@ -363,7 +363,7 @@ def mark_unrolled(statements: Mapping[str, StatementBatch], first_reduce: I64, l
     """Sets the annotations of unrolled loops.
 
     Args:
-        statements: the statements by name, among them "compute", whose loops are the trunk.
+        statements: statements by name, among them "compute", whose loops are the trunk.
         first_reduce: number of loops of the trunk, int64 [n].
         limit: largest number of statements that unrolled loops may become, int64 [n].
     """

@@ -52,7 +52,7 @@ class Knob:
 
     Attributes:
         name: "tile AXIS", or what is decided.
-        values: its choices; factors, outermost first, for a tile.
+        values: choices; factors, outermost first, for a tile.
     """
 
     name: str
@@ -102,13 +102,13 @@ class ScheduleSpace:
     most 64 statements where there are 8.
 
     Args:
-        operator: what is scheduled.
-        restrict: for some knobs, the indices of the choices that remain.
+        operator: operator that is scheduled.
+        restrict: indices of the choices that remain, for some knobs.
 
     Attributes:
-        operator: the same.
-        knobs: with the choices that remain.
-        chosen: for each knob, the indices of these choices in the unrestricted space.
+        operator: operator that is scheduled.
+        knobs: knobs with the choices that remain.
+        chosen: indices of these choices in the unrestricted space, for each knob.
 
     Raises:
         DataError: naming the knob, for an unknown one, or indices that are none, equal or not in it.

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.layout_compiler import LayoutCompiler, compile_with_layouts, peak_bytes
+from benchmarks.layout_compiler import (
+    LayoutCompiler,
+    ReferenceOrders,
+    compile_with_layouts,
+    layouts_of,
+    peak_bytes,
+)
 from costbench.arrays import I16
 from costbench.compiler.layout.compile import KernelPool, NewPart, PackedCompiler
 from costbench.compiler.layout.orders import OrderTables
@@ -104,14 +110,12 @@ def test_random_networks(choices: list[int], seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["alexnet_b128_train_f32", "rnn_gru_b128_train_f32"])
-def test_orders_are_those_of_the_assigner(repository: Path, name: str) -> None:
+def test_orders_are_those_of_the_reference(repository: Path, name: str) -> None:
     space = space_of(read_module(repository / "data" / "programs" / f"{name}.hlo.pb.zst"))
-    tables = OrderTables(space)
+    tables, reference = OrderTables(space.classes, space.nodes), ReferenceOrders(space)
     for config in drawn(space, 4):
-        wanted = space.assigner.orders(space.choices(config))
-        found = tables.assign(config.astype(np.int64))
-        named = {root: tables.names.names[number] for root, number in zip(tables.roots, found, strict=True)}
-        assert named == wanted
+        orders = tables.by_class(tables.assign(config.astype(np.int64)))
+        assert orders == reference.assign(layouts_of(space, config))
 
 
 def test_a_layout_met_before_is_not_compiled_again() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.baseline_comparison import standings
+from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.dataset_files import read_leakage
 from costbench.reports.page import Section
 from costbench.reports.results import load_results
@@ -20,7 +20,7 @@ def _section(folder: Path, rows: list[MetricRow], leaked: int) -> Section:
     write_rows(folder / "r.jsonl", rows)
     results = load_results(folder / "r.jsonl")
     cell = results.cells[0]
-    return cell_section(results, cell, standings(results, cell, 0), leakage, folder, 0)
+    return cell_section(results, cell, rank_models(results, cell, 0), leakage, folder, 0)
 
 
 def test_leaks_are_counted_and_left_out(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.baseline_comparison import standings
+from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import Cell, load_results
 from costbench.reports.table import Table
@@ -193,7 +193,7 @@ def test_rows_say_what_a_model_is_and_how_it_stands(make_cell: Callable[..., Cel
     write_rows(tmp_path / "r.jsonl", rows)
     results = load_results(tmp_path / "r.jsonl")
     cell = results.cells[0]
-    table = baselines_table(cell, standings(results, cell, 0))
+    table = baselines_table(cell, rank_models(results, cell, 0))
     assert table.name == "baselines_fusion_folds_tpu_v3"
     assert "folds over applications, tpu_v3" in table.title
     assert [row[:2] for row in table.rows] == [
@@ -220,7 +220,7 @@ def test_ceilings_are_rows_below_the_models_and_no_models(tmp_path: Path) -> Non
     cell = results.cells[0]
     assert cell.models == ("learned", "trees")
     assert cell.ceilings == ("measured_again", "regular_machine")
-    found = standings(results, cell, 0)
+    found = rank_models(results, cell, 0)
     assert found.strongest == "trees"
     table = baselines_table(cell, found)
     assert table.summary_rows == 2

@@ -61,9 +61,9 @@ def test_a_machine_that_turns_noisy_ends_the_measurement(
     timing = {"runtime_ns": 1.0, "median_ns": 1.5, "clean": 0, "total_ns": 1}
     steady = timing | {"median_ns": 1.1}
     for each in (timing, steady, timing):
-        device._one({"timing": each, "build_ns": 1})
+        device._run_of({"timing": each, "build_ns": 1})
     with pytest.raises(DataError, match="interrupted"):
-        device._one({"timing": timing, "build_ns": 1})
+        device._run_of({"timing": timing, "build_ns": 1})
 
 
 def test_a_device_without_noise_agrees_with_itself() -> None:

@@ -46,7 +46,7 @@ def test_loops_and_strides_are_those_of_the_lowered_program(text: str) -> None:
     space = ScheduleSpace(parse_operator(text))
     for row in space.sample(stream(0, "lowering", text), NUM_CONFIGS):
         choices = space.choices(row)
-        stores = tvm_adapter.lowered(space.operator, choices)
+        stores = tvm_adapter.lower_stores(space.operator, choices)
         statements = nest_of(space, row).statements
         assert len(stores) == len(statements), choices
         for store, statement in zip(stores, statements, strict=True):
@@ -76,7 +76,7 @@ def test_loops_that_stay_are_those_that_the_compiler_does_not_unroll(text: str) 
     space = ScheduleSpace(parse_operator(text))
     for row in space.sample(stream(1, "unrolling", text), NUM_CONFIGS):
         choices = space.choices(row)
-        stores = tvm_adapter.lowered(space.operator, choices, unrolled=True)
+        stores = tvm_adapter.lower_stores(space.operator, choices, unrolled=True)
         found = {tuple(pair for pair in store.loops if pair[0] > 1) for store in stores}
         wanted = {tuple(loops_of(one, rolled=True)) for one in nest_of(space, row).statements}
         assert found == wanted, choices

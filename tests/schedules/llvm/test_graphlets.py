@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from costbench.errors import DataError
-from costbench_schedules.llvm.features import BIN_DISTANCES, bins_of, effective, profile_of, static_features
+from costbench_schedules.llvm.features import (
+    BIN_DISTANCES,
+    bins_of,
+    effective_counts,
+    profile_of,
+    static_features,
+)
 from costbench_schedules.llvm.graphlets import FunctionGraph
 from costbench_schedules.llvm.program import parse_program
 from tests.schedules.llvm import kernels
@@ -117,6 +123,6 @@ def test_profiles_count_samples_of_a_site_and_bin() -> None:
 def test_effective_counts_are_those_of_the_task_that_does_most() -> None:
     # Ten iterations on four threads are 3 + 3 + 3 + 1: three epochs, crop2024, Figure 2(e).
     rows = [[1, 0], [0, 3], [0, 3], [0, 3], [0, 1]]
-    most, every = effective(np.array(row) for row in rows)
+    most, every = effective_counts(np.array(row) for row in rows)
     assert most.tolist() == [1, 3]
     assert every.tolist() == [1, 10]

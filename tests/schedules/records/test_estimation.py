@@ -10,7 +10,7 @@ import pytest
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench_schedules.crop.estimate import Estimator
-from costbench_schedules.crop.plain import executed_lanes
+from costbench_schedules.crop.simple_estimates import executed_lanes
 from costbench_schedules.devices.processor import load_processor
 from costbench_schedules.llvm.features import ProgramFeatures
 from costbench_schedules.llvm.operations import KINDS
@@ -28,7 +28,7 @@ from costbench_schedules.records.programs import (
     write_programs,
 )
 from tests.schedules.crop.machines import ROUND, features
-from tests.schedules.crop.test_plain import COUNTS, LOOP
+from tests.schedules.crop.test_simple_estimates import COUNTS, LOOP
 
 DATA = Path(__file__).parents[3] / "data"
 COMMITTED = {

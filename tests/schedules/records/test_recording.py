@@ -11,8 +11,13 @@ from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.card import CARD, check_card, write_card
 from costbench_schedules.records.recording import RecordingSpec, record, table_path
-from costbench_schedules.records.replay import ReplayDevice, read_tables
-from costbench_schedules.records.table import RecordedTable, read_table, write_table
+from costbench_schedules.records.table import (
+    RecordedTable,
+    ReplayDevice,
+    read_table,
+    read_tables,
+    write_table,
+)
 from costbench_schedules.spaces.space import ScheduleSpace
 from tests.schedules.devices.fake import FAKE
 

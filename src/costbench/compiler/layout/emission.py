@@ -22,9 +22,9 @@ from costbench.compiler.fusion.facts import NUM_FACTS, InstructionFacts, is_kern
 from costbench.compiler.fusion.rules import Kind, kind_of
 from costbench.compiler.kernel_arrays import lists_to_arrays
 from costbench.compiler.kernel_hashes import UNKNOWN, HashNumbers
-from costbench.compiler.layout.assign import REMADE, with_leaves
+from costbench.compiler.layout.assign import REMADE, Requirements, with_leaves
 from costbench.compiler.layout.orders import NONE, OrderTables
-from costbench.compiler.layout.rules import Node, NodeLayouts
+from costbench.compiler.layout.rules import NodeLayouts
 from costbench.compiler.layout.value_classes import ALIASES
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hashing import GOLDEN_GAMMA, SECOND_MULTIPLIER, mix
@@ -186,28 +186,28 @@ class Emission:
 
     Args:
         tables: orders of the program.
+        requirements: orders that instructions require of their operands.
         facts: rows of the program's instructions.
         computation: position of the computation.
         arrays: numbers of the element types and sizes met so far; shared by the program's computations.
 
     Attributes:
         computation: position of the computation.
-        body: its tables.
+        body: the computation before orders are assigned.
     """
 
     def __init__(
         self,
         tables: OrderTables,
+        requirements: Requirements,
         facts: FactTable,
         computation: int,
         arrays: ArrayNumbers,
     ) -> None:
-        self._tables, self._facts = tables, facts
+        self._tables, self._requirements, self._facts = tables, requirements, facts
+        self._classes = tables.classes
         self.computation = computation
-        self._body = tables.space.module.computations[computation].instructions
-        self._numbers: dict[Node, int] = {
-            (node.computation, node.position): number for number, node in enumerate(tables.space.nodes)
-        }
+        self._body = tables.classes.module.computations[computation].instructions
         self._rows, self._copies = HashNumbers(), HashNumbers()
         self._alike = self._number_alike()
         self._row_of: dict[tuple[int, tuple[int, ...], NodeLayouts | None], int] = {}
@@ -232,18 +232,18 @@ class Emission:
         Args:
             order: order of every class of the program, [k].
             options: the config, [m].
-            keys: its `row_keys`.
+            keys: `row_keys` of the config.
         """
         rows = self._rows.find(keys)
         new = np.flatnonzero(rows == UNKNOWN)
         if len(new):
             rows[new] = [self._row(p, order, options) for p in new.tolist()]
             self._rows.add(keys[new], rows[new])
-        found = _emit(self.body, rows, self._facts.rows, self._facts.needs)
-        copies = np.flatnonzero(found.row == UNKNOWN)
+        emitted = _emit(self.body, rows, self._facts.rows, self._facts.needs)
+        copies = np.flatnonzero(emitted.row == UNKNOWN)
         if len(copies):
-            self._find_copies(found, copies)
-        return found
+            self._find_copies(emitted, copies)
+        return emitted
 
     def _row(self, position: int, order: I64, options: I64) -> int:
         """Returns the row of an instruction with the orders of its values; equal instructions share rows."""
@@ -269,26 +269,29 @@ class Emission:
             alike.append(numbers.setdefault(key, len(numbers)))
         return alike
 
-    def _find_copies(self, found: Emitted, copies: I64) -> None:
+    def _find_copies(self, emitted: Emitted, copies: I64) -> None:
         """Fills in the rows of copies."""
-        rows = self._copies.find(found.keys[copies])
-        new, first = np.unique(found.keys[copies[rows == UNKNOWN]], return_index=True)
+        rows = self._copies.find(emitted.keys[copies])
+        new, first = np.unique(emitted.keys[copies[rows == UNKNOWN]], return_index=True)
         if len(new):
             new_copies = copies[rows == UNKNOWN][first]
-            added = [self._facts.add(self._copy(found, position)) for position in new_copies.tolist()]
+            added = [self._facts.add(self._copy(emitted, position)) for position in new_copies.tolist()]
             self._copies.add(new, np.array(added, dtype=np.int64))
-            rows = self._copies.find(found.keys[copies])
-        found.row[copies] = rows
+            rows = self._copies.find(emitted.keys[copies])
+        emitted.row[copies] = rows
 
     def _tabulate(self, arrays: ArrayNumbers) -> BodyTables:
         count = len(self._body)
-        base = self._tables.space.module.offsets[self.computation]
+        base = self._classes.module.offsets[self.computation]
         classes = [self._depends_on(p) for p in range(count)]
         ranks = [[self._body[o].shape.rank for o in inst.operands] for inst in self._body]
         return BodyTables(
             *lists_to_arrays([inst.operands for inst in self._body]),
             *lists_to_arrays(classes),
-            np.array([self._numbers.get((self.computation, p), NONE) for p in range(count)], dtype=np.int64),
+            np.array(
+                [self._tables.node_numbers.get((self.computation, p), NONE) for p in range(count)],
+                dtype=np.int64,
+            ),
             mix(np.arange(base, base + count).astype(np.uint64)),
             np.array(
                 [
@@ -304,25 +307,25 @@ class Emission:
                 ],
                 dtype=bool,
             ),
-            self._tables.space.module.computations[self.computation].root,
+            self._classes.module.computations[self.computation].root,
         )
 
     def _depends_on(self, position: int) -> list[int]:
         """Returns the classes of an instruction's result, then of its operands that are arrays."""
-        leaves = list(self._tables.space.assigner.classes.leaves(self.computation, position))
+        leaves = list(self._classes.leaves(self.computation, position))
         for operand in self._body[position].operands:
             if not self._body[operand].shape.is_tuple:
-                leaves.append(self._tables.space.assigner.classes.leaf(self.computation, operand))
+                leaves.append(self._classes.leaf(self.computation, operand))
         return [number for number in map(self._tables.class_of, leaves) if number != NONE]
 
     def _place(self, position: int, order: I64, options: I64) -> Placed:
-        """Returns an instruction with the orders of its values, as `LayoutAssigner.place` writes it."""
+        """Returns an instruction with the orders of its values, as `layout.assign` writes it."""
         inst, tables = self._body[position], self._tables
-        names, requirements = tables.names, tables.space.assigner.requirements
+        names, requirements = tables.names, self._requirements
         first, stop = self.body.classes_offsets[position : position + 2].tolist()
         classes = self.body.classes[first:stop].tolist()
         orders = {tables.roots[k]: names.names[order[k]] for k in classes}
-        leaves = tables.space.assigner.classes.leaves(self.computation, position)
+        leaves = self._classes.leaves(self.computation, position)
         shape = with_leaves(inst.shape, iter([requirements.shape(leaf, orders) for leaf in leaves]))
         assigned = NONE if shape.is_tuple or shape.rank < 2 else names.number(shape.layout)
         natural, needs = assigned, [NONE] * len(inst.operands)
@@ -347,8 +350,8 @@ class Emission:
         )
 
     def _chosen(self, position: int, options: I64) -> NodeLayouts | None:
-        number = self._numbers.get((self.computation, position))
-        return None if number is None else self._tables.space.nodes[number].options[options[number]]
+        number = self._tables.node_numbers.get((self.computation, position))
+        return None if number is None else self._tables.nodes[number].options[options[number]]
 
     def _copy(self, emitted: Emitted, position: int) -> Placed:
         """Returns a copy, or what is computed again in its place."""
@@ -391,13 +394,13 @@ class _Writing(NamedTuple):
     """Instructions written so far.
 
     Attributes:
-        made: what is written.
+        emitted: instructions so far.
         copies: [m, 2], latest copy of a value, and for a copy the one of the same value before it; or -1.
         ends: [2], number of instructions and of operands.
         copied: [1], buffer for the operand of a copy.
     """
 
-    made: Emitted
+    emitted: Emitted
     copies: I64
     ends: I64
     copied: I64
@@ -408,9 +411,9 @@ def _append(w: _Writing, operands: I64, first: int, stop: int) -> int:
     """Appends an instruction that reads `operands[first:stop]`; returns its position."""
     position, end = w.ends[0], w.ends[1]
     for i in range(first, stop):
-        w.made.operands[end] = operands[i]
+        w.emitted.operands[end] = operands[i]
         end += 1
-    w.made.operands_offsets[position + 1] = end
+    w.emitted.operands_offsets[position + 1] = end
     w.ends[0], w.ends[1] = position + 1, end
     return int(position)
 
@@ -418,26 +421,26 @@ def _append(w: _Writing, operands: I64, first: int, stop: int) -> int:
 @compiled_step
 def _in_order(b: BodyTables, w: _Writing, value: int, order: int) -> int:
     """Returns the value in a memory order: itself if it has it, else a repeated broadcast or a copy."""
-    made = w.made
-    if order == NONE or made.order[value] == order:
+    emitted = w.emitted
+    if order == NONE or emitted.order[value] == order:
         return value
     copy = w.copies[value, 0]
     while copy >= 0:
-        if made.order[copy] == order:
+        if emitted.order[copy] == order:
             return int(copy)
         copy = w.copies[copy, 1]
-    origin = made.origin[value]
+    origin = emitted.origin[value]
     if b.remade[origin]:
-        first, stop = made.operands_offsets[value], made.operands_offsets[value + 1]
-        copy = _append(w, made.operands, first, stop)
+        first, stop = emitted.operands_offsets[value], emitted.operands_offsets[value + 1]
+        copy = _append(w, emitted.operands, first, stop)
         key = b.keys[origin] ^ _REMADE_KEY
     else:
         w.copied[0] = value
         copy = _append(w, w.copied, 0, 1)
-        key = mix(mix(np.uint64(b.array[origin]) ^ _COPIED) ^ np.uint64(made.order[value] + 1))
-    made.origin[copy], made.order[copy] = origin, order
-    made.source_order[copy] = made.order[value]
-    made.keys[copy] = mix(key ^ np.uint64(order + 1))
+        key = mix(mix(np.uint64(b.array[origin]) ^ _COPIED) ^ np.uint64(emitted.order[value] + 1))
+    emitted.origin[copy], emitted.order[copy] = origin, order
+    emitted.source_order[copy] = emitted.order[value]
+    emitted.keys[copy] = mix(key ^ np.uint64(order + 1))
     w.copies[copy, 1] = w.copies[value, 0]
     w.copies[value, 0] = copy
     return int(copy)
@@ -447,13 +450,13 @@ def _in_order(b: BodyTables, w: _Writing, value: int, order: int) -> int:
 def _emit(b: BodyTables, rows: I64, facts: I64, needs: I64) -> Emitted:
     count, reads = len(rows), len(b.operands)
     size = 2 * count + reads
-    made = Emitted(
+    emitted = Emitted(
         np.full(size, -1, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64),
         np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.uint64),
         np.zeros(size + 1, dtype=np.int64), np.empty(size + reads, dtype=np.int64), 0,
     )  # fmt: skip
     ends, copied = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    w = _Writing(made, np.full((size, 2), -1, dtype=np.int64), ends, copied)
+    w = _Writing(emitted, np.full((size, 2), -1, dtype=np.int64), ends, copied)
     moved = np.empty(count, dtype=np.int64)
     operands = np.empty(reads, dtype=np.int64)
     for p in range(count):
@@ -462,11 +465,11 @@ def _emit(b: BodyTables, rows: I64, facts: I64, needs: I64) -> Emitted:
             need = needs[facts[row, NEEDS] + i - first]
             operands[i] = _in_order(b, w, moved[b.operands[i]], need)
         position = _append(w, operands, first, stop)
-        made.row[position], made.origin[position], made.order[position] = row, p, facts[row, NATURAL]
+        emitted.row[position], emitted.origin[position], emitted.order[position] = row, p, facts[row, NATURAL]
         moved[p] = _in_order(b, w, position, facts[row, ASSIGNED])
     m, stop = w.ends[0], w.ends[1]
     return Emitted(
-        made.row[:m].copy(), made.origin[:m].copy(), made.order[:m].copy(), made.source_order[:m].copy(),
-        made.keys[:m].copy(), made.operands_offsets[: m + 1].copy(), made.operands[:stop].copy(),
-        moved[b.root],
+        emitted.row[:m].copy(), emitted.origin[:m].copy(), emitted.order[:m].copy(),
+        emitted.source_order[:m].copy(), emitted.keys[:m].copy(),
+        emitted.operands_offsets[: m + 1].copy(), emitted.operands[:stop].copy(), moved[b.root],
     )  # fmt: skip

@@ -1,34 +1,63 @@
-"""Assigns memory orders under many configs, on arrays: the orders of `LayoutAssigner.orders`, by number.
+"""Memory orders of all values of a program, by default and under layout configs, modelled on a TPU compiler.
 
-The rules that say how an order propagates through an instruction stay in `layout.rules`. Each is applied once
+Arguments of the program come in their compact order, convolutions and dots prefer certain orders, and orders
+propagate from there through every instruction that keeps them, forwards and backwards. Values that one buffer
+holds (loop state, tuple members) have one order. The program's results stay in the order they are computed
+in.
+
+Orders propagate breadth-first from one seed after another: arguments, then convolutions, then dots and the
+operands of batched ones, then instructions that read by index, then reshapes that have to move data (in
+row-major order, as the recorded ones do), then all remaining values, in program order. Nothing else has an
+influence, so equal programs get equal orders.
+
+Under a layout config a class of values that a configurable node computes is pinned: it gets the chosen order
+when the propagation reaches it, and that propagates from there. If all pins are the default's own orders, the
+result is the same as without. Where several nodes compute one class (loop state), the first one that is
+changed decides. The program's arguments keep their orders.
+
+The rules that say how an order propagates through an instruction are in `layout.rules`. Each is applied once
 to each order that reaches the instruction; a config that gives values other orders then costs table look-ups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from costbench.arrays import I16, I64
-from costbench.compiler.layout.assign import SEEDS, LayoutAssigner
-from costbench.compiler.layout.rules import fills_lanes, preferred_dot_operand, preferred_layout
-from costbench.compiler.layout.space import LayoutSpace
+from costbench.compiler.layout.rules import (
+    ConfigurableNode,
+    Node,
+    backward,
+    fills_lanes,
+    forward,
+    preferred_dot_operand,
+    preferred_layout,
+)
+from costbench.compiler.layout.value_classes import ALIASES, ValueClasses
 from costbench.compiler.tiled_memory import MinorToMajor, compact_layout, packed_row_major
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.opcode import Opcode
 
+SEEDS = (
+    (Opcode.CONVOLUTION,),
+    (Opcode.DOT,),
+    (Opcode.GATHER, Opcode.SCATTER, Opcode.CUSTOM_CALL, Opcode.RNG_BIT_GENERATOR, Opcode.SORT),
+    (Opcode.RESHAPE,),
+)
+
 NONE = -1
-"""Of a class that has no order yet, of a node that is not configurable, of a rule that gives no order."""
+"""In place of the order of a class that has none yet, of a configurable node, of the order a rule gives."""
 _UNKNOWN = -2
 _FINISHED = -1
 _ALWAYS, _UNCHANGED, _CHANGED = range(3)
 """When a seed acts: always, or as long as its node keeps the default, or only if it does not."""
 _NODE, _WHEN, _CLASS, _ORDER, _TENSOR = range(5)
 _TENSORS = 4
-_FEWEST_ORDERS = 16
+_MIN_ORDERS = 16
 _Action = tuple[int, int, int, int, int]
 
 
@@ -84,62 +113,121 @@ class OrderNames:
 
     def number(self, order: MinorToMajor) -> int:
         """Returns the number of an order."""
-        found = self._numbers.setdefault(order, len(self.names))
-        if found == len(self.names):
+        number = self._numbers.setdefault(order, len(self.names))
+        if number == len(self.names):
             self.names.append(order)
-        return found
+        return number
+
+
+class _Step:
+    """Propagation from one leaf to another through an instruction."""
+
+    __slots__ = ("_forwards", "_inst", "_operand", "_source", "_target", "target_class")
+
+    def __init__(
+        self,
+        classes: ValueClasses,
+        source: int,
+        target: int,
+        inst: Instruction,
+        operand: int,
+        *,
+        forwards: bool,
+    ) -> None:
+        self.target_class = classes.find(target)
+        self._inst, self._operand, self._forwards = inst, operand, forwards
+        self._source, self._target = classes.shapes[source], classes.shapes[target]
+
+    def order(self, source_order: MinorToMajor) -> MinorToMajor | None:
+        """Returns the target's order if it follows from the source's, else None."""
+        source = self._source.with_layout(source_order)
+        if self._forwards:
+            return forward(self._inst, self._operand, source, self._target)
+        return backward(self._inst, self._operand, self._target, source)
+
+
+def propagation_steps(classes: ValueClasses, leaf: int) -> Iterator[_Step]:
+    """Yields the steps by which an order propagates from a leaf: first to operands, then to users."""
+    c, p = classes.owner[leaf]
+    computation = classes.module.computations[c]
+    inst = computation.instructions[p]
+    if inst.opcode not in ALIASES:
+        for number, operand in enumerate(inst.operands):
+            target = classes.leaf(c, operand)
+            if classes.leaves(c, operand) and classes.shapes[target].rank > 1:
+                yield _Step(classes, leaf, target, inst, number, forwards=False)
+    if inst.shape.is_tuple:
+        return
+    for user in computation.users[p]:
+        follower = computation.instructions[user]
+        # A custom call that returns () has no leaf that an order could go on to.
+        if follower.opcode in ALIASES or not classes.leaves(c, user):
+            continue
+        target = classes.leaf(c, user)
+        if classes.shapes[target].rank > 1:
+            yield _Step(classes, leaf, target, follower, follower.operands.index(p), forwards=True)
 
 
 class OrderTables:
     """Memory orders of one program's values under many configs.
 
     Args:
-        space: layout space of the program.
+        classes: classes of the program's values.
+        nodes: configurable nodes of the program; without any there is one config, the default.
 
     Attributes:
+        classes: classes of the program's values.
+        nodes: configurable nodes of the program.
         names: orders by number.
         roots: class numbers of `ValueClasses`, by the numbers used here.
-        number_of: the reverse.
+        default: the compiler's default order of every class, [k].
     """
 
-    def __init__(self, space: LayoutSpace) -> None:
-        self._space = space
-        assigner = space.assigner
+    def __init__(self, classes: ValueClasses, nodes: Sequence[ConfigurableNode] = ()) -> None:
+        self.classes, self.nodes = classes, nodes
         self.names = OrderNames()
-        self.roots = tuple(sorted(assigner.members))
-        self.number_of = {root: number for number, root in enumerate(self.roots)}
-        steps = [[s for leaf in assigner.members[r] for s in assigner.following(leaf)] for r in self.roots]
-        self._steps = [step for own in steps for step in own]
+        members = classes.members()
+        self.roots = tuple(sorted(members))
+        self._number_of = {root: number for number, root in enumerate(self.roots)}
+        self.node_numbers: dict[Node, int] = {(n.computation, n.position): i for i, n in enumerate(nodes)}
+        steps = [
+            [step for leaf in members[root] for step in propagation_steps(classes, leaf)]
+            for root in self.roots
+        ]
+        self._steps = [step for steps_of_class in steps for step in steps_of_class]
         self._offsets = np.cumsum([0, *map(len, steps)], dtype=np.int64)
         count = len(self.roots)
-        no_defaults = np.full(count, NONE, dtype=np.int64)
         order, pins, queue = np.zeros((3, count), dtype=np.int64)
         self._state = _State(order, pins, queue, np.zeros(4, dtype=np.int64))
         first_option, options = self._options()
-        self.arrays = OrderArrays(
-            self._offsets,
-            np.array([self.number_of[step.target_class] for step in self._steps], dtype=np.int64),
-            np.full((len(self._steps), _FEWEST_ORDERS), _UNKNOWN, dtype=np.int16),
-            np.array(list(_actions(self)), dtype=np.int64).reshape(-1, 5),
-            np.full(len(space.nodes), NONE, dtype=np.int64),
-            first_option,
-            options,
-            no_defaults,
-            np.array(self._arguments(), dtype=np.int64).reshape(-1, 2),
+        arguments = [
+            (self.class_of(leaf), self.names.number(compact_layout(classes.shapes[leaf])))
+            for leaf in self._argument_leaves()
+        ]
+        self._arrays = OrderArrays(
+            steps=self._offsets,
+            targets=np.array([self._number_of[step.target_class] for step in self._steps], dtype=np.int64),
+            follows=np.full((len(self._steps), _MIN_ORDERS), _UNKNOWN, dtype=np.int16),
+            actions=np.array(list(_actions(self)), dtype=np.int64).reshape(-1, 5),
+            node_class=np.full(len(nodes), NONE, dtype=np.int64),
+            first_option=first_option,
+            options=options,
+            defaults=np.full(count, NONE, dtype=np.int64),
+            arguments=np.array(arguments, dtype=np.int64).reshape(-1, 2),
         )
-        default = np.zeros(len(space.nodes), dtype=np.int64)
         # Without node classes nothing is pinned, as in the compiler's own assignment.
-        self.arrays = self.arrays._replace(defaults=self.assign(default))
-        self.arrays = self.arrays._replace(node_class=self._node_classes())
-
-    @property
-    def space(self) -> LayoutSpace:
-        """Layout space of the program."""
-        return self._space
+        self.default = self.assign(np.zeros(len(nodes), dtype=np.int64))
+        self._arrays = self._arrays._replace(defaults=self.default, node_class=self._node_classes())
 
     def class_of(self, leaf: int) -> int:
         """Returns the class of a leaf, or NONE for scalars and vectors, which have only one order."""
-        return self.number_of.get(self._space.assigner.classes.find(leaf), NONE)
+        return self._number_of.get(self.classes.find(leaf), NONE)
+
+    def by_class(self, order: I64) -> dict[int, MinorToMajor]:
+        """Returns the orders [k] of all classes, by their number in `ValueClasses`."""
+        return {
+            root: self.names.names[number] for root, number in zip(self.roots, order.tolist(), strict=True)
+        }
 
     def assign(self, options: I64) -> I64:
         """Returns the order of every class under a config, int64 [k].
@@ -147,8 +235,8 @@ class OrderTables:
         Args:
             options: an option for every configurable node, int64 [m].
         """
-        _start(self.arrays, self._state, options)
-        while (stopped := _propagate(self.arrays, self._state, options)) != _FINISHED:
+        _start(self._arrays, self._state, options)
+        while (stopped := _propagate(self._arrays, self._state, options)) != _FINISHED:
             self._learn(stopped)
         return self._state.order.copy()
 
@@ -157,43 +245,47 @@ class OrderTables:
         number = int(self._state.order[class_number])
         order = self.names.names[number]
         start, stop = self._offsets[class_number : class_number + 2].tolist()
-        found = [step.order(order) for step in self._steps[start:stop]]
-        numbers = [NONE if one is None else self.names.number(one) for one in found]
-        follows = self.arrays.follows
+        orders = [step.order(order) for step in self._steps[start:stop]]
+        numbers = [NONE if following is None else self.names.number(following) for following in orders]
+        follows = self._arrays.follows
         if len(self.names.names) > follows.shape[1]:
             wider = np.full((len(follows), 2 * len(self.names.names)), _UNKNOWN, dtype=np.int16)
             wider[:, : follows.shape[1]] = follows
-            self.arrays = self.arrays._replace(follows=wider)
-        self.arrays.follows[start:stop, number] = numbers
+            self._arrays = self._arrays._replace(follows=wider)
+        self._arrays.follows[start:stop, number] = numbers
 
     def _options(self) -> tuple[I64, I64]:
+        """Returns `OrderArrays.first_option` and `options`."""
         rows = []
-        module = self._space.module
-        for node in self._space.nodes:
-            inst = module.computations[node.computation].instructions[node.position]
-            leaves = [self._space.assigner.classes.leaf(node.computation, o) for o in inst.operands]
-            shapes = [self._space.assigner.classes.shapes[leaf] for leaf in leaves]
+        for node in self.nodes:
+            inst = self.classes.module.computations[node.computation].instructions[node.position]
+            shapes = [self.classes.shapes[self.classes.leaf(node.computation, o)] for o in inst.operands]
             for option in node.options:
                 row = [NONE] * _TENSORS
                 row[0] = self.names.number(option.output)
-                for place, (shape, order) in enumerate(zip(shapes, option.operands, strict=True), 1):
+                for tensor, (shape, order) in enumerate(zip(shapes, option.operands, strict=True), 1):
                     if shape.rank > 1 and fills_lanes(shape, order):
-                        row[place] = self.names.number(order)
+                        row[tensor] = self.names.number(order)
                 rows.append(row)
-        first = np.cumsum([0, *(len(node.options) for node in self._space.nodes)], dtype=np.int64)[:-1]
+        first = np.cumsum([0, *(len(node.options) for node in self.nodes)], dtype=np.int64)[:-1]
         return first, np.array(rows, dtype=np.int64).reshape(-1, _TENSORS)
 
-    def _arguments(self) -> list[tuple[int, int]]:
-        arguments = self._space.assigner.arguments
-        return [(self.class_of(leaf), self.names.number(order)) for leaf, order in arguments.items()]
+    def _argument_leaves(self) -> list[int]:
+        """Returns the leaves of the program's arguments that have several orders."""
+        entry = self.classes.module.entry
+        leaves = [
+            leaf
+            for position in self.classes.module.entry_computation.parameters
+            for leaf in self.classes.leaves(entry, position)
+        ]
+        return [leaf for leaf in leaves if self.classes.shapes[leaf].rank > 1]
 
     def _node_classes(self) -> I64:
         """Returns the class of each node's result; arguments keep their orders."""
-        assigner = self._space.assigner
-        fixed = {assigner.classes.find(leaf) for leaf in assigner.arguments}
-        leaves = [assigner.classes.leaf(node.computation, node.position) for node in self._space.nodes]
-        free = [NONE if assigner.classes.find(leaf) in fixed else self.class_of(leaf) for leaf in leaves]
-        return np.array(free, dtype=np.int64)
+        fixed = {self.classes.find(leaf) for leaf in self._argument_leaves()}
+        leaves = [self.classes.leaf(node.computation, node.position) for node in self.nodes]
+        classes = [NONE if self.classes.find(leaf) in fixed else self.class_of(leaf) for leaf in leaves]
+        return np.array(classes, dtype=np.int64)
 
 
 class _Seed(NamedTuple):
@@ -208,41 +300,42 @@ class _Seed(NamedTuple):
 
 
 def _actions(tables: OrderTables) -> Iterator[_Action]:
-    """Yields what `LayoutAssigner.orders` does in turn, once the arguments have their orders."""
-    assigner = tables.space.assigner
-    shapes = assigner.classes.shapes
+    """Yields what gets orders in turn, once the arguments have theirs."""
+    shapes = tables.classes.shapes
     for opcodes in SEEDS:
         seeds = list(_seeds(tables, opcodes))
         for seed in seeds:
-            yield from _wishes(tables, seed)
+            yield from _preferences(tables, seed)
+        # Operands that have no order yet get the one that the config chooses for them.
         for seed in seeds:
             for tensor, operand in enumerate(seed.operands, 1):
                 if seed.node != NONE and shapes[operand].rank > 1:
                     yield seed.node, _CHANGED, tables.class_of(operand), NONE, tensor
+        # Operands of a batched dot get the order that it prefers, so that loop state is kept in it.
         for seed in seeds:
             if seed.inst.dot is not None and seed.inst.dot.lhs_batch:
-                for place, operand in enumerate(seed.operands):
+                for number, operand in enumerate(seed.operands):
                     if shapes[operand].rank > 1:
-                        order = preferred_dot_operand(seed.inst, place, shapes[operand])
+                        order = preferred_dot_operand(seed.inst, number, shapes[operand])
                         yield _always(tables, operand, order)
     for leaf, shape in enumerate(shapes):
         if shape.rank > 1:
             yield _always(tables, leaf, compact_layout(shape))
 
 
-def _wishes(tables: OrderTables, seed: _Seed) -> Iterator[_Action]:
-    """Yields what `seed_wishes` does: the preferred order of a result, and of a reshape's operand."""
-    shapes = tables.space.assigner.classes.shapes
-    own = tables.class_of(seed.leaf)
+def _preferences(tables: OrderTables, seed: _Seed) -> Iterator[_Action]:
+    """Yields the preferred order of a result, and of a reshape's operand; or the chosen one."""
+    shapes = tables.classes.shapes
+    result_class = tables.class_of(seed.leaf)
     when = _ALWAYS if seed.node == NONE else _UNCHANGED
-    wish = preferred_layout(seed.inst, [shapes[o] for o in seed.operands], shapes[seed.leaf])
-    if wish is not None:
-        yield seed.node, when, own, tables.names.number(wish), 0
+    preferred = preferred_layout(seed.inst, [shapes[o] for o in seed.operands], shapes[seed.leaf])
+    if preferred is not None:
+        yield seed.node, when, result_class, tables.names.number(preferred), 0
         if seed.inst.opcode is Opcode.RESHAPE and shapes[seed.operands[0]].rank > 1:
             order = packed_row_major(shapes[seed.operands[0]].dimensions)
             yield seed.node, when, tables.class_of(seed.operands[0]), tables.names.number(order), 0
     if seed.node != NONE:
-        yield seed.node, _CHANGED, own, NONE, 0
+        yield seed.node, _CHANGED, result_class, NONE, 0
 
 
 def _always(tables: OrderTables, leaf: int, order: MinorToMajor) -> _Action:
@@ -250,16 +343,14 @@ def _always(tables: OrderTables, leaf: int, order: MinorToMajor) -> _Action:
 
 
 def _seeds(tables: OrderTables, opcodes: tuple[Opcode, ...]) -> Iterator[_Seed]:
-    assigner: LayoutAssigner = tables.space.assigner
-    classes = assigner.classes
-    numbers = {(node.computation, node.position): i for i, node in enumerate(tables.space.nodes)}
-    for c, computation in enumerate(assigner.module.computations):
+    classes = tables.classes
+    for c, computation in enumerate(classes.module.computations):
         for p, inst in enumerate(computation.instructions):
             if inst.opcode in opcodes:
                 operands = tuple(classes.leaf(c, operand) for operand in inst.operands)
                 for leaf in classes.leaves(c, p):
                     if classes.shapes[leaf].rank > 1:
-                        yield _Seed(leaf, inst, operands, numbers.get((c, p), NONE))
+                        yield _Seed(leaf, inst, operands, tables.node_numbers.get((c, p), NONE))
 
 
 @compiled_step
@@ -299,27 +390,27 @@ def _propagate(t: OrderArrays, s: _State, options: I64) -> int:
     while True:
         while s.at[1] < s.at[2]:
             root = s.queue[s.at[1]]
-            own = s.order[root]
+            order = s.order[root]
             for step in range(max(s.at[3], t.steps[root]), t.steps[root + 1]):
                 target = t.targets[step]
                 if s.order[target] != NONE:
                     continue
-                order = t.follows[step, own] if own < t.follows.shape[1] else _UNKNOWN
-                if order == _UNKNOWN:
+                following = t.follows[step, order] if order < t.follows.shape[1] else _UNKNOWN
+                if following == _UNKNOWN:
                     s.at[3] = step
                     return int(root)
-                if order != NONE:
-                    _give(s, target, order)
+                if following != NONE:
+                    _give(s, target, following)
             s.at[1] += 1
             s.at[3] = 0
         if s.at[0] == len(t.actions):
             return _FINISHED
         action = t.actions[s.at[0]]
         s.at[0] += 1
-        node, order = action[_NODE], action[_ORDER]
+        node, seed_order = action[_NODE], action[_ORDER]
         if action[_WHEN] != _ALWAYS and (action[_WHEN] == _CHANGED) != (options[node] != 0):
             continue
         if action[_WHEN] == _CHANGED:
-            order = t.options[t.first_option[node] + options[node], action[_TENSOR]]
-        if order != NONE:
-            _give(s, action[_CLASS], order)
+            seed_order = t.options[t.first_option[node] + options[node], action[_TENSOR]]
+        if seed_order != NONE:
+            _give(s, action[_CLASS], seed_order)

@@ -25,7 +25,6 @@ another one. Nodes are in one group if they have one opcode and the same options
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations, product
 
@@ -33,8 +32,10 @@ import numpy as np
 
 from costbench.arrays import I8, I16, I64, Bool
 from costbench.compiler.convolution_folding import fold_reversals
-from costbench.compiler.layout.assign import LayoutAssigner
-from costbench.compiler.layout.rules import Choices, Node, NodeLayouts, fills_lanes
+from costbench.compiler.layout.assign import Requirements
+from costbench.compiler.layout.orders import OrderTables
+from costbench.compiler.layout.rules import ConfigurableNode, NodeLayouts, fills_lanes
+from costbench.compiler.layout.value_classes import ValueClasses
 from costbench.compiler.tiled_memory import MinorToMajor, bitcast_layout, packed_row_major
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
 from costbench.hlo.instruction import Instruction
@@ -51,23 +52,6 @@ CONFIGURABLE = frozenset({Opcode.CONVOLUTION, Opcode.DOT, Opcode.RESHAPE})
 _NUM_PERMUTED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigurableNode:
-    """A node with several options.
-
-    Attributes:
-        computation: position of its computation in the program.
-        position: position of the node inside that computation.
-        opcode: convolution, dot or reshape.
-        options: layouts that may be chosen, the compiler's default first.
-    """
-
-    computation: int
-    position: int
-    opcode: Opcode
-    options: tuple[NodeLayouts, ...]
-
-
 class LayoutSpace:
     """The layout configs of one program; a `VectorSpace`.
 
@@ -77,7 +61,8 @@ class LayoutSpace:
 
     Attributes:
         module: the program.
-        assigner: assigns layouts to it under a config.
+        classes: classes of its values that share a buffer.
+        requirements: orders that its instructions require of their operands.
         counts: runs of every computation per run of the program.
         nodes: configurable nodes, in program order.
         ties: number of each node's group of similar nodes, int64 [m].
@@ -85,19 +70,20 @@ class LayoutSpace:
 
     def __init__(self, module: HloModule, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT) -> None:
         self.module = module
-        self.assigner = LayoutAssigner(module)
+        self.classes = ValueClasses(module)
+        self.requirements = Requirements(self.classes)
         self.counts = execution_counts(module, unknown_trip_count=unknown_trip_count)
-        self._default_orders = self.assigner.orders()
         self.nodes = tuple(self._configurable())
         self.ties = _ties(module, self.nodes)
 
     def _configurable(self) -> list[ConfigurableNode]:
-        nodes = []
+        tables, nodes = OrderTables(self.classes), []
+        orders = tables.by_class(tables.default)
         for c, body in enumerate(self.module.computations):
             for p, inst in enumerate(body.instructions if self.counts[c] else ()):
                 if inst.opcode not in CONFIGURABLE:
                     continue
-                needs, natural = self.assigner.requirements.of((c, p), self._default_orders, None)
+                needs, natural = self.requirements.of((c, p), orders, None)
                 operands = [body.instructions[o].shape for o in inst.operands]
                 options = node_options(inst, operands, inst.shape, NodeLayouts(natural, needs))
                 if len(options) > 1:
@@ -165,37 +151,6 @@ class LayoutSpace:
         if config.ndim != 1 or not self.legal(config[None]).all():
             raise ValueError(f"{config} is no layout config, expected [{len(self.nodes)}] numbers of options")
         return config
-
-    def choices(self, config: I16) -> Choices:
-        """Returns the config in the form that layout assignment takes.
-
-        Where several nodes compute one class of values (loop state), the first one that is changed decides.
-        The program's arguments keep their orders.
-        """
-        layouts: dict[Node, NodeLayouts] = {}
-        pins: dict[int, MinorToMajor] = {}
-        changed: dict[Node, None] = {}
-        find, leaf = self.assigner.classes.find, self.assigner.classes.leaf
-        fixed = self._argument_classes
-        for node, option, chosen in zip(
-            self.nodes, np.asarray(config).tolist(), self.decode(config), strict=True
-        ):
-            place = node.computation, node.position
-            layouts[place] = chosen
-            root = find(leaf(*place))
-            if option:
-                changed[place] = None
-            if root in fixed or root not in self._default_orders:
-                continue
-            if not option:
-                pins.setdefault(root, self._default_orders[root])
-            elif root not in pins or pins[root] == self._default_orders[root]:
-                pins[root] = chosen.output
-        return Choices(layouts, pins, frozenset(changed))
-
-    @cached_property
-    def _argument_classes(self) -> frozenset[int]:
-        return frozenset(self.assigner.classes.find(leaf) for leaf in self.assigner.arguments)
 
     def _sample_config(self, rng: np.random.Generator) -> I16:
         groups = int(self.ties.max(initial=-1)) + 1
@@ -265,7 +220,9 @@ def node_options(
         pairs = _convolution_pairs(inst) if inst.convolution is not None else (None, None, None)
         results, *sources = (_pair_orders(*tensor) for tensor in zip(shapes, orders, pairs, strict=True))
         results = [order for order in results if order == default.output or fills_lanes(result, order)]
-        options = (NodeLayouts(first, tuple(others)) for first, *others in product(results, *sources))
+        options = (
+            NodeLayouts(first, tuple(operand_orders)) for first, *operand_orders in product(results, *sources)
+        )
     return tuple(dict.fromkeys((default, *options)))
 
 

@@ -68,10 +68,10 @@ from costbench.reports.scores import (
     MIN_PROGRAMS,
     ScoreIndex,
     Scores,
-    matched,
-    num_runs,
+    count_runs,
     score_index,
     scores_of,
+    share_programs,
 )
 from costbench.rng import stream
 
@@ -213,7 +213,7 @@ def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: Cro
         missing += [f"{_row_name(claim, side)}, two or more seeds" for side in alone]
     if missing:
         return Finding(claim, NOT_EVALUATED, missing=tuple(missing))
-    by_side = matched(by_side)
+    by_side = share_programs(by_side)
     n = min(len(scores.programs) for scores in by_side.values())
     if n < (2 if claim.statistic == "standard_deviation" else 1):
         return Finding(claim, NOT_EVALUATED, missing=("programs that all sides were tested on",))
@@ -224,7 +224,7 @@ def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: Cro
 def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, margin: float) -> Finding:
     """Returns the finding by the intervals of all pairs."""
     leads = intervals(claim, scores, draws)
-    n, runs = min(len(s.programs) for s in scores.values()), num_runs(scores.values())
+    n, runs = min(len(s.programs) for s in scores.values()), count_runs(scores.values())
     seeds = max(len(s.seeds) for s in scores.values())
     low, high = summary(claim, leads)
     finding = Finding(claim, CANNOT_TELL, effect_of(claim, leads), low, high, n, seeds)

@@ -31,7 +31,7 @@ from costbench.metrics.measures import APE_FLOOR_PERCENT
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.results import BEST
-from costbench.reports.scores import STATISTICS, Resample, Scores, num_runs, redrawn, share_won
+from costbench.reports.scores import STATISTICS, Resample, Scores, count_runs, resample_effects, share_won
 
 _RIGHT_AHEAD = ("right_better", "at_most")
 _WITH_THEIR_BOUND = ("no_difference", "not_worse", "at_most")
@@ -59,10 +59,11 @@ def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) 
         return _largest(claim, scores, draws)
     if claim.statistic == "seed_deviation":
         return _deviations(claim, scores, draws)
-    num_leads = len(leads(claim, scores, lambda side_scores: side_scores.means))
-    num_programs, runs = _num_programs(scores), num_runs(scores.values())
-    drawn = redrawn(lambda resample: np.stack(leads(claim, scores, resample)), draws, num_programs, runs)
-    found = [small_sample_interval(drawn(i)) for i in range(num_leads)]
+    num_programs, runs = _num_programs(scores), count_runs(scores.values())
+    effects = resample_effects(
+        lambda resample: np.stack(leads(claim, scores, resample)), draws, num_programs, runs
+    )
+    found = [small_sample_interval(effect) for effect in effects]
     if claim.statistic == "share_of_programs":
         return tuple(ShareInterval(interval, num_programs) for interval in found)
     return tuple(found)
@@ -173,7 +174,7 @@ def _largest(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -
         factors = _ratios(claim, values) if is_ratio else [values[side] for side in claim.sides]
         return [np.log(np.maximum(factor, 0.0 if is_ratio else APE_FLOOR_PERCENT)) for factor in factors]
 
-    runs = num_runs(scores.values())
+    runs = count_runs(scores.values())
     resampled = logs(lambda side_scores: side_scores.resampled(draws, "seeds"))
     found = []
     for mean, drawn in zip(logs(lambda side_scores: side_scores.means), resampled, strict=True):

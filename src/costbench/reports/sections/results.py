@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pandas as pd
 
-from costbench.reports.baseline_comparison import Standings, standings
+from costbench.reports.baseline_comparison import Standings, rank_models
 from costbench.reports.dataset_files import ALL_PROGRAMS
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.frame import select
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, SPLIT_NAMES, TRAINED, UNSEEN, Cell, Results, title_of
-from costbench.reports.tables.analytical import analytical_scores, application_table, findings, kind_table
+from costbench.reports.tables.analytical import (
+    analytical_scores,
+    application_table,
+    kind_table,
+    summarise_scores,
+)
 from costbench.reports.tables.programs import (
     baselines_table,
     comparison_table,
@@ -34,7 +39,7 @@ from costbench.tasks import LEARNED
 
 def all_standings(results: Results, seed: int) -> dict[str, Standings]:
     """Returns by name how the models of each cell of a learned task stand to its strongest baseline."""
-    return {cell.name: standings(results, cell, seed) for cell in results.cells if cell.task in LEARNED}
+    return {cell.name: rank_models(results, cell, seed) for cell in results.cells if cell.task in LEARNED}
 
 
 def cell_section(
@@ -130,7 +135,7 @@ def analytical_section(results: Results) -> Section | None:
         label="Analytical model",
         page="tile",
         paragraphs=paragraphs(
-            "results", "analytical", chips={chip: findings(groups) for chip, groups in scores.items()}
+            "results", "analytical", chips={chip: summarise_scores(groups) for chip, groups in scores.items()}
         ),
         tables=tuple(tables),
         folded=tuple(table.name for table in tables),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -217,10 +217,15 @@ def rates_tables(selected: Sequence[Selected], columns: Mapping[str, str]) -> tu
             values = {rate: float(np.mean([run.value for run in runs[rate]])) for rate in sorted(runs)}
             best = (max if more else min)(values, key=lambda rate: values[rate])
             rows.append((network, *(values.get(rate) for rate in rates), f"{best:g}"))
-        group, better = f"{column_name(column)}, by learning rate", "higher" if more else "lower"
-        shown = (
-            Column(f"rate_{rate:g}", f"{rate:g}", group, 3 if more else 1, better, "rate") for rate in rates
+        empty = Column(
+            key="",
+            header="",
+            group=f"{column_name(column)}, by learning rate",
+            decimals=3 if more else 1,
+            better="higher" if more else "lower",
+            contest="rate",
         )
+        shown = (replace(empty, key=f"rate_{rate:g}", header=f"{rate:g}") for rate in rates)
         counts = {run.budget.steps for runs in networks.values() for own in runs.values() for run in own}
         steps = " or ".join(f"{count:,}" for count in sorted(counts))
         tables.append(

@@ -175,10 +175,11 @@ def collection_table(results: Results, chip_split: ChipSplit) -> Table:
     values = means(select(frame, metric=metrics), ("group", "model", "variant", "metric")).unstack("metric")
     rows: list[tuple[Value, ...]] = []
     for collection in COLLECTIONS:
-        for (group, model, variant), scores in values.iterrows():  # type: ignore[misc]
-            if group == collection:
-                numbers = (number(scores.get(metric)) for metric in metrics)
-                rows.append((f"{LAYOUT}:{group}", model, variant, int(programs[group]), *numbers))
+        of_collection = values[values.index.get_level_values("group") == collection].droplevel("group")
+        for key, scores in of_collection.iterrows():
+            model, variant = map(str, key)  # type: ignore[call-overload]
+            numbers = (number(scores.get(metric)) for metric in metrics)
+            rows.append((f"{LAYOUT}:{collection}", model, variant, int(programs[collection]), *numbers))
     return fill_table(
         "tpugraphs_layouts", rows, name=f"tpugraphs_layouts_{chip_split.name}", where=chip_split.title
     )

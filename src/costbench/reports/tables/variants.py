@@ -17,7 +17,7 @@ import pandas as pd
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
-from costbench.reports.baseline_comparison import Estimate, difference
+from costbench.reports.baseline_comparison import estimate_difference
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH, Undertrained
 from costbench.reports.declarations import (
@@ -31,7 +31,7 @@ from costbench.reports.declarations import (
 from costbench.reports.frame import select
 from costbench.reports.papers.printed import FOLDER, PrintedTable, printed_table
 from costbench.reports.results import ALL, ChipSplit, Results, split_order, title_of
-from costbench.reports.scores import matched, scores_of
+from costbench.reports.scores import scores_of, share_programs
 from costbench.reports.table import Column, Table, Value
 from costbench.reports.tables.learning_curves import is_curve, is_rate
 from costbench.reports.tables.tpugraphs import is_of_paper
@@ -87,7 +87,8 @@ def ablation_tables(
     for chip_split in variant_splits(results):
         for name, paper in papers.items():
             extra = EXTRA_INPUTS if name == "inputs" else ()
-            rows = {row.label: row.title for row in paper.rows} | {v: labels.get(v, v) for v in extra}
+            rows: Mapping[str, str] = {row.label: row.title for row in paper.rows}
+            rows = {**rows, **{variant: labels.get(variant, variant) for variant in extra}}
             beside = paper if (paper.split, paper.chip) == (chip_split.split, chip_split.chip) else None
             title = ABLATIONS[name], "" if beside is None else f", beside {paper.name}"
             tables.append(_variants_table(results, chip_split, rows, (paper.key, *title), beside))
@@ -244,27 +245,27 @@ def _annotated(table: Table, chip_split: ChipSplit, budgets: Sequence[Budget], s
     return replace(table, notes=(*table.notes, *(note for note in notes if note)))
 
 
-def left_out(results: Results) -> tuple[str, ...]:
-    """Returns a sentence for each of lpm2021's tables 2, 3, 4, 8 and lpm2020's that no result is there for.
+def tables_without_results(results: Results) -> dict[str, list[tuple[str, ...]]]:
+    """Returns those of lpm2021's tables 2, 3, 4, 8 and lpm2020's that no result row is there for.
+
+    Returns:
+        `splits`: table, split and the tasks without results; `ablations`: table and its variants;
+        `variants`: table and the variant that it needs.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
     """
-    lines = []
     cells = {(cell.task, cell.split) for cell in results.cells if MODEL in cell.seeds}
-    for split, table in (("random", "Table 2"), ("manual", "Table 8")):
-        absent = [task for task in KERNEL_TASKS if (task, split) not in cells]
-        if absent:
-            lines.append(f"{table} of lpm2021: the {split} split was not run on {' and '.join(absent)}.")
-    run = {cell.variant for cell in results.variants if MODEL in cell.seeds}
-    for name in ABLATIONS:
-        paper = printed_table("lpm2021", name)
-        if not run & set(paper.labels):
-            lines.append(f"{paper.name}: none of its variants was run ({', '.join(paper.labels)}).")
-    for table, variant in (("Table 2", "lpm2020-lstm"), ("Table 3", "mse")):
-        if variant not in run:
-            lines.append(f"{table} of lpm2020: the variant {variant} was not run.")
-    return tuple(lines)
+    trained = {cell.variant for cell in results.variants if MODEL in cell.seeds}
+    splits = {"random": "Table 2 of lpm2021", "manual": "Table 8 of lpm2021"}
+    absent = {split: [task for task in KERNEL_TASKS if (task, split) not in cells] for split in splits}
+    variants = {"lpm2020-lstm": "Table 2 of lpm2020", "mse": "Table 3 of lpm2020"}
+    printed = [printed_table("lpm2021", name) for name in ABLATIONS]
+    return {
+        "splits": [(splits[split], split, *tasks) for split, tasks in absent.items() if tasks],
+        "ablations": [(table.name, *table.labels) for table in printed if not trained & set(table.labels)],
+        "variants": [(table, variant) for variant, table in variants.items() if variant not in trained],
+    }
 
 
 PREFIX = "lpm2021-plus-"
@@ -323,13 +324,16 @@ def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = 
     tables = []
     for (task, split, chip), names in variants.items():
         # What the variants are compared with: at their own budget, if it was trained.
-        for base in (Side(MODEL, BASE_VARIANT, split, chip), Side(BASE, MAIN, split, chip)):
-            cell = results.cell(task, split, chip, base.variant)
-            if cell is not None and base.model in cell.seeds:
-                tables.append(
-                    _differences_table(results, task, base, sorted(names - {BASE_VARIANT}), seed, budgets)
-                )
-                break
+        bases = (Side(MODEL, BASE_VARIANT, split, chip), Side(BASE, MAIN, split, chip))
+        trained = (
+            base
+            for base in bases
+            if (tested := results.cell(task, split, chip, base.variant)) and base.model in tested.seeds
+        )
+        base = next(trained, None)
+        if base is not None:
+            listed = sorted(names - {BASE_VARIANT})
+            tables.append(_differences_table(results, task, base, listed, seed, budgets))
     return tuple(tables)
 
 
@@ -370,11 +374,13 @@ def _differences_table(
         effects: list[float | None] = []
         for measure in measures:
             sides = {one: scores_of(results.scores, task, measure.metric, one) for one in (side, base)}
-            ours, bases = matched(sides).values()
+            ours, bases = share_programs(sides).values()
             statistic = "geometric_mean" if measure.printed == "error" else "mean"
-            known = bool(ours.programs)
-            effect: Estimate | None = difference(ours, bases, draws, statistic) if known else None
-            effects += [None] * 3 if effect is None else [effect.value, effect.low, effect.high]
+            if ours.programs:
+                effect = estimate_difference(ours, bases, draws, statistic)
+                effects += [effect.value, effect.low, effect.high]
+            else:
+                effects += [None] * 3
         rows.append((side.variant, label, *numbers, *effects))
     note = budget_note(
         [one for one in budgets if (one.split, one.chip) == (base.split, base.chip)],

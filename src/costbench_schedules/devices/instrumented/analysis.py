@@ -21,7 +21,7 @@ from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.instrumented.worker import Sampling
 from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
 from costbench_schedules.devices.timing import TimingSpec
-from costbench_schedules.llvm.features import ProgramFeatures, effective, profile_of, static_features
+from costbench_schedules.llvm.features import ProgramFeatures, effective_counts, profile_of, static_features
 from costbench_schedules.llvm.program import parse_program
 from costbench_schedules.operators.operators import Operator
 from costbench_schedules.spaces.space import ScheduleSpace, Value
@@ -46,10 +46,10 @@ class Analyzer:
     """Takes features of kernels in a worker process. Use it as a context manager, or call `close`.
 
     Args:
-        threads: numbers of threads to count for; 1 is always among them.
-        sampling: of reuse distances.
-        seconds: most that a kernel may take.
-        processor: what the instrumented code is compiled for, `native` or a name of LLVM's.
+        threads: numbers of threads that are counted for; 1 is always among them.
+        sampling: sampling of reuse distances.
+        seconds: seconds that a kernel may take.
+        processor: processor that the instrumented code is compiled for, `native` or a name of LLVM's.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Analyzer:
             raise DataError(problem, where=f"@{kernel.entry}", expected=expected) from error
         if "failed" in answer:
             raise DataError(str(answer["failed"]), where=f"@{kernel.entry}")
-        counts = [effective(np.array(answer["counts"][str(count)])) for count in self._threads]
+        counts = [effective_counts(np.array(answer["counts"][str(count)])) for count in self._threads]
         return ProgramFeatures(
             static=static,
             threads=np.array(self._threads, dtype=np.int64),
@@ -123,8 +123,8 @@ def kernel_of(operator: Operator, choices: Mapping[str, Value], target: str = "n
     """Returns the kernel of a schedule.
 
     Args:
-        operator: what is computed.
-        choices: one for each knob, see `ScheduleSpace.choices`.
+        operator: operator that is computed.
+        choices: choice of each knob, see `ScheduleSpace.choices`.
         target: processor whose instructions are used, see `tvm_adapter.target_of`.
 
     Raises:
@@ -149,7 +149,7 @@ class ScheduleAnalyzer:
     """Takes features of schedules. Use it as a context manager, or call `close`.
 
     Args:
-        seconds: most that the analysis of a program may take.
+        seconds: seconds that the analysis of a program may take.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -193,9 +193,9 @@ class AnalysingMachine:
     """Measures and analyses schedules. Use it as a context manager, or call `close`.
 
     Args:
-        timing: how long and how often is measured.
-        limits: what one measurement may take.
-        seconds: most that the analysis of a program may take.
+        timing: length and number of measurements.
+        limits: limits of one measurement.
+        seconds: seconds that the analysis of a program may take.
 
     Attributes:
         native: device that builds for this processor.

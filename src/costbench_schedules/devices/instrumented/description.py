@@ -42,8 +42,8 @@ def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
     """Returns the description of this processor, measured now, on one thread.
 
     Args:
-        name: what to call it; what the system says if empty.
-        rounds: how long is measured.
+        name: name of the processor; the one that the system says if empty.
+        rounds: length and number of measurements.
 
     Raises:
         DataError: if the system does not describe its caches, or times are implausible, as they are on a

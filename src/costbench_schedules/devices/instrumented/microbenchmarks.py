@@ -38,9 +38,9 @@ class Rounds:
     """How long and how often loops are timed.
 
     Attributes:
-        rounds: in each, every short loop has its turn.
+        rounds: number of rounds, in each of which every short loop has its turn.
         block_ns: wall time that a block takes at least.
-        blocks: of a turn, after a call that does not count: it fills caches and predictors.
+        blocks: number of blocks of a turn, after a call that does not count: it fills caches and predictors.
     """
 
     rounds: int = 100
@@ -53,13 +53,13 @@ class TimedLoop:
 
     Args:
         text: LLVM IR of a function `loop` of a number of iterations and an address.
-        operations: that an iteration executes.
-        memory: what the address points to, if anything.
+        operations: number of operations that an iteration executes.
+        memory: memory that the address points to, if any.
         walk: iterations of one walk through the memory; the function then returns where it stopped, and the
             next call goes on there. 0 for a loop that begins anew.
 
     Attributes:
-        memory: the same.
+        memory: memory that the address points to, if any.
     """
 
     def __init__(self, text: str, operations: int, memory: LineMemory | None = None, walk: int = 0) -> None:
@@ -102,11 +102,11 @@ class LineMemory:
     system happened to choose: they differ from one allocation to the next.
 
     Args:
-        num_bytes: how much.
+        num_bytes: number of bytes.
 
     Attributes:
-        address: of the first byte.
-        words: the memory, int64.
+        address: address of the first byte.
+        words: contents of the memory, int64.
     """
 
     def __init__(self, num_bytes: int) -> None:
@@ -348,7 +348,7 @@ def gathers(bits: int, *, chained: bool) -> TimedLoop:
     """Returns gathers of 32-bit lanes, each from a line of its own in the first cache.
 
     Args:
-        bits: of all lanes.
+        bits: number of bits of all lanes.
         chained: whether each takes its addresses from the one before.
     """
     lanes = bits // 32

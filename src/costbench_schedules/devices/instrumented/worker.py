@@ -22,7 +22,7 @@ from costbench.arrays import I64
 from costbench.errors import DataError
 from costbench.rng import stream
 from costbench_schedules.devices.instrumented.engine import Compiled
-from costbench_schedules.llvm.instrumentation import ENTER, Instrumented, instrumented
+from costbench_schedules.llvm.instrumentation import ENTER, Instrumented, instrument
 from costbench_schedules.llvm.program import Program, parse_program
 from costbench_schedules.llvm.runtime import LINE_BYTES, SAMPLE_WORDS, STACK_BYTES
 
@@ -38,9 +38,10 @@ class Sampling:
     """How reuse distances are sampled.
 
     Attributes:
-        samples: how many are wanted; gaps between them are uniform, with the mean that this takes.
-        every: sample every touched line instead.
-        seed: of the gaps.
+        samples: number of samples that are wanted; gaps between them are uniform, with the mean that this
+            takes.
+        every: whether every touched line is sampled instead.
+        seed: seed of the gaps.
     """
 
     samples: int = 8192
@@ -53,9 +54,9 @@ class Run:
     """What one run has counted.
 
     Attributes:
-        counts: int64 [1 + threads, edges], of serial code, then of each task.
-        samples: int64 [n, 2], site and reuse distance in lines; -1 at the first access to a line.
-        touched: lines touched in all, with repetition; 0 without sampling.
+        counts: counts of edges of serial code, then of each task, int64 [1 + threads, edges].
+        samples: site and reuse distance in lines, -1 at the first access to a line, int64 [n, 2].
+        touched: number of lines touched in all, with repetition; 0 without sampling.
         footprint: bytes of arguments and workspaces.
     """
 
@@ -69,7 +70,7 @@ class Arena:
     """The memory of a kernel, and where its arguments lie in it.
 
     Args:
-        program: the kernel.
+        program: program of the kernel.
         sizes: bytes of each pointer argument, by name.
 
     Raises:
@@ -99,8 +100,8 @@ class InstrumentedKernel:
     """An instrumented kernel, compiled; it runs on zeros.
 
     Args:
-        instrumented: the kernel with tracing.
-        arena: its memory.
+        instrumented: kernel with tracing.
+        arena: memory of the kernel.
         processor: `native`, or a processor of this family as LLVM names it.
     """
 
@@ -180,7 +181,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
     """
     program = parse_program(request["text"], request["entry"])
     kernel = InstrumentedKernel(
-        instrumented(program, trace=True), Arena(program, request["sizes"]), request["processor"]
+        instrument(program, trace=True), Arena(program, request["sizes"]), request["processor"]
     )
     sampled = kernel.sampled(Sampling(**request["sampling"]))
     counts = {}

@@ -24,12 +24,12 @@ class ImportedRecord:
 
     Attributes:
         workload: as the file names it, with shapes.
-        target: what was built for, as the file has it.
+        target: target that was built for, as the file has it.
         runtime_ns: mean of the recorded runs; None where it failed.
-        reason: why it failed, or empty.
+        reason: reason of the failure, or empty.
         operator: ours with these shapes; None without one.
-        choices: the schedule in our space; None where its decisions have no counterpart.
-        unmapped: why `choices` is None, or empty.
+        choices: schedule in our space; None where its decisions have no counterpart.
+        unmapped: reason for which `choices` is None, or empty.
     """
 
     workload: str

@@ -42,9 +42,9 @@ class LibraryTimes:
     """What the library takes.
 
     Attributes:
-        processor: that it was timed on.
-        gflops: by workload.
-        remark: how it was called.
+        processor: processor that it was timed on.
+        gflops: GFLOPS by workload.
+        remark: remark on the way it was called.
     """
 
     processor: str

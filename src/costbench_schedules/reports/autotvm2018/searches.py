@@ -32,11 +32,11 @@ class CurveFigure:
     """One of the paper's figures.
 
     Attributes:
-        number: in the paper.
-        name: of the file, after `autotvm2018_`.
-        title: what is compared.
-        arms: name of the arm -> label; a workload has a panel if at least two of them were run.
-        needs: an arm without which a workload has no panel; empty for none.
+        number: number of the figure in the paper.
+        name: name of the file, after `autotvm2018_`.
+        title: words for what is compared.
+        arms: label of each arm by its name; a workload has a panel if at least two of them were run.
+        needs: arm without which a workload has no panel; empty for none.
         targets: whether it is drawn for the processor's own target or for the other ones.
         note: end of the caption.
     """

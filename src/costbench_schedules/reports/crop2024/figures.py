@@ -100,8 +100,8 @@ def write_time_parts(bars: Mapping[str, Mapping[str, float]], title: str, stem: 
     """Writes a figure of parts of a time.
 
     Args:
-        bars: by processor, microseconds by part; negative parts go left of zero.
-        title: of the figure.
+        bars: microseconds by processor and part; negative parts go left of zero.
+        title: title of the figure.
         stem: path without suffix.
 
     Returns:

@@ -50,7 +50,7 @@ class Ratio:
     Attributes:
         value: geometric mean over tables and repeats.
         low: lower end of the 95% interval over repeats of the tables that were searched.
-        high: its upper end.
+        high: upper end of that interval.
     """
 
     value: float
@@ -68,8 +68,9 @@ class GuidedSearches:
     """Results of these searches; empty where no programs of tables have estimates.
 
     Attributes:
-        rows: of the split `estimated`: the program is a workload, the model an arm, the seed a repeat.
-        curves: percent of the fastest program's speed against trials.
+        rows: result rows of the split `estimated`: the program is a workload, the model an arm, the seed a
+            repeat.
+        curves: curves of percent of the fastest program's speed against trials.
     """
 
     rows: tuple[MetricRow, ...] = ()

@@ -31,8 +31,8 @@ class NetworkResults:
     """All results on programs of networks; empty where none are recorded.
 
     Attributes:
-        rows: see the module's description.
-        card: of the recording.
+        rows: result rows, see the module's description.
+        card: card of the recording.
         guided: searches of recorded tables with the model's estimates.
     """
 
@@ -99,8 +99,8 @@ def load_networks(folder: Path, guided: Path | None = None) -> NetworkResults:
     """Returns the results in the folder `networks` of the stage `autotune`; empty ones without rows.
 
     Args:
-        folder: of the stage.
-        guided: its folder `estimated`; None to leave those results out.
+        folder: folder `networks` of the stage.
+        guided: folder `estimated` of the stage; None to leave those results out.
 
     Raises:
         DataError: naming the file, if one is missing or malformed.

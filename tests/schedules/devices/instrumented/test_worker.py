@@ -7,7 +7,7 @@ import pytest
 
 from costbench.errors import DataError
 from costbench_schedules.devices.instrumented.worker import Arena, InstrumentedKernel, Run, Sampling
-from costbench_schedules.llvm.instrumentation import instrumented
+from costbench_schedules.llvm.instrumentation import instrument
 from costbench_schedules.llvm.program import parse_program
 from tests.schedules.devices.instrumented.interpreter import START, Interpreter, reuse_distances
 from tests.schedules.llvm import kernels
@@ -29,7 +29,7 @@ def interpreted(text: str) -> Interpreter:
 
 def ran(text: str, sizes: dict[str, int], sampling: Sampling, processor: str = "native") -> Run:
     program = parse_program(text, "kernel")
-    return InstrumentedKernel(instrumented(program, trace=True), Arena(program, sizes), processor).sampled(
+    return InstrumentedKernel(instrument(program, trace=True), Arena(program, sizes), processor).sampled(
         sampling
     )
 
@@ -38,7 +38,7 @@ def ran(text: str, sizes: dict[str, int], sampling: Sampling, processor: str = "
 def test_counts_of_edges_are_the_interpreters(name: str) -> None:
     text, sizes = KERNELS[name]
     program = parse_program(text, "kernel")
-    code = instrumented(program)
+    code = instrument(program)
     found = ran(text, sizes, Sampling())
     expected = interpreted(text).edges
     assert dict(zip(code.edges, found.counts.sum(axis=0).tolist(), strict=True)) == dict(expected)
@@ -49,7 +49,7 @@ def test_reuse_distances_of_all_accesses_are_the_interpreters(name: str) -> None
     text, sizes = KERNELS[name]
     program = parse_program(text, "kernel")
     sites = {
-        (s.function, s.block, s.place): number for number, s in enumerate(instrumented(program, True).sites)
+        (s.function, s.block, s.place): number for number, s in enumerate(instrument(program, True).sites)
     }
     touched = interpreted(text).touched
     # The kernel runs twice, and what counts is the second run.
@@ -83,7 +83,7 @@ def test_features_do_not_change_with_the_instructions_that_take_them(name: str) 
 @pytest.mark.parametrize(("threads", "most"), [(1, 10), (2, 5), (4, 3), (16, 1)])
 def test_parallel_tasks_have_counters_of_their_own(threads: int, most: int) -> None:
     program = parse_program(kernels.PARALLEL, "kernel")
-    code = instrumented(program, trace=True)
+    code = instrument(program, trace=True)
     found = InstrumentedKernel(code, Arena(program, {"out": 40})).run(threads)
     body = [number for number, edge in enumerate(code.edges) if edge[0] == "task" and edge[2] == "loop"]
     by_task = found.counts[1:, body].sum(axis=1)

@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costbench_schedules.crop.plain import executed_lanes, instruction_count, roofline_ns, throughput_ns
+from costbench_schedules.crop.simple_estimates import (
+    executed_lanes,
+    instruction_count,
+    roofline_ns,
+    throughput_ns,
+)
 from costbench_schedules.llvm.operations import KINDS
 from tests.schedules.crop.machines import ROUND, features
 
