@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import load_results
 from costbench.reports.table import Table
 from costbench.reports.tables.analytical import (
-    Scores,
     analytical_scores,
     application_table,
     findings,
@@ -28,7 +28,7 @@ _SCORES: dict[str, list[tuple[float, float, float, float] | None]] = {
 
 
 @pytest.fixture
-def scores(tmp_path: Path) -> Scores:
+def scores(tmp_path: Path) -> pd.DataFrame:
     # Another chip and another split's result for the same program: neither counts twice.
     rows = [*kind_rows(_SCORES), make_row(chip="tpu_v3", model="analytical", value=99.0)]
     write_rows(tmp_path / "r.jsonl", rows)
@@ -40,7 +40,7 @@ def _rows(table: Table) -> dict[object, dict[str, object]]:
     return {row[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
 
 
-def test_kinds(scores: Scores) -> None:
+def test_kinds(scores: pd.DataFrame) -> None:
     rows = _rows(kind_table(scores, "tpu_v2"))
     assert list(rows) == ["contraction", "reduction", "all"]
     contraction = rows["contraction"]
@@ -54,7 +54,7 @@ def test_kinds(scores: Scores) -> None:
     assert rows["all"]["ape_pooled"] == pytest.approx(12.5)
 
 
-def test_applications(scores: Scores) -> None:
+def test_applications(scores: pd.DataFrame) -> None:
     table = application_table(scores, "tpu_v2")
     rows = _rows(table)
     assert list(rows) == ["ConvDRAW", "RNN", "All programs"]
@@ -69,7 +69,7 @@ def test_applications(scores: Scores) -> None:
     assert "APE from 1.2% to 13.1% and τ from 0.55 to 0.92" in table.notes[0]
 
 
-def test_findings_in_words(scores: Scores) -> None:
+def test_findings_in_words(scores: pd.DataFrame) -> None:
     places, kinds = findings(scores)
     assert "APE lies near the papers' in 1 of 2 applications (ConvDRAW), τ in 0." in places
     assert "above 12%): RNN 20.0% (95% of the lost time in contraction kernels, APE 25.0%)." in places
@@ -79,7 +79,8 @@ def test_findings_in_words(scores: Scores) -> None:
     assert "ranks reduction kernels best (τ 0.70) and contraction kernels worst (τ 0.60)" in kinds
 
 
-def test_without_results_there_is_nothing_to_say() -> None:
-    assert findings({}) == ()
-    assert kind_table({}, "tpu_v2").rows == ()
-    assert application_table({}, "tpu_v2").rows == ()
+def test_without_results_there_is_nothing_to_say(scores: pd.DataFrame) -> None:
+    nothing = scores.iloc[:0]
+    assert findings(nothing) == ()
+    assert kind_table(nothing, "tpu_v2").rows == ()
+    assert application_table(nothing, "tpu_v2").rows == ()
