@@ -37,7 +37,7 @@ from synthetic_layouts import random_graph, write_random_graph
 from torch import Tensor
 
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
-from costbench.features.packed_kernels import packed
+from costbench.features.packed_kernels import pack_kernels
 from costbench.models.execution import applied
 from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.layout.inputs import LayoutScaling, layout_inputs
@@ -94,7 +94,7 @@ def tile(place: Placement, hidden: int, execution: Execution) -> dict[str, float
     share = TILE_CONFIGS // TILE_KERNELS
     parts = [one.select(torch.arange(share).numpy()) for one in samples]
     runtime_ns = torch.stack([torch.from_numpy(one.runtime_ns) for one in parts])
-    kernels = packed(
+    kernels = pack_kernels(
         [one.graph for one in parts],
         [one.config_features for one in parts],
         [one.runtime_ns for one in parts],

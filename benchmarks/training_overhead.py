@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from costbench.arrays import I64
-from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
+from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merge_columns
 from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.models.execution import applied
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
@@ -85,7 +85,7 @@ class ColumnSource:
         return self._columns.pack(np.array(kernels, np.int64), configs)
 
     def scaled(self, scaling: FeatureScaling) -> ColumnSource:
-        return ColumnSource(self._samples, merged([self._columns], scaling))
+        return ColumnSource(self._samples, merge_columns([self._columns], scaling))
 
     def extremes(self) -> Iterable[FeatureExtremes]:
         yield self._columns.extremes()

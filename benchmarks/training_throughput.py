@@ -42,7 +42,7 @@ from torch import Tensor
 from training_overhead import TASKS, measure_overhead
 
 from costbench.features.graph_tensors import KernelGraph
-from costbench.features.packed_kernels import packed
+from costbench.features.packed_kernels import pack_kernels
 from costbench.models.execution import applied, described
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
@@ -71,7 +71,7 @@ class PreparedCollator:
         self._prepared: dict[KernelGraph, KernelGraph] = {}
 
     def __call__(self, samples: Sequence[KernelSamples]) -> GraphBatch:
-        kernels = packed(
+        kernels = pack_kernels(
             [self._prepare(sample.graph) for sample in samples],
             [sample.config_features for sample in samples],
             [sample.runtime_ns for sample in samples],

@@ -15,11 +15,11 @@ from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard
 from costbench.features.packed_kernels import (
     PackedKernels,
-    merged,
-    packed,
-    place_in_kernels,
-    runs,
-    shifted_pairs,
+    concatenate_ranges,
+    merge_columns,
+    pack_kernels,
+    shift_pairs,
+    write_batch_boundaries,
     write_bounds,
 )
 from costbench.models.graph_batch import FeatureScaling
@@ -30,7 +30,7 @@ SAMPLES = [kernel_samples(seed, 3 + seed, 2 + seed) for seed in range(4)]
 
 def pack(*places: int, estimates: bool = True) -> PackedKernels:
     some = [SAMPLES[place] for place in places]
-    return packed(
+    return pack_kernels(
         [sample.graph for sample in some],
         [sample.config_features for sample in some],
         [sample.runtime_ns for sample in some],
@@ -48,38 +48,38 @@ def test_edges_of_later_kernels_are_shifted() -> None:
 
 
 def test_joined_parts_are_the_kernels_packed_at_once() -> None:
-    found, expected = PackedKernels.joined([pack(0, 1), pack(2), pack(3, 0)]), pack(0, 1, 2, 3, 0)
+    found, expected = PackedKernels.concatenate([pack(0, 1), pack(2), pack(3, 0)]), pack(0, 1, 2, 3, 0)
     for field in fields(found):
         np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name))
-    assert PackedKernels.joined([pack(0), pack(1, estimates=False)]).analytical_ns is None
+    assert PackedKernels.concatenate([pack(0), pack(1, estimates=False)]).analytical_ns is None
 
 
 def test_no_parts_are_refused() -> None:
     with pytest.raises(DataError, match="no kernels"):
-        PackedKernels.joined([])
+        PackedKernels.concatenate([])
 
 
 NONE = np.zeros(0, np.int64)
 
 
 def test_runs_of_numbers() -> None:
-    assert runs(np.array([7, 3, 0]), np.array([2, 0, 3])).tolist() == [7, 8, 0, 1, 2]
-    assert runs(NONE, NONE).tolist() == []
+    assert concatenate_ranges(np.array([7, 3, 0]), np.array([2, 0, 3])).tolist() == [7, 8, 0, 1, 2]
+    assert concatenate_ranges(NONE, NONE).tolist() == []
 
 
 def test_pairs_of_later_kernels_are_shifted() -> None:
     pairs = np.array([[0, 1], [1, 2], [0, 3], [0, 1]], np.int32)
-    found = shifted_pairs(pairs, np.array([2, 0, 1, 1]), np.array([0, 3, 5, 10]))
+    found = shift_pairs(pairs, np.array([2, 0, 1, 1]), np.array([0, 3, 5, 10]))
     assert found.tolist() == [[0, 1, 5, 10], [1, 2, 8, 11]]
     assert found.dtype == np.int64
-    assert shifted_pairs(pairs[:0], NONE, NONE).shape == (2, 0)
+    assert shift_pairs(pairs[:0], NONE, NONE).shape == (2, 0)
 
 
 def test_inputs_have_numbers_and_others_say_whether_they_are_outputs() -> None:
     """Of two inputs and two instructions, then of no input and one instruction."""
     own = np.full((5, 2), 9, np.float32)
     is_output = np.array([0, 0, 0, 1, 1], np.uint8)
-    place_in_kernels(own, is_output, np.array([2, 0]), np.array([4, 1]))
+    write_batch_boundaries(own, is_output, np.array([2, 0]), np.array([4, 1]))
     assert own.tolist() == [[0, 9], [1, 9], [9, 0], [9, 1], [9, 1]]
 
 
@@ -116,16 +116,16 @@ def test_batches_and_kernels_in_memory(kernels: tuple[list[FeatureShard], list[T
     shards, stored = kernels
     columns = [shard.columns for shard in shards]
     scaling = FeatureScaling.of_extremes((one.extremes() for one in columns), "log1p")
-    whole = merged(columns, scaling)
+    whole = merge_columns(columns, scaling)
     configs = [np.array([5, 1]), np.array([0])]
-    packed = whole.pack(np.array([2, 0]), configs)
+    pack_kernels = whole.pack(np.array([2, 0]), configs)
     chosen = [stored[2], stored[0]]
     nodes = np.concatenate([one.node_feat for one in chosen])
-    assert np.array_equal(packed.node_features, scaling.node(nodes))
+    assert np.array_equal(pack_kernels.node_features, scaling.node(nodes))
     features = np.concatenate([one.config_feat[rows] for one, rows in zip(chosen, configs, strict=True)])
     padded = np.concatenate([features, np.ones((3, 4), np.float32)], axis=1)
-    assert np.array_equal(packed.config_features, scaling.decision(padded))
+    assert np.array_equal(pack_kernels.config_features, scaling.decision(padded))
     alone = columns[2].pack(np.array([0]), configs[:1])
     assert np.array_equal(alone.config_features, padded[:2])
     assert np.array_equal(alone.node_features, stored[2].node_feat)
-    assert np.array_equal(alone.edges, packed.edges[:, : alone.edges.shape[1]])
+    assert np.array_equal(alone.edges, pack_kernels.edges[:, : alone.edges.shape[1]])

@@ -17,7 +17,7 @@ from costbench.errors import DataError
 from costbench.features.decision_features import decision_features
 from costbench.features.feature_shards import FeatureShard, feature_path, write_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
-from costbench.features.packed_kernels import PackedKernels, merged
+from costbench.features.packed_kernels import PackedKernels, merge_columns
 from costbench.models.edges import Edges
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
 from costbench.models.spec import NetSpec
@@ -140,18 +140,18 @@ def test_batches_from_memory_are_those_from_disk(data: Path, dropped: tuple[str,
 
 def test_kernels_in_memory_are_those_of_the_source(data: Path) -> None:
     found = source(data)
-    merged = found.scaled(FeatureScaling.of_extremes(found.extremes()))
-    assert len(merged) == len(found)
-    assert merged.num_configs(1) == found.num_configs(1)
-    assert merged.application(1) == found.application(1)
-    np.testing.assert_array_equal(merged[1].config_features, found[1].config_features)
-    scalers = [FeatureScaling.of_extremes(s.extremes()).to_dict() for s in (found, merged)]
+    merge_columns = found.scaled(FeatureScaling.of_extremes(found.extremes()))
+    assert len(merge_columns) == len(found)
+    assert merge_columns.num_configs(1) == found.num_configs(1)
+    assert merge_columns.application(1) == found.application(1)
+    np.testing.assert_array_equal(merge_columns[1].config_features, found[1].config_features)
+    scalers = [FeatureScaling.of_extremes(s.extremes()).to_dict() for s in (found, merge_columns)]
     assert scalers[0] == scalers[1]
 
 
 def test_scaled_features_have_no_extremes_to_scale_by(data: Path) -> None:
     columns = [FeatureShard(path).columns for path in shards(data)]
-    scaled = merged(columns, FeatureScaling.of_extremes(part.extremes() for part in columns))
+    scaled = merge_columns(columns, FeatureScaling.of_extremes(part.extremes() for part in columns))
     with pytest.raises(DataError, match="are scaled"):
         scaled.extremes()
 

@@ -1,6 +1,6 @@
 """Programs as graphs with their measured layout configs, imported or simulated: what layout models read.
 
-Each graph is one Arrow file (`storage`, `layout.graph_columns`) that is read by memory map, so memory does
+Each graph is one Arrow file (`storage`, `record_types`) that is read by memory map, so memory does
 not grow with the number of configs. Only the features of the configs that a batch asks for are expanded.
 """
 

@@ -1,6 +1,6 @@
 """Measures a program under layout configs on several chips: sums runtime x executions of its kernels.
 
-Each kernel is priced once, whatever config it occurs in (`kernel_prices`), and only what a config changes is
+Each kernel is priced once, whatever config it occurs in (`KernelPrices`), and only what a config changes is
 compiled (`costbench.compiler.layout.compile`). A config fails if one of its kernels does, or if it needs more
 main memory than there is. The default config has as many attempts and as much memory of either kind as it
 needs.

@@ -28,7 +28,7 @@ from costbench.features.graph_tensors import (
     ProgramFeatures,
     input_rows,
     kernel_edges,
-    place_in_kernel,
+    write_boundary_features,
 )
 from costbench.features.packed_kernels import ImportedColumns, KernelColumns, with_unknown_loops
 from costbench.features.schema import NUM_LOOP_FEATURES
@@ -266,7 +266,7 @@ class FeatureShard:
         num_inputs = int(shard["kernel_num_inputs"][index])
         features = shard["row_features"][rows]
         is_output = self._part("node_is_output", index, like="node_row")
-        place_in_kernel(features, num_inputs, is_output[num_inputs:])
+        write_boundary_features(features, num_inputs, is_output[num_inputs:])
         return KernelGraph(
             opcodes=shard["row_opcode"][rows].astype(np.int64),
             node_features=features,
@@ -274,7 +274,7 @@ class FeatureShard:
             static_features=np.array(shard["kernel_static"][index]),
         )
 
-    def own_opcodes(self, index: int) -> I64:
+    def instruction_opcodes(self, index: int) -> I64:
         """Opcodes of the kernel's instructions, without its inputs."""
         opcodes: I64 = self._shard["row_opcode"][self._part("node_row", index)].astype(np.int64)
         return opcodes[int(self._shard["kernel_num_inputs"][index]) :]

@@ -131,7 +131,7 @@ def kernel_graph(kernel: Kernel, cache: ProgramFeatureCache) -> KernelGraph:
     features = program.node_features[rows]
     features[:num_inputs] = input_rows(features[:num_inputs])
     outputs = frozenset(kernel.outputs)
-    place_in_kernel(features, num_inputs, [position in outputs for position in kernel.instructions])
+    write_boundary_features(features, num_inputs, [position in outputs for position in kernel.instructions])
     return KernelGraph(
         opcodes=opcodes,
         node_features=features,
@@ -147,7 +147,7 @@ def input_rows(producers: F32) -> F32:
     return rows
 
 
-def place_in_kernel(features: F32, num_inputs: int, is_output: Sequence[bool] | U8) -> None:
+def write_boundary_features(features: F32, num_inputs: int, is_output: Sequence[bool] | U8) -> None:
     """Write the features that depend on the kernel: the numbers of its inputs, and which nodes are outputs.
 
     Args:

@@ -36,10 +36,11 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """Column that offsets delimit -> columns with as many entries of each kernel."""
 _PER_KERNEL = ("kernel_num_inputs", "kernel_static", "kernel_ranks")
-_OWN = [PARAMETER_NUMBER_COLUMN, IS_ROOT_COLUMN]
+_BOUNDARY = [PARAMETER_NUMBER_COLUMN, IS_ROOT_COLUMN]
+"""Columns of node features that depend on the kernel: numbers of its inputs, and which nodes are outputs."""
 _NO_TILE = absent_row(TILE_FEATURES)
 _BLOCKS = np.array([column(TILE_FEATURES, f"{block}_0") for block in ("kernel_bounds", "output_bounds")])
-_KEPT_BOUNDS = 6
+_NUM_BOUNDS = 6
 # Decisions whose features are held at a time while looking for their extremes.
 _CHUNK = 1 << 18
 
@@ -72,16 +73,16 @@ class PackedKernels:
     """K kernels with N nodes, M edges and D measured decisions in total, concatenated.
 
     Attributes:
-        opcodes: int64 [N].
-        node_features: float32 [N, 140], or scaled: [N, what the scaler returns].
-        node_counts: int64 [K].
-        edges: int64 [2, M], producer above consumer, places among all N nodes.
-        static_features: float32 [K, 4], or scaled.
-        config_features: float32 [D, F], or scaled.
-        config_counts: int64 [K].
-        runtime_ns: float64 [D].
-        analytical_ns: float64 [D], the analytical model's estimates; None if they were not computed.
-        scaled_by: the scalers of the features; None if they are unscaled.
+        opcodes: codes of `Opcode`, int64 [N].
+        node_features: node features, float32 [N, 140], or scaled: [N, number of columns of the scaler].
+        node_counts: number of nodes of each kernel, int64 [K].
+        edges: producer above consumer, as indices among all N nodes, int64 [2, M].
+        static_features: static performance features, float32 [K, 4], or scaled.
+        config_features: features of the decisions, float32 [D, F], or scaled.
+        config_counts: number of decisions of each kernel, int64 [K].
+        runtime_ns: measured runtimes, float64 [D].
+        analytical_ns: estimates of the analytical model, float64 [D]; None if they were not computed.
+        scaled_by: scalers of the features; None if they are unscaled.
     """
 
     opcodes: I64
@@ -101,7 +102,7 @@ class PackedKernels:
         return len(self.node_counts)
 
     @staticmethod
-    def joined(parts: Sequence[PackedKernels]) -> PackedKernels:
+    def concatenate(parts: Sequence[PackedKernels]) -> PackedKernels:
         """Returns the kernels of all parts in order; if there are several parts, they must be unscaled.
 
         Raises:
@@ -126,13 +127,13 @@ class PackedKernels:
         )
 
 
-def packed(
+def pack_kernels(
     graphs: Sequence[KernelGraph],
     config_features: Sequence[F32],
     runtime_ns: Sequence[F64],
     analytical_ns: Sequence[F64] | None = None,
 ) -> PackedKernels:
-    """Concatenate kernels: for each its graph and the features [c, F] and runtimes [c] of its decisions."""
+    """Concatenates kernels: for each its graph and the features [c, F] and runtimes [c] of its decisions."""
     counts = np.array([graph.num_nodes for graph in graphs])
     starts = np.cumsum(counts) - counts
     return PackedKernels(
@@ -153,9 +154,9 @@ class FeatureExtremes:
     """Smallest and largest value of every feature over some kernels, or nothing.
 
     Attributes:
-        node: float32 [2 or 0, 140].
-        decision: float32 [2 or 0, 28].
-        static: float32 [2 or 0, 4].
+        node: extremes of the node features, float32 [2 or 0, 140].
+        decision: extremes of the features of decisions, float32 [2 or 0, 28].
+        static: extremes of the static performance features, float32 [2 or 0, 4].
     """
 
     node: F32
@@ -168,7 +169,7 @@ class KernelColumns:
 
     Args:
         columns: columns of one shard, mapped or in memory.
-        scaled_by: scalers that `merge` has applied to `row_features` and `kernel_static`.
+        scaled_by: scalers that `merge_columns` has applied to `row_features` and `kernel_static`.
 
     Attributes:
         columns: columns of one shard.
@@ -180,10 +181,12 @@ class KernelColumns:
     def __init__(self, columns: Columns, scaled_by: Scalers | None = None) -> None:
         self.columns = columns
         self._scaled_by = scaled_by
-        self._own: Any = _OWN
+        self._boundary_outputs: Any = _BOUNDARY
         if scaled_by is not None:
-            self._own_scaler = scaled_by.node.of_columns(_OWN)
-            self._own = np.searchsorted(np.flatnonzero(scaled_by.node.kept), _OWN)[self._own_scaler.kept]
+            self._boundary_scaler = scaled_by.node.of_columns(_BOUNDARY)
+            self._boundary_outputs = np.searchsorted(np.flatnonzero(scaled_by.node.kept), _BOUNDARY)[
+                self._boundary_scaler.kept
+            ]
         self._offsets = {key: np.asarray(columns[f"{key}_offsets"], np.int64) for key in self.parts}
 
     def __len__(self) -> int:
@@ -191,15 +194,15 @@ class KernelColumns:
         return len(self.columns["kernel_num_inputs"])
 
     def pack(self, kernels: I64, configs: Sequence[I64]) -> PackedKernels:
-        """Read some kernels, in this order.
+        """Reads some kernels, in this order.
 
         Args:
-            kernels: int64 [K], indices of kernels.
-            configs: for each kernel, indices of the decisions to read.
+            kernels: indices of kernels, int64 [K].
+            configs: indices of the decisions to read, for each kernel.
         """
         columns = self.columns
-        nodes, counts = self._places("node_row", kernels)
-        edges, edge_counts = self._places("edge_nodes", kernels)
+        nodes, counts = self._entries("node_row", kernels)
+        edges, edge_counts = self._entries("edge_nodes", kernels)
         rows = columns["node_row"][nodes]
         config_counts = np.array([len(numbers) for numbers in configs], np.int64)
         config = np.concatenate([np.zeros(0, np.int64), *configs])
@@ -209,7 +212,7 @@ class KernelColumns:
             opcodes=columns["row_opcode"][rows].astype(np.int64),
             node_features=self._node_features(rows, nodes, counts, columns["kernel_num_inputs"][kernels]),
             node_counts=counts,
-            edges=shifted_pairs(columns["edge_nodes"][edges], edge_counts, np.cumsum(counts) - counts),
+            edges=shift_pairs(columns["edge_nodes"][edges], edge_counts, np.cumsum(counts) - counts),
             static_features=columns["kernel_static"][kernels],
             config_features=features if self._scaled_by is None else self._scaled_by.decision(features),
             config_counts=config_counts,
@@ -227,30 +230,37 @@ class KernelColumns:
         if self._scaled_by is not None:
             raise DataError("are scaled", field="features", expected="unscaled ones")
         decisions = [np.zeros((0, NUM_DECISION_FEATURES), np.float32)]
-        decisions.extend(_bounds(chunk) for chunk in self._all_config_features())
-        static = np.asarray(self.columns["kernel_static"])
+        decisions.extend(_extremes(chunk) for chunk in self._all_config_features())
         return FeatureExtremes(
-            self._node_extremes(),
-            _bounds(np.concatenate(decisions)),
-            _bounds(static),
+            node=self._node_extremes(),
+            decision=_extremes(np.concatenate(decisions)),
+            static=_extremes(np.asarray(self.columns["kernel_static"])),
         )
 
-    def _places(self, key: str, kernels: I64) -> tuple[I64, I64]:
+    def _entries(self, key: str, kernels: I64) -> tuple[I64, I64]:
         """Returns the indices in a column of all entries of some kernels, and the number of each kernel's."""
         first, last = self._offsets[key][kernels], self._offsets[key][kernels + 1]
-        return runs(first, last - first), last - first
+        return concatenate_ranges(first, last - first), last - first
 
     def _node_features(self, rows: I64, nodes: I64, counts: I64, num_inputs: AnyArray) -> F32:
         features: F32 = np.take(self.columns["row_features"], rows, axis=0)
-        by_kernel = features[:, _OWN] if self._scaled_by is None else self.columns["row_own"][rows]
-        place_in_kernels(
-            by_kernel, self.columns["node_is_output"][nodes], num_inputs.astype(np.int64), counts
+        boundary = features[:, _BOUNDARY] if self._scaled_by is None else self.columns["row_boundary"][rows]
+        write_batch_boundaries(
+            boundary, self.columns["node_is_output"][nodes], num_inputs.astype(np.int64), counts
         )
-        features[:, self._own] = by_kernel if self._scaled_by is None else self._own_scaler(by_kernel)
+        features[:, self._boundary_outputs] = (
+            boundary if self._scaled_by is None else self._boundary_scaler(boundary)
+        )
         return features
 
     def _config_features(self, kernel: I64, config: I64, decisions: I64) -> F32:
-        """Features of decisions: int64 [n] whose, which and where in the columns, to float32 [n, 28]."""
+        """Returns the features of n decisions, float32 [n, 28].
+
+        Args:
+            kernel: index of the kernel of each, int64 [n].
+            config: number of each among the decisions of its kernel, int64 [n].
+            decisions: index of each in the columns, int64 [n].
+        """
         ranks = self.columns["kernel_ranks"][kernel].astype(np.int64)
         first = self._offsets["tile_bounds"][kernel] + config * ranks.sum(axis=1)
         tiles = gathered_tile_features(np.asarray(self.columns["tile_bounds"], np.int32), first, ranks)
@@ -266,13 +276,13 @@ class KernelColumns:
     def _node_extremes(self) -> F32:
         """Returns the extremes over all rows (each has a node) and of the two features that a kernel sets."""
         features = np.asarray(self.columns["row_features"])
-        extremes = _bounds(features)
+        extremes = _extremes(features)
         if len(extremes):
             rows, counts = self.columns["node_row"], np.diff(self._offsets["node_row"])
-            by_kernel = features[:, _OWN][rows]
+            boundary = features[:, _BOUNDARY][rows]
             num_inputs = self.columns["kernel_num_inputs"].astype(np.int64)
-            place_in_kernels(by_kernel, np.array(self.columns["node_is_output"]), num_inputs, counts)
-            extremes[:, _OWN] = _bounds(by_kernel)
+            write_batch_boundaries(boundary, np.array(self.columns["node_is_output"]), num_inputs, counts)
+            extremes[:, _BOUNDARY] = _extremes(boundary)
         return extremes
 
 
@@ -301,7 +311,7 @@ def gathered_tile_features(bounds: I32, first: I64, ranks: I64) -> F32:
         ranks: int64 [n, 2], the number of kernel bounds and of output bounds.
     """
     table = np.tile(_NO_TILE, (len(first), 1))
-    write_bounds(table, bounds[runs(first, ranks.sum(axis=1))], ranks, _BLOCKS, _KEPT_BOUNDS)
+    write_bounds(table, bounds[concatenate_ranges(first, ranks.sum(axis=1))], ranks, _BLOCKS, _NUM_BOUNDS)
     return table
 
 
@@ -310,37 +320,37 @@ def with_unknown_loops(tiles: F32) -> F32:
     return np.concatenate([tiles, np.ones((len(tiles), NUM_LOOP_FEATURES), np.float32)], axis=1)
 
 
-def merged(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns:
+def merge_columns(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns:
     """Returns the kernels of one or more shards of a kind, concatenated, copied into memory and scaled."""
     kind = type(shards[0])
     columns = [shard.columns for shard in shards]
     rows = np.cumsum([0, *(len(shard["row_opcode"]) for shard in columns)])
-    merged_columns = {
+    merged = {
         key: np.concatenate([shard[key] for shard in columns])
         for key in ("row_opcode", *kind.per_kernel, *(key for keys in kind.parts.values() for key in keys))
     }
-    places = zip(columns, rows, strict=False)
-    merged_columns["node_row"] = np.concatenate([shard["node_row"] + start for shard, start in places])
+    starts = zip(columns, rows, strict=False)
+    merged["node_row"] = np.concatenate([shard["node_row"] + start for shard, start in starts])
     for key in kind.parts:
         lengths = np.concatenate([np.diff(shard[f"{key}_offsets"]) for shard in columns])
-        merged_columns[f"{key}_offsets"] = np.cumsum(np.concatenate([np.zeros(1, np.int64), lengths]))
-    merged_columns["row_own"] = np.concatenate([shard["row_features"][:, _OWN] for shard in columns])
+        merged[f"{key}_offsets"] = np.cumsum(np.concatenate([np.zeros(1, np.int64), lengths]))
+    merged["row_boundary"] = np.concatenate([shard["row_features"][:, _BOUNDARY] for shard in columns])
     # A node's row is scaled once here, and not whenever it is in a batch.
-    merged_columns["row_features"] = np.empty((rows[-1], scaled_by.node.num_outputs), np.float32)
+    merged["row_features"] = np.empty((rows[-1], scaled_by.node.num_outputs), np.float32)
     for shard, (first, last) in zip(columns, pairwise(rows), strict=True):
-        merged_columns["row_features"][first:last] = scaled_by.node(shard["row_features"])
-    merged_columns["kernel_static"] = scaled_by.static(merged_columns["kernel_static"])
-    return kind(merged_columns, scaled_by)
+        merged["row_features"][first:last] = scaled_by.node(shard["row_features"])
+    merged["kernel_static"] = scaled_by.static(merged["kernel_static"])
+    return kind(merged, scaled_by)
 
 
-def _bounds(values: F32) -> F32:
-    """[n, k] to [2, k], or [0, k] without rows."""
+def _extremes(values: F32) -> F32:
+    """Returns smallest and largest value of each column, [n, k] to [2, k], or [0, k] without rows."""
     return np.stack([values.min(axis=0), values.max(axis=0)]) if len(values) else values[:0]
 
 
 @compiled
-def runs(starts: I64, counts: I64) -> I64:
-    """Returns all runs of integers starts[i] to starts[i] + counts[i] (exclusive), concatenated; int64."""
+def concatenate_ranges(starts: I64, counts: I64) -> I64:
+    """Returns the integers starts[i] to starts[i] + counts[i] (exclusive) of every i, concatenated; int64."""
     result = np.empty(counts.sum(), np.int64)
     end = 0
     for run in range(len(counts)):
@@ -351,7 +361,7 @@ def runs(starts: I64, counts: I64) -> I64:
 
 
 @compiled
-def shifted_pairs(pairs: AnyArray, counts: I64, shifts: I64) -> I64:
+def shift_pairs(pairs: AnyArray, counts: I64, shifts: I64) -> I64:
     """Returns pairs [m, 2] as int64 [2, m]; run i, of counts[i] pairs, is increased by shifts[i]."""
     result = np.empty((2, len(pairs)), np.int64)
     end = 0
@@ -364,8 +374,8 @@ def shifted_pairs(pairs: AnyArray, counts: I64, shifts: I64) -> I64:
 
 
 @compiled
-def place_in_kernels(features: F32, is_output: AnyArray, num_inputs: I64, counts: I64) -> None:
-    """Write what `graph_tensors.place_in_kernel` writes, for several kernels.
+def write_batch_boundaries(features: F32, is_output: AnyArray, num_inputs: I64, counts: I64) -> None:
+    """Writes what `graph_tensors.write_boundary_features` writes, for several kernels.
 
     Args:
         own: float32 [n, 2], parameter number and whether it is a root, of counts[0] nodes of one kernel, then
@@ -386,7 +396,7 @@ def place_in_kernels(features: F32, is_output: AnyArray, num_inputs: I64, counts
 
 @compiled
 def write_bounds(table: F32, bounds: AnyArray, ranks: I64, blocks: I64, num_bounds: int) -> None:
-    """Write lists of bounds into a table, each into the columns of its block.
+    """Writes lists of bounds into a table, each into the columns of its block.
 
     A list takes `num_bounds` columns for its first bounds, one for their sum and one for their product, which
     is 0 for an empty list.

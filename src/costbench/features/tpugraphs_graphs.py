@@ -41,8 +41,8 @@ from costbench.hlo.shape import ElementType, Shape
 _CODES = {opcode.xla_name: opcode.tpugraphs_code for opcode in Opcode}
 _TYPES = {int(kind): kind for kind in ElementType}
 
-FEWEST_CONFIGS = 2
-"""Configs of a program that can be ranked."""
+MIN_CONFIGS = 2
+"""Smallest number of configs of a program that can be ranked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +152,7 @@ def searches_of(path: Path) -> dict[str, str]:
         return {}
     source = np.asarray(shard["config_source"])
     counts = {search: np.isin(source, values).sum() for search, values in SEARCHES.items()}
-    return {
-        search: f"layout:{family}:{search}" for search, count in counts.items() if count >= FEWEST_CONFIGS
-    }
+    return {search: f"layout:{family}:{search}" for search, count in counts.items() if count >= MIN_CONFIGS}
 
 
 def layout_graph(path: Path, search: str) -> LayoutGraph:

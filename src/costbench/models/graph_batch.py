@@ -20,7 +20,7 @@ from costbench.arrays import F32, F64, I64, AnyArray, Bool
 from costbench.errors import DataError, choose
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
-from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, packed
+from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, pack_kernels
 from costbench.models.edges import NEIGHBORS, Edges, even_size, in_topological_order, with_padding
 from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.spec import InputSizes
@@ -284,7 +284,7 @@ def packed_samples(samples: Sequence[KernelSamples]) -> PackedKernels:
     if not samples:
         raise DataError("a batch of no kernels")
     estimates = [sample.analytical_ns for sample in samples if sample.analytical_ns is not None]
-    return packed(
+    return pack_kernels(
         [sample.graph for sample in samples],
         [sample.config_features for sample in samples],
         [sample.runtime_ns for sample in samples],

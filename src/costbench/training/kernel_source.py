@@ -15,7 +15,7 @@ import numpy as np
 
 from costbench.arrays import I64
 from costbench.features.feature_shards import FeatureShard
-from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merged
+from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merge_columns
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.training.batches import SampleSource
 
@@ -73,7 +73,7 @@ class KernelSource:
         wanted = np.array(kernels, np.int64)
         whose = np.searchsorted(self._starts, wanted, side="right") - 1
         cuts = [0, *(np.flatnonzero(np.diff(whose)) + 1).tolist(), len(wanted)]
-        return PackedKernels.joined(
+        return PackedKernels.concatenate(
             [
                 self._columns[whose[first]].pack(
                     wanted[first:last] - self._starts[whose[first]], configs[first:last]
@@ -84,7 +84,7 @@ class KernelSource:
 
     def scaled(self, scaling: FeatureScaling) -> SampleSource:
         """Returns these kernels, in memory and scaled if they fit into the budget."""
-        return MergedSource(self, merged(self._columns, scaling)) if self._fits else self
+        return MergedSource(self, merge_columns(self._columns, scaling)) if self._fits else self
 
     def extremes(self) -> Iterator[FeatureExtremes]:
         """Yields the extremes of the features of all kernels, shard by shard."""

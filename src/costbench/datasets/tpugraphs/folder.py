@@ -2,7 +2,10 @@
 
 Graphs are converted to shards when they are first used, into a cache outside the folder; a converted graph is
 used again while its source has the same size and time, or the same digest. Layout graphs become layout graphs
-(`costbench.datasets.layout_graphs`), tile kernels feature shards, one per program (`tile_shards`).
+(`costbench.datasets.layout_graphs`), tile kernels feature shards, one per program, which tile training reads
+like those of the stage `features`. There, a kernel's graph is the published one: all its instructions in
+stored order, with their features as they are. What the data set lacks is constant, and scalers drop constant
+columns: static performance features are 0, analytical estimates 1 ns.
 """
 
 from __future__ import annotations
@@ -99,7 +102,7 @@ class TpuGraphsFolder:
     def tile_shards(self, split: str) -> Iterator[Path]:
         """Yields one shard per program of a split, by name of program; each is made first if needed.
 
-        Tile training reads them like those of the stage `features`; see `tile_shards.write_tile_shard`.
+        Tile training reads them like those of the stage `features`; see `write_tile_shard`.
 
         Raises:
             DataError: naming the file, if one is malformed.
@@ -142,8 +145,9 @@ def convert_once(destination: Path, sources: Sequence[Path], convert: Callable[[
         DataError: if a source cannot be read.
     """
     stamp = destination.with_suffix(_STAMP)
-    facts = [_facts(path) for path in sources]
-    recorded = _stamped(stamp) if destination.is_file() else []
+    stats = [(path.name, path.stat()) for path in sources]
+    facts = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
+    recorded = _read_stamp(stamp) if destination.is_file() else []
     if [fact[:3] for fact in recorded] == facts:
         return
     digests = [artifacts.digest_file(path) for path in sources]
@@ -154,20 +158,16 @@ def convert_once(destination: Path, sources: Sequence[Path], convert: Callable[[
     artifacts.write_json(stamp, {"version": _CONVERTER_VERSION, "sources": stamped})
 
 
-def _facts(path: Path) -> list[Any]:
-    """Returns name, size and time of a file."""
-    facts = path.stat()
-    return [path.name, facts.st_size, facts.st_mtime_ns]
-
-
-def _stamped(stamp: Path) -> list[list[Any]]:
+def _read_stamp(stamp: Path) -> list[list[Any]]:
     """Returns name, size, time and digest of the files that a shard was made from; none if it is unknown."""
     try:
         content = artifacts.read_json(stamp)
     except DataError:
         return []
-    is_current = isinstance(content, dict) and content.get("version") == _CONVERTER_VERSION
-    return content["sources"] if is_current and isinstance(content, dict) else []
+    if not isinstance(content, dict) or content.get("version") != _CONVERTER_VERSION:
+        return []
+    sources: list[list[Any]] = content["sources"]
+    return sources
 
 
 _IS_ROOT = 0

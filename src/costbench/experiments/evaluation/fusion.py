@@ -49,7 +49,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     count = len(shard)
     measured = np.array([float(shard.runtime_ns(i)[0]) for i in range(count)])
     estimated = np.array([float(shard.analytical_ns(i)[0]) for i in range(count)])
-    kinds = [kind_of(shard.own_opcodes(i).tolist()) for i in range(count)]
+    kinds = [kind_of(shard.instruction_opcodes(i).tolist()) for i in range(count)]
     scaled = scale_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
     comparable = (shard.space_sizes() > 1) & np.isfinite(scaled)
     of_kernels = [task.groups(fingerprint) for fingerprint in shard.fingerprints()]

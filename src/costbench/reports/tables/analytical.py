@@ -66,10 +66,17 @@ def _summarise(scores: pd.DataFrame) -> dict[str, float]:
 
 
 def _by_kind(scores: pd.DataFrame) -> pd.DataFrame:
-    """Returns a summary for each kind of kernels that there are scores of, and for all kernels (`all`)."""
+    """Returns a summary for each kind of kernels that there are scores of, and for all kernels (`all`).
+
+    Shares are those of all kernels' runtime and lost time, in percent.
+    """
     groups = {group: scores[scores["group"] == group] for group in (*KINDS, ALL)}
     summaries = {group: _summarise(rows) for group, rows in groups.items() if len(rows)}
-    return pd.DataFrame.from_dict(summaries, orient="index")
+    kinds = pd.DataFrame.from_dict(summaries, orient="index")
+    for share, column in (("share_of_runtime", "best_ns"), ("share_of_loss", "lost_ns")):
+        total = kinds[column].get(ALL, 0.0) if len(kinds) else 0.0
+        kinds[share] = 100.0 * kinds[column] / total if total else 0.0
+    return kinds
 
 
 def _by_application(scores: pd.DataFrame) -> pd.DataFrame:
@@ -104,16 +111,8 @@ def _beside(value: float, near: tuple[float, float]) -> str:
 
 def kind_table(scores: pd.DataFrame, chip: str) -> Table:
     """Returns a row for each kind of kernel: how many there are, time spent and lost there, APE and tau."""
-    rows: list[tuple[Value, ...]] = []
-    groups = _by_kind(scores)
-    for kind, summary in groups.iterrows():
-        total = groups.loc[ALL]
-        shares = (
-            100.0 * summary["best_ns"] / total["best_ns"],
-            100.0 * summary["lost_ns"] / total["lost_ns"] if total["lost_ns"] else 0.0,
-        )
-        means = (number(summary[name]) for name in ("ape_pooled", "ape", "tau", "tau_min"))
-        rows.append((str(kind), summary["kernels"], *shares, *means))
+    columns = ["kernels", "share_of_runtime", "share_of_loss", "ape_pooled", "ape", "tau", "tau_min"]
+    rows = [(str(kind), *map(number, row[columns])) for kind, row in _by_kind(scores).iterrows()]
     return fill_table("analytical_kinds", rows, name=f"analytical_kinds_{chip}", averages=1, chip=chip)
 
 
@@ -156,50 +155,26 @@ def _printed(metric: str) -> list[float]:
     return sorted(value for value in values if value is not None)
 
 
-def findings(scores: pd.DataFrame) -> tuple[str, ...]:
-    """Returns what the tables say, in words that follow from them."""
-    applications = _by_application(scores)
+def summarise_scores(scores: pd.DataFrame) -> dict[str, object] | None:
+    """Returns how applications lie to the papers' neighbourhood, and which kinds of kernels stand out.
+
+    Returns:
+        `applications`: a mapping each, with the columns of `application_table`; `kinds`: of the kinds of
+        kernels the one that loses most time, the one that is ranked best and the one that is ranked worst,
+        None with fewer than two kinds. None without scores.
+    """
+    applications, groups = _by_application(scores), _by_kind(scores)
     if applications.empty:
-        return ()
-
-    def named(column: str, where: str) -> pd.DataFrame:
-        return applications[applications[column] == where]
-
-    near = {column: list(named(column, "inside").index) for column in ("ape_place", "tau_place")}
-    (apes, ape_names), (taus, tau_names) = (
-        (len(names), f" ({', '.join(names)})" if names else "") for names in near.values()
-    )
-    text = [
-        f"APE lies near the papers' in {apes} of {len(applications)} applications{ape_names}, "
-        f"τ in {taus}{tau_names}."
-    ]
-    for where, sense in (("above", "Worse than theirs (APE above 12%)"), ("below", "Better (APE below 4%)")):
-        said = [_why(str(name), row) for name, row in named("ape_place", where).iterrows()]
-        text += [f"{sense}: {'; '.join(said)}."] if said else []
-    for where, sense in (("below", "τ below .70"), ("above", "τ above .85")):
-        said = [f"{name} ({tau:.2f})" for name, tau in named("tau_place", where)["tau"].items()]
-        text += [f"{sense}: {', '.join(said)}."] if said else []
-    return (" ".join(text), *_kind_findings(scores))
-
-
-def _why(name: str, row: pd.Series[float]) -> str:
-    text = f"{name} {row['ape']:.1f}%"
-    if not row["worst_kind"]:
-        return text
-    where = f"{row['worst_share']:.0f}% of the lost time in {row['worst_kind']} kernels"
-    return f"{text} ({where}, APE {row['worst_ape']:.1f}%)"
-
-
-def _kind_findings(scores: pd.DataFrame) -> tuple[str, ...]:
-    groups = _by_kind(scores)
-    kinds, total = groups.drop(index=ALL), groups.loc[ALL]
-    if len(kinds) < 2:
-        return ()
-    lost, taus = str(kinds["lost_ns"].idxmax()), kinds["tau"].fillna(0.0).sort_values(kind="stable")
-    share = 100.0 * kinds["lost_ns"][lost] / total["lost_ns"] if total["lost_ns"] else 0.0
-    return (
-        f"{share:.0f}% of the time that the analytical model loses, it loses in {lost} kernels, "
-        f"which take {100.0 * kinds['best_ns'][lost] / total['best_ns']:.0f}% of the best runtime. It ranks "
-        f"{taus.index[-1]} kernels best (τ {taus.iloc[-1]:.2f}) and {taus.index[0]} kernels worst "
-        f"(τ {taus.iloc[0]:.2f}).",
-    )
+        return None
+    kinds = groups.drop(index=ALL).reset_index(names="name")
+    ranked = kinds.sort_values("tau", key=lambda taus: taus.fillna(0.0), kind="stable").to_dict("records")
+    return {
+        "applications": applications.reset_index(names="name").to_dict("records"),
+        "kinds": {
+            "most_lost": max(kinds.to_dict("records"), key=lambda kind: float(kind["share_of_loss"])),
+            "best_ranked": ranked[-1],
+            "worst_ranked": ranked[0],
+        }
+        if len(kinds) > 1
+        else None,
+    }
