@@ -167,8 +167,8 @@ def _translate(
     loc = error["loc"][:-1] if error["type"] in _UNKNOWN else error["loc"]
     hint, value, field = _locate(cls, mapping, field, loc)
     if error["type"] in _UNKNOWN:
-        key, known = error["loc"][-1], _fields(hint)
-        problem, expected = f"unknown key{_nearest(key, known)}", "one of " + ", ".join(sorted(known))
+        key, fields = error["loc"][-1], _fields(hint)
+        problem, expected = f"unknown key{_nearest(key, fields)}", "one of " + ", ".join(sorted(fields))
         raise ParamsError(problem, where=where, field=_join(field, key), expected=expected)
     if error["type"] == "missing" and not isinstance(value, list | tuple):
         raise ParamsError("missing", where=where, field=field, expected=describe(hint))

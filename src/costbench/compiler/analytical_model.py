@@ -466,9 +466,9 @@ def _search_each(
 
 
 @compiled_step
-def _assign(indices: I64, others: I64) -> None:
+def _assign(indices: I64, new_indices: I64) -> None:
     for loop in range(len(indices)):
-        indices[loop] = others[loop]
+        indices[loop] = new_indices[loop]
 
 
 @compiled_step

@@ -13,7 +13,7 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 
-_KERNEL = 1
+_WEIGHTS = 1
 
 
 def fold_reversals(module: HloModule) -> HloModule:
@@ -28,10 +28,10 @@ def _fold(computation: HloComputation) -> HloComputation:
     for position, inst in enumerate(instructions):
         if inst.opcode is not Opcode.CONVOLUTION:
             continue
-        weights = instructions[inst.operands[_KERNEL]]
+        weights = instructions[inst.operands[_WEIGHTS]]
         if weights.opcode is Opcode.REVERSE and _is_spatial(inst, weights):
-            folded.add(inst.operands[_KERNEL])
-            instructions[position] = _turned(inst, weights)
+            folded.add(inst.operands[_WEIGHTS])
+            instructions[position] = _with_reversed_window(inst, weights)
     if not folded:
         return computation
     read = {operand for inst in instructions for operand in inst.operands} | {computation.root}
@@ -43,7 +43,7 @@ def _is_spatial(convolution: Instruction, reverse: Instruction) -> bool:
     return set(reverse.dimensions) <= set(convolution.convolution.kernel_spatial)
 
 
-def _turned(inst: Instruction, reverse: Instruction) -> Instruction:
+def _with_reversed_window(inst: Instruction, reverse: Instruction) -> Instruction:
     assert inst.convolution is not None
     window = tuple(
         replace(w, reversal=not w.reversal) if axis in reverse.dimensions else w
@@ -53,18 +53,18 @@ def _turned(inst: Instruction, reverse: Instruction) -> Instruction:
     return replace(inst, window=window, operands=operands)
 
 
-def _without(instructions: list[Instruction], computation: HloComputation, gone: set[int]) -> HloComputation:
-    place: dict[int, int] = {}
-    kept: list[Instruction] = []
+def _without(
+    instructions: list[Instruction], computation: HloComputation, removed: set[int]
+) -> HloComputation:
+    """Returns the computation with these instructions, but for those at the removed positions."""
+    new_position: dict[int, int] = {}
+    remaining: list[Instruction] = []
     for position, inst in enumerate(instructions):
-        if position in gone:
+        if position in removed:
             continue
-        place[position] = len(kept)
-        moved = tuple(place[operand] for operand in inst.operands)
-        controls = tuple(place[c] for c in inst.control_predecessors if c in place)
-        kept.append(
-            inst
-            if (moved, controls) == (inst.operands, inst.control_predecessors)
-            else inst.rewire(inst.shape, moved, controls)
-        )
-    return HloComputation(computation.name, tuple(kept), place[computation.root])
+        new_position[position] = len(remaining)
+        operands = tuple(new_position[operand] for operand in inst.operands)
+        controls = tuple(new_position[c] for c in inst.control_predecessors if c in new_position)
+        is_same = (operands, controls) == (inst.operands, inst.control_predecessors)
+        remaining.append(inst if is_same else inst.rewire(inst.shape, operands, controls))
+    return HloComputation(computation.name, tuple(remaining), new_position[computation.root])

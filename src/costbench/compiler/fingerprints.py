@@ -391,23 +391,23 @@ def _digest_uses(position: int, s: _Scratch) -> None:
 
 
 @compiled
-def _add_read(position: int, high: np.uint64, low: np.uint64, place: np.uint64, s: _Scratch) -> None:
+def _add_read(position: int, high: np.uint64, low: np.uint64, number: np.uint64, s: _Scratch) -> None:
     """Inserts a read of a value into the sorted list of its reads."""
     entry = s.reads_stop[position]
     s.reads_stop[position] += 1
-    while entry > s.reads_start[position] and _precedes(high, low, place, s.entries[entry - 1]):
+    while entry > s.reads_start[position] and _precedes(high, low, number, s.entries[entry - 1]):
         s.entries[entry] = s.entries[entry - 1]
         entry -= 1
-    s.entries[entry, 0], s.entries[entry, 1], s.entries[entry, 2] = high, low, place
+    s.entries[entry, 0], s.entries[entry, 1], s.entries[entry, 2] = high, low, number
 
 
 @compiled
-def _precedes(high: np.uint64, low: np.uint64, place: np.uint64, entry: U64) -> bool:
+def _precedes(high: np.uint64, low: np.uint64, number: np.uint64, entry: U64) -> bool:
     if high != entry[0]:
         return bool(high < entry[0])
     if low != entry[1]:
         return bool(low < entry[1])
-    return bool(place < entry[2])
+    return bool(number < entry[2])
 
 
 @compiled

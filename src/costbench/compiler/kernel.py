@@ -25,7 +25,7 @@ class Kernel:
     """A group of instructions of a program that runs as one unit.
 
     Attributes:
-        module: the program, layouts assigned.
+        module: program that the kernel is a part of, layouts assigned.
         computation: position of the computation that the instructions belong to.
         instructions: positions inside that computation, ascending (operands before users).
         inputs: positions of values computed elsewhere and read here (boundary parameters), ascending.
@@ -121,50 +121,57 @@ def _live(body: HloComputation, outputs: tuple[int, ...]) -> set[int]:
 
 
 def kernel_module(kernel: Kernel, name: str = "kernel") -> HloModule:
-    """Returns the kernel as a stand-alone, verified module."""
+    """Returns the kernel as a stand-alone, verified module.
+
+    The entry computation has a parameter for every input, in order, then the kernel's instructions; it
+    returns the kernel's output, or a tuple of them. Computations that the instructions call (reducers,
+    comparisons) are copied, too.
+    """
     computations: list[HloComputation] = []
-    place: dict[int, int] = {}
+    new_index: dict[int, int] = {}
     for position in kernel.instructions:
         for callee in kernel.instruction(position).called:
-            _carry(kernel.module, callee, computations, place)
-    computations.append(_entry(kernel, place, name))
+            _copy_computation(kernel.module, callee, computations, new_index)
+    computations.append(_entry(kernel, new_index, name))
     return HloModule(name, tuple(computations), len(computations) - 1).verify()
 
 
-def _carry(module: HloModule, index: int, computations: list[HloComputation], place: dict[int, int]) -> None:
+def _copy_computation(
+    module: HloModule, index: int, computations: list[HloComputation], new_index: dict[int, int]
+) -> None:
     """Copies a computation, after those that it calls."""
-    if index in place:
+    if index in new_index:
         return
     computation = module.computations[index]
     for inst in computation.instructions:
         for callee in inst.called:
-            _carry(module, callee, computations, place)
-    instructions = tuple(_recalled(inst, place) for inst in computation.instructions)
-    place[index] = len(computations)
+            _copy_computation(module, callee, computations, new_index)
+    instructions = tuple(_with_callees(inst, new_index) for inst in computation.instructions)
+    new_index[index] = len(computations)
     computations.append(replace(computation, instructions=instructions))
 
 
-def _recalled(inst: Instruction, place: dict[int, int]) -> Instruction:
-    return replace(inst, called=tuple(place[callee] for callee in inst.called)) if inst.called else inst
+def _with_callees(inst: Instruction, new_index: dict[int, int]) -> Instruction:
+    return replace(inst, called=tuple(new_index[callee] for callee in inst.called)) if inst.called else inst
 
 
-def _entry(kernel: Kernel, place: dict[int, int], name: str) -> HloComputation:
+def _entry(kernel: Kernel, new_index: dict[int, int], name: str) -> HloComputation:
     instructions: list[Instruction] = []
-    where: dict[int, int] = {}
+    new_position: dict[int, int] = {}
     for number, position in enumerate(kernel.inputs):
-        where[position] = number
+        new_position[position] = number
         shape = kernel.instruction(position).shape
         instructions.append(
             Instruction(f"parameter.{number}", Opcode.PARAMETER, shape, parameter_number=number)
         )
     for position in kernel.instructions:
-        inst = kernel.instruction(position)
-        where[position] = len(instructions)
-        operands = tuple(where[operand] for operand in inst.operands)
+        inst = _with_callees(kernel.instruction(position), new_index)
+        new_position[position] = len(instructions)
+        operands = tuple(new_position[operand] for operand in inst.operands)
         # Control dependencies on other kernels do not apply to the kernel alone.
-        controls = tuple(where[c] for c in inst.control_predecessors if c in kernel.members)
-        instructions.append(replace(_recalled(inst, place), operands=operands, control_predecessors=controls))
-    outputs = tuple(where[position] for position in kernel.outputs)
+        controls = tuple(new_position[c] for c in inst.control_predecessors if c in kernel.members)
+        instructions.append(inst.rewire(inst.shape, operands, controls))
+    outputs = tuple(new_position[position] for position in kernel.outputs)
     if len(outputs) == 1:
         return HloComputation(name, tuple(instructions), outputs[0])
     shapes = tuple(instructions[position].shape for position in outputs)

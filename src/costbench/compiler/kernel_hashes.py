@@ -71,12 +71,10 @@ def group_hashes(g: Groups, chosen: I64, computation: int) -> U64:
 
 @compiled
 def kernel_hashes(kernels: KernelArrays, nodes: BodyNodes, labels: Labels) -> U64:
-    """Returns one hash per kernel, [k]. First pass: `made`, of what a value is made from; second: `becomes`,
-    of what reads it.
-    """
+    """Returns hashes of kernels [k], made from those of what values are computed from and of their uses."""
     count = len(kernels.instructions_offsets) - 1
-    made = np.zeros(len(labels.shape), dtype=np.uint64)
-    becomes = np.zeros(len(labels.shape), dtype=np.uint64)
+    value_hashes = np.zeros(len(labels.shape), dtype=np.uint64)
+    use_hashes = np.zeros(len(labels.shape), dtype=np.uint64)
     leaves = np.zeros(len(labels.shape), dtype=np.bool_)
     result = np.zeros(count, dtype=np.uint64)
     for k in range(count):
@@ -84,25 +82,28 @@ def kernel_hashes(kernels: KernelArrays, nodes: BodyNodes, labels: Labels) -> U6
         inputs = kernels.inputs[kernels.inputs_offsets[k] : kernels.inputs_offsets[k + 1]]
         outputs = kernels.outputs[kernels.outputs_offsets[k] : kernels.outputs_offsets[k + 1]]
         for position in inputs:
-            made[position] = mix(labels.shape[position] ^ _INPUT)
-            becomes[position] = np.uint64(0)
+            value_hashes[position] = mix(labels.shape[position] ^ _INPUT)
+            use_hashes[position] = np.uint64(0)
         for position in inside:
             value = labels.instruction[position]
             for i in range(nodes.operands_offsets[position], nodes.operands_offsets[position + 1]):
-                value = mix(value) ^ made[nodes.operands[i]]
-            made[position] = mix(value)
-            becomes[position] = np.uint64(0)
+                value = mix(value) ^ value_hashes[nodes.operands[i]]
+            value_hashes[position] = mix(value)
+            use_hashes[position] = np.uint64(0)
         for position in outputs:
             leaves[position] = True
         total = np.uint64(0)
         for position in inside[::-1]:
-            value = mix(mix(made[position] ^ (_LEAVES if leaves[position] else _INSIDE)) + becomes[position])
+            value = mix(
+                mix(value_hashes[position] ^ (_LEAVES if leaves[position] else _INSIDE))
+                + use_hashes[position]
+            )
             total += mix(value ^ _NODE)
             for i in range(nodes.operands_offsets[position], nodes.operands_offsets[position + 1]):
                 value = value + _LEAVES
-                becomes[nodes.operands[i]] += mix(value)
+                use_hashes[nodes.operands[i]] += mix(value)
         for position in inputs:
-            total += mix(mix(mix(made[position] ^ _INSIDE) + becomes[position]) ^ _NODE)
+            total += mix(mix(mix(value_hashes[position] ^ _INSIDE) + use_hashes[position]) ^ _NODE)
         for position in outputs:
             leaves[position] = False
         result[k] = mix(total)

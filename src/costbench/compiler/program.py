@@ -51,7 +51,7 @@ class UniqueKernel:
     """A kernel that represents all kernels of its program with one fingerprint, which cost the same.
 
     Attributes:
-        kernel: the first of them.
+        kernel: first of them.
         fingerprint: 32 hexadecimal digits.
         runs_per_program: how often all of them together run in one run of the program.
     """
@@ -67,14 +67,14 @@ class PreparedProgram:
     Each property is computed when first used and cached.
 
     Args:
-        module: the program (no fusions, layouts ignored).
-        name: under which it is known.
-        unknown_trip_count: iterations of a loop about which nothing is known.
+        module: program without fusions, whose layouts are ignored.
+        name: name of the program.
+        unknown_trip_count: iterations assumed for a loop about which nothing is known.
 
     Attributes:
         module: the program, layouts assigned and copies inserted.
-        name: of the program.
-        counts: how often each computation runs.
+        name: name of the program.
+        counts: runs of each computation per run of the program.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ def compile_program(
 
     Args:
         module: the program.
-        name: under which it is known.
-        unknown_trip_count: iterations of a loop about which nothing is known.
+        name: name of the program.
+        unknown_trip_count: iterations assumed for a loop about which nothing is known.
     """
     return PreparedProgram(module, name, unknown_trip_count=unknown_trip_count).compiled
 
@@ -148,9 +148,9 @@ def assemble(
 
     Args:
         module: the program, layouts assigned.
-        name: under which it is known.
-        fusions: groups of every computation that runs.
-        counts: how often each computation runs.
+        name: name of the program.
+        fusions: groups of the instructions of every computation that runs.
+        counts: runs of each computation per run of the program.
 
     Raises:
         HloError: if no order exists in which the groups could run.

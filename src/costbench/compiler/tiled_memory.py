@@ -240,9 +240,9 @@ def _same_image(first: tuple[int, ...], second: tuple[int, ...], bits: int) -> b
     """Returns whether two arrays with equal elements in the same linear order have the same tiled image.
 
     Args:
-        first: physical dimensions, major to minor.
-        second: likewise.
-        bits: of an element.
+        first: physical dimensions of one array, major to minor.
+        second: physical dimensions of the other.
+        bits: number of bits of an element.
     """
     if math.prod(first) <= 1:
         return True

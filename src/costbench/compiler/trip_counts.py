@@ -55,15 +55,15 @@ def assumed_trip_counts(
         iterations that are used, and whether they are a bound read off the loop's condition; where they are
         not, they are `unknown_trip_count`. Loops that never run are not listed.
     """
-    found = {}
+    loops = {}
     for count, body in zip(
         execution_counts(module, unknown_trip_count=unknown_trip_count), module.computations, strict=True
     ):
         for inst in body.instructions if count else ():
             if inst.opcode is Opcode.WHILE and inst.trip_count is None:
                 bound = trip_count(module, body, inst, unknown_trip_count=0)
-                found[inst.name] = (bound or unknown_trip_count, bool(bound))
-    return found
+                loops[inst.name] = (bound or unknown_trip_count, bool(bound))
+    return loops
 
 
 def trip_count(
@@ -135,7 +135,7 @@ def scalar_value(inst: Instruction) -> int | None:
     return value - (1 << _BITS) if signed and value >> (_BITS - 1) else value
 
 
-def _packed_field(message: bytes, wanted: int) -> bytes | None:
+def _packed_field(message: bytes, field: int) -> bytes | None:
     """Returns the payload of a packed field of a serialised message."""
     position = 0
     while position < len(message):
@@ -143,13 +143,13 @@ def _packed_field(message: bytes, wanted: int) -> bytes | None:
         wire = tag & 7
         if wire == 2:
             length, position = _varint(message, position)
-            if tag >> 3 == wanted:
+            if tag >> 3 == field:
                 return message[position : position + length] or None
             position += length
         elif wire == 0:
             start = position
             _, position = _varint(message, position)
-            if tag >> 3 == wanted:
+            if tag >> 3 == field:
                 return message[start:position]
         else:
             position += 8 if wire == 1 else 4

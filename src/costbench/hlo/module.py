@@ -120,7 +120,10 @@ def _verify_computation(computation: HloComputation, signatures: list[Signature]
             problem = find_problem(inst, Context(operands, [signatures[c] for c in inst.called]))
         if problem is not None:
             raise HloError(
-                problem.found, where=where, field=f"{computation.name}/{inst.name}", expected=problem.expected
+                problem.actual,
+                where=where,
+                field=f"{computation.name}/{inst.name}",
+                expected=problem.expected,
             )
     parameters = tuple(instructions[p].shape for p in computation.parameters)
     signatures.append(Signature(parameters, computation.root_instruction.shape))

@@ -29,6 +29,7 @@ from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
 from costbench_schedules.models.storage import MODEL_FILE, load_schedule_model, save_schedule_model
 from costbench_schedules.models.trees import Trees
 from costbench_schedules.operators.operators import Operator, parse_operator
+from costbench_schedules.records.arrow_file import as_json
 from costbench_schedules.records.tune_log import LogEntry, LogHeader, LogWriter, header_of, read_log
 from costbench_schedules.search.distinct import DistinctGuided, LastFeatures
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
@@ -312,19 +313,10 @@ def _recorded(path: Path, header: LogHeader, resume: bool) -> list[LogEntry]:
         return []
     logged_header, entries = read_log(path)
     for name in ("operator", "restrict", "target", "host", "settings"):
-        if _plain(getattr(logged_header, name)) != _plain(getattr(header, name)):
+        if as_json(getattr(logged_header, name)) != as_json(getattr(header, name)):
             expected = f"the {name} of the run to resume; leave out --resume to begin again"
             raise DataError("is of another run", where=path, field=name, expected=expected)
     return entries
-
-
-def _plain(value: object) -> object:
-    """Returns what becomes of a value in JSON."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _finalists(entries: Sequence[LogEntry]) -> tuple[Confirmed, ...]:

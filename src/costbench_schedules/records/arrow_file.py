@@ -50,3 +50,10 @@ def read_arrow(path: Path, key: bytes) -> tuple[dict[str, Any], pa.Table]:
     if not isinstance(facts, dict):
         raise ValueError("its facts are no object")
     return facts, table
+
+
+def as_json(value: Any) -> Any:
+    """Returns what a value of mappings and sequences becomes when it is written as JSON and read again."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    return [as_json(item) for item in value] if isinstance(value, (tuple, list)) else value

@@ -23,6 +23,7 @@ from costbench_schedules.devices.device import ScheduleDevice
 from costbench_schedules.devices.timing import TimingSpec
 from costbench_schedules.operators.networks import workload_name
 from costbench_schedules.operators.operators import Operator
+from costbench_schedules.records.arrow_file import as_json
 from costbench_schedules.records.programs import (
     CURVES_FOLDER,
     SLOW,
@@ -215,16 +216,10 @@ def _continued(path: Path, fresh: DrawnPrograms) -> DrawnPrograms:
         return fresh
     programs = read_programs(path)
     for name, value in fresh.facts.items():
-        if programs.facts.get(name) != _as_json(value):
+        if programs.facts.get(name) != as_json(value):
             expected = f"the same {name}; another folder for another recording"
             raise DataError("was recorded otherwise", where=path, field=name, expected=expected)
     return programs
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _as_json(item) for key, item in value.items()}
-    return [_as_json(item) for item in value] if isinstance(value, (tuple, list)) else value
 
 
 def _next_rows(spec: DrawSpec, space: ScheduleSpace, programs: DrawnPrograms) -> I64:

@@ -22,6 +22,7 @@ from costbench_schedules.devices.device import CpuDevice, ScheduleMeasurement
 from costbench_schedules.devices.process import Limits
 from costbench_schedules.devices.timing import TimingSpec
 from costbench_schedules.records.agreement import fastest_numbers
+from costbench_schedules.records.arrow_file import as_json
 from costbench_schedules.records.table import (
     AFTERWARDS,
     SUFFIX,
@@ -117,7 +118,7 @@ def _start(spec: RecordingSpec, path: Path, fresh: RecordedTable) -> RecordedTab
         "restrict": [ids.tolist() for ids in table.space.chosen]
         == [ids.tolist() for ids in fresh.space.chosen],
         "operator": table.space.operator.text == fresh.space.operator.text,
-        "host": dict(table.host) == _as_json(fresh.host),
+        "host": dict(table.host) == as_json(fresh.host),
         "timing": dict(table.timing) == dict(fresh.timing),
     }
     for name, equal in same.items():
@@ -125,11 +126,6 @@ def _start(spec: RecordingSpec, path: Path, fresh: RecordedTable) -> RecordedTab
             expected = f"the same {name}; another folder for another recording"
             raise DataError("was recorded otherwise", where=path, field=name, expected=expected)
     return table
-
-
-def _as_json(host: object) -> dict[str, object]:
-    assert isinstance(host, dict)
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in host.items()}
 
 
 def _measured(device: CpuDevice, space: ScheduleSpace, numbers: I64) -> ScheduleMeasurement:

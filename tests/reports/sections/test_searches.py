@@ -14,7 +14,7 @@ from costbench.reports.figures.search_curves import SearchPath
 from costbench.reports.page import Section
 from costbench.reports.searches import GAINS, Searches, load_searches
 from costbench.reports.sections.searches import flat_searches, search_sections
-from tests.reports.conftest import PROGRAMS
+from tests.reports.conftest import PROGRAMS, numbers
 from tests.reports.search_rows import TILE_SPEEDUPS, fusion_search_rows, tile_rows
 
 
@@ -32,8 +32,7 @@ def test_both_tasks_with_figures_tables_and_what_the_papers_say(tmp_path: Path) 
         "lpm2021_figure4_random_tpu_v2",
         "tile_search_random_tpu_v2",
     ]
-    assert "50 times fewer hardware seconds" in tile.paragraphs[0]
-    assert "5.00% slower" in tile.paragraphs[0]
+    assert numbers(tile.paragraphs[0].replace("%", " "))[1:3] == [50, 5.0]
     assert [table.name for table in tile.tables] == [
         "tile_search_claims",
         "lpm2021_figure4_random_tpu_v2",
@@ -45,9 +44,10 @@ def test_both_tasks_with_figures_tables_and_what_the_papers_say(tmp_path: Path) 
         "lpm2021_figure5_random_tpu_v2",
         "lpm2020_figure4_random_tpu_v2",
     ]
+    # Repeats of lpm2021 in its text and its caption.
     assert "10 (text) or 3 (caption)" in fusion.paragraphs[0]
-    assert "hardware: 1.063, 1.063" in fusion.paragraphs[1]
-    assert "a search tried 5,000 configurations" in fusion.paragraphs[1]
+    assert numbers(fusion.paragraphs[1])[:2] == [1.063, 1.063]
+    assert numbers(fusion.paragraphs[1])[-1] == 5000
     said = fusion.tables[0]
     assert len(said.rows) == 7
     assert said.rows[0][2] == "1.5"
@@ -65,10 +65,10 @@ def test_curves_say_how_long_hardware_alone_needs(tmp_path: Path) -> None:
     )
     found = _sections(tmp_path, fusion_search_rows(), paths)["fusion-search"]
     assert found.figures[-1].path.stem == "fusion_search_random_tpu_v2"
-    assert "hardware alone needs 5.0 minutes for what the model and one minute find" in found.paragraphs[1]
+    assert "5.0 minutes" in found.paragraphs[1]
     slow = tuple(replace(path, median=(1.0,) * 4) if path.model == "hardware" else path for path in paths)
     found = _sections(tmp_path, fusion_search_rows(), slow)["fusion-search"]
-    assert "hardware alone needs more than 10 minutes" in found.paragraphs[1]
+    assert "more than 10 minutes" in found.paragraphs[1]
 
 
 def test_what_a_small_profile_leaves_out_is_said(tmp_path: Path) -> None:

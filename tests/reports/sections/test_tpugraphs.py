@@ -7,7 +7,7 @@ from pathlib import Path
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.sections.tpugraphs import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
-from tests.reports.conftest import rows_of
+from tests.reports.conftest import numbers, rows_of
 from tests.reports.tpugraphs_rows import layout_rows, results_of, tile_rows
 
 OF_PAPER = [claim for claim in load_claims() if claim.paper == "tpugraphs2023"]
@@ -26,18 +26,12 @@ def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
     results = results_of(tmp_path, tile_rows(TILES))
     section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
     assert section is not None
-    assert section.paragraphs[0].startswith("Of 2 claims of tpugraphs2023, 1 hold, 0 do not hold")
-    assert section.paragraphs[1] == (
-        "Tiles, random split, tpu_v3: top-1 error: GraphSAGE with the tile size at every node 8.0%, joined "
-        "after the network 80.0%."
-    )
+    # Claims of the paper, and how many hold and do not.
+    assert numbers(section.paragraphs[0])[:3] == [2, 1, 0]
+    # The tile size at every node, and joined after the network.
+    assert numbers(section.paragraphs[1].replace("top-1", "").replace("%", " ")) == [8.0, 80.0]
     text = " ".join(section.paragraphs)
-    for missing in (
-        "6 and 7: no layout model",
-        "not run are early-gcn-listmle",
-        "Table 1 (layouts)",
-        "Table 10",
-    ):
+    for missing in ("early-gcn-listmle", "Table 1 (layouts)", "Table 10"):
         assert missing in text
     names = [table.name.removeprefix("tpugraphs2023_") for table in section.tables]
     tables = ["table1", "table2", "table5", "table8_random_tpu_v3", "table9_random_tpu_v3", "table10"]
@@ -47,7 +41,7 @@ def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
     pointer = tpugraphs_pointer(results)
     assert pointer is not None
     assert pointer.anchor == section.anchor
-    assert pointer.answer.startswith("Tiles: top-1 error: GraphSAGE with the tile size at every node 8.0%")
+    assert numbers(pointer.answer.replace("top-1", "").replace("%", " ")) == [8.0, 80.0]
 
 
 def test_layouts_have_tables_and_a_figure(tmp_path: Path) -> None:
@@ -58,8 +52,9 @@ def test_layouts_have_tables_and_a_figure(tmp_path: Path) -> None:
     assert names >= {"tpugraphs2023_table6_random_tpu_v3", "tpugraphs2023_table7_random_tpu_v3"}
     assert (tmp_path / "layout_tau_random_tpu_v3.png").is_file()
     text = " ".join(section.paragraphs)
-    assert "Kendall's τ of gst-listmle: xla:random 0.40, xla:default 0.15." in text
-    assert "without results are full-listmle on xla:random" in text
+    assert "xla:random 0.40, xla:default 0.15." in text
+    # What has no results.
+    assert "full-listmle on xla:random" in text
     assert "gst-listmle on nlp:random" in text
 
 
@@ -71,4 +66,3 @@ def test_layouts_without_the_papers_networks_stand_by_themselves(tmp_path: Path)
     names = [table.name for table in section.tables if table.name.endswith("_random_tpu_v3")]
     assert names == ["tpugraphs_layouts_random_tpu_v3"]
     assert section.figures == ()
-    assert "6 and 7: no layout model of the paper was run" in " ".join(section.paragraphs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ from costbench.reports.tables.analytical import (
     Scores,
     analytical_scores,
     application_table,
-    findings,
     kind_table,
+    summarise_scores,
 )
 from tests.reports.conftest import kind_rows, make_row
 
@@ -69,17 +70,28 @@ def test_applications(scores: Scores) -> None:
     assert "APE from 1.2% to 13.1% and τ from 0.55 to 0.92" in table.notes[0]
 
 
-def test_findings_in_words(scores: Scores) -> None:
-    places, kinds = findings(scores)
-    assert "APE lies near the papers' in 1 of 2 applications (ConvDRAW), τ in 0." in places
-    assert "above 12%): RNN 20.0% (95% of the lost time in contraction kernels, APE 25.0%)." in places
-    assert "τ below .70: ConvDRAW (0.60)." in places
-    assert "τ above .85: RNN (0.90)." in places
-    assert "80% of the time that the analytical model loses, it loses in contraction kernels" in kinds
-    assert "ranks reduction kernels best (τ 0.70) and contraction kernels worst (τ 0.60)" in kinds
+def test_what_stands_out(scores: Scores) -> None:
+    summary: Any = summarise_scores(scores)
+    draw, rnn = summary["applications"]
+    assert (draw["name"], draw["ape_place"], draw["tau_place"], draw["tau"]) == (
+        "ConvDRAW",
+        "inside",
+        "below",
+        pytest.approx(0.6),
+    )
+    assert (rnn["ape_place"], rnn["ape"]) == ("above", pytest.approx(20.0))
+    assert (rnn["worst_kind"], rnn["worst_share"], rnn["worst_ape"]) == (
+        "contraction",
+        pytest.approx(95.0),
+        pytest.approx(25.0),
+    )
+    lost, best, worst = (summary["kinds"][name] for name in ("most_lost", "best_ranked", "worst_ranked"))
+    assert (lost["name"], lost["share_of_loss"]) == ("contraction", pytest.approx(80.0))
+    assert (best["name"], best["tau"]) == ("reduction", pytest.approx(0.7))
+    assert (worst["name"], worst["tau"]) == ("contraction", pytest.approx(0.6))
 
 
 def test_without_results_there_is_nothing_to_say() -> None:
-    assert findings({}) == ()
+    assert summarise_scores({}) is None
     assert kind_table({}, "tpu_v2").rows == ()
     assert application_table({}, "tpu_v2").rows == ()

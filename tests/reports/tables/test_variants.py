@@ -13,7 +13,7 @@ from costbench.reports.tables.variants import (
     ablation_tables,
     differences_tables,
     known_differences,
-    left_out,
+    tables_without_results,
     variant_splits,
 )
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
@@ -80,19 +80,17 @@ def test_other_variants_stand_below_the_main_model(tmp_path: Path) -> None:
     assert _column(table, "tile_median") == [1.0, 1.0, 1.0, 1.0]
 
 
-def test_what_was_not_run_is_said(tmp_path: Path) -> None:
-    tile = left_out(_results(tmp_path, rows_of()))
-    assert tile[0] == "Table 2 of lpm2021: the random split was not run on fusion."
-    assert tile[1] == "Table 8 of lpm2021: the manual split was not run on tile and fusion."
-    assert [line.split(":")[0] for line in tile[2:]] == [
-        "Table 3 of lpm2021",
-        "Table 4 of lpm2021",
-        "Table 2 of lpm2020",
-        "Table 3 of lpm2020",
+def test_tables_without_results_are_named(tmp_path: Path) -> None:
+    missing = tables_without_results(_results(tmp_path, rows_of()))
+    assert missing["splits"] == [
+        ("Table 2 of lpm2021", "random", "fusion"),
+        ("Table 8 of lpm2021", "manual", "tile", "fusion"),
     ]
+    assert [table for table, *_ in missing["ablations"]] == ["Table 3 of lpm2021", "Table 4 of lpm2021"]
+    assert missing["variants"] == [("Table 2 of lpm2020", "lpm2020-lstm"), ("Table 3 of lpm2020", "mse")]
     everything = [rows_of(), rows_of("manual"), fusion_rows(), fusion_rows("manual")]
     everything += [variant_rows(v, "tile", [1.0] * 3) for v in ("mse", "none-lstm", "lpm2020-lstm")]
-    assert left_out(_results(tmp_path, *everything)) == ()
+    assert not any(tables_without_results(_results(tmp_path, *everything)).values())
 
 
 def test_main_results_alone_have_no_ablations(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_stopped_while_the_fastest_are_measured_again(
         raise stop
 
     with monkeypatch.context() as patch:
-        patch.setattr("costbench_schedules.experiments.live.logged", stopped)
+        patch.setattr("costbench_schedules.experiments.live.measure_entry", stopped)
         found = tuned(tmp_path)
     assert (found.interrupted, found.failure) in ((True, None), (False, stop))
     assert found.best.again_ns == ()

@@ -174,7 +174,9 @@ def _ports_of(opcode: Opcode, num_operands: int) -> tuple[Bool, Bool]:
         port = Port(opcode, num_operands, number)
         clones[number] = takes_clones(port)
         for producer in Opcode if kind_of(opcode) not in (Kind.CONTROL, Kind.ALONE) else ():
-            takes[number, producer] = [may_fuse(producer, port, repeated=again) for again in (False, True)]
+            takes[number, producer] = [
+                may_fuse(producer, port, repeated=repeated) for repeated in (False, True)
+            ]
     return takes, clones
 
 

@@ -57,14 +57,14 @@ class Groups(NamedTuple):
 @compiled_step
 def _insert(values: I64, first: int, stop: int, value: int) -> int:
     """Inserts a value into `values[first:stop]`, ascending, unless it is there; returns where they end."""
-    place = stop
-    while place > first and values[place - 1] > value:
-        place -= 1
-    if place > first and values[place - 1] == value:
+    index = stop
+    while index > first and values[index - 1] > value:
+        index -= 1
+    if index > first and values[index - 1] == value:
         return stop
-    for i in range(stop, place, -1):
+    for i in range(stop, index, -1):
         values[i] = values[i - 1]
-    values[place] = value
+    values[index] = value
     return stop + 1
 
 

@@ -88,7 +88,7 @@ class KernelGroups(NamedTuple):
 
     Attributes:
         body: the computation.
-        graph: its reads.
+        graph: reads of the computation.
         groups: which instructions share a kernel.
         reads: the reads as merging needs them.
         shaping: anchor and extent of the groups.
@@ -134,20 +134,20 @@ def _group_reads(b: BodyFacts, graph: ReadGraph) -> GroupReads:
     for i in range(number):
         read = graph.by_source[i]
         reader, source, port = graph.user[read], graph.source[read], graph.port[read]
-        kind, again = b.facts[source, KIND], graph.repeated[read]
-        user[i], repeated[i] = reader, again
+        kind, is_repeated = b.facts[source, KIND], graph.repeated[read]
+        user[i], repeated[i] = reader, is_repeated
         if _IS_ANCHOR[b.facts[reader, KIND]]:
             side[i] = reader * _MAX_OPERANDS + port - b.facts[reader, PORT]
         if not GROWS[kind]:
             opcode = b.facts[source, OPCODE]
-            takes[i] = b.takes[port, opcode, 1 if again else 0]
+            takes[i] = b.takes[port, opcode, 1 if is_repeated else 0]
             takes_repeated[i] = takes[i] and b.takes[port, opcode, 1]
             continue
         # What follows a contraction or gather runs over its result, element by element.
         follows = b.facts[reader, KIND] == ELEMENTWISE
         follows = follows or (kind == _CONTRACTION and b.facts[reader, KIND] == _REDUCE)
         follows = follows and b.facts[reader, EXTENT] == b.facts[source, EXTENT]
-        takes[i] = takes_repeated[i] = follows and not again and not b.facts[source, FLAGS] & TUPLE
+        takes[i] = takes_repeated[i] = follows and not is_repeated and not b.facts[source, FLAGS] & TUPLE
     anchor = np.full(count, NOWHERE, dtype=np.int64)
     for position in range(count):
         if _IS_ANCHOR[b.facts[position, KIND]]:
@@ -278,8 +278,8 @@ def fuse(g: Groups, reads: GroupReads, shaping: Shaping, source: int, user: int)
     """Merges a producer's group with a reader's group if that is legal; returns whether it did."""
     if source == user or not _fits(g, shaping, source, user):
         return False
-    taken, side, repeats = _check_reads(g, reads, shaping, source, user)
-    if not taken:
+    may_take, side, repeats = _check_reads(g, reads, shaping, source, user)
+    if not may_take:
         return False
     if side != NOWHERE:
         if shaping.anchor[source] != NOWHERE or _num_leaving(g, reads, source, user, NOWHERE):

@@ -48,7 +48,7 @@ from costbench.execution.compiled import compiled
 
 _LOOK_AHEAD = 8
 _ROUNDS = 2
-_REMAKING_ROUNDS = 3
+_RECOMPUTING_ROUNDS = 3
 _PICKING, _REDUCE = KINDS[Kind.PICKING], KINDS[Kind.REDUCE]
 _FOLLOWS = np.array([kind in (Kind.ELEMENTWISE, Kind.REDUCE) for kind in Kind], dtype=np.bool_)
 _ENDS = np.array([kind in (Kind.CONTRACTION, Kind.REDUCE, Kind.CONTROL) for kind in Kind], dtype=np.bool_)
@@ -57,20 +57,20 @@ _ENDS = np.array([kind in (Kind.CONTRACTION, Kind.REDUCE, Kind.CONTROL) for kind
 @compiled
 def default_groups(b: BodyFacts) -> KernelGroups:
     """Returns the groups of instructions that the heuristic ends with."""
-    remade = np.zeros(len(b.facts), dtype=np.bool_)
-    k = _group(b, remade)
-    for _ in range(_REMAKING_ROUNDS):
-        more = _better_remade(k)
+    recomputed = np.zeros(len(b.facts), dtype=np.bool_)
+    k = _group(b, recomputed)
+    for _ in range(_RECOMPUTING_ROUNDS):
+        more = _cheap_to_recompute(k)
         if not more.any():
             break
-        remade = remade | more
-        k = _group(b, remade)
+        recomputed = recomputed | more
+        k = _group(b, recomputed)
     return k
 
 
 @compiled
-def _group(b: BodyFacts, remade: Bool) -> KernelGroups:
-    k = separate_groups(b, read_graph(b, remade))
+def _group(b: BodyFacts, recomputed: Bool) -> KernelGroups:
+    k = separate_groups(b, read_graph(b, recomputed))
     _grow(k)
     kinds = b.facts[:, KIND]
     loops = ((kinds == ELEMENTWISE) | (kinds == _PICKING)) & k.graph.is_node
@@ -251,12 +251,12 @@ def _reduces_only(g: Groups, reads: GroupReads, group: int, reduces: Bool) -> bo
 
 
 @compiled
-def _better_remade(k: KernelGroups) -> Bool:
+def _cheap_to_recompute(k: KernelGroups) -> Bool:
     """Returns stored values that are cheap to recompute from one value that is stored anyway, no larger."""
     graph = k.graph
-    remade = np.zeros(len(graph.is_node), dtype=np.bool_)
+    recomputed = np.zeros(len(graph.is_node), dtype=np.bool_)
     visited = np.full(len(graph.is_node), -1, dtype=np.int64)
-    for position in range(len(remade)):
+    for position in range(len(recomputed)):
         if (
             k.body.facts[position, KIND] == ELEMENTWISE
             and graph.is_node[position]
@@ -265,8 +265,8 @@ def _better_remade(k: KernelGroups) -> Bool:
             and _only_clones_read(k, position)
         ):
             origin = _only_origin(k, position, visited)
-            remade[position] = origin >= 0 and _is_stored(k, position, origin)
-    return remade
+            recomputed[position] = origin >= 0 and _is_stored(k, position, origin)
+    return recomputed
 
 
 @compiled

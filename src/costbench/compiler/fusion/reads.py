@@ -63,15 +63,15 @@ class ReadGraph(NamedTuple):
 
 
 @compiled
-def read_graph(b: BodyFacts, remade: Bool) -> ReadGraph:
+def read_graph(b: BodyFacts, recomputed: Bool) -> ReadGraph:
     """Returns the reads of a computation.
 
     Args:
         b: the computation.
-        remade: [n], instructions that are duplicated because that saves memory traffic, although no rule asks
-            for it.
+        recomputed: [n], instructions that are duplicated because that saves memory traffic, although no rule
+            asks for it.
     """
-    duplicated, rootless = _duplicated(b, remade)
+    duplicated, rootless = _duplicated(b, recomputed)
     stored = _stored(b, duplicated)
     is_node = stored | ~duplicated
     reads, rows = _reads(b, duplicated, stored, is_node)
@@ -97,7 +97,7 @@ def read_graph(b: BodyFacts, remade: Bool) -> ReadGraph:
 
 
 @compiled
-def _duplicated(b: BodyFacts, remade: Bool) -> tuple[Bool, Bool]:
+def _duplicated(b: BodyFacts, recomputed: Bool) -> tuple[Bool, Bool]:
     """Returns which instructions are duplicated, and which are computed from constants alone."""
     count = len(b.facts)
     duplicated, rootless = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
@@ -111,7 +111,7 @@ def _duplicated(b: BodyFacts, remade: Bool) -> tuple[Bool, Bool]:
         from_constants = stop > first and b.facts[position, KIND] == ELEMENTWISE and flags & CHEAP != 0
         for i in range(first, stop):
             from_constants = from_constants and rootless[b.operands[i]]
-        is_duplicated = by_rule or from_constants or remade[position]
+        is_duplicated = by_rule or from_constants or recomputed[position]
         if flags & CONVERTS and b.facts[b.operands[first], KIND] == CONTROL:
             is_duplicated = True
         duplicated[position] = is_duplicated

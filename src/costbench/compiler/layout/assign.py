@@ -95,10 +95,10 @@ class Requirements:
         """Returns a leaf's shape in its order (scalars and vectors have only one)."""
         shape = self.classes.shapes[leaf]
         order = orders[self.classes.find(leaf)] if shape.rank > 1 else (0,) * shape.rank
-        known = self._shapes.get((leaf, order))
-        if known is None:
-            known = self._shapes[leaf, order] = shape.with_layout(order)
-        return known
+        with_order = self._shapes.get((leaf, order))
+        if with_order is None:
+            with_order = self._shapes[leaf, order] = shape.with_layout(order)
+        return with_order
 
     def of(self, node: Node, orders: Mapping[int, MinorToMajor], chosen: NodeLayouts | None) -> Needs:
         """Returns what a node needs once all values have orders; only for nodes that alias no operand."""
@@ -192,8 +192,8 @@ class _Emitter:
         inst = self._flat[value]
         name = f"{inst.name}.copy{len(self._flat)}"
         origin = self._origins[value]
-        remade = inst.opcode in REMADE and all(self._flat[o].shape.rank < 2 for o in inst.operands)
-        if remade:
+        is_remade = inst.opcode in REMADE and all(self._flat[o].shape.rank < 2 for o in inst.operands)
+        if is_remade:
             self._append(replace(inst, name=name, shape=shape), origin)
         else:
             copy = Instruction(name=name, opcode=Opcode.COPY, shape=shape, operands=(value,))

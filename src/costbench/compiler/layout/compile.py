@@ -87,7 +87,7 @@ class PackedCompiler:
             for c, count in enumerate(space.counts)
             if count
         ]
-        self._known: OrderedDict[tuple[int, int], CompiledPart] = OrderedDict()
+        self._parts: OrderedDict[tuple[int, int], CompiledPart] = OrderedDict()
         self._num_kept = 0
 
     def compile(self, config: I16) -> list[CompiledPart]:
@@ -106,18 +106,18 @@ class PackedCompiler:
     def _part(self, emission: Emission, order: I64, options: I64) -> CompiledPart:
         rows = emission.row_keys(order, options)
         key = emission.computation, emission.key(rows)
-        known = self._known.get(key)
-        if known is None:
-            part = self._cut(*key, emission.emit(order, options, rows))
-            self._keep(key, CompiledPart(*(getattr(part, field.name) for field in fields(CompiledPart))))
-            return part
-        return known
+        compiled_before = self._parts.get(key)
+        if compiled_before is not None:
+            return compiled_before
+        part = self._cut(*key, emission.emit(order, options, rows))
+        self._keep(key, CompiledPart(*(getattr(part, field.name) for field in fields(CompiledPart))))
+        return part
 
     def _keep(self, key: tuple[int, int], part: CompiledPart) -> None:
-        self._known[key] = part
+        self._parts[key] = part
         self._num_kept += len(part.hashes)
-        while self._num_kept > MAX_KEPT_KERNELS and len(self._known) > 1:
-            _, dropped = self._known.popitem(last=False)
+        while self._num_kept > MAX_KEPT_KERNELS and len(self._parts) > 1:
+            _, dropped = self._parts.popitem(last=False)
             self._num_kept -= len(dropped.hashes)
 
     def _cut(self, computation: int, key: int, emitted: Emitted) -> NewPart:
@@ -178,41 +178,41 @@ def _peak_bytes(b: BodyFacts, kernels: KernelArrays) -> int:
     returns it or passes it to a loop, a call or a tuple.
     """
     count, number = len(b.facts), len(kernels.outputs_offsets) - 1
-    made, last = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    writer, last_use = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     for kernel in range(number):
         for i in range(kernels.outputs_offsets[kernel], kernels.outputs_offsets[kernel + 1]):
-            made[kernels.outputs[i]] = last[kernels.outputs[i]] = kernel
+            writer[kernels.outputs[i]] = last_use[kernels.outputs[i]] = kernel
     for kernel in range(number):
         for i in range(kernels.inputs_offsets[kernel], kernels.inputs_offsets[kernel + 1]):
-            _keep(b, made, last, kernels.inputs[i], kernel)
-    _keep(b, made, last, b.root, number)
+            _extend_life(b, writer, last_use, kernels.inputs[i], kernel)
+    _extend_life(b, writer, last_use, b.root, number)
     staying = 0
     for position in range(count):
         if b.facts[position, FLAGS] & STAYS:
             staying += b.facts[position, PADDED]
         if b.facts[position, FLAGS] & TAKES_OVER:
             for i in range(b.operands_offsets[position], b.operands_offsets[position + 1]):
-                _keep(b, made, last, b.operands[i], number)
+                _extend_life(b, writer, last_use, b.operands[i], number)
     change = np.zeros(number + 2, dtype=np.int64)
     for position in range(count):
-        if made[position] >= 0:
-            change[made[position]] += b.facts[position, PADDED]
-            change[last[position] + 1] -= b.facts[position, PADDED]
+        if writer[position] >= 0:
+            change[writer[position]] += b.facts[position, PADDED]
+            change[last_use[position] + 1] -= b.facts[position, PADDED]
     return int(staying + change.cumsum().max())
 
 
 @compiled
-def _keep(b: BodyFacts, made: I64, last: I64, position: int, until: int) -> None:
+def _extend_life(b: BodyFacts, writer: I64, last_use: I64, position: int, until: int) -> None:
     """Keeps the buffer that holds a value, if a kernel writes it, until a kernel has run."""
-    source = _source(b, position, made)
-    if made[source] >= 0:
-        last[source] = max(last[source], until)
+    source = _source(b, position, writer)
+    if writer[source] >= 0:
+        last_use[source] = max(last_use[source], until)
 
 
 @compiled
-def _source(b: BodyFacts, position: int, made: I64) -> int:
+def _source(b: BodyFacts, position: int, writer: I64) -> int:
     """Returns the value whose buffer an instruction's result aliases."""
-    while made[position] < 0:
+    while writer[position] < 0:
         first = b.operands_offsets[position]
         shares = b.facts[position, FLAGS] & (PASSES_ON | FREE)
         if first == b.operands_offsets[position + 1] or not shares:

@@ -193,7 +193,7 @@ class Emission:
 
     Attributes:
         computation: position of the computation.
-        body: its tables.
+        body: the computation before orders are assigned.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Emission:
         Args:
             order: order of every class of the program, [k].
             options: the config, [m].
-            keys: its `row_keys`.
+            keys: `row_keys` of the config.
         """
         rows = self._rows.find(keys)
         new = np.flatnonzero(rows == UNKNOWN)
@@ -394,13 +394,13 @@ class _Writing(NamedTuple):
     """Instructions written so far.
 
     Attributes:
-        made: what is written.
+        emitted: instructions so far.
         copies: [m, 2], latest copy of a value, and for a copy the one of the same value before it; or -1.
         ends: [2], number of instructions and of operands.
         copied: [1], buffer for the operand of a copy.
     """
 
-    made: Emitted
+    emitted: Emitted
     copies: I64
     ends: I64
     copied: I64
@@ -411,9 +411,9 @@ def _append(w: _Writing, operands: I64, first: int, stop: int) -> int:
     """Appends an instruction that reads `operands[first:stop]`; returns its position."""
     position, end = w.ends[0], w.ends[1]
     for i in range(first, stop):
-        w.made.operands[end] = operands[i]
+        w.emitted.operands[end] = operands[i]
         end += 1
-    w.made.operands_offsets[position + 1] = end
+    w.emitted.operands_offsets[position + 1] = end
     w.ends[0], w.ends[1] = position + 1, end
     return int(position)
 
@@ -421,26 +421,26 @@ def _append(w: _Writing, operands: I64, first: int, stop: int) -> int:
 @compiled_step
 def _in_order(b: BodyTables, w: _Writing, value: int, order: int) -> int:
     """Returns the value in a memory order: itself if it has it, else a repeated broadcast or a copy."""
-    made = w.made
-    if order == NONE or made.order[value] == order:
+    emitted = w.emitted
+    if order == NONE or emitted.order[value] == order:
         return value
     copy = w.copies[value, 0]
     while copy >= 0:
-        if made.order[copy] == order:
+        if emitted.order[copy] == order:
             return int(copy)
         copy = w.copies[copy, 1]
-    origin = made.origin[value]
+    origin = emitted.origin[value]
     if b.remade[origin]:
-        first, stop = made.operands_offsets[value], made.operands_offsets[value + 1]
-        copy = _append(w, made.operands, first, stop)
+        first, stop = emitted.operands_offsets[value], emitted.operands_offsets[value + 1]
+        copy = _append(w, emitted.operands, first, stop)
         key = b.keys[origin] ^ _REMADE_KEY
     else:
         w.copied[0] = value
         copy = _append(w, w.copied, 0, 1)
-        key = mix(mix(np.uint64(b.array[origin]) ^ _COPIED) ^ np.uint64(made.order[value] + 1))
-    made.origin[copy], made.order[copy] = origin, order
-    made.source_order[copy] = made.order[value]
-    made.keys[copy] = mix(key ^ np.uint64(order + 1))
+        key = mix(mix(np.uint64(b.array[origin]) ^ _COPIED) ^ np.uint64(emitted.order[value] + 1))
+    emitted.origin[copy], emitted.order[copy] = origin, order
+    emitted.source_order[copy] = emitted.order[value]
+    emitted.keys[copy] = mix(key ^ np.uint64(order + 1))
     w.copies[copy, 1] = w.copies[value, 0]
     w.copies[value, 0] = copy
     return int(copy)
@@ -450,13 +450,13 @@ def _in_order(b: BodyTables, w: _Writing, value: int, order: int) -> int:
 def _emit(b: BodyTables, rows: I64, facts: I64, needs: I64) -> Emitted:
     count, reads = len(rows), len(b.operands)
     size = 2 * count + reads
-    made = Emitted(
+    emitted = Emitted(
         np.full(size, -1, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64),
         np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.uint64),
         np.zeros(size + 1, dtype=np.int64), np.empty(size + reads, dtype=np.int64), 0,
     )  # fmt: skip
     ends, copied = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    w = _Writing(made, np.full((size, 2), -1, dtype=np.int64), ends, copied)
+    w = _Writing(emitted, np.full((size, 2), -1, dtype=np.int64), ends, copied)
     moved = np.empty(count, dtype=np.int64)
     operands = np.empty(reads, dtype=np.int64)
     for p in range(count):
@@ -465,11 +465,11 @@ def _emit(b: BodyTables, rows: I64, facts: I64, needs: I64) -> Emitted:
             need = needs[facts[row, NEEDS] + i - first]
             operands[i] = _in_order(b, w, moved[b.operands[i]], need)
         position = _append(w, operands, first, stop)
-        made.row[position], made.origin[position], made.order[position] = row, p, facts[row, NATURAL]
+        emitted.row[position], emitted.origin[position], emitted.order[position] = row, p, facts[row, NATURAL]
         moved[p] = _in_order(b, w, position, facts[row, ASSIGNED])
     m, stop = w.ends[0], w.ends[1]
     return Emitted(
-        made.row[:m].copy(), made.origin[:m].copy(), made.order[:m].copy(), made.source_order[:m].copy(),
-        made.keys[:m].copy(), made.operands_offsets[: m + 1].copy(), made.operands[:stop].copy(),
-        moved[b.root],
+        emitted.row[:m].copy(), emitted.origin[:m].copy(), emitted.order[:m].copy(),
+        emitted.source_order[:m].copy(), emitted.keys[:m].copy(),
+        emitted.operands_offsets[: m + 1].copy(), emitted.operands[:stop].copy(), moved[b.root],
     )  # fmt: skip

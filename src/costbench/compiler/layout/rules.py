@@ -85,12 +85,12 @@ _UNTIED = frozenset(
 _FIRST_OPERAND_TIED = frozenset({Opcode.SCATTER, Opcode.DYNAMIC_SLICE, Opcode.REDUCE_WINDOW, Opcode.PAD})
 
 
-def ties(inst: Instruction, place: int, operand: Shape, result: Shape) -> bool:
-    """Returns whether operand `place` and the result have corresponding axes, and so one memory order."""
+def ties(inst: Instruction, number: int, operand: Shape, result: Shape) -> bool:
+    """Returns whether an operand and the result have corresponding axes, and so one memory order."""
     if inst.opcode in _UNTIED or operand.rank != result.rank or operand.rank < 2:
         return False
     if inst.opcode in _FIRST_OPERAND_TIED:
-        return place == 0
+        return number == 0
     return inst.opcode not in (Opcode.BROADCAST, Opcode.REDUCE, Opcode.TRANSPOSE, Opcode.RESHAPE)
 
 
@@ -99,19 +99,19 @@ def fills_lanes(shape: Shape, order: MinorToMajor) -> bool:
     return shape.rank < 2 or shape.dimensions[order[0]] >= MIN_IN_LANES
 
 
-def forward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
+def forward(inst: Instruction, number: int, operand: Shape, result: Shape) -> MinorToMajor | None:
     """Returns the result's order if it follows from the operand's, else None."""
     if inst.opcode is Opcode.TRANSPOSE:
-        inverse = {axis: place for place, axis in enumerate(inst.dimensions)}
+        inverse = {axis: index for index, axis in enumerate(inst.dimensions)}
         return tuple(inverse[axis] for axis in operand.layout)
     if inst.opcode is Opcode.RESHAPE:
         return bitcast_layout(operand, result.dimensions)
     if inst.opcode is Opcode.REDUCE:
         return reduced_layout(operand.layout, inst.dimensions) if operand.rank > 1 else None
-    return operand.layout if ties(inst, place, operand, result) else None
+    return operand.layout if ties(inst, number, operand, result) else None
 
 
-def backward(inst: Instruction, place: int, operand: Shape, result: Shape) -> MinorToMajor | None:
+def backward(inst: Instruction, number: int, operand: Shape, result: Shape) -> MinorToMajor | None:
     """Returns the operand's order if it follows from the result's, else None."""
     if inst.opcode is Opcode.TRANSPOSE:
         return tuple(inst.dimensions[axis] for axis in result.layout)
@@ -119,20 +119,20 @@ def backward(inst: Instruction, place: int, operand: Shape, result: Shape) -> Mi
         return bitcast_layout(result, operand.dimensions)
     if inst.opcode is Opcode.BROADCAST:
         return broadcast_operand_layout(result.layout, inst.dimensions)
-    return result.layout if ties(inst, place, operand, result) else None
+    return result.layout if ties(inst, number, operand, result) else None
 
 
 def reduced_layout(layout: MinorToMajor, reduced: Sequence[int]) -> MinorToMajor:
     """Returns the order of the axes that remain after a reduction."""
-    left = [axis for axis in range(len(layout)) if axis not in reduced]
-    number = {axis: place for place, axis in enumerate(left)}
-    return tuple(number[axis] for axis in layout if axis in number)
+    remaining = [axis for axis in range(len(layout)) if axis not in reduced]
+    new_axis = {axis: index for index, axis in enumerate(remaining)}
+    return tuple(new_axis[axis] for axis in layout if axis in new_axis)
 
 
 def broadcast_operand_layout(layout: MinorToMajor, dimensions: Sequence[int]) -> MinorToMajor:
     """Returns the order of a broadcast's operand that has its axes in the same sequence as the result."""
-    place = {out: axis for axis, out in enumerate(dimensions)}
-    return tuple(place[axis] for axis in layout if axis in place)
+    operand_axis = {out: axis for axis, out in enumerate(dimensions)}
+    return tuple(operand_axis[axis] for axis in layout if axis in operand_axis)
 
 
 # ---- what contractions want ------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _matrix_layout(shape: Shape) -> MinorToMajor:
     return compact if gain >= LEAVE_LANES_GAIN else order
 
 
-def indexed_window(inst: Instruction, place: int) -> tuple[int, ...]:
+def indexed_window(inst: Instruction, number: int) -> tuple[int, ...]:
     """Returns the axes that a gather or scatter moves as a whole at each index.
 
     Args:
@@ -179,12 +179,12 @@ def indexed_window(inst: Instruction, place: int) -> tuple[int, ...]:
     """
     if inst.gather is not None:
         g = inst.gather
-        if place:
+        if number:
             return g.offset_dims
         return tuple(a for a in range(len(g.slice_sizes)) if a not in g.collapsed_slice_dims)
     assert inst.scatter is not None
     s = inst.scatter
-    if place:
+    if number:
         return s.update_window_dims
     rank = len(s.update_window_dims) + len(s.inserted_window_dims)
     return tuple(a for a in range(rank) if a not in s.inserted_window_dims)
@@ -213,34 +213,34 @@ def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence
         # Few images have native tiles of few rows, which pad no more than the image's columns would.
         candidates = ((feature, batch, *windows), (feature, *windows, batch))
         best = min(candidates, key=lambda order: padded_size(shape, order))
-    others: list[MinorToMajor] = [(batch, feature, *windows)]
+    alternatives: list[MinorToMajor] = [(batch, feature, *windows)]
     if windows:
-        others.append((windows[0], batch, *windows[1:], feature))
-    for order in others:
+        alternatives.append((windows[0], batch, *windows[1:], feature))
+    for order in alternatives:
         if padded_size(shape, best) >= LEAVE_LANES_GAIN * padded_size(shape, order):
             best = order
     return best
 
 
-def _convolution_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+def _convolution_operand(inst: Instruction, number: int, operand: Shape) -> MinorToMajor:
     assert inst.convolution is not None
     c = inst.convolution
-    if place == 0:
+    if number == 0:
         lanes, windows = (c.input_feature, c.input_batch), c.input_spatial
     else:
         lanes, windows = (c.kernel_output_feature, c.kernel_input_feature), c.kernel_spatial
     if _is_weight_gradient(inst):
         # Both operands are activations; the first has its batch where others have their features.
-        lanes = (lanes[1], lanes[0]) if place == 0 else lanes
-        wish = _activation_layout(operand, lanes[0], lanes[1], windows)
-    elif place == 0:
-        wish = _activation_layout(operand, lanes[0], lanes[1], windows)
+        lanes = (lanes[1], lanes[0]) if number == 0 else lanes
+        preferred = _activation_layout(operand, lanes[0], lanes[1], windows)
+    elif number == 0:
+        preferred = _activation_layout(operand, lanes[0], lanes[1], windows)
     else:
-        wish = (*lanes, *reversed(windows))
+        preferred = (*lanes, *reversed(windows))
         # Weights with one input feature, as of a depthwise convolution, have another axis in the sublanes.
         lanes = lanes if operand.dimensions[lanes[1]] > 1 else (lanes[0], operand.layout[1])
-    fits = set(operand.layout[:2]) == set(lanes) or operand.layout[0] == wish[0] not in lanes
-    return operand.layout if fits and _tight(operand, wish) else wish
+    fits = set(operand.layout[:2]) == set(lanes) or operand.layout[0] == preferred[0] not in lanes
+    return operand.layout if fits and _tight(operand, preferred) else preferred
 
 
 def _is_weight_gradient(inst: Instruction) -> bool:
@@ -252,12 +252,12 @@ def _is_weight_gradient(inst: Instruction) -> bool:
     return window > math.prod(inst.shape.dimensions[axis] for axis in inst.convolution.output_spatial)
 
 
-def dot_operand_layout(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+def dot_operand_layout(inst: Instruction, number: int, operand: Shape) -> MinorToMajor:
     """Returns the operand's order with its matrix axes in the two minor-most places, in either sequence, and
     batch axes and those of extent 1 outside.
     """
     assert inst.dot is not None
-    batch = inst.dot.lhs_batch if place == 0 else inst.dot.rhs_batch
+    batch = inst.dot.lhs_batch if number == 0 else inst.dot.rhs_batch
     long = [axis for axis in operand.layout if operand.dimensions[axis] > 1]
     matrix = [axis for axis in long if axis not in batch]
     if not batch or not any(axis in batch for axis in long[: min(2, len(matrix))]):
@@ -266,19 +266,19 @@ def dot_operand_layout(inst: Instruction, place: int, operand: Shape) -> MinorTo
     return (*matrix, *outside, *(axis for axis in operand.layout if operand.dimensions[axis] == 1))
 
 
-def preferred_dot_operand(inst: Instruction, place: int, operand: Shape) -> MinorToMajor:
+def preferred_dot_operand(inst: Instruction, number: int, operand: Shape) -> MinorToMajor:
     """Returns the order that pads an operand of a dot least, of those that the dot reads without a copy."""
     packed = operand.with_layout(packed_row_major(operand.dimensions))
-    order = dot_operand_layout(inst, place, packed)
-    turned = (order[1], order[0], *order[2:])
-    takes_turned = dot_operand_layout(inst, place, operand.with_layout(turned)) == turned
-    less = padded_size(operand, turned) < padded_size(operand, order)
-    return turned if takes_turned and less else order
+    order = dot_operand_layout(inst, number, packed)
+    exchanged = (order[1], order[0], *order[2:])
+    takes_exchanged = dot_operand_layout(inst, number, operand.with_layout(exchanged)) == exchanged
+    less = padded_size(operand, exchanged) < padded_size(operand, order)
+    return exchanged if takes_exchanged and less else order
 
 
-def _tight(operand: Shape, wish: MinorToMajor) -> bool:
+def _tight(operand: Shape, preferred: MinorToMajor) -> bool:
     has = padded_size(operand, operand.layout)
-    return has <= ACCEPTED_WASTE * padded_size(operand, wish)
+    return has <= ACCEPTED_WASTE * padded_size(operand, preferred)
 
 
 # ---- what an instruction needs once every value has its order --------------------------------------------
@@ -297,11 +297,11 @@ def required_layouts(
         return list(chosen.operands), chosen.output
     if chosen is not None:
         needs, _ = required_layouts(inst, operands, result)
-        taken = [
-            wish if operand.layout != need and fills_lanes(operand, wish) else need
-            for operand, need, wish in zip(operands, needs, chosen.operands, strict=True)
+        orders = [
+            chosen_order if operand.layout != need and fills_lanes(operand, chosen_order) else need
+            for operand, need, chosen_order in zip(operands, needs, chosen.operands, strict=True)
         ]
-        return taken, chosen.output
+        return orders, chosen.output
     if inst.opcode is Opcode.RESHAPE:
         return _reshape_layouts(operands[0], result)
     if inst.opcode is Opcode.TRANSPOSE:
@@ -354,8 +354,8 @@ def _reshape_layouts(operand: Shape, result: Shape) -> tuple[list[MinorToMajor],
     free = bitcast_layout(operand, result.dimensions)
     if free is not None:
         return [operand.layout], free
-    turned = bitcast_layout(result, operand.dimensions)
-    if turned is not None:
-        return [turned], result.layout
+    operand_order = bitcast_layout(result, operand.dimensions)
+    if operand_order is not None:
+        return [operand_order], result.layout
     packed = [s.layout if is_row_major(s) else packed_row_major(s.dimensions) for s in (operand, result)]
     return [packed[0]], packed[1]

@@ -220,7 +220,9 @@ def node_options(
         pairs = _convolution_pairs(inst) if inst.convolution is not None else (None, None, None)
         results, *sources = (_pair_orders(*tensor) for tensor in zip(shapes, orders, pairs, strict=True))
         results = [order for order in results if order == default.output or fills_lanes(result, order)]
-        options = (NodeLayouts(first, tuple(others)) for first, *others in product(results, *sources))
+        options = (
+            NodeLayouts(first, tuple(operand_orders)) for first, *operand_orders in product(results, *sources)
+        )
     return tuple(dict.fromkeys((default, *options)))
 
 

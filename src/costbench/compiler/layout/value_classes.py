@@ -68,11 +68,11 @@ class ValueClasses:
 
     def members(self) -> dict[int, list[int]]:
         """Returns leaves by class, only for arrays of rank two or more: the others have just one order."""
-        found: dict[int, list[int]] = {}
+        leaves: dict[int, list[int]] = {}
         for leaf, shape in enumerate(self.shapes):
             if shape.rank > 1:
-                found.setdefault(self.find(leaf), []).append(leaf)
-        return found
+                leaves.setdefault(self.find(leaf), []).append(leaf)
+        return leaves
 
     def _unite(self, first: Sequence[int], second: Sequence[int]) -> None:
         for a, b in zip(first, second, strict=True):
@@ -80,50 +80,52 @@ class ValueClasses:
             self._parent[max(a, b)] = min(a, b)
 
     def _unite_instruction(self, c: int, p: int, inst: Instruction) -> None:
-        own = self.leaves(c, p)
+        leaves = self.leaves(c, p)
         if inst.opcode is Opcode.TUPLE:
-            place = own.start
+            first = leaves.start
             for operand in inst.operands:
                 members = self.leaves(c, operand)
-                self._unite(range(place, place + len(members)), members)
-                place += len(members)
+                self._unite(range(first, first + len(members)), members)
+                first += len(members)
         elif inst.opcode is Opcode.GET_TUPLE_ELEMENT:
             start = self._member_offset(c, inst.operands[0], inst.tuple_index)
-            self._unite(own, range(start, start + len(own)))
+            self._unite(leaves, range(start, start + len(leaves)))
         elif inst.opcode in (Opcode.WHILE, Opcode.CALL, Opcode.CONDITIONAL):
-            self._unite_called(c, inst, own)
+            self._unite_called(c, inst, leaves)
         elif inst.opcode in _IDENTITIES:
-            self._unite(own, self.leaves(c, inst.operands[0]))
+            self._unite(leaves, self.leaves(c, inst.operands[0]))
         elif inst.shape.is_tuple:
-            self._unite_alike(own)
+            self._unite_alike(leaves)
 
     def _member_offset(self, c: int, position: int, index: int) -> int:
         offsets = self._offsets.get((c, position))
         if offsets is None:
-            offsets, place = [], self.leaf(c, position)
+            offsets, first = [], self.leaf(c, position)
             for member in self.module.computations[c].instructions[position].shape.tuple_shapes:
-                offsets.append(place)
-                place += len(member.leaves())
+                offsets.append(first)
+                first += len(member.leaves())
             self._offsets[c, position] = offsets
         return offsets[index]
 
-    def _unite_called(self, c: int, inst: Instruction, own: range) -> None:
+    def _unite_called(self, c: int, inst: Instruction, leaves: range) -> None:
         computations = self.module.computations
         if inst.opcode is Opcode.WHILE:
-            self._unite(own, self.leaves(c, inst.operands[0]))
+            self._unite(leaves, self.leaves(c, inst.operands[0]))
             for callee in inst.called:
-                self._unite(own, self.leaves(callee, computations[callee].parameters[0]))
-            self._unite(own, self.leaves(inst.called[WHILE_BODY], computations[inst.called[WHILE_BODY]].root))
+                self._unite(leaves, self.leaves(callee, computations[callee].parameters[0]))
+            self._unite(
+                leaves, self.leaves(inst.called[WHILE_BODY], computations[inst.called[WHILE_BODY]].root)
+            )
             return
         arguments = inst.operands if inst.opcode is Opcode.CALL else inst.operands[1:]
-        for place, callee in enumerate(inst.called):
-            given = arguments if inst.opcode is Opcode.CALL else arguments[place : place + 1]
-            for operand, parameter in zip(given, computations[callee].parameters, strict=True):
+        for number, callee in enumerate(inst.called):
+            operands = arguments if inst.opcode is Opcode.CALL else arguments[number : number + 1]
+            for operand, parameter in zip(operands, computations[callee].parameters, strict=True):
                 self._unite(self.leaves(c, operand), self.leaves(callee, parameter))
-            self._unite(own, self.leaves(callee, computations[callee].root))
+            self._unite(leaves, self.leaves(callee, computations[callee].root))
 
-    def _unite_alike(self, own: range) -> None:
+    def _unite_alike(self, leaves: range) -> None:
         """Unites the results of one instruction (a sort, a reduction of two values): they share an order."""
-        for leaf in own[1:]:
-            if self.shapes[leaf].dimensions == self.shapes[own.start].dimensions:
-                self._unite((own.start,), (leaf,))
+        for leaf in leaves[1:]:
+            if self.shapes[leaf].dimensions == self.shapes[leaves.start].dimensions:
+                self._unite((leaves.start,), (leaf,))

@@ -101,10 +101,10 @@ def _string(value: str) -> bytes:
     """Returns the contents of a string with escapes as in C, where other letters stand for themselves."""
     if len(value) < 2 or not value.startswith('"') or not value.endswith('"'):
         raise HloError("no string", expected="text in double quotes")
-    return _ESCAPE.sub(_unescaped, value[1:-1].encode())
+    return _ESCAPE.sub(_unescape, value[1:-1].encode())
 
 
-def _unescaped(match: re.Match[bytes]) -> bytes:
+def _unescape(match: re.Match[bytes]) -> bytes:
     code = match[1]
     if code in _LETTERS:
         return _LETTERS[code]

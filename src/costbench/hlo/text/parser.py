@@ -140,7 +140,7 @@ class _Cursor:
         start = self._position
         while True:
             if self._text.startswith(("{", "(", "["), self._position):
-                self._balanced()
+                self._brackets()
             elif match := _STRING.match(self._text, self._position) or _BARE.match(
                 self._text, self._position
             ):
@@ -185,7 +185,7 @@ class _Cursor:
         except ValueError:
             raise self._error(f"shape {match[0][:60]}", "extents below 2^63") from None
 
-    def _balanced(self) -> str:
+    def _brackets(self) -> str:
         """Reads brackets that open here and returns their contents."""
         self._skip_space()
         start, closing = self._position, []
@@ -306,7 +306,7 @@ class _Parser(_Cursor):
         proto = self._module.computations.add(name=name, id=len(self._module.computations) + 1)
         self._computations[name] = proto.id
         if self._peek("("):
-            self._balanced()
+            self._brackets()
             self._expect("->")
             self._shape()
         self._expect("{")
@@ -341,7 +341,7 @@ class _Parser(_Cursor):
         if not self._peek("("):
             raise self._error(f"no operands behind {opcode!r}", "'('")
         is_leaf = opcode in ("parameter", "constant")
-        inside = self._balanced() if is_leaf else ""
+        inside = self._brackets() if is_leaf else ""
         operands = [] if is_leaf else self._operands(computation, depth)
         shapes = [operand.shape for operand in operands]
         reads_async = any(operand.is_async for operand in operands)
@@ -350,7 +350,7 @@ class _Parser(_Cursor):
         proto.operand_ids.extend(operand.id for operand in operands)
         inst = proto
         if outer == _ASYNC_START and inner:
-            inst = self._wrapped(proto, inner, shape, shapes)
+            inst = self._add_wrapped_computation(proto, inner, shape, shapes)
         if inst.opcode in ("convolution", "custom-call"):
             inst.feature_group_count = inst.batch_group_count = 1
         called = () if depth else self._set_attributes(inst, proto, computation)
@@ -387,7 +387,9 @@ class _Parser(_Cursor):
                     raise self._error(f"{name}={value[:60]}: {problem}", "as XLA prints it") from None
         return [callee for name in _CALLED for callee in called.get(name, ())]
 
-    def _wrapped(self, start: Proto, opcode: str, shape: Shape | None, operands: Sequence[Shape]) -> Proto:
+    def _add_wrapped_computation(
+        self, start: Proto, opcode: str, shape: Shape | None, operands: Sequence[Shape]
+    ) -> Proto:
         """Adds the computation that an asynchronous start calls; returns its root, without attributes."""
         result = None if shape is None else _async_result(shape)
         if result is None:

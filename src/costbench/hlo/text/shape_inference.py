@@ -59,7 +59,7 @@ def _first(inst: _Unshaped) -> Shape:
     return inst.operands[0]
 
 
-def _typed(element: ElementType) -> Callable[[_Unshaped], Shape]:
+def _with_type(element: ElementType) -> Callable[[_Unshaped], Shape]:
     def rule(inst: _Unshaped) -> Shape:
         shape = inst.operands[0]
         return Shape(element, shape.dimensions, shape.minor_to_major)
@@ -179,7 +179,7 @@ def _scatter(inst: _Unshaped) -> Shape:
     return arrays[0] if count == 1 else Shape(ElementType.TUPLE, tuple_shapes=arrays)
 
 
-def _returned(inst: _Unshaped) -> Shape:
+def _result_of_callee(inst: _Unshaped) -> Shape:
     return inst.results[0]
 
 
@@ -192,8 +192,8 @@ _RULES: dict[Opcode, Callable[[_Unshaped], Shape]] = {
     **dict.fromkeys((_O.COPY, _O.REVERSE, _O.WHILE, _O.OPT_BARRIER, _O.ADD_DEPENDENCY, _O.DOMAIN), _first),
     **dict.fromkeys((_O.SELECT_AND_SCATTER, _O.SET_DIMENSION_SIZE, _O.CHOLESKY), _first),
     **dict.fromkeys((_O.SELECT, _O.CLAMP, _O.TRIANGULAR_SOLVE), lambda inst: inst.operands[1]),
-    **dict.fromkeys((_O.CALL, _O.CONDITIONAL), _returned),
-    **dict.fromkeys((_O.COMPARE, _O.IS_FINITE), _typed(ElementType.PRED)),
+    **dict.fromkeys((_O.CALL, _O.CONDITIONAL), _result_of_callee),
+    **dict.fromkeys((_O.COMPARE, _O.IS_FINITE), _with_type(ElementType.PRED)),
     **dict.fromkeys((_O.PARTITION_ID, _O.REPLICA_ID), _scalar(ElementType.U32)),
     **dict.fromkeys((_O.REAL, _O.IMAG, _O.ABS), _part),
     _O.COMPLEX: _complex,

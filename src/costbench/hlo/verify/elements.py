@@ -96,8 +96,8 @@ def _bitcast_convert(inst: Instruction, context: Context) -> Problem | None:
         wide, narrow = narrow, wide
     bits = narrow.element_type.bits
     ratio = wide.element_type.bits // bits if bits else 0
-    wanted = wide.dimensions if ratio == 1 else (*wide.dimensions, ratio)
-    if narrow.dimensions == wanted and wide.element_type.bits == ratio * bits:
+    expected = wide.dimensions if ratio == 1 else (*wide.dimensions, ratio)
+    if narrow.dimensions == expected and wide.element_type.bits == ratio * bits:
         return None
     return Problem(f"shape {inst.shape}", f"the bits of the operand {operand}, element by element")
 
@@ -160,8 +160,8 @@ def _slice(inst: Instruction, context: Context) -> Problem | None:
         return problem
     for part, extent in zip(inst.slices, operand.dimensions, strict=True):
         if part.stride < 1 or not 0 <= part.start <= part.limit <= extent:
-            found = f"slice [{part.start}:{part.limit}:{part.stride}]"
-            return Problem(found, f"0 <= start <= limit <= {extent} and a stride of 1 or more")
+            actual = f"slice [{part.start}:{part.limit}:{part.stride}]"
+            return Problem(actual, f"0 <= start <= limit <= {extent} and a stride of 1 or more")
     sizes = [-((part.start - part.limit) // part.stride) for part in inst.slices]
     return check_result(inst.shape, sizes) or check_type(inst, operand)
 
@@ -209,8 +209,8 @@ def _pad(inst: Instruction, context: Context) -> Problem | None:
     for part, extent in zip(inst.padding, operand.dimensions, strict=True):
         size = extent + part.low + part.high + max(0, extent - 1) * part.interior
         if part.interior < 0 or size < 0:
-            found = f"padding {part.low}_{part.high}_{part.interior} of {extent} elements"
-            return Problem(found, "an interior and a result of 0 or more")
+            actual = f"padding {part.low}_{part.high}_{part.interior} of {extent} elements"
+            return Problem(actual, "an interior and a result of 0 or more")
         sizes.append(size)
     return check_result(inst.shape, sizes) or check_type(inst, operand)
 
@@ -290,8 +290,8 @@ def _gather(inst: Instruction, context: Context) -> Problem | None:
     if problem:
         return problem
     windows, batches, offsets = iter(window), iter(batch), set(numbers.offset_dims)
-    wanted = [next(windows) if axis in offsets else next(batches) for axis in range(rank)]
-    return check_result(inst.shape, wanted) or check_type(inst, operand)
+    expected = [next(windows) if axis in offsets else next(batches) for axis in range(rank)]
+    return check_result(inst.shape, expected) or check_type(inst, operand)
 
 
 def _gather_numbers(numbers: GatherDimensions, operand: Shape, indices: Shape, rank: int) -> Problem | None:
@@ -376,9 +376,11 @@ def _scatter_update(
     sizes = [update.dimensions[axis] for axis in numbers.update_window_dims]
     if any(size > limit for size, limit in zip(sizes, limits, strict=True)):
         return Problem(f"window {sizes} of the update", f"at most {limits}")
-    found = [extent for axis, extent in enumerate(update.dimensions) if axis not in windows]
-    wanted = _batch_extents(indices, numbers.index_vector_dim)
-    return None if found == wanted else Problem(f"update {update}", f"extents {wanted} outside its window")
+    actual = [extent for axis, extent in enumerate(update.dimensions) if axis not in windows]
+    expected = _batch_extents(indices, numbers.index_vector_dim)
+    return (
+        None if actual == expected else Problem(f"update {update}", f"extents {expected} outside its window")
+    )
 
 
 CHECKS: dict[Opcode, Check] = {

@@ -14,11 +14,11 @@ class Problem(NamedTuple):
     """Why an instruction is refused.
 
     Attributes:
-        found: field of the instruction with the offending value.
-        expected: what XLA requires of it.
+        actual: field of the instruction with the offending value.
+        expected: requirement of XLA.
     """
 
-    found: str
+    actual: str
     expected: str
 
 
@@ -75,7 +75,7 @@ def is_predicate(shape: Shape) -> bool:
 
 
 def check_axes(field: str, axes: Iterable[int], rank: int) -> Problem | None:
-    """Axes must be distinct and below the rank."""
+    """Checks that axes are distinct and below the rank."""
     axes = tuple(axes)
     if len(set(axes)) == len(axes) and all(0 <= axis < rank for axis in axes):
         return None
@@ -83,48 +83,48 @@ def check_axes(field: str, axes: Iterable[int], rank: int) -> Problem | None:
 
 
 def check_ascending(field: str, axes: Sequence[int], rank: int) -> Problem | None:
-    """Axes must be distinct, below the rank and in order."""
+    """Checks that axes are distinct, below the rank and in order."""
     if all(a < b for a, b in pairwise(axes)) and all(0 <= axis < rank for axis in axes):
         return None
     return Problem(f"{field} {tuple(axes)}", f"ascending axes below {rank}")
 
 
-def check_count(field: str, found: int, wanted: int) -> Problem | None:
-    """A number of axes, operands, elements and so on must be as wanted."""
-    return None if found == wanted else Problem(f"{field}: {found}", str(wanted))
+def check_count(field: str, actual: int, expected: int) -> Problem | None:
+    """Checks a number of axes, operands, elements and so on."""
+    return None if actual == expected else Problem(f"{field}: {actual}", str(expected))
 
 
 def check_result(shape: Shape, dimensions: Sequence[int]) -> Problem | None:
-    """The result must be an array of these extents."""
+    """Checks that the result is an array of these extents."""
     if shape.dimensions == tuple(dimensions) and not shape.is_tuple:
         return None
     return Problem(f"shape {shape}", f"extents [{','.join(map(str, dimensions))}]")
 
 
-def check_compatible(field: str, shape: Shape, wanted: Shape) -> Problem | None:
-    """Two shapes must agree in all but layout and floating-point precision."""
-    return None if compatible(shape, wanted) else Problem(f"{field} {shape}", str(wanted))
+def check_compatible(field: str, shape: Shape, expected: Shape) -> Problem | None:
+    """Checks that two shapes agree in all but layout and floating-point precision."""
+    return None if compatible(shape, expected) else Problem(f"{field} {shape}", str(expected))
 
 
 def check_type(inst: Instruction, operand: Shape) -> Problem | None:
-    """The result must have the element type of an operand, up to floating-point precision."""
+    """Checks that the result has the element type of an operand, up to floating-point precision."""
     if same_type(inst.shape, operand):
         return None
     return Problem(f"shape {inst.shape}", f"elements of type {operand.element_type.name.lower()}")
 
 
-def check_members(field: str, shape: Shape, wanted: Sequence[Sequence[int]]) -> Problem | None:
-    """The result must have these extents: an array for one of them, else a tuple of arrays."""
-    if len(wanted) == 1 and not shape.is_tuple:
-        return check_result(shape, wanted[0])
+def check_members(field: str, shape: Shape, expected: Sequence[Sequence[int]]) -> Problem | None:
+    """Checks that the result has these extents: an array for one of them, else a tuple of arrays."""
+    if len(expected) == 1 and not shape.is_tuple:
+        return check_result(shape, expected[0])
     members = shape.tuple_shapes
-    if shape.is_tuple and [m.dimensions for m in members] == [tuple(w) for w in wanted]:
+    if shape.is_tuple and [m.dimensions for m in members] == [tuple(w) for w in expected]:
         return None
     return Problem(
-        f"{field} {shape}", "a tuple of " + ", ".join(f"[{','.join(map(str, w))}]" for w in wanted)
+        f"{field} {shape}", "a tuple of " + ", ".join(f"[{','.join(map(str, w))}]" for w in expected)
     )
 
 
 def check_unchanged(inst: Instruction, context: Context) -> Problem | None:
-    """The result must be like the first operand."""
+    """Checks that the result is like the first operand."""
     return check_compatible("shape", inst.shape, context.operands[0])

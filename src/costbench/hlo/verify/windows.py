@@ -31,8 +31,8 @@ def check_accumulator(called: Signature, count: int) -> Problem | None:
     returns `count`.
     """
     if len(called.parameters) != 2 * count or not all(map(is_scalar, called.parameters)):
-        found = ", ".join(map(str, called.parameters))
-        return Problem(f"computation of parameters ({found})", f"{2 * count} scalars")
+        actual = ", ".join(map(str, called.parameters))
+        return Problem(f"computation of parameters ({actual})", f"{2 * count} scalars")
     result = called.result
     members = result.tuple_shapes if result.is_tuple else (result,)
     if len(members) == count and all(map(is_scalar, members)):
@@ -43,8 +43,8 @@ def check_accumulator(called: Signature, count: int) -> Problem | None:
 def check_comparator(called: Signature, count: int) -> Problem | None:
     """Checks a comparator: it takes two scalars for each of `count` arrays and returns `pred[]`."""
     if len(called.parameters) != 2 * count or not all(map(is_scalar, called.parameters)):
-        found = ", ".join(map(str, called.parameters))
-        return Problem(f"computation of parameters ({found})", f"{2 * count} scalars")
+        actual = ", ".join(map(str, called.parameters))
+        return Problem(f"computation of parameters ({actual})", f"{2 * count} scalars")
     if not is_predicate(called.result):
         return Problem(f"computation that returns {called.result}", "pred[]")
     return None
@@ -131,12 +131,12 @@ def _dot(inst: Instruction, context: Context) -> Problem | None:
         return problem
     for axis, rhs_axis in zip(left, right, strict=True):
         if lhs.dimensions[axis] != rhs.dimensions[rhs_axis]:
-            found = f"axis {rhs_axis} of rhs {rhs}"
-            return Problem(found, f"{lhs.dimensions[axis]} elements, as axis {axis} of lhs {lhs}")
-    wanted = [lhs.dimensions[axis] for axis in numbers.lhs_batch]
-    wanted += [extent for axis, extent in enumerate(lhs.dimensions) if axis not in left]
-    wanted += [extent for axis, extent in enumerate(rhs.dimensions) if axis not in right]
-    return check_result(inst.shape, wanted)
+            actual = f"axis {rhs_axis} of rhs {rhs}"
+            return Problem(actual, f"{lhs.dimensions[axis]} elements, as axis {axis} of lhs {lhs}")
+    expected = [lhs.dimensions[axis] for axis in numbers.lhs_batch]
+    expected += [extent for axis, extent in enumerate(lhs.dimensions) if axis not in left]
+    expected += [extent for axis, extent in enumerate(rhs.dimensions) if axis not in right]
+    return check_result(inst.shape, expected)
 
 
 def _convolution(inst: Instruction, context: Context) -> Problem | None:
@@ -153,12 +153,12 @@ def _convolution(inst: Instruction, context: Context) -> Problem | None:
     problem = _groups(inst, numbers, image, kernel)
     if problem:
         return problem
-    wanted = [0] * inst.shape.rank
-    wanted[numbers.output_batch] = image.dimensions[numbers.input_batch] // max(1, inst.batch_group_count)
-    wanted[numbers.output_feature] = kernel.dimensions[numbers.kernel_output_feature]
+    expected = [0] * inst.shape.rank
+    expected[numbers.output_batch] = image.dimensions[numbers.input_batch] // max(1, inst.batch_group_count)
+    expected[numbers.output_feature] = kernel.dimensions[numbers.kernel_output_feature]
     for part, axis, out in zip(inst.window, numbers.input_spatial, numbers.output_spatial, strict=True):
-        wanted[out] = part.output_extent(image.dimensions[axis])
-    return check_result(inst.shape, wanted)
+        expected[out] = part.output_extent(image.dimensions[axis])
+    return check_result(inst.shape, expected)
 
 
 def _permutations(
@@ -190,18 +190,18 @@ def _groups(inst: Instruction, numbers: ConvolutionDimensions, image: Shape, ker
     """Groups divide features or batch evenly; a count of 0 is an unset 1."""
     features, batches = max(1, inst.feature_group_count), max(1, inst.batch_group_count)
     if min(inst.feature_group_count, inst.batch_group_count) < 0 or (features > 1 and batches > 1):
-        found = f"feature_group_count {inst.feature_group_count}, batch_group_count {inst.batch_group_count}"
-        return Problem(found, "1 or more, and only one of them above 1")
+        actual = f"feature_group_count {inst.feature_group_count}, batch_group_count {inst.batch_group_count}"
+        return Problem(actual, "1 or more, and only one of them above 1")
     inputs = kernel.dimensions[numbers.kernel_input_feature] * features
     outputs = kernel.dimensions[numbers.kernel_output_feature]
     if image.dimensions[numbers.input_feature] != inputs:
-        found = f"{image.dimensions[numbers.input_feature]} input features"
-        return Problem(found, f"{inputs}, those of the kernel times feature_group_count")
+        actual = f"{image.dimensions[numbers.input_feature]} input features"
+        return Problem(actual, f"{inputs}, those of the kernel times feature_group_count")
     if outputs % features or outputs % batches:
         return Problem(f"{outputs} output features", f"a multiple of {max(features, batches)} groups")
     if image.dimensions[numbers.input_batch] % batches:
-        found = f"batch of {image.dimensions[numbers.input_batch]}"
-        return Problem(found, f"a multiple of batch_group_count {batches}")
+        actual = f"batch of {image.dimensions[numbers.input_batch]}"
+        return Problem(actual, f"a multiple of batch_group_count {batches}")
     return None
 
 

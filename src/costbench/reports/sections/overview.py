@@ -49,7 +49,7 @@ from costbench.reports.searches import (
 from costbench.reports.sections.claims import printed_claims
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
-from costbench.reports.tables.variants import differences_tables, known_differences, left_out
+from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
 from costbench.tasks import LEARNED, labels_of
 
 _TEMPLATE = "overview"
@@ -268,7 +268,7 @@ def missing_section(results: Results) -> Section | None:
     Raises:
         ParamsError: if the package's data of the papers are broken.
     """
-    lines = left_out(results)
+    lines = paragraphs(_TEMPLATE, "missing", **tables_without_results(results))
     title = "Tables of the papers without results here"
     return Section("missing", title, "Not run", lines, page=FIRST) if lines else None
 

@@ -14,7 +14,12 @@ from costbench.reports.frame import select
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, SPLIT_NAMES, TRAINED, UNSEEN, Cell, Results, title_of
-from costbench.reports.tables.analytical import analytical_scores, application_table, findings, kind_table
+from costbench.reports.tables.analytical import (
+    analytical_scores,
+    application_table,
+    kind_table,
+    summarise_scores,
+)
 from costbench.reports.tables.programs import (
     baselines_table,
     comparison_table,
@@ -130,7 +135,7 @@ def analytical_section(results: Results) -> Section | None:
         label="Analytical model",
         page="tile",
         paragraphs=paragraphs(
-            "results", "analytical", chips={chip: findings(groups) for chip, groups in scores.items()}
+            "results", "analytical", chips={chip: summarise_scores(groups) for chip, groups in scores.items()}
         ),
         tables=tuple(tables),
         folded=tuple(table.name for table in tables),

@@ -20,7 +20,7 @@ from costbench.reports.figures.searches import (
     write_tile_figure,
     write_top_k_figure,
 )
-from costbench.reports.page import PageFigure, Section, sentence
+from costbench.reports.page import PageFigure, Section, page_figure, sentence
 from costbench.reports.papers.printed import searches_of_paper
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.searches import (
@@ -46,6 +46,8 @@ from costbench.reports.table import Table, Value
 from costbench.reports.tables.searches import budget_table, cost_table, figure_4_table, start_table
 from costbench.tasks import LEARNED, labels_of
 
+_PAGE = "searches"
+"""Name of the page and of the template of its sections."""
 _NUMBERS = {"lpm2021": "5", "lpm2020": "4"}
 _NAMED = ("hardware", "model and hardware", "analytical and hardware")
 """Fusion searches whose means stand in the text."""
@@ -89,16 +91,11 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
         where = row[0].title
         svgs = write_tile_figure(row, figures)
         if svgs:
-            caption = sentence(
-                "searches", "tile_caption", where=where, k=TOP_K, absent=absent(FIGURE_4, *row)
-            )
-            alt = f"Bar chart of speed-ups per program by way of choosing tile sizes, {where}."
-            drawn.append(PageFigure(svgs[0], alt, caption))
+            missing = absent(FIGURE_4, *row)
+            drawn.append(page_figure(svgs[0], _PAGE, "tile", where=where, k=TOP_K, absent=missing))
         svgs = write_top_k_figure(row, figures)
         if svgs:
-            caption = sentence("searches", "top_k_caption", where=where)
-            alt = f"Curves of slow-down against measurements and hardware seconds, one a model, {where}."
-            drawn.append(PageFigure(svgs[0], alt, caption))
+            drawn.append(page_figure(svgs[0], _PAGE, "top_k", where=where))
     said = _said_table("tile", findings)
     tables = [
         said,
@@ -111,7 +108,7 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
         anchor="tile-search",
         title=title,
         label="Tile autotuner",
-        page="searches",
+        page=_PAGE,
         paragraphs=tuple(t for t in text if t),
         figures=tuple(drawn),
         tables=shown,
@@ -134,7 +131,7 @@ def _tile_finding(results: SearchResults) -> str:
     best = results.mean(EXHAUSTIVE, SPEEDUP)
     analytical = results.mean(Bar("analytical", learned.budget), SPEEDUP)
     return sentence(
-        "searches",
+        _PAGE,
         "tile_finding",
         place=results.title.capitalize(),
         k=TOP_K,
@@ -154,25 +151,20 @@ def _fusion_section(
         return None
     drawn = []
     for row in _rows_of_figures(searches, "fusion"):
-        where = row[0].title
         for paper in FIGURES:
             svgs = write_fusion_figure(row, paper, figures)
-            if not svgs:
-                continue
-            alt = f"Bar charts of speed-ups per program by way of searching, from two starts, {where}."
-            drawn.append(PageFigure(svgs[0], alt, _fusion_caption(paper, row)))
+            if svgs:
+                drawn.append(_fusion_figure(svgs[0], paper, row))
         for results in row:
             svgs = write_path_figure(paths, results, figures)
             if svgs:
-                alt = f"Curves of speed-ups against minutes of hardware, {results.title}."
-                caption = sentence("searches", "path_caption", where=results.title)
-                drawn.append(PageFigure(svgs[0], alt, caption))
+                drawn.append(page_figure(svgs[0], _PAGE, "path", where=results.title))
     tables = [_said_table("fusion", findings)]
     for results in all_results:
         tables += [start_table(results, paper, start) for paper in FIGURES for start in STARTS]
         tables.append(cost_table(results))
     text = (
-        sentence("searches", "budgets", papers=[searches_of_paper(paper) for paper in FIGURES]),
+        sentence(_PAGE, "budgets", papers=[searches_of_paper(paper) for paper in FIGURES]),
         *(_fusion_finding(results, paths) for results in all_results),
     )
     title = "Fusion: searches with and without a model"
@@ -181,7 +173,7 @@ def _fusion_section(
         anchor="fusion-search",
         title=title,
         label="Fusion autotuner",
-        page="searches",
+        page=_PAGE,
         paragraphs=tuple(t for t in text if t),
         figures=tuple(drawn),
         tables=shown,
@@ -189,10 +181,11 @@ def _fusion_section(
     )
 
 
-def _fusion_caption(paper: str, row: Sequence[SearchResults]) -> str:
-    return sentence(
-        "searches",
-        "fusion_caption",
+def _fusion_figure(svg: Path, paper: str, row: Sequence[SearchResults]) -> PageFigure:
+    return page_figure(
+        svg,
+        _PAGE,
+        "fusion",
         paper=paper,
         number=_NUMBERS[paper],
         where=row[0].title,
@@ -217,7 +210,7 @@ def _fusion_finding(results: SearchResults, paths: Sequence[SearchPath]) -> str:
         return ""
     known = [results.mean(bar, SPEEDUP) for bar in best_known(results)]
     return sentence(
-        "searches",
+        _PAGE,
         "fusion_finding",
         place=results.title.capitalize(),
         starts=starts,
@@ -240,17 +233,16 @@ def _minutes_alone(results: SearchResults, paths: Sequence[SearchPath], start: s
 
 def _said_table(task: str, findings: Sequence[Finding]) -> Table:
     rows: list[tuple[Value, ...]] = []
-    for one in findings:
-        claim = one.claim
+    notes = []
+    for finding in findings:
+        claim = finding.claim
         if claim.metric != SPEEDUP or claim.task != task:
             continue
         where, effect = f"{claim.paper}, {claim.where}", printed_effect(claim.paper_effect)
-        ours = (one.effect, one.low, one.high, claim.unit, one.n, one.verdict)
+        ours = (finding.effect, finding.low, finding.high, claim.unit, finding.n, finding.verdict)
         rows.append((claim.statement, where, effect, claim.tested_on, *ours))
-    notes = []
-    for one in findings:
-        if one.verdict == NOT_EVALUATED and one.claim.metric == SPEEDUP and one.claim.task == task:
-            notes.append(f"{one.claim.id} lacks {'; '.join(one.missing)}.")
+        if finding.verdict == NOT_EVALUATED:
+            notes.append(sentence(_PAGE, "lacking", claim=claim.id, missing=finding.missing))
     name = labels_of(task).searches
     return fill_table(
         "search_claims", rows, name=f"{task}_search_claims", notes=notes, searches=name, programs=MIN_PROGRAMS

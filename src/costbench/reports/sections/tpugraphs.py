@@ -15,7 +15,7 @@ from costbench.reports.dataset_files import Card
 from costbench.reports.declarations import declared_tables
 from costbench.reports.figures.tpugraphs import write_layout_figure, write_tile_figure
 from costbench.reports.overhead import overhead_table
-from costbench.reports.page import PageFigure, Pointer, Section, paragraphs, sentence
+from costbench.reports.page import Pointer, Section, page_figure, paragraphs, sentence
 from costbench.reports.papers.printed import FOLDER, printed_table
 from costbench.reports.results import PRIMARY_CHIP, ChipSplit, Results
 from costbench.reports.sections.claims import printed_claims
@@ -41,7 +41,14 @@ from costbench.reports.tables.tpugraphs import (
 
 ANCHOR = "tpugraphs"
 DECLARED = FOLDER / f"{PAPER}.yaml"
-"""Has its tables 6 to 9."""
+"""File that declares its tables 6 to 9."""
+_COMPARED_TILE_MODELS = (
+    TILE_BEST,
+    "late-sage-listmle",
+    "early-gcn-listmle",
+    "mlp-listmle",
+    "early-sage-mse",
+)
 
 
 @dataclass(frozen=True)
@@ -101,28 +108,18 @@ def tpugraphs_section(
         label="TpuGraphs",
         paragraphs=_words(results, inputs, findings),
         figures=(
-            *(_tile_figure(results, chip_split, figures) for chip_split in of_tiles),
-            *(_layout_figure(results, chip_split, figures) for chip_split in compared),
+            *(
+                page_figure(write(results, chip_split, figures)[0], ANCHOR, name, where=chip_split.title)
+                for name, write, chip_splits in (
+                    ("tile", write_tile_figure, of_tiles),
+                    ("layout", write_layout_figure, compared),
+                )
+                for chip_split in chip_splits
+            ),
         ),
         tables=tuple(tables),
         folded=tuple(table.name for table in tables if table.name not in shown_first),
     )
-
-
-def _tile_figure(results: Results, chip_split: ChipSplit, folder: Path) -> PageFigure:
-    svg, _ = write_tile_figure(results, chip_split, folder)
-    alt = (
-        f"Bar chart of top-1, top-5 and top-10 errors of tile models by network and loss, {chip_split.title}."
-    )
-    caption = sentence("tpugraphs_captions", "tile_figure", where=chip_split.title)
-    return PageFigure(svg, alt, caption)
-
-
-def _layout_figure(results: Results, chip_split: ChipSplit, folder: Path) -> PageFigure:
-    svg, _ = write_layout_figure(results, chip_split, folder)
-    alt = f"Bar chart of Kendall's tau of layout models on each collection, {chip_split.title}."
-    caption = sentence("tpugraphs_captions", "layout_figure", where=chip_split.title)
-    return PageFigure(svg, alt, caption)
 
 
 def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -131,15 +128,15 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
     tiles = [
         {
             "title": chip_split.title,
-            "said": tile_sentence(results, chip_split),
+            "said": _tile_errors(results, chip_split),
             "absent": [
                 name for name in labels if results.cell(TILE, chip_split.split, chip_split.chip, name) is None
             ],
         }
         for chip_split in tile_splits(results)
     ]
-    tpugraphs = [
-        {"title": chip_split.title, "said": layout_sentence(results, chip_split)}
+    layouts = [
+        {"title": chip_split.title, "said": _layout_taus(results, chip_split)}
         for chip_split in layout_splits(results)
     ]
     expected = [(variant, "xla:random") for variant in LAYOUT_VARIANTS.values()]
@@ -156,48 +153,42 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
         for chip_split in compared_splits(results)
     ]
     return paragraphs(
-        "tpugraphs",
-        claims=Counter(one.verdict for one in printed_claims(findings) if one.claim.paper == TPUGRAPHS),
+        ANCHOR,
+        claims=Counter(
+            finding.verdict for finding in printed_claims(findings) if finding.claim.paper == TPUGRAPHS
+        ),
         tiles=tiles,
-        layouts=tpugraphs,
+        layouts=layouts,
         compared=compared,
         collections=inputs.collections,
         overheads=inputs.overheads,
     )
 
 
-def tile_sentence(results: Results, chip_split: ChipSplit) -> str:
+def _tile_errors(results: Results, chip_split: ChipSplit) -> str:
     """Returns the top-1 errors of the paper's best tile model and of what it is compared with; or nothing."""
-    names = {
-        TILE_BEST: "GraphSAGE with the tile size at every node",
-        "late-sage-listmle": "joined after the network",
-        "early-gcn-listmle": "GCN in its place",
-        "mlp-listmle": "no graph network",
-        "early-sage-mse": "squared error in place of ListMLE",
+    means = {
+        label: kernel_mean(results, chip_split, label, TOP_K[TILE][0]) for label in _COMPARED_TILE_MODELS
     }
-    metric = TOP_K[TILE][0]
-    means = {name: kernel_mean(results, chip_split, label, metric) for label, name in names.items()}
-    parts = [f"{name} {mean:.1f}%" for name, mean in means.items() if mean is not None]
-    return f"top-1 error: {', '.join(parts)}." if len(parts) > 1 else ""
+    errors = {label: mean for label, mean in means.items() if mean is not None}
+    return sentence(ANCHOR, "tile_errors", errors=errors) if len(errors) > 1 else ""
 
 
-def layout_sentence(results: Results, chip_split: ChipSplit) -> str:
+def _layout_taus(results: Results, chip_split: ChipSplit) -> str:
     """Returns tau of the paper's layout model on each collection that it was tested on; or nothing."""
     means = {name: layout_mean(results, chip_split, LAYOUT_BEST, name, TAU) for name in COLLECTIONS}
-    parts = [f"{name} {mean:.2f}" for name, mean in means.items() if mean is not None]
-    return f"Kendall's τ of {LAYOUT_BEST}: {', '.join(parts)}." if parts else ""
+    taus = {name: mean for name, mean in means.items() if mean is not None}
+    return sentence(ANCHOR, "layout_taus", model=LAYOUT_BEST, taus=taus)
 
 
 def tpugraphs_pointer(results: Results) -> Pointer | None:
     """Returns the answer of the first screen; None without results."""
-    parts = []
-    for chip_split in tile_splits(results)[:1]:
-        parts.append(("Tiles", tile_sentence(results, chip_split), chip_split))
-    for chip_split in layout_splits(results)[:1]:
-        parts.append(("Layouts", layout_sentence(results, chip_split), chip_split))
-    said = [
-        f"{name}: {text.removesuffix('.')}; {chip_split.title}." for name, text, chip_split in parts if text
+    answers = [
+        *(("Tiles", _tile_errors(results, first), first.title) for first in tile_splits(results)[:1]),
+        *(("Layouts", _layout_taus(results, first), first.title) for first in layout_splits(results)[:1]),
     ]
-    if not said:
+    answers = [answer for answer in answers if answer[1]]
+    if not answers:
         return None
-    return Pointer("How do the models of TpuGraphs do here?", " ".join(said), ANCHOR)
+    answer = sentence(ANCHOR, "pointer_answer", answers=answers)
+    return Pointer(sentence(ANCHOR, "pointer_question"), answer, ANCHOR)

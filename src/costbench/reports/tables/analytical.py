@@ -170,50 +170,36 @@ def _inside(values: Sequence[float], near: tuple[float, float]) -> int:
     return sum(_place(value, near) == "inside" for value in values)
 
 
-def findings(scores: Scores) -> tuple[str, ...]:
-    """What the tables say, in words that follow from them."""
+def summarise_scores(scores: Scores) -> dict[str, object] | None:
+    """Returns how applications lie to the papers' neighbourhood, and which kinds of kernels stand out.
+
+    Returns:
+        `applications`: a mapping each, with the columns of `application_table`; `kinds`: of the kinds of
+        kernels the one that loses most time, the one that is ranked best and the one that is ranked worst,
+        None with fewer than two kinds. None without scores.
+    """
     if ALL not in scores:
-        return ()
-    rows = {name: _application_row(scores, name) for name in _applications(scores)}
-    ape, tau = ([n for n, row in rows.items() if row[place] == "inside"] for place in (3, 5))
-    text = [
-        f"APE lies near the papers' in {len(ape)} of {len(rows)} applications{_listed(ape)}, "
-        f"τ in {len(tau)}{_listed(tau)}."
+        return None
+    columns = ("programs", "kernels", "ape", "ape_place", "tau", "tau_place")
+    worst = ("worst_kind", "worst_share", "worst_ape")
+    applications = [
+        {"name": name} | dict(zip((*columns, *worst), _application_row(scores, name), strict=True))
+        for name in _applications(scores)
     ]
-    for place, sense in (("above", "Worse than theirs (APE above 12%)"), ("below", "Better (APE below 4%)")):
-        names = [name for name, row in rows.items() if row[3] == place]
-        if names:
-            text.append(f"{sense}: {'; '.join(_why(scores, name) for name in names)}.")
-    for place, sense in (("below", "τ below .70"), ("above", "τ above .85")):
-        named = [f"{name} ({row[4]:.2f})" for name, row in rows.items() if row[5] == place]
-        if named:
-            text.append(f"{sense}: {', '.join(named)}.")
-    return (" ".join(text), *_kind_findings(scores))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f" ({', '.join(names)})" if names else ""
-
-
-def _why(scores: Scores, application: str) -> str:
-    row = _application_row(scores, application)
-    worst = _worst(scores, application)
-    text = f"{application} {row[2]:.1f}%"
-    if worst is None:
-        return text
-    return f"{text} ({worst[1]:.0f}% of the lost time in {worst[0]} kernels, APE {worst[2]:.1f}%)"
-
-
-def _kind_findings(scores: Scores) -> tuple[str, ...]:
     total = list(scores[ALL].values())
-    rows = {kind: _summary(list(scores[kind].values()), total) for kind in KINDS if kind in scores}
-    if len(rows) < 2:
-        return ()
-    lost = max(rows, key=lambda kind: float(rows[kind][2] or 0.0))
-    ordered = sorted(rows, key=lambda kind: float(rows[kind][5] or 0.0))
-    low, high = ordered[0], ordered[-1]
-    return (
-        f"{rows[lost][2]:.0f}% of the time that the analytical model loses, it loses in {lost} kernels, "
-        f"which take {rows[lost][1]:.0f}% of the best runtime. It ranks {high} kernels best "
-        f"(τ {rows[high][5]:.2f}) and {low} kernels worst (τ {rows[low][5]:.2f}).",
-    )
+    kinds = []
+    for kind in KINDS:
+        if kind in scores:
+            _, runtime, loss, _, _, tau, _ = _summary(list(scores[kind].values()), total)
+            kinds.append({"name": kind, "share_of_runtime": runtime, "share_of_loss": loss, "tau": tau})
+    ranked = sorted(kinds, key=lambda kind: float(kind["tau"] or 0.0))
+    return {
+        "applications": applications,
+        "kinds": {
+            "most_lost": max(kinds, key=lambda kind: float(kind["share_of_loss"] or 0.0)),
+            "best_ranked": ranked[-1],
+            "worst_ranked": ranked[0],
+        }
+        if len(kinds) > 1
+        else None,
+    }

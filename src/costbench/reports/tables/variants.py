@@ -245,27 +245,27 @@ def _annotated(table: Table, chip_split: ChipSplit, budgets: Sequence[Budget], s
     return replace(table, notes=(*table.notes, *(note for note in notes if note)))
 
 
-def left_out(results: Results) -> tuple[str, ...]:
-    """Returns a sentence for each of lpm2021's tables 2, 3, 4, 8 and lpm2020's that no result is there for.
+def tables_without_results(results: Results) -> dict[str, list[tuple[str, ...]]]:
+    """Returns those of lpm2021's tables 2, 3, 4, 8 and lpm2020's that no result row is there for.
+
+    Returns:
+        `splits`: table, split and the tasks without results; `ablations`: table and its variants;
+        `variants`: table and the variant that it needs.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
     """
-    lines = []
     cells = {(cell.task, cell.split) for cell in results.cells if MODEL in cell.seeds}
-    for split, table in (("random", "Table 2"), ("manual", "Table 8")):
-        absent = [task for task in KERNEL_TASKS if (task, split) not in cells]
-        if absent:
-            lines.append(f"{table} of lpm2021: the {split} split was not run on {' and '.join(absent)}.")
-    run = {cell.variant for cell in results.variants if MODEL in cell.seeds}
-    for name in ABLATIONS:
-        paper = printed_table("lpm2021", name)
-        if not run & set(paper.labels):
-            lines.append(f"{paper.name}: none of its variants was run ({', '.join(paper.labels)}).")
-    for table, variant in (("Table 2", "lpm2020-lstm"), ("Table 3", "mse")):
-        if variant not in run:
-            lines.append(f"{table} of lpm2020: the variant {variant} was not run.")
-    return tuple(lines)
+    trained = {cell.variant for cell in results.variants if MODEL in cell.seeds}
+    splits = {"random": "Table 2 of lpm2021", "manual": "Table 8 of lpm2021"}
+    absent = {split: [task for task in KERNEL_TASKS if (task, split) not in cells] for split in splits}
+    variants = {"lpm2020-lstm": "Table 2 of lpm2020", "mse": "Table 3 of lpm2020"}
+    printed = [printed_table("lpm2021", name) for name in ABLATIONS]
+    return {
+        "splits": [(splits[split], split, *tasks) for split, tasks in absent.items() if tasks],
+        "ablations": [(table.name, *table.labels) for table in printed if not trained & set(table.labels)],
+        "variants": [(table, variant) for variant, table in variants.items() if variant not in trained],
+    }
 
 
 PREFIX = "lpm2021-plus-"
