@@ -202,7 +202,7 @@ class Results:
     frame: pd.DataFrame
 
     @cached_property
-    def _by_place(self) -> Mapping[tuple[str, ...], Cell]:
+    def _by_key(self) -> Mapping[tuple[str, ...], Cell]:
         """Cells by task, split, chip, group and variant: by task, random split first."""
         groups = split_by(self.frame, ("task", "split", "chip", "group", "variant"))
         ordered = sorted(groups, key=lambda key: (task_order(key[0]), split_order(key[1]), *key))
@@ -211,17 +211,17 @@ class Results:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """Main results over all kernels, sorted by task, split (random, manual, folds) and chip."""
-        return tuple(one for key, one in self._by_place.items() if key[3:] == (ALL, MAIN))
+        return tuple(cell for key, cell in self._by_key.items() if key[3:] == (ALL, MAIN))
 
     @cached_property
     def parts(self) -> tuple[Cell, ...]:
         """Main results over other groups of kernels, likewise."""
-        return tuple(one for key, one in self._by_place.items() if key[3] != ALL and key[4] == MAIN)
+        return tuple(cell for key, cell in self._by_key.items() if key[3] != ALL and key[4] == MAIN)
 
     @cached_property
     def variants(self) -> tuple[Cell, ...]:
         """Variants of ablations, over all kernels, likewise."""
-        return tuple(one for key, one in self._by_place.items() if key[3] == ALL and key[4] != MAIN)
+        return tuple(cell for key, cell in self._by_key.items() if key[3] == ALL and key[4] != MAIN)
 
     @cached_property
     def experiments(self) -> Mapping[str, str]:
@@ -233,11 +233,11 @@ class Results:
         """The same results over another group of kernels, or None where there are none."""
         if kernels == cell.kernels:
             return cell
-        return self._by_place.get((cell.task, cell.split, cell.chip, kernels, MAIN))
+        return self._by_key.get((cell.task, cell.split, cell.chip, kernels, MAIN))
 
     def cell(self, task: str, split: str, chip: str, variant: str = MAIN) -> Cell | None:
         """Results of a variant over all kernels, or None where there are none."""
-        return self._by_place.get((task, split, chip, ALL, variant))
+        return self._by_key.get((task, split, chip, ALL, variant))
 
     @cached_property
     def scores(self) -> ScoreIndex:
@@ -259,7 +259,7 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
         DataError: for a file that is missing or malformed (see `read_rows`), if there are no rows, or for a
             program that is listed under two applications.
     """
-    files = [frame_of(read_rows(one), Path(one).parent.name) for one in (path, *more)]
+    files = [frame_of(read_rows(file), Path(file).parent.name) for file in (path, *more)]
     frame = pd.concat(files, ignore_index=True)
     if frame.empty:
         raise DataError("no result rows", where=path, expected="rows written by the stage `evaluate`")

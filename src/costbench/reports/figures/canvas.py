@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -32,6 +33,13 @@ def styled() -> Iterator[None]:
         mpl.rc("grid", color="#dddddd")
         mpl.rc("hatch", linewidth=0.6)
         yield
+
+
+def legend_above(figure: Figure, axes: Axes, most_columns: int) -> None:
+    """Puts the legend of a panel above all panels of a figure, in at most so many columns."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = min(most_columns, len(labels))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
 
 
 def label_panels(grid: AnyArray, shown: int, across: str, up: str) -> None:

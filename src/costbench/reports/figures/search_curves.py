@@ -18,7 +18,7 @@ from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import parse_data
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.searches import (
     BEST_KNOWN,
     FUSION_MODELS,
@@ -110,7 +110,7 @@ def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | Non
 
 def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) -> dict[str, list[SearchPath]]:
     """The curves of a results and start by way of searching, in the order of figures."""
-    own = [
+    of_start = [
         path
         for path in paths
         if (path.task, path.split, path.chip, path.start)
@@ -119,7 +119,7 @@ def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) ->
     return {
         model: several
         for model in FUSION_MODELS
-        if model != BEST_KNOWN and (several := [path for path in own if path.model == model])
+        if model != BEST_KNOWN and (several := [path for path in of_start if path.model == model])
     }
 
 
@@ -157,8 +157,7 @@ def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folde
             axes.set_title(f"from {STARTS[start]}", fontsize=9.0)
             axes.set_xlabel("minutes of hardware")
         panels[0].set_ylabel("speed-up over the default,\ngeometric mean over programs")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+        legend_above(figure, panels[0], 4)
         return save(figure, folder / f"fusion_search_{results.name}")
 
 

@@ -47,12 +47,14 @@ def settings_tables(params: Settings) -> tuple[Table, ...]:
         ParamsError: if the package's data of the paper are broken.
     """
     trained = {
-        task: own for task in KERNEL_TASKS if isinstance(own := setting(params, f"train.{task}"), Mapping)
+        task: of_task
+        for task in KERNEL_TASKS
+        if isinstance(of_task := setting(params, f"train.{task}"), Mapping)
     }
     tables = [_fixed_table(trained)] if trained else []
     for task in KERNEL_TASKS:
-        own = setting(params, f"tuned.{task}")
-        models = dict(own) if isinstance(own, Mapping) else {}
+        tuned = setting(params, f"tuned.{task}")
+        models = dict(tuned) if isinstance(tuned, Mapping) else {}
         if not models and task in trained:
             models = {"section train": trained[task]}
         if models:
@@ -76,7 +78,7 @@ def shown_setting(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(str(one) for one in value)
+        return ", ".join(str(element) for element in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -95,7 +95,7 @@ def learning_curves(
         columns: task -> column of histories that `selected` is of.
     """
     runs = by_network(selected, _CURVE, lambda one, _: one.budget.steps)
-    found = []
+    curves = []
     for (task, split, chip), networks in runs.items():
         budget = next(own[0].budget for points in networks.values() for own in points.values())
         per_step = budget.kernels * budget.configs
@@ -104,19 +104,19 @@ def learning_curves(
             for name, points in networks.items()
         }
         seen = [
-            one.samples
-            for one in budgets
-            if (one.task, one.split, one.chip, one.variant) == (task, split, chip, _ABLATION)
+            budget.samples
+            for budget in budgets
+            if (budget.task, budget.split, budget.chip, budget.variant) == (task, split, chip, _ABLATION)
         ]
         marked = min(seen) / per_step if seen else None
-        found.append(Curves(task, split, chip, columns[task], shown, marked, per_step))
-    return tuple(found)
+        curves.append(Curves(task, split, chip, columns[task], shown, marked, per_step))
+    return tuple(curves)
 
 
 def _point(results: Results, steps: int, runs: Sequence[Selected]) -> Point:
-    one = runs[0].budget
+    budget = runs[0].budget
     validation = float(np.mean([run.value for run in runs]))
-    cell = results.cell(one.task, one.split, one.chip, one.variant)
+    cell = results.cell(budget.task, budget.split, budget.chip, budget.variant)
     if cell is None:
         return Point(steps, validation)
     error, tau = (m.mean(cell.over_programs(_MODEL, m.metric)) for m in cell.described.measures)
@@ -136,9 +136,9 @@ def order_at(
     """
     ranked = []
     for name, points in curves.networks.items():
-        found = next((value(point) for point in points if point.steps == steps), None)
-        if found is not None:
-            ranked.append((-found if rising else found, name))
+        value_at_steps = next((value(point) for point in points if point.steps == steps), None)
+        if value_at_steps is not None:
+            ranked.append((-value_at_steps if rising else value_at_steps, name))
     return tuple(name for _, name in sorted(ranked))
 
 

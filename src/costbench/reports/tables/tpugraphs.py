@@ -88,8 +88,8 @@ def layout_frame(results: Results) -> pd.DataFrame:
 
 def _chip_splits(frame: pd.DataFrame) -> tuple[ChipSplit, ...]:
     pairs: Iterable[tuple[str, str]] = frame.groupby(["split", "chip"]).groups  # type: ignore[assignment]
-    found = [ChipSplit(split, chip) for split, chip in pairs]
-    return tuple(sorted(found, key=lambda one: (one.split != FOLDS, split_order(one.split), one)))
+    chip_splits = [ChipSplit(split, chip) for split, chip in pairs]
+    return tuple(sorted(chip_splits, key=lambda one: (one.split != FOLDS, split_order(one.split), one)))
 
 
 def tile_frame(results: Results, chip_split: ChipSplit) -> pd.DataFrame:

@@ -63,8 +63,8 @@ _STATISTICS: Mapping[Statistic, tuple[str, str]] = {
 
 def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
     """Returns where variants were tested, in the order of cells."""
-    found = {ChipSplit(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
-    return tuple(sorted(found, key=lambda one: (split_order(one.split), one)))
+    chip_splits = {ChipSplit(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
+    return tuple(sorted(chip_splits, key=lambda one: (split_order(one.split), one)))
 
 
 def ablation_tables(
