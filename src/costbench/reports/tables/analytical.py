@@ -182,8 +182,8 @@ def summarise_scores(scores: Scores) -> dict[str, object] | None:
         return None
     columns = ("programs", "kernels", "ape", "ape_place", "tau", "tau_place")
     worst = ("worst_kind", "worst_share", "worst_ape")
-    applications = [
-        {"name": name} | dict(zip((*columns, *worst), _application_row(scores, name), strict=True))
+    applications: list[dict[str, Value]] = [
+        dict(zip(("name", *columns, *worst), (name, *_application_row(scores, name)), strict=True))
         for name in _applications(scores)
     ]
     total = list(scores[ALL].values())
