@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from costbench.models.execution import applied
+from costbench.models.execution import apply_execution
 from costbench.models.graph_batch import KernelSamples
 from costbench.models.spec import Execution
 
@@ -27,7 +27,7 @@ def product_rate(width: int) -> float:
     rows, weight = torch.randn(_ROWS, width), torch.randn(width, width)
     best = 0.0
     for execution in _LIBRARIES:
-        with applied(execution):
+        with apply_execution(execution):
             for _ in range(5):
                 started = time.process_time()
                 for _ in range(_REPEATS):
@@ -52,7 +52,7 @@ def measure_floor(
         seconds: see `batches`.
     """
     # Torch counts what torch multiplies: the same products, not those of compiled passes.
-    with applied(_COUNTED), FlopCounterMode(display=False) as counter:
+    with apply_execution(_COUNTED), FlopCounterMode(display=False) as counter:
         for batch in batches:
             step(batch)
     rate = product_rate(width)

@@ -23,7 +23,7 @@ from torch import nn
 from costbench.arrays import I64
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merge_columns
 from costbench.features.schema import NUM_LOOP_FEATURES
-from costbench.models.execution import applied
+from costbench.models.execution import apply_execution
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
 from costbench.models.spec import NetSpec
@@ -118,7 +118,7 @@ def bare_loop(spec: TrainSpec, source: ColumnSource) -> BareLoop:
     optimizer = torch.optim.Adam(net.parameters(), lr=spec.optimizer.learning_rate, fused=True)
     loss = LOSSES[spec.loss].function
     steps, loading = [], []
-    with applied(spec.execution):
+    with apply_execution(spec.execution):
         plans = iter(BatchSampler(source, spec.batch, spec.seed))
         for _ in range(spec.batch.per_epoch):
             started = time.process_time()

@@ -21,7 +21,7 @@ from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import DataError
 from costbench.features.pyg_dataset import NUM_OPCODES, LayoutDataset, layout_data
 from costbench.metrics.ranking import kendall_tau
-from costbench.training.layout.source import held_out
+from costbench.training.layout.source import hold_out_configs
 from costbench.training.spec import HoldOutSpec
 
 
@@ -83,7 +83,7 @@ def main() -> None:
     except DataError as error:  # such as an .npz file, which is to be converted first
         parser.error(str(error))
     # The same division as `costbench train --data`, so that numbers compare.
-    parts = held_out(graph, HoldOutSpec(), seed=0)
+    parts = hold_out_configs(graph, HoldOutSpec(), seed=0)
     network = Network()
     train(network, LayoutDataset([args.file], count=16, rows=[parts.train]), args.steps)
     with torch.no_grad():

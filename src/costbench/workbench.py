@@ -96,13 +96,13 @@ def load_model(name: str = ANALYTICAL, chip: str | Target = CHIP) -> CostModel:
         DataError: if there is no such model, or it is damaged.
     """
     from costbench.execution.dotted import is_dotted
-    from costbench.models.user_model import load_given_model
+    from costbench.models.user_model import load_user_model
 
     analytical = AnalyticalModel(_target(chip).architecture)
     if name == ANALYTICAL:
         return analytical
     if is_dotted(name):
-        return load_given_model(name, analytical.architecture)
+        return load_user_model(name, analytical.architecture)
     from costbench.models.checkpoint import load_checkpoint
 
     return load_checkpoint(Path(name), analytical=analytical)

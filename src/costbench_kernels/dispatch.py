@@ -23,13 +23,7 @@ from costbench.models.networks.cost_network import CostNetwork
 from costbench.models.networks.encoders import GraphAttention, NoGraph
 from costbench.models.networks.graphsage import PREFIX as RESIDUAL
 from costbench.models.networks.graphsage import GraphSage, ResidualHops
-from costbench.models.networks.reductions import (
-    AttentionSum,
-    ColumnWise,
-    LastState,
-    PerNode,
-    gather_sum,
-)
+from costbench.models.networks.reductions import AttentionSum, ColumnWise, LastState, PerNode, segment_sum
 from costbench.models.spec import NetSpec
 from costbench_kernels.attention import gat_steps
 from costbench_kernels.hops import residual_steps, sage_steps
@@ -134,7 +128,7 @@ def _per_node(network: CostNetwork, batch: GraphBatch, configs: int) -> list[Ste
     rows = batch.kernel_of_node
     head = cast(PerNode, network.reduction).head
     costs = head_steps(head, network.joined(batch, "kernel"), rows, configs)
-    return [*costs, lambda node_costs: gather_sum(node_costs, rows, batch.num_kernels)]
+    return [*costs, lambda node_costs: segment_sum(node_costs, rows, batch.num_kernels)]
 
 
 def _column_wise(network: CostNetwork, batch: GraphBatch, configs: int) -> list[Step]:

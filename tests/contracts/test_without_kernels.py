@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.models.checkpoint import load_checkpoint
-from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, pack_samples
 from costbench.models.learned import LearnedCostNet, find_kernels
 from costbench.models.networks import reductions
 from costbench.models.networks.encoders import ENCODERS
-from costbench.models.networks.reductions import REDUCTIONS, Head, gather_sum
+from costbench.models.networks.reductions import REDUCTIONS, Head, segment_sum
 from costbench.models.spec import NetSpec
 from costbench.training.fit import fit
 from costbench.training.spec import BatchSpec, TrainSpec
@@ -39,7 +39,7 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def batch(scaling: FeatureScaling) -> GraphBatch:
-    return Collator(scaling, 20).collate(packed_samples(SAMPLES))
+    return Collator(scaling, 20).collate(pack_samples(SAMPLES))
 
 
 @pytest.mark.usefixtures("without_kernels")
@@ -81,7 +81,7 @@ class _Mean(nn.Module):
         self.head = Head(spec.hidden, joined, spec)
 
     def forward(self, states: Tensor, joined: Tensor, of: GraphBatch) -> Tensor:
-        costs = gather_sum(self.head(states, joined, of.kernel_of_node), of.kernel_of_node, of.num_kernels)
+        costs = segment_sum(self.head(states, joined, of.kernel_of_node), of.kernel_of_node, of.num_kernels)
         return costs / costs.new_tensor(of.node_counts).view(-1, 1)
 
 

@@ -17,7 +17,7 @@ from costbench.errors import DataError, ParamsError
 from costbench.experiments.imported_data import ImportedData, evaluate_on, train_on
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.model import load_layout_model
-from costbench.training.layout.source import held_out
+from costbench.training.layout.source import hold_out_configs
 from costbench.training.spec import HoldOutSpec
 
 QUICK = """
@@ -55,7 +55,7 @@ def test_a_single_graph_is_scored_on_configs_that_were_held_out(tmp_path: Path, 
     assert (monitor, fit.steps) == ("opa", 80)
     (scored,) = evaluate_on(data, "valid", tmp_path / "model", threads=1)
     graph = open_layout_graph(path)
-    test = held_out(graph, HoldOutSpec(), 5).unseen
+    test = hold_out_configs(graph, HoldOutSpec(), 5).unseen
     scores = load_layout_model(tmp_path / "model").predict(graph, test)
     assert (scored.which, scored.num_configs) == ("held-out", len(test))
     assert scored.metrics["kendall_tau"] == pytest.approx(kendall_tau(scores, graph.runtime_ns[test]))

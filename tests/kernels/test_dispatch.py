@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
-from costbench.models.execution import applied
-from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
+from costbench.models.execution import apply_execution
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, pack_samples
 from costbench.models.learned import LearnedCostNet
 from costbench.models.networks.cost_network import CostNetwork
 from costbench.models.networks.encoders import ENCODERS
@@ -30,7 +30,7 @@ SEED = 2
 def batch(decisions: int) -> GraphBatch:
     """As training collates it: large batches come with padding."""
     chosen = [sample.select(torch.arange(decisions).numpy()) for sample in SAMPLES]
-    return Collator(SCALING, 20).collate(packed_samples(chosen), even=True)
+    return Collator(SCALING, 20).collate(pack_samples(chosen), even=True)
 
 
 def costs_and_gradients(net: LearnedCostNet, given: GraphBatch) -> list[torch.Tensor]:
@@ -55,7 +55,7 @@ def largest_difference(spec: NetSpec, decisions: int) -> float:
     these weights no rectifier's input is 0 but for rounding, where gradients jump in plain networks as well.
     """
     net, given = LearnedCostNet(spec, SCALING.sizes, seed=SEED), batch(decisions)
-    with applied(Execution()):
+    with apply_execution(Execution()):
         assert compiled_forward(net, given) is not None
         compiled = costs_and_gradients(net, given)
     net.double()
@@ -148,7 +148,7 @@ def test_other_types_devices_and_settings_have_no_kernels() -> None:
     assert compiled_forward(net, replace(given, node_features=given.node_features.to("meta"))) is None
     with torch.autocast("cpu", torch.bfloat16):
         assert compiled_forward(net, given) is None
-    with applied(Execution(compiled=False)):
+    with apply_execution(Execution(compiled=False)):
         assert compiled_forward(net, given) is None
     assert compiled_forward(net.double(), given) is None
 

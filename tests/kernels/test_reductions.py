@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.models.execution import applied
+from costbench.models.execution import apply_execution
 from costbench.models.networks.layers import initialize
 from costbench.models.networks.transformer import KernelTransformer
 from costbench.models.spec import Execution, NetSpec
@@ -37,7 +37,7 @@ def test_gradient_does_not_depend_on_the_matrix_library() -> None:
     gradients = []
     for onednn in (True, False):
         inputs = [tensor.clone().requires_grad_() for tensor in parts]
-        with applied(Execution(onednn_matmul=onednn)):
+        with apply_execution(Execution(onednn_matmul=onednn)):
             attend(*inputs).square().sum().backward()
         gradients.append(torch.stack([tensor.grad for tensor in inputs if tensor.grad is not None]))
     torch.testing.assert_close(*gradients)

@@ -14,14 +14,14 @@ from benchmarks.synthetic_kernels import kernel_graph, kernel_samples
 from costbench.errors import DataError
 from costbench.models.edges import (
     Edges,
-    drawn_neighbors,
     even_size,
     first_neighbors,
-    in_topological_order,
+    pad_nodes,
+    random_neighbors,
+    sort_topologically,
     topological_order,
-    with_padding,
 )
-from costbench.models.graph_batch import packed_samples
+from costbench.models.graph_batch import pack_samples
 
 INCOMING = np.array([[1, 2, 3, 3], [0, 0, 1, 2]])
 OUTGOING = np.array([[0, 0, 1, 2], [1, 2, 3, 3]])
@@ -91,8 +91,8 @@ def test_a_cycle_is_refused() -> None:
 def test_only_kernels_out_of_order_are_reordered() -> None:
     first, second, third = (kernel_samples(seed, 4, 2) for seed in range(3))
     second = replace(second, graph=replace(second.graph, edges=chain(2, 0, 3, 1)))
-    kernels = packed_samples([first, second, third])
-    found = in_topological_order(kernels)
+    kernels = pack_samples([first, second, third])
+    found = sort_topologically(kernels)
     order = np.array([0, 1, 2, 3, 4 + 2, 4 + 0, 4 + 3, 4 + 1, 8, 9, 10, 11])
     np.testing.assert_array_equal(found.opcodes, kernels.opcodes[order])
     np.testing.assert_array_equal(found.node_features, kernels.node_features[order])
@@ -102,8 +102,8 @@ def test_only_kernels_out_of_order_are_reordered() -> None:
 
 
 def test_kernels_in_order_are_left_alone() -> None:
-    kernels = packed_samples([kernel_samples(0, 4, 2)])
-    assert in_topological_order(kernels) is kernels
+    kernels = pack_samples([kernel_samples(0, 4, 2)])
+    assert sort_topologically(kernels) is kernels
 
 
 def test_first_neighbors_are_cut_in_order() -> None:
@@ -124,24 +124,24 @@ def test_first_neighbors_are_the_least_ones(pairs: list[tuple[int, int]], limit:
 def test_drawn_neighbors_are_others_and_the_same_wherever_the_kernel_lies() -> None:
     node = np.repeat([40, 41], [30, 2])
     neighbor = np.concatenate([np.arange(30), [3, 5]])
-    kept = drawn_neighbors(node, neighbor, 10)
+    kept = random_neighbors(node, neighbor, 10)
     assert (kept[0] == 40).sum() == 10
     assert kept[1][kept[0] == 40].tolist() != list(range(10))
     # A node with few neighbours keeps them all.
     assert sorted(kept[1][kept[0] == 41].tolist()) == [3, 5]
-    moved = drawn_neighbors(node + 7, neighbor + 7, 10)
+    moved = random_neighbors(node + 7, neighbor + 7, 10)
     assert (moved - 7).tolist() == kept.tolist()
-    assert drawn_neighbors(node, neighbor, 30).shape == first_neighbors(node, neighbor, 30).shape
+    assert random_neighbors(node, neighbor, 30).shape == first_neighbors(node, neighbor, 30).shape
 
 
 def test_padding_is_a_kernel_of_nodes_alone() -> None:
-    kernels = packed_samples([kernel_samples(0, 4, 2)])
+    kernels = pack_samples([kernel_samples(0, 4, 2)])
     node, static = np.full((1, 140), 7, np.float32), np.full((1, 4), 8, np.float32)
-    found = with_padding(kernels, 7, node, static)
+    found = pad_nodes(kernels, 7, node, static)
     assert found.node_counts.tolist() == [4, 3]
     assert found.config_counts.tolist() == [2, 0]
     assert found.node_features.shape[0] == len(found.opcodes) == 7
     assert found.edges is kernels.edges
     assert (found.node_features[4:] == 7).all()
     assert (found.static_features[1:] == 8).all()
-    assert with_padding(kernels, 4, node, static) is kernels
+    assert pad_nodes(kernels, 4, node, static) is kernels

@@ -11,7 +11,7 @@ from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import DataError
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.packed_kernels import FeatureExtremes
-from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples, packed_samples
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples, pack_samples
 from costbench.models.learned import LearnedCostNet
 from costbench.models.spec import NetSpec
 from costbench.training.losses import pairwise_hinge
@@ -128,7 +128,7 @@ def test_estimates_become_logarithms_where_all_kernels_have_them() -> None:
 
 
 def test_impossible_runtimes_of_packed_kernels_are_refused() -> None:
-    kernels = packed_samples(PAIR)
+    kernels = pack_samples(PAIR)
     with pytest.raises(DataError, match="runtime_ns: not a positive number"):
         Collator(scaling(), 20).collate(replace(kernels, runtime_ns=-kernels.runtime_ns))
 
@@ -147,7 +147,7 @@ def test_scalers_need_extremes_only() -> None:
 def test_large_batches_are_padded_to_even_sizes() -> None:
     samples = [kernel_samples(seed, num_nodes=11, num_configs=137 + seed) for seed in range(3)]
     collator = Collator(FeatureScaling.fit(samples), 20)
-    exact, even = collator(samples), collator.collate(packed_samples(samples), even=True)
+    exact, even = collator(samples), collator.collate(pack_samples(samples), even=True)
     assert exact.mask.shape == (3, 139)
     assert even.mask.shape == (4, 144)
     assert even.node_counts == (11, 11, 11, 3)
@@ -160,7 +160,7 @@ def test_padding_changes_no_cost_and_no_gradient() -> None:
     samples = [kernel_samples(seed, num_nodes=11, num_configs=137 + seed) for seed in range(3)]
     collator = Collator(FeatureScaling.fit(samples), 20)
     gradients = []
-    for batch in (collator(samples), collator.collate(packed_samples(samples), even=True)):
+    for batch in (collator(samples), collator.collate(pack_samples(samples), even=True)):
         net = LearnedCostNet(NetSpec(hidden=16, opcode_embedding=8), collator._scaling.sizes)
         costs = net(batch)
         pairwise_hinge(costs, batch.runtime_ns, batch.mask).backward()
@@ -170,7 +170,7 @@ def test_padding_changes_no_cost_and_no_gradient() -> None:
 
 
 def test_small_batches_are_not_padded() -> None:
-    batch = Collator(scaling(), 20).collate(packed_samples(PAIR), even=True)
+    batch = Collator(scaling(), 20).collate(pack_samples(PAIR), even=True)
     assert batch.node_counts == (3, 4)
 
 

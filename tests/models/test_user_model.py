@@ -11,7 +11,7 @@ from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import nest_tile_space
 from costbench.errors import DataError, UnsupportedKernelError
 from costbench.models.cost_model import CostModel
-from costbench.models.user_model import GivenModel, load_given_model
+from costbench.models.user_model import UserModel, load_user_model
 from costbench.target import load_target
 from tests.experiments.small_programs import small_step
 
@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(model: GivenModel) -> np.ndarray:
+def asked(model: UserModel) -> np.ndarray:
     program = PreparedProgram(small_step(), "small")
     unique = program.unique_kernels[0]
     space = nest_tile_space(program.lowering.loop_nest(unique.kernel), ARCHITECTURE)
@@ -39,7 +39,7 @@ def asked(model: GivenModel) -> np.ndarray:
 
 
 def test_the_example_prefers_large_tiles() -> None:
-    model = load_given_model("examples.my_cost_model:LargestTile", ARCHITECTURE)
+    model = load_user_model("examples.my_cost_model:LargestTile", ARCHITECTURE)
     assert isinstance(model, CostModel)
     assert model.tasks == ("tile",)
     costs = asked(model)
@@ -58,7 +58,7 @@ def test_a_class_may_ask_for_the_chip_and_name_its_tasks(place: Path) -> None:
         "        self.size = architecture.scratchpad_bytes\n\n"
         "    def predict(self, kernel, decisions):\n        return [self.size] * len(decisions)\n",
     )
-    model = load_given_model(name, ARCHITECTURE)
+    model = load_user_model(name, ARCHITECTURE)
     assert model.for_task("fusion") is model
     assert asked(model).tolist() == [float(ARCHITECTURE.scratchpad_bytes)] * 3
 
@@ -85,7 +85,7 @@ PREDICT = "class Model:\n    def predict(self, kernel, decisions):\n        "
     ],
 )
 def test_answers_that_are_no_costs(place: Path, name: str, body: str, message: str) -> None:
-    model = load_given_model(written(place, name, PREDICT + body + "\n"), ARCHITECTURE)
+    model = load_user_model(written(place, name, PREDICT + body + "\n"), ARCHITECTURE)
     with pytest.raises(DataError, match=message) as caught:
         asked(model)
     assert str(caught.value).startswith(f"{name}:Model: ")
@@ -94,7 +94,7 @@ def test_answers_that_are_no_costs(place: Path, name: str, body: str, message: s
 
 def test_a_model_may_refuse_a_kernel(place: Path) -> None:
     body = "raise UnsupportedKernelError('too strange')\n"
-    model = load_given_model(written(place, "given_refuses", PREDICT + body), ARCHITECTURE)
+    model = load_user_model(written(place, "given_refuses", PREDICT + body), ARCHITECTURE)
     with pytest.raises(UnsupportedKernelError, match="too strange"):
         asked(model)
 
@@ -113,12 +113,12 @@ def test_a_model_may_refuse_a_kernel(place: Path) -> None:
 )
 def test_what_is_no_model(place: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        load_given_model(written(place, name, text), ARCHITECTURE)
+        load_user_model(written(place, name, text), ARCHITECTURE)
 
 
 def test_runtimes_are_above_zero(place: Path) -> None:
     body = "return -1.0 * np.ones(len(decisions))\n"
-    model = load_given_model(written(place, "given_negative", PREDICT + body), ARCHITECTURE)
+    model = load_user_model(written(place, "given_negative", PREDICT + body), ARCHITECTURE)
     program = PreparedProgram(small_step(), "small")
     unique = program.unique_kernels[0]
     space = nest_tile_space(program.lowering.loop_nest(unique.kernel), ARCHITECTURE)

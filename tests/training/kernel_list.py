@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.arrays import I64
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels
-from costbench.models.graph_batch import FeatureScaling, KernelSamples, packed_samples
+from costbench.models.graph_batch import FeatureScaling, KernelSamples, pack_samples
 
 
 class KernelList(list[KernelSamples]):
@@ -18,7 +18,7 @@ class KernelList(list[KernelSamples]):
 
     def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
         pairs = zip(kernels, configs, strict=True)
-        return packed_samples([self[kernel].select(places) for kernel, places in pairs])
+        return pack_samples([self[kernel].select(places) for kernel, places in pairs])
 
     def scaled(self, scaling: FeatureScaling) -> KernelList:
         return self

@@ -19,7 +19,7 @@ from costbench.features.feature_shards import FeatureShard, feature_path, write_
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.packed_kernels import PackedKernels, merge_columns
 from costbench.models.edges import Edges
-from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, packed_samples
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, pack_samples
 from costbench.models.spec import NetSpec
 from costbench.target import load_target
 from costbench.training.batches import SampleSource
@@ -111,7 +111,7 @@ def test_packed_kernels_are_those_read_one_at_a_time(data: Path) -> None:
     found = source(data)
     kernels, configs = some_kernels(found)
     pack = found.pack(kernels, configs)
-    expected = packed_samples([found[k].select(c) for k, c in zip(kernels, configs, strict=True)])
+    expected = pack_samples([found[k].select(c) for k, c in zip(kernels, configs, strict=True)])
     for name, one_at_a_time in (arrays(expected) | {"edges": expected.edges}).items():
         read = getattr(pack, name)
         assert read.dtype == one_at_a_time.dtype, name

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from costbench.training.lightning_run import BestModel, EpochReport, FreedMemory, Patience, resumable
+from costbench.training.lightning_run import (
+    BestModel,
+    EpochReport,
+    FreedMemory,
+    Patience,
+    find_resume_point,
+)
 
 
 def trainer(value: float, epoch: int) -> Any:
@@ -110,11 +116,11 @@ def test_holes_of_the_heap_go_back_to_the_system() -> None:
 
 def test_a_damaged_resume_point_is_put_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "resume.ckpt"
-    assert resumable(path) is None
+    assert find_resume_point(path) is None
     torch.save({"epoch": 1}, path)
-    assert resumable(path) == path
+    assert find_resume_point(path) == path
     path.write_bytes(path.read_bytes()[:100])
     with caplog.at_level(logging.WARNING):
-        assert resumable(path) is None
+        assert find_resume_point(path) is None
     assert "training starts from the beginning" in caplog.text
     assert not path.exists()

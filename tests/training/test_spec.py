@@ -22,7 +22,7 @@ from costbench.training.spec import (
     SegmentSpec,
     TrainSpec,
     ValidationSpec,
-    monitored,
+    monitored_metric,
 )
 
 
@@ -36,11 +36,11 @@ def test_settings_load_no_torch() -> None:
 
 
 def test_only_tau_is_better_when_larger() -> None:
-    assert monitored("tau") == ("validation/tau", True)
-    assert monitored("ape") == ("validation/ape", False)
-    assert monitored("slowdown") == ("validation/slowdown", False)
-    assert monitored("opa") == ("validation/opa", True)
-    assert monitored("mape") == ("validation/mape", False)
+    assert monitored_metric("tau") == ("validation/tau", True)
+    assert monitored_metric("ape") == ("validation/ape", False)
+    assert monitored_metric("slowdown") == ("validation/slowdown", False)
+    assert monitored_metric("opa") == ("validation/opa", True)
+    assert monitored_metric("mape") == ("validation/mape", False)
 
 
 def test_mape_needs_a_loss_of_absolute_runtimes() -> None:

@@ -21,7 +21,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace, nest_tile_space
-from costbench.models.user_model import GivenModel
+from costbench.models.user_model import UserModel
 from costbench.target import Architecture
 
 
@@ -115,7 +115,7 @@ class GivenKernels:
     """
 
     tiled: TiledKernels
-    model: GivenModel
+    model: UserModel
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Returns predicted nanoseconds, float64 [k]."""

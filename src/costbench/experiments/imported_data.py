@@ -32,7 +32,7 @@ from costbench.params import load_yaml, parse
 from costbench.training.fit import fit
 from costbench.training.kernel_source import KernelSource
 from costbench.training.layout.fit import fit_layout
-from costbench.training.layout.source import held_out
+from costbench.training.layout.source import hold_out_configs
 from costbench.training.spec import AnySpec, FitResult, HoldOutSpec, LayoutTrainSpec, TrainSpec
 
 TRAINING_FILE = "training.json"
@@ -214,7 +214,7 @@ def evaluate_on(data: ImportedData, split: str, model: Path, threads: int | None
         which = "all"
         if graph.name in trained and division is not None:
             spec = HoldOutSpec(division["validation"], division["unseen"])
-            rows, which = held_out(graph, spec, int(division["seed"])).unseen, "held-out"
+            rows, which = hold_out_configs(graph, spec, int(division["seed"])).unseen, "held-out"
         metrics = graph_metrics(graph.runtime_ns[rows], loaded.predict(graph, rows), LAYOUT_TOP_K)
         scored.append(ScoredGraph(graph.name, len(rows), which, metrics))
     return scored

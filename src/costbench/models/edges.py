@@ -127,12 +127,12 @@ def _sorted_by_receiver(incoming: I64, outgoing: I64, num_nodes: int) -> tuple[A
     backwards, share = np.empty(size, np.bool_), np.empty(size, np.float32)
     for direction, pairs in enumerate((incoming, outgoing)):
         for receiver, sender in pairs.T:
-            place = ends[receiver]
+            entry = ends[receiver]
             ends[receiver] += 1
-            receivers[place], senders[place] = receiver, sender
-            messages[place] = table_row[sender] if direction else sender
-            backwards[place] = direction == 1
-            share[place] = 1.0 / counts[direction, receiver]
+            receivers[entry], senders[entry] = receiver, sender
+            messages[entry] = table_row[sender] if direction else sender
+            backwards[entry] = direction == 1
+            share[entry] = 1.0 / counts[direction, receiver]
     return receivers, senders, messages, backwards, share, with_producers
 
 
@@ -140,7 +140,7 @@ def _sorted_by_receiver(incoming: I64, outgoing: I64, num_nodes: int) -> tuple[A
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-def in_topological_order(kernels: PackedKernels) -> PackedKernels:
+def sort_topologically(kernels: PackedKernels) -> PackedKernels:
     """Returns the kernels with the nodes of each in the order of `topological_order`.
 
     Raises:
@@ -154,8 +154,8 @@ def in_topological_order(kernels: PackedKernels) -> PackedKernels:
     order = np.arange(len(kernels.opcodes))
     for kernel in np.unique(np.searchsorted(ends, consumers[backwards], side="right")):
         first, last = int(ends[kernel] - kernels.node_counts[kernel]), int(ends[kernel])
-        own = (consumers >= first) & (consumers < last)
-        order[first:last] = first + topological_order(kernels.edges[:, own] - first, last - first)
+        is_in_kernel = (consumers >= first) & (consumers < last)
+        order[first:last] = first + topological_order(kernels.edges[:, is_in_kernel] - first, last - first)
     return replace(
         kernels,
         opcodes=kernels.opcodes[order],
@@ -195,11 +195,11 @@ def topological_order(edges: I64, num_nodes: int) -> I64:
     return np.array(order, np.int64)
 
 
-def with_padding(kernels: PackedKernels, num_nodes: int, node: F32, static: F32) -> PackedKernels:
+def pad_nodes(kernels: PackedKernels, num_nodes: int, node: F32, static: F32) -> PackedKernels:
     """Pad the kernels to `num_nodes` nodes by an additional last kernel without edges and decisions.
 
     Args:
-        kernels: with at most `num_nodes` nodes.
+        kernels: kernels with at most `num_nodes` nodes.
         num_nodes: nodes of the result.
         node: features of each added node, float32 [1, width].
         static: features of the added kernel, float32 [1, width].
@@ -227,47 +227,47 @@ def first_neighbors(node: I64, neighbor: I64, limit: int) -> I64:
 def _first_neighbors(node: I64, neighbor: I64, limit: int) -> I64:
     order = _stably_sorted(node, _stably_sorted(neighbor, np.arange(len(neighbor))))
     pairs = np.empty((2, len(node)), np.int64)
-    kept, of_node = 0, 0
-    for place in range(len(order)):
-        same = place > 0 and node[order[place]] == node[order[place - 1]]
-        of_node = of_node + 1 if same else 0
-        if of_node < limit:
-            pairs[0, kept] = node[order[place]]
-            pairs[1, kept] = neighbor[order[place]]
-            kept += 1
-    return pairs[:, :kept].copy()
+    count, neighbors_of_node = 0, 0
+    for entry in range(len(order)):
+        is_same_node = entry > 0 and node[order[entry]] == node[order[entry - 1]]
+        neighbors_of_node = neighbors_of_node + 1 if is_same_node else 0
+        if neighbors_of_node < limit:
+            pairs[0, count] = node[order[entry]]
+            pairs[1, count] = neighbor[order[entry]]
+            count += 1
+    return pairs[:, :count].copy()
 
 
 @compiled
 def _stably_sorted(keys: I64, order: I64) -> I64:
     """Returns `order`, indices of `keys`, stably sorted by key; keys are small and not negative."""
-    most = 0
+    max_key = 0
     for key in keys:
-        most = max(most, key)
-    ends = np.zeros(most + 2, np.int64)
+        max_key = max(max_key, key)
+    ends = np.zeros(max_key + 2, np.int64)
     for key in keys:
         ends[key + 1] += 1
-    for key in range(most):
+    for key in range(max_key):
         ends[key + 1] += ends[key]
-    found = np.empty(len(order), np.int64)
-    for place in order:
-        found[ends[keys[place]]] = place
-        ends[keys[place]] += 1
-    return found
+    sorted_order = np.empty(len(order), np.int64)
+    for index in order:
+        sorted_order[ends[keys[index]]] = index
+        ends[keys[index]] += 1
+    return sorted_order
 
 
-def drawn_neighbors(node: I64, neighbor: I64, limit: int) -> I64:
+def random_neighbors(node: I64, neighbor: I64, limit: int) -> I64:
     """Returns pairs as `first_neighbors`, but of each node the `limit` neighbours with the smallest hashes.
 
     The difference of the indices of neighbour and node is hashed, so a kernel keeps the same neighbours in
     every batch.
     """
-    scrambled = ((neighbor - node).astype(np.uint64) * _MULTIPLIER) >> np.uint64(32)
-    order = np.lexsort((scrambled, node))
+    hashes = ((neighbor - node).astype(np.uint64) * _MULTIPLIER) >> np.uint64(32)
+    order = np.lexsort((hashes, node))
     pairs = np.stack([node[order], neighbor[order]])
-    place = np.arange(pairs.shape[1]) - np.searchsorted(pairs[0], pairs[0])
-    return pairs[:, place < limit]
+    rank = np.arange(pairs.shape[1]) - np.searchsorted(pairs[0], pairs[0])
+    return pairs[:, rank < limit]
 
 
-NEIGHBORS = {"first": first_neighbors, "random": drawn_neighbors}
+NEIGHBORS = {"first": first_neighbors, "random": random_neighbors}
 """Name in `NetSpec.neighbors` to the function that selects neighbours."""

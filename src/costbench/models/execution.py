@@ -13,8 +13,8 @@ differ in shape. Its cache is therefore made to hold 64, what a step needs, unle
 says how many.
 
 A training step allocates and frees the same few megabytes a hundred times. glibc hands such memory back to
-the system and requests it again, a page fault for every 4 kB: a tenth of a step. While a block is `applied`,
-it keeps up to a gigabyte instead.
+the system and requests it again, a page fault for every 4 kB: a tenth of a step. Under `apply_execution` it
+keeps up to a gigabyte instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def device_of(accelerator: Accelerator) -> torch.device:
     return torch.device("cuda")
 
 
-def described(execution: Execution, device: torch.device) -> str:
+def describe_execution(execution: Execution, device: torch.device) -> str:
     """Returns what is recorded with results: the GPU, or the matrix library and the number of threads."""
     if device.type == "cuda":
         return f"GPU {torch.cuda.get_device_name(device)}"
@@ -77,10 +77,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 @cache
 def _mallopt() -> Callable[[int, int], int] | None:
     try:
-        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+        mallopt: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return None
-    return found
+    return mallopt
 
 
 def _keep_freed(size: int) -> None:
@@ -106,13 +106,13 @@ _ONEDNN_ALLOWED: ContextVar[bool] = ContextVar("oneDNN allowed", default=False)
 
 
 def choose_products(rows: int) -> None:
-    """Choose the matrix library for a batch of `rows` rows, until the next choice or the end of `applied`."""
+    """Choose the matrix library for a batch of `rows` rows, until the next choice or the end of the block."""
     if _ONEDNN_ALLOWED.get():
         _mkldnn.matmul.fp32_precision = "bf16" if rows >= LARGE_BATCH_ROWS else "ieee"
 
 
 @contextmanager
-def applied(execution: Execution) -> Iterator[None]:
+def apply_execution(execution: Execution) -> Iterator[None]:
     """Run the block under `execution`, then restore what was set before."""
     threads, precision = torch.get_num_threads(), _mkldnn.matmul.fp32_precision
     use_onednn = execution.onednn_matmul and onednn_keeps_fp32()

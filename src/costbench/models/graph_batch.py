@@ -20,8 +20,13 @@ from costbench.arrays import F32, F64, I64, AnyArray, Bool
 from costbench.errors import DataError, choose
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
+<<<<<<< HEAD
+from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, packed
+from costbench.models.edges import NEIGHBORS, Edges, even_size, pad_nodes, sort_topologically
+=======
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, pack_kernels
 from costbench.models.edges import NEIGHBORS, Edges, even_size, in_topological_order, with_padding
+>>>>>>> 2758418de519184e4e16c7b007d52441ab175f74
 from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.spec import InputSizes
 
@@ -176,18 +181,18 @@ class GraphBatch:
 
     def to(self, device: torch.device | str) -> GraphBatch:
         """The same batch on `device`."""
-        place = torch.device(device)
+        target = torch.device(device)
         return GraphBatch(
-            opcodes=self.opcodes.to(place),
-            node_features=self.node_features.to(place),
-            static_features=self.static_features.to(place),
-            config_features=self.config_features.to(place),
-            kernel_of_node=self.kernel_of_node.to(place),
+            opcodes=self.opcodes.to(target),
+            node_features=self.node_features.to(target),
+            static_features=self.static_features.to(target),
+            config_features=self.config_features.to(target),
+            kernel_of_node=self.kernel_of_node.to(target),
             node_counts=self.node_counts,
-            edges=self.edges.to(place),
-            mask=self.mask.to(place),
-            runtime_ns=self.runtime_ns.to(place),
-            log_analytical=None if self.log_analytical is None else self.log_analytical.to(place),
+            edges=self.edges.to(target),
+            mask=self.mask.to(target),
+            runtime_ns=self.runtime_ns.to(target),
+            log_analytical=None if self.log_analytical is None else self.log_analytical.to(target),
         )
 
 
@@ -197,7 +202,7 @@ class Collator:
     Args:
         scaling: scalers fitted on the training data.
         max_neighbors: neighbours kept per node and direction.
-        neighbors: which ones, key of `node_order.NEIGHBORS`.
+        neighbors: rule that selects them, key of `edges.NEIGHBORS`.
     """
 
     def __init__(self, scaling: FeatureScaling, max_neighbors: int, neighbors: str = "first") -> None:
@@ -214,13 +219,13 @@ class Collator:
         Raises:
             DataError: if there are no samples.
         """
-        return self.collate(packed_samples(samples))
+        return self.collate(pack_samples(samples))
 
     def collate(self, kernels: PackedKernels, *, even: bool = False) -> GraphBatch:
         """Returns one batch of packed kernels.
 
         Args:
-            kernels: one or more.
+            kernels: kernels of the batch, one or more.
             even: pad a large batch to sizes of `even_size`: with decisions that `mask` excludes, and with the
                 nodes of an additional last kernel without decisions.
 
@@ -231,14 +236,14 @@ class Collator:
         if not kernels.num_kernels:
             raise DataError("a batch of no kernels")
         kernels = self._scaled(kernels)
-        kernels = in_topological_order(kernels)
-        most = int(kernels.config_counts.max())
-        even = even and most * len(kernels.opcodes) >= LARGE_BATCH_ROWS
+        kernels = sort_topologically(kernels)
+        max_configs = int(kernels.config_counts.max())
+        even = even and max_configs * len(kernels.opcodes) >= LARGE_BATCH_ROWS
         if even:
-            kernels = with_padding(kernels, even_size(len(kernels.opcodes)), *self._padding)
+            kernels = pad_nodes(kernels, even_size(len(kernels.opcodes)), *self._padding)
         producers, consumers = kernels.edges
         counts = kernels.config_counts
-        mask = np.arange(even_size(most) if even else most) < counts[:, None]
+        mask = np.arange(even_size(max_configs) if even else max_configs) < counts[:, None]
         estimates = kernels.analytical_ns
         return GraphBatch(
             opcodes=_tensor(kernels.opcodes),
@@ -275,7 +280,7 @@ class Collator:
         )
 
 
-def packed_samples(samples: Sequence[KernelSamples]) -> PackedKernels:
+def pack_samples(samples: Sequence[KernelSamples]) -> PackedKernels:
     """Returns the kernels of `samples` in packed form, with estimates if all samples have them.
 
     Raises:

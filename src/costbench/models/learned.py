@@ -27,8 +27,8 @@ from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
 from costbench.models.cost_model import CostModel
-from costbench.models.execution import applied, choose_products
-from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples, packed_samples
+from costbench.models.execution import apply_execution, choose_products
+from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples, pack_samples
 from costbench.models.networks.cost_network import CostNetwork
 from costbench.models.spec import DEFAULT_EXECUTION, Execution, Predicts
 
@@ -95,10 +95,10 @@ class LearnedCostModel:
         net: the network.
         scaling: scalers that it was trained with.
         predicts: what its output means.
-        execution: how to run it on a CPU.
+        execution: settings for running it on a CPU.
         analytical: the analytical model of the chip, whose errors a hybrid has learned; called for kernels
             that come without its estimates.
-        device: where to run the network.
+        device: device to run the network on.
     """
 
     def __init__(
@@ -153,10 +153,10 @@ class LearnedCostModel:
         whole = KernelSamples(
             graph, config_features, np.ones(len(config_features)), group="", analytical_ns=analytical_ns
         )
-        places = np.arange(len(whole))
+        indices = np.arange(len(whole))
         starts = range(0, len(whole), step)
-        with applied(self._execution), torch.inference_mode():
-            chunks = [self._costs([whole.select(places[start : start + step])])[0] for start in starts]
+        with apply_execution(self._execution), torch.inference_mode():
+            chunks = [self._costs([whole.select(indices[start : start + step])])[0] for start in starts]
         return self._runtimes(np.concatenate([np.empty(0), *chunks]))
 
     def predict_kernels(self, samples: Sequence[KernelSamples]) -> list[F64]:
@@ -166,23 +166,23 @@ class LearnedCostModel:
         groups: list[list[KernelSamples]] = [[]]
         rows = 0
         for sample in samples:
-            own = sample.graph.num_nodes * len(sample)
-            if groups[-1] and rows + own > CHUNK_ROWS:
+            sample_rows = sample.graph.num_nodes * len(sample)
+            if groups[-1] and rows + sample_rows > CHUNK_ROWS:
                 groups.append([])
                 rows = 0
             groups[-1].append(sample)
-            rows += own
-        with applied(self._execution), torch.inference_mode():
+            rows += sample_rows
+        with apply_execution(self._execution), torch.inference_mode():
             return [self._runtimes(costs) for group in groups for costs in self._costs(group)]
 
     def predict_packed(self, kernels: PackedKernels) -> F64:
         """Returns the costs of all D decisions of packed kernels, float64 [D], in one network pass."""
-        with applied(self._execution), torch.inference_mode():
+        with apply_execution(self._execution), torch.inference_mode():
             costs, mask = self._network_costs(kernels)
         return self._runtimes(costs[mask])
 
     def _costs(self, samples: Sequence[KernelSamples]) -> list[F64]:
-        costs, _ = self._network_costs(packed_samples(samples))
+        costs, _ = self._network_costs(pack_samples(samples))
         return [row[: len(sample)] for row, sample in zip(costs[: len(samples)], samples, strict=True)]
 
     def _network_costs(self, kernels: PackedKernels) -> tuple[F64, Bool]:

@@ -22,7 +22,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False)
-class GivenModel:
+class UserModel:
     """A `CostModel` that asks a user's object and refuses answers that are no costs.
 
     Attributes:
@@ -86,7 +86,7 @@ class GivenModel:
         """Does the same for a kernel that is already lowered."""
         return self.predict(nest.kernel, decisions)
 
-    def for_task(self, task: str) -> GivenModel:
+    def for_task(self, task: str) -> UserModel:
         """Return the model itself.
 
         Raises:
@@ -103,7 +103,7 @@ class GivenModel:
         return DataError(problem, where=self.name, field=view, expected=expected)
 
 
-def load_given_model(name: str, architecture: Architecture) -> GivenModel:
+def load_user_model(name: str, architecture: Architecture) -> UserModel:
     """Return the model of a dotted path: an object with `predict`, or a class or function that makes one.
 
     A class or function that has a parameter `architecture` gets the figures of the chip.
@@ -112,15 +112,15 @@ def load_given_model(name: str, architecture: Architecture) -> GivenModel:
         DataError: if there is no such thing, it cannot be built or has no method `predict`, with the line of
             the user's file.
     """
-    found: Any = load_dotted(name)
-    if inspect.isclass(found) or (callable(found) and not hasattr(found, "predict")):
+    model: Any = load_dotted(name)
+    if inspect.isclass(model) or (callable(model) and not hasattr(model, "predict")):
         with errors_of(name):
-            takes = "architecture" in inspect.signature(found).parameters
-            found = found(architecture=architecture) if takes else found()
-    if not callable(getattr(found, "predict", None)):
+            takes = "architecture" in inspect.signature(model).parameters
+            model = model(architecture=architecture) if takes else model()
+    if not callable(getattr(model, "predict", None)):
         raise DataError("has no method predict", where=name, expected="predict(kernel, decisions) -> costs")
-    tasks = getattr(found, "tasks", _DEFAULT_TASKS)
+    tasks = getattr(model, "tasks", _DEFAULT_TASKS)
     if isinstance(tasks, str) or not set(tasks) <= set(KERNEL_TASKS) or not tasks:
         expected = f"a tuple of {' or '.join(map(repr, KERNEL_TASKS))}"
         raise DataError(f"{tasks!r}", where=name, field="tasks", expected=expected)
-    return GivenModel(name, found, tuple(tasks))
+    return UserModel(name, model, tuple(tasks))

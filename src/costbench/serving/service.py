@@ -40,16 +40,16 @@ def read_kernel(value: object, where: str) -> Kernel:
         HloError: if it is no HLO module.
         UnsupportedKernelError: if it holds nothing but parameters.
     """
-    place = f"{where}.kernel"
+    field = f"{where}.kernel"
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"is {_short(value)}", where=place, expected=_KERNEL)
+        raise DataError(f"is {_short(value)}", where=field, expected=_KERNEL)
     if looks_like_text(value):
-        return kernel_from_module(module_from_text(value, where=place))
+        return kernel_from_module(module_from_text(value, where=field))
     try:
         data = base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise DataError(f"{_short(value)} is no base64: {error}", where=place, expected=_KERNEL) from None
-    return kernel_from_module(module_from_bytes(data, where=place))
+        raise DataError(f"{_short(value)} is no base64: {error}", where=field, expected=_KERNEL) from None
+    return kernel_from_module(module_from_bytes(data, where=field))
 
 
 def read_tiles(value: object, nest: LoopNest, where: str) -> TileSizes:
@@ -58,70 +58,71 @@ def read_tiles(value: object, nest: LoopNest, where: str) -> TileSizes:
     Args:
         value: a list of mappings with `output_bounds` and, for a kernel with a contraction, `kernel_bounds`.
         nest: the lowered kernel.
-        where: of the request, for errors.
+        where: name of the request, for errors.
 
     Raises:
         DataError: naming the tile and the list, if one is missing, of another rank than the kernel, or holds
             what is no whole number from 1 to the extent of its loop.
     """
-    place = f"{where}.tiles"
+    field = f"{where}.tiles"
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise DataError(f"is {_short(value)}", where=place, expected="a list of one or more tile sizes")
+        raise DataError(f"is {_short(value)}", where=field, expected="a list of one or more tile sizes")
     whole = nest.tile_sizes(nest.units[None])
     largest = {name: getattr(whole, name)[0].tolist() for name in _BOUNDS}
     columns: dict[str, list[list[int]]] = {name: [] for name in _BOUNDS}
     for number, tile in enumerate(value):
-        given = _mapping(tile, f"{place}[{number}]")
+        bounds = _mapping(tile, f"{field}[{number}]")
         for name in _BOUNDS:
-            columns[name].append(_bounds(given.get(name), largest[name], f"{place}[{number}].{name}"))
+            columns[name].append(_bounds(bounds.get(name), largest[name], f"{field}[{number}].{name}"))
     arrays = {name: np.array(rows, dtype=np.int64).reshape(len(value), -1) for name, rows in columns.items()}
-    return _of_kernel(TileSizes(**arrays), nest, place)
+    return _of_kernel(TileSizes(**arrays), nest, field)
 
 
-def _of_kernel(tiles: TileSizes, nest: LoopNest, place: str) -> TileSizes:
+def _of_kernel(tiles: TileSizes, nest: LoopNest, field: str) -> TileSizes:
     """Returns `tiles` after checking bounds that count the same loop in different units."""
-    again = nest.tile_sizes(nest.extents(tiles))
+    same_tiles = nest.tile_sizes(nest.extents(tiles))
     for name in _BOUNDS:
-        given, wanted = getattr(tiles, name), getattr(again, name)
-        for number in np.flatnonzero((given != wanted).any(axis=1))[:1]:
-            expected = f"{wanted[number].tolist()}, as the other bounds have it"
-            found = given[number].tolist()
-            raise DataError(f"is {found}", where=f"{place}[{number}].{name}", expected=expected)
+        bounds, expected_bounds = getattr(tiles, name), getattr(same_tiles, name)
+        for number in np.flatnonzero((bounds != expected_bounds).any(axis=1))[:1]:
+            expected = f"{expected_bounds[number].tolist()}, as the other bounds have it"
+            raise DataError(
+                f"is {bounds[number].tolist()}", where=f"{field}[{number}].{name}", expected=expected
+            )
     return tiles
 
 
-def _mapping(tile: object, place: str) -> Mapping[str, Any]:
+def _mapping(tile: object, field: str) -> Mapping[str, Any]:
     if not isinstance(tile, Mapping):
         expected = "{'output_bounds': [...], 'kernel_bounds': [...]}"
-        raise DataError(f"is {_short(tile)}", where=place, expected=expected)
+        raise DataError(f"is {_short(tile)}", where=field, expected=expected)
     for name in tile:
         if name not in _BOUNDS:
-            raise DataError(f"unknown key {name!r}", where=place, expected=" and ".join(_BOUNDS))
+            raise DataError(f"unknown key {name!r}", where=field, expected=" and ".join(_BOUNDS))
     return tile
 
 
-def _bounds(value: object, largest: Sequence[int], place: str) -> list[int]:
+def _bounds(value: object, largest: Sequence[int], field: str) -> list[int]:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if value is None:
         value = []
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise DataError(f"is {_short(value)}", where=place, expected="a list of numbers")
+        raise DataError(f"is {_short(value)}", where=field, expected="a list of numbers")
     if len(value) != len(largest):
         expected = f"{len(largest)}, up to {list(largest)}" if largest else "none: leave it out"
-        raise DataError(f"{len(value)} numbers", where=place, expected=expected)
-    return [_bound(one, limit, place) for one, limit in zip(value, largest, strict=True)]
+        raise DataError(f"{len(value)} numbers", where=field, expected=expected)
+    return [_bound(bound, limit, field) for bound, limit in zip(value, largest, strict=True)]
 
 
-def _bound(value: object, limit: int, place: str) -> int:
+def _bound(value: object, limit: int, field: str) -> int:
     # A client may write 4 as 4.0; JSON's true, false and NaN are no numbers here.
     if isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= limit:
         whole = int(value)
         if whole == value:
             return whole
-    raise DataError(_short(value), where=place, expected=f"a whole number from 1 to {limit}")
+    raise DataError(_short(value), where=field, expected=f"a whole number from 1 to {limit}")
 
 
 def _short(value: object) -> str:
@@ -139,7 +140,7 @@ class CostService:
     Args:
         model: the cost model.
         task: `tile`: costs of tile sizes; `fusion`: the runtime at the tile size that the compiler chooses.
-        chip: that the model was trained for, by name.
+        chip: name of the chip that the model was trained for.
 
     Raises:
         ChoiceError: for an unknown task.

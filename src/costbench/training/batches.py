@@ -114,11 +114,11 @@ class BatchSampler(Sampler[BatchPlan]):
         draw = rng.stream(self._seed, *self._names, self._epoch)
         kernels = self._evenly(draw) if self._spec.balanced else self._proportionally(draw)
         for _ in range(len(self)):
-            drawn = list(islice(kernels, self._spec.kernels))
-            configs = [choose_configs(draw, self._num_configs[k], self._spec.configs) for k in drawn]
+            batch_kernels = list(islice(kernels, self._spec.kernels))
+            configs = [choose_configs(draw, self._num_configs[k], self._spec.configs) for k in batch_kernels]
             # Sorted by index, since the source then reads one shard after another.
-            order = sorted(range(len(drawn)), key=drawn.__getitem__)
-            yield BatchPlan(tuple(drawn[k] for k in order), tuple(configs[k] for k in order))
+            order = sorted(range(len(batch_kernels)), key=batch_kernels.__getitem__)
+            yield BatchPlan(tuple(batch_kernels[k] for k in order), tuple(configs[k] for k in order))
 
     def _evenly(self, draw: np.random.Generator) -> Iterator[int]:
         applications = sorted(self._by_application)
@@ -135,15 +135,15 @@ class BatchSampler(Sampler[BatchPlan]):
 def _deck(draw: np.random.Generator, cards: Sequence[_Card]) -> Iterator[_Card]:
     """Yield the cards in random order for ever, each once per round."""
     while True:
-        for place in draw.permutation(len(cards)).tolist():
-            yield cards[place]
+        for index in draw.permutation(len(cards)).tolist():
+            yield cards[index]
 
 
-def choose_configs(draw: np.random.Generator, available: int, wanted: int) -> I64:
+def choose_configs(draw: np.random.Generator, available: int, count: int) -> I64:
     """Draw `wanted` different indices below `available`, ascending; all of them if there are no more."""
-    if available <= wanted:
+    if available <= count:
         return np.arange(available)
-    return np.sort(draw.choice(available, size=wanted, replace=False)).astype(np.int64)
+    return np.sort(draw.choice(available, size=count, replace=False)).astype(np.int64)
 
 
 class PlannedBatches(Dataset[GraphBatch]):
@@ -215,8 +215,8 @@ def validation_plans(
     )
     if not len(usable):
         raise DataError(f"no validation kernel has {min_configs} or more decisions", field="kernels")
-    chosen = usable[choose_configs(draw, len(usable), spec.kernels)]
-    configs = {int(k): choose_configs(draw, source.num_configs(int(k)), spec.configs) for k in chosen}
+    kernels = usable[choose_configs(draw, len(usable), spec.kernels)]
+    configs = {int(k): choose_configs(draw, source.num_configs(int(k)), spec.configs) for k in kernels}
     # Padding is smallest when kernels of a batch have about equally many decisions.
     ordered = sorted(configs, key=lambda kernel: (len(configs[kernel]), kernel))
     starts = range(0, len(ordered), batch.kernels)

@@ -53,14 +53,14 @@ class KernelSource:
         return self._num_configs[index]
 
     def __getitem__(self, index: int) -> KernelSamples:
-        number, place = self._places[index]
-        shard = self._shards[number]
+        shard_number, index_in_shard = self._places[index]
+        shard = self._shards[shard_number]
         return KernelSamples(
-            graph=shard.graph(place),
-            config_features=shard.config_features(place),
-            runtime_ns=shard.runtime_ns(place).astype(np.float64),
+            graph=shard.graph(index_in_shard),
+            config_features=shard.config_features(index_in_shard),
+            runtime_ns=shard.runtime_ns(index_in_shard).astype(np.float64),
             group=shard.application,
-            analytical_ns=shard.analytical_ns(place),
+            analytical_ns=shard.analytical_ns(index_in_shard),
         )
 
     def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
@@ -70,15 +70,22 @@ class KernelSource:
             kernels: indices of kernels, one or more.
             configs: for each kernel, indices of the decisions to read.
         """
+<<<<<<< HEAD
+        indices = np.array(kernels, np.int64)
+        shard_of_kernel = np.searchsorted(self._starts, indices, side="right") - 1
+        bounds = [0, *(np.flatnonzero(np.diff(shard_of_kernel)) + 1).tolist(), len(indices)]
+        return PackedKernels.joined(
+=======
         wanted = np.array(kernels, np.int64)
         whose = np.searchsorted(self._starts, wanted, side="right") - 1
         cuts = [0, *(np.flatnonzero(np.diff(whose)) + 1).tolist(), len(wanted)]
         return PackedKernels.concatenate(
+>>>>>>> 2758418de519184e4e16c7b007d52441ab175f74
             [
-                self._columns[whose[first]].pack(
-                    wanted[first:last] - self._starts[whose[first]], configs[first:last]
+                self._columns[shard_of_kernel[first]].pack(
+                    indices[first:last] - self._starts[shard_of_kernel[first]], configs[first:last]
                 )
-                for first, last in pairwise(cuts)
+                for first, last in pairwise(bounds)
             ]
         )
 

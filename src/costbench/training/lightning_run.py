@@ -24,9 +24,9 @@ from pytorch_lightning.callbacks import TQDMProgressBar
 from costbench import params
 from costbench.artifacts import atomic_path, digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError
-from costbench.models.execution import applied, described, device_of
+from costbench.models.execution import apply_execution, describe_execution, device_of
 from costbench.training.lightning_module import CostModelModule
-from costbench.training.spec import AnyTrainSpec, FitResult, monitored
+from costbench.training.spec import AnyTrainSpec, FitResult, monitored_metric
 
 _LOG = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class ResumePoint(pl.Callback):
             trainer.save_checkpoint(temporary)
 
 
-def resumable(path: Path) -> Path | None:
+def find_resume_point(path: Path) -> Path | None:
     """Returns `path` if training can resume from it, else None; a damaged file is removed with a warning."""
     if not path.is_file():
         return None
@@ -175,7 +175,7 @@ class TrainingRun:
     @contextmanager
     def session(self) -> Iterator[None]:
         """Run a block with the run's settings; random draws in it leave those after it as they were."""
-        with _quiet(), applied(self._spec.execution), torch.random.fork_rng(devices=[]):
+        with _quiet(), apply_execution(self._spec.execution), torch.random.fork_rng(devices=[]):
             yield
 
     def train(
@@ -193,7 +193,7 @@ class TrainingRun:
             DataError: if training ends before its first epoch, or the loss is no longer finite.
         """
         spec = self._spec
-        metric, larger_is_better = monitored(spec.monitor)
+        metric, larger_is_better = monitored_metric(spec.monitor)
         best = BestModel(metric, larger_is_better=larger_is_better, save=save)
         resume = self._resume_file(identity)
         refresh = max(1, spec.steps_per_epoch // 20)
@@ -220,7 +220,7 @@ class TrainingRun:
             enable_progress_bar=self._progress,
             use_distributed_sampler=False,
         )
-        trainer.fit(module, *data, ckpt_path=resumable(resume), weights_only=True)
+        trainer.fit(module, *data, ckpt_path=find_resume_point(resume), weights_only=True)
         if best.best is None:
             raise DataError("training ended before its first epoch", where=self._folder)
         resume.unlink(missing_ok=True)
@@ -230,7 +230,7 @@ class TrainingRun:
             best_epoch=best.epoch,
             steps=trainer.global_step,
             seconds=time.perf_counter() - self._started,
-            execution=described(spec.execution, self._device),
+            execution=describe_execution(spec.execution, self._device),
             computed_by=getattr(module.net, "computed_by", None) or "",
         )
 

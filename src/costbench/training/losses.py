@@ -86,8 +86,8 @@ def listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
 
     Shape: costs, runtime_ns and mask [K, C].
     """
-    wanted = (-runtime_ns.log() / _TARGET_TEMPERATURE).to(costs.dtype)
-    p, q = (_log_shares(scores, mask) for scores in (wanted, -costs))
+    target_scores = (-runtime_ns.log() / _TARGET_TEMPERATURE).to(costs.dtype)
+    p, q = (_log_shares(scores, mask) for scores in (target_scores, -costs))
     divergence = (p.exp() * (p - q) * mask).sum(dim=1)
     choices = mask.sum(dim=1) > 1
     return (divergence * choices).sum() / choices.sum().clamp(min=1)

@@ -209,7 +209,7 @@ class TrainSpec:
         return self.batch.kernels, self.batch.configs
 
 
-def monitored(monitor: Monitor) -> tuple[str, bool]:
+def monitored_metric(monitor: Monitor) -> tuple[str, bool]:
     """Returns the name of a monitored metric among those of an epoch, and whether larger is better."""
     return _MONITORS[monitor], monitor in ("tau", "opa")
 

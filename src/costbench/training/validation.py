@@ -61,10 +61,10 @@ class ValidationScores:
         """
         values: dict[str, float] = {}
         if self._pairs:
-            tau = mean_without_nan([tau_of(one) for one in self._pairs])
+            tau = mean_without_nan([tau_of(pairs) for pairs in self._pairs])
             values[VALIDATION_TAU] = 0.0 if math.isnan(tau) else tau
-            ordered = sum(one.total - one.tied_measured for one in self._pairs)
-            values[VALIDATION_OPA] = sum(one.concordant for one in self._pairs) / max(ordered, 1)
+            ordered = sum(pairs.total - pairs.tied_measured for pairs in self._pairs)
+            values[VALIDATION_OPA] = sum(pairs.concordant for pairs in self._pairs) / max(ordered, 1)
             values[VALIDATION_APE] = tile_size_ape(self._chosen_ns, self._best_ns)
             slowdowns = np.array(self._chosen_ns) / np.array(self._best_ns) - 1.0
             values[VALIDATION_SLOWDOWN] = float(slowdowns.mean())

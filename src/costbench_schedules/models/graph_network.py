@@ -19,7 +19,7 @@ from costbench import rng
 from costbench.arrays import F64, I64
 from costbench.features.normalizer import MinMaxNormalizer
 from costbench.features.packed_kernels import PackedKernels
-from costbench.models.execution import applied
+from costbench.models.execution import apply_execution
 from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.spec import DEFAULT_EXECUTION, NetSpec
@@ -85,7 +85,7 @@ class GraphLearner:
             return batch_costs[:, 0]
 
         loss = SampleLoss(samples, self.objective, costs)
-        with applied(DEFAULT_EXECUTION):
+        with apply_execution(DEFAULT_EXECUTION):
             train(net, loss, self.training, rng.stream(seed, "graph_network", "batches"))
         return TrainedGraphNetwork(net, scaling)
 

@@ -8,13 +8,13 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_dense_adj
 
 from costbench.models.layout.network import plain_states
-from costbench.models.layout.plan import SparseMatrix, aggregations, part_starts, plan_layers, view_of
+from costbench.models.layout.plan import SparseMatrix, aggregations, build_view, part_starts, plan_layers
 from costbench.models.spec import LayoutNetSpec, Pooling
 from tests.models.layout.graphs import chain, network_on, random_graph
 
 
 def rows_of(num_layers: int, *, pools_all: bool) -> list[tuple[list[int], list[int]]]:
-    view = view_of(chain(9, [3]))
+    view = build_view(chain(9, [3]))
     matrices = aggregations(view, "graphsage", directed=True)
     plan = plan_layers(matrices, view.configurable, num_layers, pools_all=pools_all)
     return [(rows.varying.tolist(), rows.fixed.tolist()) for rows in plan.rows]
@@ -54,7 +54,7 @@ def test_fixed_rows_are_those_that_do_not_change(pooling: tuple[Pooling, ...]) -
 
 
 def test_pruning_keeps_nodes_within_reach() -> None:
-    view = view_of(chain(9, [1, 6]), prune_hops=1)
+    view = build_view(chain(9, [1, 6]), prune_hops=1)
     assert view.nodes.tolist() == [0, 1, 2, 5, 6, 7]
     assert view.configurable.tolist() == [1, 4]
     # Edges 0-1, 1-2, 5-6 and 6-7 are left, in new numbers.
@@ -67,14 +67,14 @@ def test_pruning_keeps_nodes_within_reach() -> None:
 
 
 def test_no_hop_keeps_configurable_nodes_alone() -> None:
-    view = view_of(chain(9, [1, 2, 6]), prune_hops=0)
+    view = build_view(chain(9, [1, 2, 6]), prune_hops=0)
     assert view.nodes.tolist() == [1, 2, 6]
     assert list(zip(view.consumers.tolist(), view.producers.tolist(), strict=True)) == [(1, 0)]
 
 
 def test_without_limits_all_is_seen() -> None:
     graph = random_graph(0, 60, 10, 4)
-    view = view_of(graph)
+    view = build_view(graph)
     assert view.num_nodes == 60
     assert np.array_equal(np.stack([view.consumers, view.producers], 1), graph.edges)
 
@@ -87,7 +87,7 @@ def test_parts_end_at_splits_where_there_is_one() -> None:
 
 
 def test_no_message_crosses_parts() -> None:
-    view = view_of(chain(9, [1, 6]), part_nodes=4)
+    view = build_view(chain(9, [1, 6]), part_nodes=4)
     assert view.starts.tolist() == [0, 4, 8]
     crossing = {(4, 3), (8, 7)}
     kept = set(zip(view.consumers.tolist(), view.producers.tolist(), strict=True))
@@ -96,7 +96,7 @@ def test_no_message_crosses_parts() -> None:
 
 def test_graphsage_takes_means_by_direction() -> None:
     # Node 2 reads 0 and 1; 3 reads 2.
-    view = view_of(random_graph(1, 40, 5, 3))
+    view = build_view(random_graph(1, 40, 5, 3))
     own, producers, consumers = (
         torch.from_numpy(matrix.toarray()) for matrix in aggregations(view, "graphsage", directed=True)
     )
@@ -113,7 +113,7 @@ def test_graphsage_takes_means_by_direction() -> None:
 
 
 def test_gcn_is_normalised_as_in_pyg() -> None:
-    view = view_of(random_graph(2, 40, 5, 3))
+    view = build_view(random_graph(2, 40, 5, 3))
     (matrix,) = aggregations(view, "gcn", directed=True)
     edges = torch.from_numpy(np.stack([view.producers, view.consumers]))
     index, weight = gcn_norm(torch.cat([edges, edges.flip(0)], dim=1), num_nodes=40)
@@ -127,7 +127,7 @@ def test_pruning_agrees_with_breadth_first_search(hops: int) -> None:
     near = set(graph.node_config_ids.tolist())
     for _ in range(hops):
         near |= {int(b) for a, b in graph.edges if a in near} | {int(a) for a, b in graph.edges if b in near}
-    assert view_of(graph, prune_hops=hops).nodes.tolist() == sorted(near)
+    assert build_view(graph, prune_hops=hops).nodes.tolist() == sorted(near)
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (1, 9), (6, 0), (0, 4)])

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from costbench.models.layout import segments
-from costbench.models.layout.inputs import parts_of
-from costbench.models.layout.segments import segment_of, segment_scores
+from costbench.models.layout.inputs import split_into_parts
+from costbench.models.layout.segments import build_segment, segment_scores
 from costbench.models.spec import LayoutNetSpec
 from tests.models.layout.graphs import network_on, random_graph
 from tests.models.layout.test_network import scores_and_gradients
@@ -28,7 +28,7 @@ def test_forward_is_the_whole_graph(spec: LayoutNetSpec) -> None:
     net, inputs = network_on(random_graph(12, 90, 9, 6), spec)
     options = inputs.option_rows(np.arange(6))
     inside = np.arange(90) // 30 == 1
-    found = segment_scores(net, inputs, options, segment_of(inputs, inside))
+    found = segment_scores(net, inputs, options, build_segment(inputs, inside))
     torch.testing.assert_close(found, net(inputs, options), rtol=1e-5, atol=1e-5)
 
 
@@ -36,7 +36,7 @@ def test_forward_is_the_whole_graph(spec: LayoutNetSpec) -> None:
 def test_a_segment_of_all_nodes_has_the_gradient_of_the_whole_graph(spec: LayoutNetSpec) -> None:
     net, inputs = network_on(random_graph(13, 60, 9, 6), spec)
     options = inputs.option_rows(np.arange(6))
-    segment = segment_of(inputs, np.ones(60, dtype=bool))
+    segment = build_segment(inputs, np.ones(60, dtype=bool))
     found = scores_and_gradients(net, segment_scores(net, inputs, options, segment))
     wanted = scores_and_gradients(net, net(inputs, options))
     assert found.keys() == wanted.keys()
@@ -51,7 +51,7 @@ def test_other_nodes_are_constants() -> None:
     net, inputs = network_on(random_graph(14, 60, 9, 6), spec)
     options = inputs.option_rows(np.arange(6))
     inside = np.arange(60) >= 35
-    found = scores_and_gradients(net, segment_scores(net, inputs, options, segment_of(inputs, inside)))
+    found = scores_and_gradients(net, segment_scores(net, inputs, options, build_segment(inputs, inside)))
 
     mask = torch.from_numpy(inside)[:, None, None]
 
@@ -80,7 +80,7 @@ def test_a_part_is_a_graph_of_its_own() -> None:
     spec = LayoutNetSpec(**SMALL, part_nodes=20)
     net, inputs = network_on(random_graph(15, 60, 9, 6), spec)
     options = inputs.option_rows(np.arange(6))
-    parts = parts_of(inputs, spec)
+    parts = split_into_parts(inputs, spec)
     assert len(parts) == 5
     with torch.no_grad():
         total = torch.zeros(6, 16)
@@ -105,7 +105,7 @@ def test_a_step_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "_KnownStep", watched)
     net, inputs = network_on(random_graph(15, 60, 9, 6), SPECS[0])
     inside = np.arange(60) >= 35
-    scores = segment_scores(net, inputs, inputs.option_rows(np.arange(6)), segment_of(inputs, inside))
+    scores = segment_scores(net, inputs, inputs.option_rows(np.arange(6)), build_segment(inputs, inside))
     scores.sum().backward()
     assert any(ref() is not None for ref in kept)
     del scores

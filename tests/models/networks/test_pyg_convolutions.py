@@ -14,7 +14,7 @@ from costbench.models.learned import LearnedCostNet
 from costbench.models.networks.encoders import build_encoder
 from costbench.models.networks.pyg_convolutions import (
     PygConvolutions,
-    copies_of,
+    copy_edges,
     draw_weights,
     find_convolution,
 )
@@ -85,7 +85,7 @@ def test_a_hop_adds_the_convolutions_of_both_directions() -> None:
 
 
 def test_copies_keep_edges_within_their_decision() -> None:
-    assert copies_of(torch.tensor([[0, 2], [1, 0]]), 3).tolist() == [[0, 1, 2, 6, 7, 8], [3, 4, 5, 0, 1, 2]]
+    assert copy_edges(torch.tensor([[0, 2], [1, 0]]), 3).tolist() == [[0, 1, 2, 6, 7, 8], [3, 4, 5, 0, 1, 2]]
 
 
 def test_weights_follow_from_the_seed_and_draw_nothing_from_the_global_generator() -> None:

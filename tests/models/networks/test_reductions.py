@@ -17,8 +17,8 @@ from costbench.models.networks.reductions import (
     Head,
     LastState,
     PerNode,
-    gather_sum,
     segment_statistics,
+    segment_sum,
 )
 from costbench.models.spec import NetSpec
 
@@ -95,7 +95,7 @@ def test_transformer_costs_do_not_depend_on_the_order_of_nodes() -> None:
 
 def test_gather_sum_by_hand() -> None:
     rows = torch.tensor([0, 0, 1])
-    assert gather_sum(torch.tensor([[1.0], [2.0], [4.0]]), rows, 2).tolist() == [[3.0], [4.0]]
+    assert segment_sum(torch.tensor([[1.0], [2.0], [4.0]]), rows, 2).tolist() == [[3.0], [4.0]]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.model import load_layout_model
 from costbench.models.spec import LayoutNetSpec
 from costbench.training.layout.fit import fit_layout
-from costbench.training.layout.source import held_out
+from costbench.training.layout.source import hold_out_configs
 from costbench.training.spec import FitResult, HoldOutSpec, LayoutTrainSpec, SamplingSpec, SegmentSpec
 
 NET = LayoutNetSpec(hidden=16, opcode_embedding=8, encoder_layers=2)
@@ -43,7 +43,7 @@ def test_unseen_configs_of_one_graph_are_ranked(graph_file: Path, tmp_path: Path
     spec = replace(QUICK, seed=2, steps_per_epoch=50, epochs=4, hold_out=HoldOutSpec(0.1, 0.2), monitor="tau")
     fit = fit_layout(spec, [graph_file], [], tmp_path)
     graph = open_layout_graph(graph_file)
-    test = held_out(graph, spec.hold_out, 2).unseen
+    test = hold_out_configs(graph, spec.hold_out, 2).unseen
     scores = load_layout_model(tmp_path).predict(graph, test)
     assert kendall_tau(scores, graph.runtime_ns[test]) > 0.6
     assert fit.best_metric > 0.6

@@ -25,7 +25,7 @@ from costbench.hardware.noise import uniform
 from costbench.hardware.simulator import simulate_nest
 from costbench.hashing import mix
 from costbench.models.baselines.layouts import changed_nodes
-from costbench.models.user_model import GivenModel, load_given_model
+from costbench.models.user_model import UserModel, load_user_model
 from costbench.target import Architecture, Target
 
 Predict = Callable[[LoopNest, TileSizes], F64]
@@ -142,11 +142,11 @@ LAYOUT_ORDERS: Mapping[str, Callable[[LayoutGraph, tuple[int, ...]], dict[int, F
 """Scores the configs of a program, for each of the given seeds or once."""
 
 
-def load_given_models(names: Iterable[str], task: str, architecture: Architecture) -> dict[str, GivenModel]:
+def load_given_models(names: Iterable[str], task: str, architecture: Architecture) -> dict[str, UserModel]:
     """Returns the user's own models among some names, as far as they are for a task.
 
     Raises:
         DataError: for one that cannot be loaded (see `load_given_model`).
     """
-    models = {name: load_given_model(name, architecture) for name in names if is_dotted(name)}
+    models = {name: load_user_model(name, architecture) for name in names if is_dotted(name)}
     return {name: model for name, model in models.items() if task in model.tasks}

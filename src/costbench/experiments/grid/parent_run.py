@@ -26,7 +26,7 @@ from costbench.experiments.tracking.runs import (
     tracked_run,
     work_of,
 )
-from costbench.training.spec import monitored
+from costbench.training.spec import monitored_metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ def _best(tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> d
     """Returns the best value of each split, chip and monitored metric."""
     best: dict[str, float] = {}
     for name, task in tasks.items():
-        metric, larger_is_better = monitored(task.spec.monitor)
+        metric, larger_is_better = monitored_metric(task.spec.monitor)
         key, value = f"best/{task.cell.split}/{task.cell.chip}/{metric}", results[name].best_metric
         if key not in best or (value > best[key]) == larger_is_better:
             best[key] = value

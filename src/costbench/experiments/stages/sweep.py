@@ -42,7 +42,7 @@ from costbench.experiments.tracking.runs import Provenance, prepare, tracking_ur
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.params import merge, parse
 from costbench.tasks import LEARNED, LearnedTask
-from costbench.training.spec import SweptModels, monitored
+from costbench.training.spec import SweptModels, monitored_metric
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/sweep"
@@ -244,7 +244,7 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
             place.tracking, _EXPERIMENT, "", {"profile": workspace.name, "experiment": "sweep"}
         ),
     )
-    metric, larger_is_better = monitored(space.base.monitor)
+    metric, larger_is_better = monitored_metric(space.base.monitor)
     follows_from = _follows_from(space, section, cell)
     study = StudySpec(
         name=place.study or f"{workspace.name}-{name}-{_digest(follows_from)}",

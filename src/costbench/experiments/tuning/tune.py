@@ -26,7 +26,7 @@ from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto
 from costbench.hlo.reader import read_proto
 from costbench.models.cost_model import CostModel
-from costbench.models.user_model import load_given_model
+from costbench.models.user_model import load_user_model
 from costbench.tasks import TaskName
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _tile_model(name: str, chip: str, analytical: AnalyticalModel) -> CostModel 
     if name == ANALYTICAL:
         return analytical
     if is_dotted(name):
-        return load_given_model(name, analytical.architecture).for_task("tile")
+        return load_user_model(name, analytical.architecture).for_task("tile")
     return _checkpoint(name, "tile", chip, analytical)
 
 
@@ -105,7 +105,7 @@ def _fusion_model(
     if name == ANALYTICAL:
         return EstimatedKernels(tiled)
     if is_dotted(name):
-        return GivenKernels(tiled, load_given_model(name, tiled.architecture).for_task("fusion"))
+        return GivenKernels(tiled, load_user_model(name, tiled.architecture).for_task("fusion"))
     from costbench.autotuning.learned_kernels import LearnedKernels
 
     return LearnedKernels(tiled, _checkpoint(name, "fusion", chip, analytical))

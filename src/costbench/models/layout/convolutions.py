@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from costbench.models.layout.plan import LayerPlan, SparseMatrix
-from costbench.models.networks.pyg_convolutions import copies_of, find_convolution, sum_of_layers
+from costbench.models.networks.pyg_convolutions import copy_edges, find_convolution, sum_of_layers
 from costbench.models.spec import LayoutNetSpec
 
 
@@ -54,7 +54,7 @@ class LinearConvolution(nn.Module):
         """Returns the varying states of the next layer: [v, c, hidden] to [v', c, hidden].
 
         Args:
-            plan: of this layer.
+            plan: plan of this layer.
             states: varying states.
             from_fixed: [v', hidden], `of_fixed(plan.into_varying, fixed states)`.
             grown: [v' - kept, hidden], states before this layer of rows that were fixed then.
@@ -104,7 +104,7 @@ class PygConvolution(nn.Module):
             self.ways = nn.ModuleList(self._convolution.layer(spec.hidden) for _ in range(1 + spec.directed))
 
     def forward(self, states: Tensor, edge_indices: Sequence[Tensor]) -> Tensor:
-        copies = [copies_of(edge_index, states.shape[1]) for edge_index in edge_indices]
+        copies = [copy_edges(edge_index, states.shape[1]) for edge_index in edge_indices]
         sums = sum_of_layers(self._convolution, list(self.ways), states.flatten(0, 1), copies)
         return sums.view_as(states)
 
@@ -116,8 +116,8 @@ class _Products(torch.autograd.Function):
     def forward(ctx: Any, states: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(states, weight)
         out = states.new_empty(len(weight), *states.shape)
-        for matrix, place in zip(weight, out, strict=True):
-            torch.mm(states, matrix, out=place)
+        for matrix, product in zip(weight, out, strict=True):
+            torch.mm(states, matrix, out=product)
         return out
 
     @staticmethod
@@ -140,12 +140,12 @@ class _SumOfProducts(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
         states, weight = ctx.saved_tensors
         (gradient,) = gradients
-        of_states = None
+        d_states = None
         if ctx.needs_input_grad[0]:
-            of_states = torch.empty_like(states)
-            for matrix, place in zip(weight, of_states, strict=True):
-                torch.mm(gradient, matrix.t(), out=place)
-        return of_states, torch.stack([part.t() @ gradient for part in states])
+            d_states = torch.empty_like(states)
+            for matrix, out in zip(weight, d_states, strict=True):
+                torch.mm(gradient, matrix.t(), out=out)
+        return d_states, torch.stack([part.t() @ gradient for part in states])
 
 
 def sum_of_products(states: Tensor, weight: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.features.normalizer import MinMaxNormalizer, Transform
 from costbench.hlo.opcode import NUM_OPCODE_CODES
-from costbench.models.layout.plan import GraphView, Plan, aggregations, plan_layers, view_of
+from costbench.models.layout.plan import GraphView, Plan, aggregations, build_view, plan_layers
 from costbench.models.spec import LayoutNetSpec
 
 NUM_PLACES = 18
@@ -31,8 +31,8 @@ class LayoutScaling:
     """Scalers of a model, fitted on training graphs only and kept with its weights.
 
     Attributes:
-        node: of the node features.
-        option: of the layout features of options.
+        node: scaler of the node features.
+        option: scaler of the layout features of options.
     """
 
     node: MinMaxNormalizer
@@ -70,10 +70,10 @@ class LayoutInputs:
     Attributes:
         graph: the graph.
         view: the part of it that the network sees, with n nodes, nc of them configurable.
-        plan: which of its node states vary, layer by layer.
+        plan: rows whose states vary, layer by layer, and the matrices between them.
         opcodes: int64 [n].
         node_features: float32 [n, k], scaled.
-        options: of all o options: int64 [o, 18], codes 8 place + axis + 1, or float32 [o, k'], scaled.
+        options: all o options: int64 [o, 18], codes 8 place + axis + 1, or float32 [o, k'], scaled.
         option_node: int64 [o], number of the configurable node of each option.
     """
 
@@ -87,8 +87,8 @@ class LayoutInputs:
 
     def option_rows(self, rows: I64) -> Tensor:
         """Returns the options of some configs, int64 [c, nc], rows of `options`; reads only these configs."""
-        chosen = self.graph.config_options[rows].astype(np.int64)
-        return torch.from_numpy(chosen + self.graph.option_offsets[:-1])
+        options = self.graph.config_options[rows].astype(np.int64)
+        return torch.from_numpy(options + self.graph.option_offsets[:-1])
 
 
 def layout_inputs(graph: LayoutGraph, scaling: LayoutScaling, spec: LayoutNetSpec) -> LayoutInputs:
@@ -97,7 +97,7 @@ def layout_inputs(graph: LayoutGraph, scaling: LayoutScaling, spec: LayoutNetSpe
     Raises:
         DataError: for a graph whose features are not finite or of another width than the scaling's.
     """
-    view = view_of(graph, spec.prune_hops, spec.part_nodes)
+    view = build_view(graph, spec.prune_hops, spec.part_nodes)
     linear = spec.encoder in ("graphsage", "gcn")
     matrices = aggregations(view, spec.encoder if linear else "graphsage", spec.directed)
     plan = plan_layers(
@@ -137,7 +137,7 @@ class PartInputs:
         return options[:, self.columns] - self.first_option
 
 
-def parts_of(inputs: LayoutInputs, spec: LayoutNetSpec) -> list[PartInputs]:
+def split_into_parts(inputs: LayoutInputs, spec: LayoutNetSpec) -> list[PartInputs]:
     """Returns the parts of a graph that `spec.part_nodes` has cut into parts."""
     view = inputs.view
     bounds = [*view.starts.tolist(), view.num_nodes]
@@ -159,7 +159,7 @@ def _part(inputs: LayoutInputs, spec: LayoutNetSpec, start: int, stop: int) -> P
     matrices = [csr_array(matrix[start:stop][:, start:stop]) for matrix in inputs.plan.matrices]
     layers = len(inputs.plan.layers)
     plan = plan_layers(matrices, part.configurable, layers, pools_all=spec.pools_all_nodes)
-    own = LayoutInputs(
+    part_inputs = LayoutInputs(
         graph=inputs.graph,
         view=part,
         plan=plan,
@@ -168,7 +168,7 @@ def _part(inputs: LayoutInputs, spec: LayoutNetSpec, start: int, stop: int) -> P
         options=inputs.options[rows],
         option_node=inputs.option_node[rows] - first,
     )
-    return PartInputs(own, slice(first, last), rows.start)
+    return PartInputs(part_inputs, slice(first, last), rows.start)
 
 
 def _options(features: F32, scaling: LayoutScaling, spec: LayoutNetSpec) -> Tensor:

@@ -17,7 +17,7 @@ from costbench.arrays import F64
 from costbench.artifacts import write_json
 from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
-from costbench.models.execution import applied
+from costbench.models.execution import apply_execution
 from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.model_files import (
@@ -52,8 +52,8 @@ class LayoutModel:
         net: the network.
         scaling: scalers that it was trained with.
         predicts: what its output means; a logarithm of runtime is as good a score.
-        execution: how to run it.
-        seed: of the sets of a network that attends across configs.
+        execution: settings for running it.
+        seed: seed of the sets of a network that attends across configs.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class LayoutModel:
 
     def predict_inputs(self, inputs: LayoutInputs, rows: npt.ArrayLike | None = None) -> F64:
         """The same for a graph whose inputs are at hand, to score several times."""
-        with applied(self._execution):
+        with apply_execution(self._execution):
             return config_scores(self.net, inputs, rows, self.seed)
 
 
@@ -99,22 +99,25 @@ def config_scores(
     Raises:
         DataError: if a score is not finite.
     """
-    wanted = np.arange(inputs.graph.num_configs) if rows is None else np.asarray(rows, np.int64)
-    order = np.arange(len(wanted))
+    configs = np.arange(inputs.graph.num_configs) if rows is None else np.asarray(rows, np.int64)
+    order = np.arange(len(configs))
     step = chunk_configs(net, inputs)
     if net.spec.across_configs != "none":
-        order, step = stream(seed, "sets of configs", len(wanted)).permutation(len(wanted)), net.spec.set_size
-    found = np.empty(len(wanted))
+        order, step = (
+            stream(seed, "sets of configs", len(configs)).permutation(len(configs)),
+            net.spec.set_size,
+        )
+    all_scores = np.empty(len(configs))
     with torch.inference_mode():
         fixed = net.fixed_part(inputs) if net.splits else None
-        for start in range(0, len(wanted), step):
-            places = order[start : start + step]
-            options = inputs.option_rows(wanted[places])
+        for start in range(0, len(configs), step):
+            indices = order[start : start + step]
+            options = inputs.option_rows(configs[indices])
             scores = net(inputs, options) if fixed is None else net.scores(inputs, fixed, options)
-            found[places] = scores.numpy()
-    if not np.isfinite(found).all():
+            all_scores[indices] = scores.numpy()
+    if not np.isfinite(all_scores).all():
         raise DataError("the network's scores are not finite", field="scores", expected="finite numbers")
-    return found
+    return all_scores
 
 
 def chunk_configs(net: LayoutNetwork, inputs: LayoutInputs) -> int:

@@ -56,7 +56,7 @@ class LayoutNetwork(nn.Module):
         spec: hyper-parameters.
         node_width: number of scaled node features.
         option_width: number of scaled layout features; read only where `spec.options` is `scaled`.
-        seed: of the initial weights.
+        seed: seed of the initial weights.
 
     Raises:
         ChoiceError, ParamsError: if `spec.encoder` is unknown or cannot be built.

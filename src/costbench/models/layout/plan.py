@@ -51,7 +51,7 @@ class GraphView:
         return len(self.nodes)
 
 
-def view_of(graph: LayoutGraph, prune_hops: int | None = None, part_nodes: int = 0) -> GraphView:
+def build_view(graph: LayoutGraph, prune_hops: int | None = None, part_nodes: int = 0) -> GraphView:
     """Returns what is left of a graph: nodes near configurable ones, edges within parts.
 
     Args:
@@ -61,22 +61,22 @@ def view_of(graph: LayoutGraph, prune_hops: int | None = None, part_nodes: int =
     """
     configurable = graph.node_config_ids.astype(np.int64)
     edges = graph.edges.astype(np.int64)
-    kept = np.ones(graph.num_nodes, dtype=bool)
+    is_seen = np.ones(graph.num_nodes, dtype=bool)
     if prune_hops is not None:
-        kept[:] = False
-        kept[configurable] = True
+        is_seen[:] = False
+        is_seen[configurable] = True
         both_ways = _adjacency(np.concatenate([edges, edges[:, ::-1]]), graph.num_nodes)
         for _ in range(prune_hops):
-            kept = reached(both_ways, kept)
-    nodes = np.flatnonzero(kept)
-    number = np.full(graph.num_nodes, -1, np.int64)
-    number[nodes] = np.arange(len(nodes))
+            is_seen = reach_neighbours(both_ways, is_seen)
+    nodes = np.flatnonzero(is_seen)
+    new_index = np.full(graph.num_nodes, -1, np.int64)
+    new_index[nodes] = np.arange(len(nodes))
     splits = np.searchsorted(nodes, graph.node_splits.astype(np.int64))
     starts = part_starts(len(nodes), splits, part_nodes)
-    ends = number[edges[(kept[edges]).all(axis=1)]]
+    ends = new_index[edges[(is_seen[edges]).all(axis=1)]]
     part = np.searchsorted(starts, ends, side="right")
     within = part[:, 0] == part[:, 1]
-    return GraphView(nodes, ends[within, 0], ends[within, 1], number[configurable], starts)
+    return GraphView(nodes, ends[within, 0], ends[within, 1], new_index[configurable], starts)
 
 
 def part_starts(num_nodes: int, splits: I64, part_nodes: int) -> I64:
@@ -94,10 +94,10 @@ def part_starts(num_nodes: int, splits: I64, part_nodes: int) -> I64:
     return np.array(starts, np.int64)
 
 
-def reached(adjacency: csr_array, nodes: Bool) -> Bool:
+def reach_neighbours(adjacency: csr_array, nodes: Bool) -> Bool:
     """Returns which rows of a matrix are in `nodes` or have an entry in the column of one: bool [n]."""
-    found: Bool = nodes | (adjacency @ nodes.astype(np.float32) > 0)
-    return found
+    is_reached: Bool = nodes | (adjacency @ nodes.astype(np.float32) > 0)
+    return is_reached
 
 
 def _adjacency(edges: I64, num_nodes: int) -> csr_array:
@@ -218,9 +218,9 @@ class LayerPlan:
         num_matrices: K, matrices of the convolution.
         transform_first: whether states are multiplied by weights before they are aggregated, which is less
             work where v <= v'.
-        varying: from varying to varying rows: [v', K v] if `transform_first`, else [K v', v].
-        into_varying: from fixed to varying rows, [v', K f].
-        fixed: from fixed to fixed rows, [f', K f].
+        varying: matrix from varying to varying rows: [v', K v] if `transform_first`, else [K v', v].
+        into_varying: matrix from fixed to varying rows, [v', K f].
+        fixed: matrix from fixed to fixed rows, [f', K f].
         kept: int64, places in the v rows of those that stay, which are the first of the v' rows; None if all
             do, in the same order.
         grown: int64 [v' - kept], places in the f rows of the other v' rows.
@@ -244,7 +244,7 @@ class Plan:
     Attributes:
         rows: rows of layer 0 to L; the configurable nodes are the first varying ones of each.
         layers: L steps between them.
-        matrices: of the convolution, [n, n] each.
+        matrices: matrices of the convolution, [n, n] each.
     """
 
     rows: tuple[Rows, ...]
@@ -284,8 +284,8 @@ def _rows(
     needed = [np.ones(num_nodes, dtype=bool) if pools_all else touched[0]]
     backwards = csr_array(linked.T)
     for _ in range(num_layers):
-        touched.append(reached(linked, touched[-1]))
-        needed.append(reached(backwards, needed[-1]))
+        touched.append(reach_neighbours(linked, touched[-1]))
+        needed.append(reach_neighbours(backwards, needed[-1]))
     needed.reverse()
     rows = [Rows(configurable, np.flatnonzero(needed[0] & ~touched[0]))]
     for is_touched, is_needed in zip(touched[1:], needed[1:], strict=True):
@@ -304,9 +304,9 @@ def _layer(matrices: Sequence[csr_array], before: Rows, after: Rows) -> LayerPla
     to_varying = [csr_array(matrix[after.varying]) for matrix in matrices]
     to_fixed = [csr_array(matrix[after.fixed]) for matrix in matrices]
     blocks = [csr_array(matrix[:, before.varying]) for matrix in to_varying]
-    of_varying = _places(before.varying, num_nodes)[after.varying]
-    of_fixed = _places(before.fixed, num_nodes)
-    kept = of_varying[of_varying >= 0]
+    varying_index = _places(before.varying, num_nodes)[after.varying]
+    fixed_index = _places(before.fixed, num_nodes)
+    kept = varying_index[varying_index >= 0]
     stays = len(kept) == len(before.varying) and np.array_equal(kept, np.arange(len(kept)))
     return LayerPlan(
         num_matrices=len(matrices),
@@ -315,8 +315,8 @@ def _layer(matrices: Sequence[csr_array], before: Rows, after: Rows) -> LayerPla
         into_varying=_side_by_side(to_varying, before.fixed),
         fixed=_side_by_side(to_fixed, before.fixed),
         kept=None if stays else kept,
-        grown=of_fixed[after.varying[len(kept) :]],
-        fixed_kept=of_fixed[after.fixed],
+        grown=fixed_index[after.varying[len(kept) :]],
+        fixed_kept=fixed_index[after.fixed],
     )
 
 
@@ -326,6 +326,6 @@ def _side_by_side(matrices: Sequence[csr_array], columns: I64) -> SparseMatrix:
 
 def _places(rows: I64, num_nodes: int) -> I64:
     """Returns where each node stands in `rows`, int64 [n]; -1 where it does not."""
-    places = np.full(num_nodes, -1, np.int64)
-    places[rows] = np.arange(len(rows))
-    return places
+    indices = np.full(num_nodes, -1, np.int64)
+    indices[rows] = np.arange(len(rows))
+    return indices

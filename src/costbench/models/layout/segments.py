@@ -31,7 +31,7 @@ class _Senders:
 
     Attributes:
         rows: int64 [s], places of the senders; first those inside the segment, all of them.
-        num_inside: how many are inside.
+        num_inside: number of senders inside.
         matrix: [r, K s], A_1 ... A_K side by side.
     """
 
@@ -74,7 +74,7 @@ class Segment:
     layers: tuple[_SegmentLayer, ...]
 
 
-def segment_of(inputs: LayoutInputs, inside: Bool) -> Segment:
+def build_segment(inputs: LayoutInputs, inside: Bool) -> Segment:
     """Returns a segment of a graph.
 
     Args:
@@ -88,16 +88,16 @@ def segment_of(inputs: LayoutInputs, inside: Bool) -> Segment:
     for depth in range(len(plan.layers)):
         before, after = plan.rows[depth], plan.rows[depth + 1]
         to_varying, to_fixed = after.varying[varying[depth + 1]], after.fixed[fixed[depth + 1]]
-        own = _numbers(before.varying[varying[depth]], len(inside))[to_varying]
-        in_fixed = _numbers(before.fixed[fixed[depth]], len(inside))
+        varying_index = _numbers(before.varying[varying[depth]], len(inside))[to_varying]
+        fixed_index = _numbers(before.fixed[fixed[depth]], len(inside))
         to_all = np.concatenate([to_varying, to_fixed])
         layers.append(
             _SegmentLayer(
                 varying=_senders(plan.matrices, to_varying, before.varying, varying[depth]),
                 fixed=_senders(plan.matrices, to_all, before.fixed, fixed[depth]),
-                kept=own[own >= 0],
-                grown=in_fixed[to_varying][own < 0],
-                fixed_kept=in_fixed[to_fixed],
+                kept=varying_index[varying_index >= 0],
+                grown=fixed_index[to_varying][varying_index < 0],
+                fixed_kept=fixed_index[to_fixed],
             )
         )
     return Segment(varying, fixed, tuple(layers))
@@ -153,14 +153,14 @@ def segment_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, se
         net: a network that is split into fixed and varying rows.
         inputs: the graph.
         options: int64 [c, nc], rows of `inputs.options`.
-        segment: of this graph.
+        segment: segment of this graph.
     """
     with torch.no_grad():
         steps, last_varying, last_fixed = _whole(net, inputs, options, segment)
     rows = inputs.plan.rows[0]
     fixed = net.input_states(net.node_terms(inputs, rows.fixed[segment.fixed[0]]))
-    chosen = torch.from_numpy(segment.varying[0])
-    varying = net.configured(inputs, net.node_terms(inputs, rows.varying), options[:, chosen])
+    configurable = torch.from_numpy(segment.varying[0])
+    varying = net.configured(inputs, net.node_terms(inputs, rows.varying), options[:, configurable])
     for layer, known in zip(net.layers, steps, strict=True):
         assert isinstance(layer, LinearConvolution), "others are not split"
         varying, fixed = _SegmentStep.apply(  # type: ignore[no-untyped-call]
@@ -222,19 +222,19 @@ class _SegmentStep(torch.autograd.Function):
         at_senders = _at_senders(step.varying, before, len(weight))
         at_fixed = _at_senders(step.fixed, to_all[:, None], len(weight))
         senders = known.senders.flatten(0, 1)
-        of_weight = torch.stack(
+        d_weight = torch.stack(
             [senders.t() @ a + known.fixed_senders.t() @ b for a, b in zip(at_senders, at_fixed, strict=True)]
         )
         inside = step.varying.num_inside * of_varying.shape[1]
-        own = sum_of_products(at_senders[:, :inside], weight.transpose(1, 2))
-        own = own.view(step.varying.num_inside, *of_varying.shape[1:])
-        own_fixed = sum_of_products(at_fixed[:, : step.fixed.num_inside], weight.transpose(1, 2))
+        d_varying = sum_of_products(at_senders[:, :inside], weight.transpose(1, 2))
+        d_varying = d_varying.view(step.varying.num_inside, *of_varying.shape[1:])
+        d_fixed = sum_of_products(at_fixed[:, : step.fixed.num_inside], weight.transpose(1, 2))
         if known.residual:
             stayed = len(step.kept)
-            own.index_add_(0, torch.from_numpy(step.kept), of_varying[:stayed])
-            own_fixed.index_add_(0, torch.from_numpy(step.grown), of_varying[stayed:].sum(dim=1))
-            own_fixed.index_add_(0, torch.from_numpy(step.fixed_kept), of_fixed)
-        return own, own_fixed, of_weight, to_all.sum(dim=0), None
+            d_varying.index_add_(0, torch.from_numpy(step.kept), of_varying[:stayed])
+            d_fixed.index_add_(0, torch.from_numpy(step.grown), of_varying[stayed:].sum(dim=1))
+            d_fixed.index_add_(0, torch.from_numpy(step.fixed_kept), of_fixed)
+        return d_varying, d_fixed, d_weight, to_all.sum(dim=0), None
 
 
 def _at_senders(senders: _Senders, gradient: Tensor, parts: int) -> Tensor:

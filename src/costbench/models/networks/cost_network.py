@@ -33,7 +33,7 @@ class CostNetwork(nn.Module):
     Args:
         spec: hyper-parameters.
         sizes: widths of the scaled features.
-        seed: of the initial weights.
+        seed: seed of the initial weights.
 
     Raises:
         ChoiceError: if the encoder or the reduction is unknown.

@@ -27,11 +27,11 @@ class Gat(nn.Module):
         self.hops = nn.ModuleList(GatHop(spec) for _ in range(spec.encoder_layers))
 
     def forward(self, states: Tensor, edges: Edges) -> Tensor:
-        along = [edges.to_consumers, edges.to_producers]
+        edge_indices = [edges.to_consumers, edges.to_producers]
         if not self.spec.directed:
-            along = [torch.cat(along, dim=1)]
-        own = torch.arange(edges.num_nodes, device=states.device).expand(2, -1)
-        edge_indices = [torch.cat([edge_index, own], dim=1) for edge_index in along]
+            edge_indices = [torch.cat(edge_indices, dim=1)]
+        self_loops = torch.arange(edges.num_nodes, device=states.device).expand(2, -1)
+        edge_indices = [torch.cat([edge_index, self_loops], dim=1) for edge_index in edge_indices]
         for hop in self.hops:
             states = hop(states, edge_indices)
             if self.spec.l2_normalize:

@@ -40,7 +40,7 @@ class Convolution:
 
     Attributes:
         kind: class of `torch_geometric.nn`.
-        arguments: those given to its constructor beside what costbench sets.
+        arguments: arguments of its constructor beside those that costbench sets.
     """
 
     kind: type[nn.Module]
@@ -74,21 +74,23 @@ class Convolution:
         return {} if width is None else {"edge_attr": torch.ones(num_edges, width)}
 
     def _with_widths(self, hidden: int) -> dict[str, Any]:
-        known = inspect.signature(self.kind).parameters
-        given: dict[str, Any] = {name: hidden for name in _WIDTHS if name in known}
-        if "heads" in known and "concat" in known:
-            heads, concat = (self.arguments.get(name, known[name].default) for name in ("heads", "concat"))
+        parameters = inspect.signature(self.kind).parameters
+        arguments: dict[str, Any] = {name: hidden for name in _WIDTHS if name in parameters}
+        if "heads" in parameters and "concat" in parameters:
+            heads, concat = (
+                self.arguments.get(name, parameters[name].default) for name in ("heads", "concat")
+            )
             if concat and hidden % heads:
                 raise ValueError(f"heads is {heads}, must divide hidden, {hidden}")
             # Heads side by side make up the width, as they do in the encoder `gat`.
-            given["out_channels"] = hidden // heads if concat else hidden
-        if "nn" in known and known["nn"].default is inspect.Parameter.empty:
-            given["nn"] = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
-        return given | dict(self.arguments)
+            arguments["out_channels"] = hidden // heads if concat else hidden
+        if "nn" in parameters and parameters["nn"].default is inspect.Parameter.empty:
+            arguments["nn"] = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
+        return arguments | dict(self.arguments)
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"{PREFIX}{self.kind.__name__}({given})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{PREFIX}{self.kind.__name__}({arguments})"
 
 
 def convolutions() -> dict[str, type[nn.Module]]:
@@ -127,10 +129,12 @@ def find_convolution(encoder: str) -> Convolution:
 def _parsed(encoder: str) -> tuple[str, dict[str, Any]]:
     """Parse `pyg.NAME` or `pyg.NAME(argument=value, ...)` into name and arguments."""
     try:
-        found = ast.parse(encoder.removeprefix(PREFIX), mode="eval").body
-        call = found if isinstance(found, ast.Call) else ast.Call(found, [], [])
+        expression = ast.parse(encoder.removeprefix(PREFIX), mode="eval").body
+        call = expression if isinstance(expression, ast.Call) else ast.Call(expression, [], [])
         if isinstance(call.func, ast.Name) and not call.args:
-            arguments = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords if one.arg}
+            arguments = {
+                str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords if keyword.arg
+            }
             if len(arguments) == len(call.keywords):
                 return call.func.id, arguments
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -173,7 +177,7 @@ class PygConvolutions(nn.Module):
         edge_indices = [batch.edges.to_consumers, batch.edges.to_producers]
         if not self.spec.directed:
             edge_indices = [torch.cat(edge_indices, dim=1)]
-        copies = [copies_of(edge_index, states.shape[1]) for edge_index in edge_indices]
+        copies = [copy_edges(edge_index, states.shape[1]) for edge_index in edge_indices]
         rows = states.flatten(0, 1)
         for hop in self.hops:
             layers = list(cast(nn.ModuleList, hop))
@@ -203,7 +207,7 @@ def sum_of_layers(
     return torch.stack(parts).sum(dim=0)
 
 
-def copies_of(edge_index: Tensor, num_decisions: int) -> Tensor:
+def copy_edges(edge_index: Tensor, num_decisions: int) -> Tensor:
     """Returns edges [2, E C] between rows n C + c: a copy for each decision c of edges [2, E] of nodes n."""
     decisions = torch.arange(num_decisions, device=edge_index.device)
     return (edge_index[:, :, None] * num_decisions + decisions).flatten(1)

@@ -57,7 +57,7 @@ class PerNode(nn.Module):
 
     def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
         costs = self.head(states, joined, batch.kernel_of_node)
-        return gather_sum(costs, batch.kernel_of_node, batch.num_kernels)
+        return segment_sum(costs, batch.kernel_of_node, batch.num_kernels)
 
 
 class ColumnWise(nn.Module):
@@ -112,7 +112,7 @@ REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
 """Name in `NetSpec.reduction` to class."""
 
 
-def gather_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
+def segment_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:
     """Returns out[r] = sum of values[i] over the i with rows[i] = r. Shape: [N, ...] to [num_rows, ...]."""
     return values.new_zeros((num_rows, *values.shape[1:])).index_add(0, rows, values)
 
@@ -124,12 +124,12 @@ def segment_statistics(states: Tensor, batch: GraphBatch, names: Sequence[str]) 
 
     Shape: [N, C, H] to [K, C, H len(names)].
     """
-    found = {}
+    statistics = {}
     if "max" in names:
         index = batch.kernel_of_node.view(-1, 1, 1).expand_as(states)
         lowest = states.new_full((batch.num_kernels, *states.shape[1:]), -torch.inf)
-        found["max"] = lowest.scatter_reduce(0, index, states, "amax")
+        statistics["max"] = lowest.scatter_reduce(0, index, states, "amax")
     if "sum" in names or "mean" in names:
-        found["sum"] = gather_sum(states, batch.kernel_of_node, batch.num_kernels)
-        found["mean"] = found["sum"] / states.new_tensor(batch.node_counts).view(-1, 1, 1)
-    return torch.cat([found[name] for name in names], dim=-1)
+        statistics["sum"] = segment_sum(states, batch.kernel_of_node, batch.num_kernels)
+        statistics["mean"] = statistics["sum"] / states.new_tensor(batch.node_counts).view(-1, 1, 1)
+    return torch.cat([statistics[name] for name in names], dim=-1)

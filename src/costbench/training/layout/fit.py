@@ -19,9 +19,9 @@ from costbench.training.layout.source import (
     LayoutSource,
     MeasuredConfigs,
     StepSampler,
-    held_out,
-    labelled,
-    measured,
+    hold_out_configs,
+    open_labelled_graph,
+    select_configs,
 )
 from costbench.training.lightning_run import MetricLogger, TrainingRun
 from costbench.training.spec import LAYOUT_PREDICTS, FitResult, LayoutTrainSpec, SamplingSpec
@@ -59,7 +59,7 @@ def fit_layout(
     """
     run = TrainingRun(spec, out, logger, progress=progress)
     with run.session():
-        scaling = LayoutScaling.fit((labelled(path) for path in train), spec.transform)
+        scaling = LayoutScaling.fit((open_labelled_graph(path) for path in train), spec.transform)
         sources = _sources(spec, scaling, train, validation)
         widths = scaling.node.num_outputs, scaling.option.num_outputs
         net = LayoutNetwork(spec.net, *widths, stream_key(spec.seed, "weights") % 2**63)
@@ -85,13 +85,15 @@ def _sources(
     """Returns what is trained and what is validated on, without graphs that have nothing to compare."""
     seed = spec.seed
     if validation:
-        of_train = [measured(labelled(path), None, spec.sampling, seed) for path in train]
-        of_validation = [measured(labelled(path), None, _ALL, seed) for path in validation]
+        of_train = [select_configs(open_labelled_graph(path), None, spec.sampling, seed) for path in train]
+        of_validation = [select_configs(open_labelled_graph(path), None, _ALL, seed) for path in validation]
     else:
         validation = train
-        divided = [(graph, held_out(graph, spec.hold_out, seed)) for graph in map(labelled, train)]
-        of_train = [measured(graph, part.train, spec.sampling, seed) for graph, part in divided]
-        of_validation = [measured(graph, part.validation, _ALL, seed) for graph, part in divided]
+        divided = [
+            (graph, hold_out_configs(graph, spec.hold_out, seed)) for graph in map(open_labelled_graph, train)
+        ]
+        of_train = [select_configs(graph, part.train, spec.sampling, seed) for graph, part in divided]
+        of_validation = [select_configs(graph, part.validation, _ALL, seed) for graph, part in divided]
     return (
         _source(train, of_train, scaling, spec, "training"),
         _source(validation, of_validation, scaling, spec, "validation"),

@@ -3,10 +3,9 @@
 With historical embeddings a step computes one part of a graph with gradients; other parts enter the pooling
 as they were computed in an earlier step, with older weights, or are computed now if there is nothing yet.
 Each of those may be left out at random ("stale embedding dropout"), the trained part then counting
-p + (1 - p) J
-times, p the share that is kept and J the number of parts, which makes the pooled sum right in expectation.
-Source: Cao et al., "Learning large graph property prediction via graph segment training" (NeurIPS 2023),
-sections 3.3 and 3.4.
+p + (1 - p) J times, p the share that is kept and J the number of parts, which makes the pooled sum right in
+expectation. Source: Cao et al., "Learning large graph property prediction via graph segment training"
+(NeurIPS 2023), sections 3.3 and 3.4.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ import torch
 from torch import Tensor
 
 from costbench.arrays import F32
-from costbench.models.layout.inputs import LayoutInputs, PartInputs, parts_of
+from costbench.models.layout.inputs import LayoutInputs, PartInputs, split_into_parts
 from costbench.models.layout.model import config_scores
 from costbench.models.layout.network import LayoutNetwork
-from costbench.models.layout.segments import segment_of, segment_scores
+from costbench.models.layout.segments import build_segment, segment_scores
 from costbench.rng import stream, stream_key
 from costbench.training.layout.source import LayoutBatch
 from costbench.training.lightning_module import CostModelModule
@@ -63,43 +62,47 @@ class HistoricalParts:
         """
         parts = self._parts_of(net, batch)
         trained = int(batch.segment * len(parts))
-        known = self._recalled(batch, len(parts), net.spec.hidden * len(net.spec.pooling))
-        for place, part in enumerate(parts):
-            missing = torch.from_numpy(np.flatnonzero(np.isnan(known[:, place, 0].numpy())))
-            if place != trained and len(missing):
+        pooled_parts = self._recalled(batch, len(parts), net.spec.hidden * len(net.spec.pooling))
+        for number, part in enumerate(parts):
+            new_configs = torch.from_numpy(np.flatnonzero(np.isnan(pooled_parts[:, number, 0].numpy())))
+            if number != trained and len(new_configs):
                 with torch.no_grad():
-                    known[missing, place] = pooled_part(net, batch.inputs, batch.options[missing], part)
-        own = pooled_part(net, batch.inputs, batch.options, parts[trained])
-        self._remember(batch, trained, own.detach().numpy(), known.numpy())
-        kept = stream(0, "dropped parts", key).random(len(parts)) >= self._dropout
-        kept[trained] = False
+                    pooled_parts[new_configs, number] = pooled_part(
+                        net, batch.inputs, batch.options[new_configs], part
+                    )
+        pooled_trained = pooled_part(net, batch.inputs, batch.options, parts[trained])
+        self._remember(batch, trained, pooled_trained.detach().numpy(), pooled_parts.numpy())
+        is_pooled = stream(0, "dropped parts", key).random(len(parts)) >= self._dropout
+        is_pooled[trained] = False
         share = 1.0 - self._dropout
         weight = share + (1.0 - share) * len(parts)
-        return net.score(weight * own + known[:, torch.from_numpy(np.flatnonzero(kept))].sum(dim=1))
+        return net.score(
+            weight * pooled_trained + pooled_parts[:, torch.from_numpy(np.flatnonzero(is_pooled))].sum(dim=1)
+        )
 
     def _parts_of(self, net: LayoutNetwork, batch: LayoutBatch) -> list[PartInputs]:
-        kept = self._parts.get(batch.graph)
-        if kept is None or kept[0] is not batch.inputs:
-            kept = self._parts[batch.graph] = (batch.inputs, parts_of(batch.inputs, net.spec))
-        return kept[1]
+        cached = self._parts.get(batch.graph)
+        if cached is None or cached[0] is not batch.inputs:
+            cached = self._parts[batch.graph] = (batch.inputs, split_into_parts(batch.inputs, net.spec))
+        return cached[1]
 
     def _recalled(self, batch: LayoutBatch, num_parts: int, width: int) -> Tensor:
         """Returns pooled states [c, parts, width], NaN where there are none yet."""
         empty = np.full((num_parts, width), np.nan, np.float32)
-        found = [self._known.get((batch.graph, row), empty) for row in batch.rows.tolist()]
-        return torch.from_numpy(np.stack(found))
+        states = [self._known.get((batch.graph, row), empty) for row in batch.rows.tolist()]
+        return torch.from_numpy(np.stack(states))
 
     def _remember(
         self,
         batch: LayoutBatch,
         trained: int,
-        own: F32,
-        others: F32,
+        trained_states: F32,
+        pooled_parts: F32,
     ) -> None:
-        for place, row in enumerate(batch.rows.tolist()):
-            kept = others[place].copy()
-            kept[trained] = own[place]
-            self._known[batch.graph, row] = kept
+        for config, row in enumerate(batch.rows.tolist()):
+            states = pooled_parts[config].copy()
+            states[trained] = trained_states[config]
+            self._known[batch.graph, row] = states
             self._known.move_to_end((batch.graph, row))
         while len(self._known) > KEPT_CONFIGS:
             self._known.popitem(last=False)
@@ -107,15 +110,15 @@ class HistoricalParts:
 
 def pooled_part(net: LayoutNetwork, whole: LayoutInputs, options: Tensor, part: PartInputs) -> Tensor:
     """Returns what one part adds to the pooled means of the graph, [c, columns]; options int64 [c, nc]."""
-    own = part.options(options)
+    part_options = part.options(options)
     fixed = net.fixed_part(part.inputs)
-    varying = net.varying_states(part.inputs, fixed, own)
+    varying = net.varying_states(part.inputs, fixed, part_options)
     columns = []
     for name in net.spec.pooling:
         if name == "mean":
             columns.append((varying.sum(dim=0) + fixed.last.sum(dim=0)) / whole.view.num_nodes)
         else:
-            configured = varying[: own.shape[1]].sum(dim=0)
+            configured = varying[: part_options.shape[1]].sum(dim=0)
             columns.append(configured / max(1, len(whole.view.configurable)))
     return torch.cat(columns, dim=1)
 
@@ -171,7 +174,7 @@ class LayoutModule(CostModelModule):
         first = int(batch.segment * (num_nodes - segments.nodes + 1))
         nodes = torch.arange(num_nodes).numpy()
         inside = (nodes >= first) & (nodes < first + segments.nodes)
-        return segment_scores(net, batch.inputs, batch.options, segment_of(batch.inputs, inside))
+        return segment_scores(net, batch.inputs, batch.options, build_segment(batch.inputs, inside))
 
     def validation_step(self, batch: tuple[LayoutBatch, ...], _index: int) -> None:  # type: ignore[override]
         """Score the configs of every graph."""

@@ -27,7 +27,7 @@ from costbench.training.spec import HoldOutSpec, SamplingSpec
 _CHUNK_VALUES = 1 << 20
 
 
-def config_keys(graph: LayoutGraph) -> U64:
+def hash_configs(graph: LayoutGraph) -> U64:
     """Returns a 64-bit hash of each config, uint64 [c]: sum of option times an odd random number, mod 2^64.
 
     Different configs of a graph of 10^5 share one with a probability below 10^-9. Reads the configs in
@@ -53,15 +53,15 @@ class ConfigParts:
     unseen: I64
 
 
-def held_out(graph: LayoutGraph, spec: HoldOutSpec, seed: int) -> ConfigParts:
+def hold_out_configs(graph: LayoutGraph, spec: HoldOutSpec, seed: int) -> ConfigParts:
     """Divides the configs of one graph at random; equal configs are in the same part.
 
     Args:
         graph: the graph; runtimes are not looked at.
         spec: shares of different configs.
-        seed: of the division, which also depends on the graph's name.
+        seed: seed of the division, which also depends on the graph's name.
     """
-    group = np.unique(config_keys(graph), return_inverse=True)[1].reshape(-1)
+    group = np.unique(hash_configs(graph), return_inverse=True)[1].reshape(-1)
     num_groups = int(group.max(initial=-1)) + 1
     order = stream(seed, "held-out configs", graph.name).permutation(num_groups)
     first, second = (round(share * num_groups) for share in (spec.unseen, spec.unseen + spec.validation))
@@ -87,36 +87,36 @@ class MeasuredConfigs:
         return len(self.rows)
 
 
-def measured(graph: LayoutGraph, rows: I64 | None, spec: SamplingSpec, seed: int) -> MeasuredConfigs:
+def select_configs(graph: LayoutGraph, rows: I64 | None, spec: SamplingSpec, seed: int) -> MeasuredConfigs:
     """Returns the configs that are drawn from.
 
     Args:
-        graph: with runtimes.
+        graph: graph with runtimes.
         rows: indices to choose from; None for all.
-        spec: see `deduplicate` and `pool`.
-        seed: of the draw of `pool` configs.
+        spec: `deduplicate` and `pool` say which are left.
+        seed: seed of the draw of `pool` configs.
     """
     rows = np.arange(graph.num_configs) if rows is None else rows
     runtime = graph.runtime_ns[rows].astype(np.float64)
     if spec.deduplicate:
-        _, first, group = np.unique(config_keys(graph)[rows], return_index=True, return_inverse=True)
+        _, first, group = np.unique(hash_configs(graph)[rows], return_index=True, return_inverse=True)
         group = group.reshape(-1)
         runtime = np.bincount(group, runtime) / np.bincount(group)
         rows = rows[first]
     if spec.pool and spec.pool < len(rows):
-        kept = stream(seed, "pool of configs", graph.name).choice(len(rows), spec.pool, replace=False)
-        rows, runtime = rows[kept], runtime[kept]
+        pool_rows = stream(seed, "pool of configs", graph.name).choice(len(rows), spec.pool, replace=False)
+        rows, runtime = rows[pool_rows], runtime[pool_rows]
     order = np.lexsort((rows, runtime))
     return MeasuredConfigs(rows[order].astype(np.int32), runtime[order])
 
 
-def evenly_spaced(configs: MeasuredConfigs, count: int) -> MeasuredConfigs:
+def space_evenly(configs: MeasuredConfigs, count: int) -> MeasuredConfigs:
     """Returns `count` configs evenly spaced by rank of runtime, as TpuGraphs scores layouts; or all."""
-    places = np.unique(np.linspace(0, len(configs) - 1, min(count, len(configs))).round().astype(np.int64))
-    return MeasuredConfigs(configs.rows[places], configs.runtime_ns[places])
+    indices = np.unique(np.linspace(0, len(configs) - 1, min(count, len(configs))).round().astype(np.int64))
+    return MeasuredConfigs(configs.rows[indices], configs.runtime_ns[indices])
 
 
-def drawn(draw: np.random.Generator, available: int, spec: SamplingSpec) -> I64:
+def draw_configs(draw: np.random.Generator, available: int, spec: SamplingSpec) -> I64:
     """Returns places among `available` configs sorted by runtime, int64 [<= spec.configs], ascending."""
     if available <= spec.configs:
         return np.arange(available)
@@ -137,7 +137,7 @@ class GraphDraw:
     Attributes:
         graph: index of the graph.
         places: int64 [c], among its measured configs.
-        segment: in [0, 1), says where the step's segment begins.
+        segment: begin of the step's segment, as a share in [0, 1).
     """
 
     graph: int
@@ -173,10 +173,10 @@ class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
     """Graphs with the configs that may be drawn from each; item `plan` is a step.
 
     Args:
-        paths: of the graphs.
-        configs: of each graph, what may be drawn.
-        scaling: of features.
-        spec: of the network, which says what it sees of a graph.
+        paths: files of the graphs.
+        configs: configs of each graph that may be drawn.
+        scaling: scalers of features.
+        spec: hyper-parameters of the network, which say what it sees of a graph.
     """
 
     def __init__(
@@ -190,42 +190,45 @@ class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
         self.configs = tuple(configs)
         self._scaling = scaling
         self._spec = spec
-        self._kept: OrderedDict[int, LayoutInputs] = OrderedDict()
+        self._cached: OrderedDict[int, LayoutInputs] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def __getitem__(self, plan: StepPlan) -> tuple[LayoutBatch, ...]:
-        return tuple(self.batch(one) for one in plan)
+        return tuple(self.batch(draw) for draw in plan)
 
-    def batch(self, one: GraphDraw) -> LayoutBatch:
+    def batch(self, draw: GraphDraw) -> LayoutBatch:
         """Reads the configs of one draw."""
-        inputs, configs = self.inputs(one.graph), self.configs[one.graph]
-        rows = configs.rows[one.places].astype(np.int64)
+        inputs, configs = self.inputs(draw.graph), self.configs[draw.graph]
+        rows = configs.rows[draw.places].astype(np.int64)
         # Ascending rows are read from the file in one sweep.
         order = np.argsort(rows)
-        runtime = torch.from_numpy(configs.runtime_ns[one.places][order])
+        runtime = torch.from_numpy(configs.runtime_ns[draw.places][order])
         options = inputs.option_rows(rows[order])
-        return LayoutBatch(inputs, rows[order], options, runtime, one.graph, one.segment)
+        return LayoutBatch(inputs, rows[order], options, runtime, draw.graph, draw.segment)
 
     def inputs(self, index: int) -> LayoutInputs:
         """Returns a graph, kept at hand while at most `KEPT_NODES` nodes are."""
-        if index not in self._kept:
-            self._kept[index] = layout_inputs(
+        if index not in self._cached:
+            self._cached[index] = layout_inputs(
                 open_layout_graph(self._paths[index]), self._scaling, self._spec
             )
-        self._kept.move_to_end(index)
-        while len(self._kept) > 1 and sum(one.graph.num_nodes for one in self._kept.values()) > KEPT_NODES:
-            self._kept.popitem(last=False)
-        return self._kept[index]
+        self._cached.move_to_end(index)
+        while (
+            len(self._cached) > 1
+            and sum(kept_inputs.graph.num_nodes for kept_inputs in self._cached.values()) > KEPT_NODES
+        ):
+            self._cached.popitem(last=False)
+        return self._cached[index]
 
     def validation_plans(self, count: int) -> list[StepPlan]:
         """Returns one step per graph: up to `count` configs, evenly spaced by runtime."""
         plans: list[StepPlan] = []
         for index, configs in enumerate(self.configs):
-            chosen = evenly_spaced(configs, count).rows
-            places = np.flatnonzero(np.isin(configs.rows, chosen))
-            plans.append((GraphDraw(index, places),))
+            rows = space_evenly(configs, count).rows
+            indices = np.flatnonzero(np.isin(configs.rows, rows))
+            plans.append((GraphDraw(index, indices),))
         return plans
 
 
@@ -237,8 +240,8 @@ class StepSampler(Sampler[StepPlan]):
     Args:
         source: graphs and configs.
         spec: how configs are drawn.
-        steps: per epoch.
-        seed: of all draws.
+        steps: number of steps per epoch.
+        seed: seed of all draws.
     """
 
     def __init__(self, source: LayoutSource, spec: SamplingSpec, steps: int, seed: int) -> None:
@@ -257,17 +260,17 @@ class StepSampler(Sampler[StepPlan]):
         draw = stream(self._seed, "layout steps", self._epoch)
         deck = self._deck(draw)
         for _ in range(self._steps):
-            yield tuple(self._drawn(draw, next(deck)) for _ in range(self._spec.graphs))
+            yield tuple(self._draw_configs(draw, next(deck)) for _ in range(self._spec.graphs))
 
-    def _drawn(self, draw: np.random.Generator, graph: int) -> GraphDraw:
-        return GraphDraw(graph, drawn(draw, self._counts[graph], self._spec), float(draw.random()))
+    def _draw_configs(self, draw: np.random.Generator, graph: int) -> GraphDraw:
+        return GraphDraw(graph, draw_configs(draw, self._counts[graph], self._spec), float(draw.random()))
 
     def _deck(self, draw: np.random.Generator) -> Iterator[int]:
         while True:
             yield from draw.permutation(len(self._counts)).tolist()
 
 
-def labelled(path: Path) -> LayoutGraph:
+def open_labelled_graph(path: Path) -> LayoutGraph:
     """Opens a graph that is to be trained or validated on.
 
     Raises:
