@@ -38,15 +38,15 @@ from torch import Tensor
 
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.features.packed_kernels import pack_kernels
-from costbench.models.execution import applied
+from costbench.models.execution import apply_execution
 from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.layout.inputs import LayoutScaling, layout_inputs
 from costbench.models.layout.model import config_scores
 from costbench.models.layout.network import LayoutNetwork
-from costbench.models.layout.segments import segment_of, segment_scores
+from costbench.models.layout.segments import build_segment, segment_scores
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.spec import Execution, LayoutNetSpec, NetSpec, Placement
-from costbench.training.layout.source import evenly_spaced, measured
+from costbench.training.layout.source import select_configs, space_evenly
 from costbench.training.losses import pairwise_hinge
 from costbench.training.spec import SamplingSpec
 
@@ -111,7 +111,7 @@ def tile(place: Placement, hidden: int, execution: Execution) -> dict[str, float
         with torch.inference_mode():
             naive_net(naive([samples[0]]))
 
-    with applied(execution):
+    with apply_execution(execution):
         trained = fastest(
             [
                 training(ours, lambda: ours(collator.collate(kernels)), runtime_ns),
@@ -177,14 +177,14 @@ class LayoutWork:
         nodes = torch.arange(self.inputs.view.num_nodes).numpy()
         self._start = (self._start + 1_117) % (len(nodes) - SEGMENT_NODES)
         inside = (nodes >= self._start) & (nodes < self._start + SEGMENT_NODES)
-        return segment_scores(self.net, self.inputs, self._options(), segment_of(self.inputs, inside))
+        return segment_scores(self.net, self.inputs, self._options(), build_segment(self.inputs, inside))
 
 
 def layout(hidden: int, execution: Execution) -> dict[str, float]:
     """Throughput of layout networks, nodes x configs per second."""
     work = LayoutWork(random_graph(0, *LAYOUT_SIZES), hidden)
     step_nodes = LAYOUT_SIZES[0] * STEP_CONFIGS
-    with applied(execution):
+    with apply_execution(execution):
         full, segment, naive = fastest([work.full(), work.segment(), work.naive()])
         inference, naive_inference = fastest([work.inference(), work.naive_inference()])
     per_config, naive_per_config = inference / LAYOUT_SIZES[2], naive_inference / STEP_CONFIGS
@@ -216,15 +216,15 @@ def memory_of(case: str, path: Path, hidden: int, execution: Execution) -> dict[
     """Trains some steps on a graph file, or scores it, in this process; returns the peak."""
     graph = open_layout_graph(path)
     work = LayoutWork(graph, hidden)
-    with applied(execution):
+    with apply_execution(execution):
         before = peak_mb()
         steps = {"full": [work.full()], "segments": [work.segment()], "naive": [work.naive()]}
         for step in steps.get(case, []):
             for _ in range(2):
                 step()
         if case == "evaluate":
-            configs = measured(graph, None, SamplingSpec(deduplicate=False), seed=0)
-            config_scores(work.net, work.inputs, evenly_spaced(configs, 1_000).rows)
+            configs = select_configs(graph, None, SamplingSpec(deduplicate=False), seed=0)
+            config_scores(work.net, work.inputs, space_evenly(configs, 1_000).rows)
     return {"peak_mb": peak_mb(), "before_mb": before}
 
 

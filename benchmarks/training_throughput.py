@@ -43,7 +43,7 @@ from training_overhead import TASKS, measure_overhead
 
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.packed_kernels import pack_kernels
-from costbench.models.execution import applied, described
+from costbench.models.execution import apply_execution, describe_execution
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.spec import Execution, NetSpec
@@ -102,7 +102,7 @@ class Contender:
 
     def round(self, data: Sequence[KernelSamples]) -> None:
         """Train on every batch once and note the CPU times."""
-        with applied(self._execution):
+        with apply_execution(self._execution):
             for place in range(0, len(data), KERNELS_PER_BATCH):
                 started = time.process_time()
                 self.step(data[place : place + KERNELS_PER_BATCH])
@@ -226,7 +226,7 @@ def main() -> None:
                 f" Lightning adds {results[f'{task}/lightning_overhead']:.1%}"
             )
         nodes = sum(sample.graph.num_nodes for sample in data) / len(data)
-        how = described(FAST, torch.device("cpu"))
+        how = describe_execution(FAST, torch.device("cpu"))
         print(f"hidden {arguments.hidden}, {nodes:.0f} nodes a kernel on average, {how}")
 
 

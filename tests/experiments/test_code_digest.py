@@ -21,7 +21,7 @@ from costbench.experiments.autotuning.programs import autotune
 from costbench.experiments.grid.kernel_training import KernelTraining
 from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.training_run import train_cell
-from costbench.experiments.identity import BYSTANDERS, closure, code_digest
+from costbench.experiments.identity import EXCLUDED, closure, code_digest
 from costbench.experiments.stages.features import make_features
 from costbench.experiments.sweeps.sweep import sweep
 
@@ -52,7 +52,7 @@ CODE = read_sources(PACKAGE, KERNELS)
 
 def digests(package: Sources) -> dict[str, str]:
     return {
-        stage: find_closure({one.__module__ for one in work}, package, BYSTANDERS).digest()
+        stage: find_closure({one.__module__ for one in work}, package, EXCLUDED).digest()
         for stage, work in WORK.items()
     }
 
@@ -72,7 +72,7 @@ def test_known_modules_are_in(stage: str) -> None:
     trains = stage in ("train", "sweep", "autotune")
     assert ("costbench_kernels.register_tiles" in modules) == trains
     assert not [
-        name for name in modules if name.startswith(("costbench.reports", "costbench.cli", *BYSTANDERS))
+        name for name in modules if name.startswith(("costbench.reports", "costbench.cli", *EXCLUDED))
     ]
 
 

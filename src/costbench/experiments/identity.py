@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Modules whose code no result depends on. Tracking and progress only receive results; workers, cluster and
 # store pass on unchanged what functions return, so results are equal whichever of them is used.
-BYSTANDERS = (
+EXCLUDED = (
     "costbench.experiments.tracking",
     "costbench.experiments.progress",
     "costbench.execution.cluster",
@@ -64,13 +64,13 @@ def closure(*work: Callable[..., object]) -> Closure:
     return _of_modules(tuple(sorted({one.__module__ for one in work})))
 
 
-def module_closure(name: str, without: tuple[str, ...] = BYSTANDERS) -> Closure:
+def module_closure(name: str, without: tuple[str, ...] = EXCLUDED) -> Closure:
     """Returns the code that a module runs, as `closure` does, without the modules and packages `without`."""
     return _of_modules((name,), without)
 
 
 @cache
-def _of_modules(names: tuple[str, ...], without: tuple[str, ...] = BYSTANDERS) -> Closure:
+def _of_modules(names: tuple[str, ...], without: tuple[str, ...] = EXCLUDED) -> Closure:
     return find_closure(names, installed_sources(), without)
 
 

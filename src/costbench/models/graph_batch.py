@@ -20,13 +20,8 @@ from costbench.arrays import F32, F64, I64, AnyArray, Bool
 from costbench.errors import DataError, choose
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.normalizer import MinMaxNormalizer, Transform
-<<<<<<< HEAD
-from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, packed
-from costbench.models.edges import NEIGHBORS, Edges, even_size, pad_nodes, sort_topologically
-=======
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, pack_kernels
-from costbench.models.edges import NEIGHBORS, Edges, even_size, in_topological_order, with_padding
->>>>>>> 2758418de519184e4e16c7b007d52441ab175f74
+from costbench.models.edges import NEIGHBORS, Edges, even_size, pad_nodes, sort_topologically
 from costbench.models.execution import LARGE_BATCH_ROWS
 from costbench.models.spec import InputSizes
 

@@ -36,7 +36,7 @@ _LATEX_SPECIAL = {
 
 
 def to_csv(table: Table) -> str:
-    """Comma-separated, keys in the first line, numbers with six decimals at most, empty for none."""
+    """Returns comma-separated values: keys first, numbers with six decimals at most, empty for none."""
     return str(table.data.map(_plain).to_csv(index=False, lineterminator="\n"))
 
 
@@ -49,7 +49,7 @@ def _plain(value: str | float | None) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """A pipe table under a heading; groups become part of the headers, the best of a contest is bold."""
+    """Returns a pipe table under a heading; groups become part of the headers, best values are bold."""
     headers = [f"{c.group}: {c.header}" if c.group else c.header for c in table.columns]
     aligned = ["---" if table.is_text(index) else "---:" for index in range(len(table.columns))]
     lines = [f"## {table.title}", "", _pipes([h.replace("|", "\\|") for h in headers]), _pipes(aligned)]
@@ -72,7 +72,7 @@ def _markdown_cell(table: Table, row: int, column: int) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A `table` environment with booktabs rules; needs \\usepackage{booktabs}."""
+    """Returns a `table` environment with booktabs rules; needs \\usepackage{booktabs}."""
     layout = "".join("l" if table.is_text(index) else "r" for index in range(len(table.columns)))
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.title)}}}"]
     lines += [rf"\label{{tab:{table.name}}}", rf"\begin{{tabular}}{{{layout}}}", r"\toprule"]
@@ -112,7 +112,7 @@ def _latex(text: str) -> str:
 
 
 def to_html(table: Table) -> str:
-    """A `table` element with its notes, as on the pages of the report."""
+    """Returns a `table` element with its notes, as on the pages of the report."""
     return page_environment().get_template("table.html.j2").render(table=table).strip() + "\n"
 
 
@@ -127,8 +127,12 @@ DESCRIPTIONS = "tables.json"
 """Titles, columns and notes of the tables beside it, by name."""
 
 
+_JSON_NAMES: Mapping[str, str] = {"highlight_group": "contest", "rows_without_highlight": "unranked_rows"}
+"""Fields of tables and columns that the file calls by another name."""
+
+
 def write_tables(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
-    """Write `<name>.csv` of each table and `tables.json`; the paths.
+    """Writes `<name>.csv` of each table and `tables.json`; returns the paths.
 
     Raises:
         DataError: if one cannot be written.
@@ -136,23 +140,24 @@ def write_tables(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
     paths = [folder / f"{table.name}.csv" for table in tables]
     for table, path in zip(tables, paths, strict=True):
         write_text(path, to_csv(table))
-    described = {}
+    descriptions = {}
     for table in tables:
-        columns = [_without_defaults(column) for column in table.columns]
-        rest = {name: getattr(table, name) for name in ("summary_rows", "unranked_rows", "notes")}
-        described[table.name] = {
+        names = ("summary_rows", "rows_without_highlight", "notes")
+        optional = {_JSON_NAMES.get(name, name): getattr(table, name) for name in names}
+        descriptions[table.name] = {
             "title": table.title,
-            "columns": columns,
+            "columns": [_without_defaults(column) for column in table.columns],
             "text": [column.key for i, column in enumerate(table.columns) if table.is_text(i)],
-            **{name: value for name, value in rest.items() if value},
+            **{name: value for name, value in optional.items() if value},
         }
-    write_json(folder / DESCRIPTIONS, described)
+    write_json(folder / DESCRIPTIONS, descriptions)
     return (*paths, folder / DESCRIPTIONS)
 
 
 def _without_defaults(column: Column) -> dict[str, object]:
-    plain = asdict(Column("", ""))
-    return {name: value for name, value in asdict(column).items() if value != plain[name]}
+    default = asdict(Column("", ""))
+    fields = {name: value for name, value in asdict(column).items() if value != default[name]}
+    return {_JSON_NAMES.get(name, name): value for name, value in fields.items()}
 
 
 def table_titles(folder: Path) -> dict[str, str]:
@@ -161,7 +166,8 @@ def table_titles(folder: Path) -> dict[str, str]:
     Raises:
         DataError: if the folder has no tables, or `tables.json` is something else.
     """
-    return {name: str(one.get("title", name)) for name, one in _descriptions(folder).items()}
+    titles = {name: table.get("title", name) for name, table in _descriptions(folder).items()}
+    return {name: str(title) for name, title in titles.items()}
 
 
 def read_table(folder: Path, name: str) -> Table:
@@ -171,28 +177,30 @@ def read_table(folder: Path, name: str) -> Table:
         ChoiceError: for a name that is none of the folder's, with those that are.
         DataError: if the folder has no tables, or a file is something else.
     """
-    described = choose(_descriptions(folder), name, "table")
+    description = choose(_descriptions(folder), name, "table")
     text = read_bytes(folder / f"{name}.csv").decode("utf-8")
     data = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False, na_values=[""])
+    fields = {shown: name for name, shown in _JSON_NAMES.items()}
+    shown = description.get("columns", [{}] * len(data.columns))
     columns = tuple(
-        Column(**{"key": key, "header": key, **one})
-        for key, one in zip(data.columns, described.get("columns", [{}] * len(data.columns)), strict=True)
+        Column(**{"key": key, "header": key, **{fields.get(name, name): v for name, v in column.items()}})
+        for key, column in zip(data.columns, shown, strict=True)
     )
     for key in data.columns:
         # An empty cell of a column of words is an empty word, and one of a column of numbers a missing one.
-        if key in described.get("text", [key]):
+        if key in description.get("text", [key]):
             data[key] = data[key].fillna("")
         else:
             data[key] = pd.to_numeric(data[key])
     rows = tuple(data.astype(object).where(data.notna(), None).itertuples(index=False, name=None))
     return Table(
         name,
-        described.get("title", name),
+        description.get("title", name),
         columns,
         rows,
-        described.get("summary_rows", 0),
-        tuple(described.get("notes", ())),
-        described.get("unranked_rows", 0),
+        summary_rows=description.get("summary_rows", 0),
+        notes=tuple(description.get("notes", ())),
+        rows_without_highlight=description.get("unranked_rows", 0),
     )
 
 
@@ -204,7 +212,7 @@ def _descriptions(folder: Path) -> dict[str, Any]:
         if not names:
             raise DataError("no tables", where=folder, expected="the tables of a report")
         return {name: {} for name in names}
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise DataError(f"{type(found).__name__}", where=path, expected="an object of tables")
-    return found
+    descriptions = read_json(path)
+    if not isinstance(descriptions, dict):
+        raise DataError(f"{type(descriptions).__name__}", where=path, expected="an object of tables")
+    return descriptions

@@ -16,12 +16,12 @@ class Column:
     """A column.
 
     Attributes:
-        key: its name in CSV.
-        header: its name for people.
-        group: what it and its neighbours have in common, printed once above them; empty for none.
+        key: name in CSV.
+        header: name for people.
+        group: name that it and its neighbours have in common, printed once above them; empty for none.
         decimals: digits after the point of its numbers.
         better: which end is good; the best of a row's competing numbers is printed bold.
-        contest: columns with the same non-empty name compete.
+        highlight_group: columns of the same non-empty name compete for the best value of a row.
         count: whether its numbers are like counts: shown with separators, from a million on as 1.2M, and with
             decimals only below a thousand and if there are any.
     """
@@ -31,7 +31,7 @@ class Column:
     group: str = ""
     decimals: int = 2
     better: Literal["", "lower", "higher"] = ""
-    contest: str = ""
+    highlight_group: str = ""
     count: bool = False
 
 
@@ -40,13 +40,14 @@ class Table:
     """A table.
 
     Attributes:
-        name: names its files and its anchor on the page.
+        name: name of its files, and its anchor on the page.
         title: one line.
-        columns: left to right.
-        rows: one value a column.
-        summary_rows: how many of the last rows are averages, set off by a rule.
+        columns: columns from left to right.
+        rows: rows, one value a column.
+        summary_rows: number of last rows that are averages, set off by a rule.
         notes: sentences below it.
-        unranked_rows: how many of the last rows are no contest (a spread is neither good nor bad).
+        rows_without_highlight: number of last rows of which no value is best (a spread is neither good nor
+            bad).
     """
 
     name: str
@@ -55,17 +56,17 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
     summary_rows: int = 0
     notes: tuple[str, ...] = ()
-    unranked_rows: int = 0
+    rows_without_highlight: int = 0
 
     @property
     def data(self) -> pd.DataFrame:
-        """Its values as a frame, columns by key."""
+        """Returns its values as a frame, columns by key."""
         keys = [column.key for column in self.columns]
         # As they are: pandas would make floats of whole numbers beside missing ones.
         return pd.DataFrame(list(self.rows), columns=keys, dtype=object)
 
     def text(self, row: int, column: int) -> str:
-        """A cell as people read it."""
+        """Returns a cell as people read it."""
         value = self.rows[row][column]
         if value is None:
             return "–"
@@ -80,24 +81,21 @@ class Table:
         return f"{round(value, self.columns[column].decimals) + 0.0:.{self.columns[column].decimals}f}"
 
     def is_text(self, column: int) -> bool:
-        """Whether the column holds words (and is set flush left)."""
+        """Returns whether the column holds words (and is set flush left)."""
         return any(isinstance(row[column], str) for row in self.rows)
 
     def is_best(self, row: int, column: int) -> bool:
-        """Whether the cell is the best (or an equal best, as printed) of those it competes with."""
-        contest, better = self.columns[column].contest, self.columns[column].better
+        """Returns whether the cell is the best (or an equal best, as printed) of those it competes with."""
+        group, better = self.columns[column].highlight_group, self.columns[column].better
         value = self.rows[row][column]
-        if row >= len(self.rows) - self.unranked_rows:
+        if row >= len(self.rows) - self.rows_without_highlight or not group or not better:
             return False
-        if not contest or not better or not isinstance(value, float | int):
+        if not isinstance(value, float | int):
             return False
-        compared = [index for index, other in enumerate(self.columns) if other.contest == contest]
-        values = [self.rows[row][index] for index in compared]
         numbers = [
-            float(self.text(row, i))
-            for i, v in zip(compared, values, strict=True)
-            if not isinstance(v, str | None)
+            float(self.text(row, index))
+            for index, other in enumerate(self.columns)
+            if other.highlight_group == group and not isinstance(self.rows[row][index], str | None)
         ]
-        if len(numbers) < 2:
-            return False
-        return float(self.text(row, column)) == (min(numbers) if better == "lower" else max(numbers))
+        best = min if better == "lower" else max
+        return len(numbers) > 1 and float(self.text(row, column)) == best(numbers)

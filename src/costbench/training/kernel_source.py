@@ -70,17 +70,10 @@ class KernelSource:
             kernels: indices of kernels, one or more.
             configs: for each kernel, indices of the decisions to read.
         """
-<<<<<<< HEAD
         indices = np.array(kernels, np.int64)
         shard_of_kernel = np.searchsorted(self._starts, indices, side="right") - 1
         bounds = [0, *(np.flatnonzero(np.diff(shard_of_kernel)) + 1).tolist(), len(indices)]
-        return PackedKernels.joined(
-=======
-        wanted = np.array(kernels, np.int64)
-        whose = np.searchsorted(self._starts, wanted, side="right") - 1
-        cuts = [0, *(np.flatnonzero(np.diff(whose)) + 1).tolist(), len(wanted)]
         return PackedKernels.concatenate(
->>>>>>> 2758418de519184e4e16c7b007d52441ab175f74
             [
                 self._columns[shard_of_kernel[first]].pack(
                     indices[first:last] - self._starts[shard_of_kernel[first]], configs[first:last]

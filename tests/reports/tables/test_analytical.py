@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import load_results
 from costbench.reports.table import Table
 from costbench.reports.tables.analytical import (
-    Scores,
     analytical_scores,
     application_table,
     kind_table,
@@ -29,7 +29,7 @@ _SCORES: dict[str, list[tuple[float, float, float, float] | None]] = {
 
 
 @pytest.fixture
-def scores(tmp_path: Path) -> Scores:
+def scores(tmp_path: Path) -> pd.DataFrame:
     # Another chip and another split's result for the same program: neither counts twice.
     rows = [*kind_rows(_SCORES), make_row(chip="tpu_v3", model="analytical", value=99.0)]
     write_rows(tmp_path / "r.jsonl", rows)
@@ -41,7 +41,7 @@ def _rows(table: Table) -> dict[object, dict[str, object]]:
     return {row[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
 
 
-def test_kinds(scores: Scores) -> None:
+def test_kinds(scores: pd.DataFrame) -> None:
     rows = _rows(kind_table(scores, "tpu_v2"))
     assert list(rows) == ["contraction", "reduction", "all"]
     contraction = rows["contraction"]
@@ -55,7 +55,7 @@ def test_kinds(scores: Scores) -> None:
     assert rows["all"]["ape_pooled"] == pytest.approx(12.5)
 
 
-def test_applications(scores: Scores) -> None:
+def test_applications(scores: pd.DataFrame) -> None:
     table = application_table(scores, "tpu_v2")
     rows = _rows(table)
     assert list(rows) == ["ConvDRAW", "RNN", "All programs"]
@@ -70,7 +70,7 @@ def test_applications(scores: Scores) -> None:
     assert "APE from 1.2% to 13.1% and τ from 0.55 to 0.92" in table.notes[0]
 
 
-def test_what_stands_out(scores: Scores) -> None:
+def test_what_stands_out(scores: pd.DataFrame) -> None:
     summary: Any = summarise_scores(scores)
     draw, rnn = summary["applications"]
     assert (draw["name"], draw["ape_place"], draw["tau_place"], draw["tau"]) == (
@@ -91,7 +91,8 @@ def test_what_stands_out(scores: Scores) -> None:
     assert (worst["name"], worst["tau"]) == ("contraction", pytest.approx(0.6))
 
 
-def test_without_results_there_is_nothing_to_say() -> None:
-    assert summarise_scores({}) is None
-    assert kind_table({}, "tpu_v2").rows == ()
-    assert application_table({}, "tpu_v2").rows == ()
+def test_without_results_there_is_nothing_to_say(scores: pd.DataFrame) -> None:
+    nothing = scores.iloc[:0]
+    assert summarise_scores(nothing) is None
+    assert kind_table(nothing, "tpu_v2").rows == ()
+    assert application_table(nothing, "tpu_v2").rows == ()

@@ -268,11 +268,11 @@ class _Report:
         self._run = run
         self._on_epoch = on_epoch
         # Logged by an earlier attempt: an epoch that is trained again has the same metrics.
-        self._told = frozenset(step for step, _ in history.rows)
+        self._logged_steps = frozenset(step for step, _ in history.rows)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         self._history.log_metrics(metrics, step)
-        if step not in self._told:
+        if step not in self._logged_steps:
             self._run.log_metrics(metrics, step)
         values = ", ".join(f"{name} {value:.4f}" for name, value in sorted(metrics.items()))
         _log.info("%s, step %d: %s", self._name, step, values)

@@ -56,7 +56,7 @@ class FeaturesParams:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ShardSpec:
     """One feature shard to make.
 
     Attributes:
@@ -85,12 +85,12 @@ class ProgramItem:
     Attributes:
         data: folder of the data set.
         program: name of the program.
-        wanted: shards to make.
+        shards: shards to make.
     """
 
     data: Path
     program: str
-    wanted: tuple[Wanted, ...]
+    shards: tuple[ShardSpec, ...]
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
@@ -109,7 +109,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     data, folder = workspace.stage("generate"), workspace.stage("features")
     before = read_identity(data)
     work_items = _work_items(section, data, folder)
-    paths = [wanted.path for item in work_items for wanted in item.task.wanted]
+    paths = [shard_spec.path for item in work_items for shard_spec in item.task.shards]
     with ShardProgress(len(paths), label="features") as progress:
 
         def made(one: Progress[Shards]) -> None:
@@ -128,15 +128,15 @@ def make_features(item: WorkItem[ProgramItem]) -> Shards:
         DataError: for a damaged shard or a program that does not fit it.
     """
     program = _Program(item.task)
-    for wanted in item.task.wanted:
-        READERS[wanted.task].write(wanted, program)
-    return item.keep(Shards(item.key, tuple(map(_summary, item.task.wanted))))
+    for shard_spec in item.task.shards:
+        READERS[shard_spec.task].write(shard_spec, program)
+    return item.keep(Shards(item.key, tuple(map(_summary, item.task.shards))))
 
 
-def _summary(wanted: Wanted) -> ShardSummary:
-    shard = Shard.open(wanted.path)
+def _summary(shard_spec: ShardSpec) -> ShardSummary:
+    shard = Shard.open(shard_spec.path)
     name, chip = str(shard.metadata["program"]), str(shard.metadata["chip"])
-    return ShardSummary(wanted.task, name, chip, shard.num_kernels, shard.num_configs, 0, 0.0)
+    return ShardSummary(shard_spec.task, name, chip, shard.num_kernels, shard.num_configs, 0, 0.0)
 
 
 class _Program:
@@ -150,39 +150,42 @@ class _Program:
     def features(self) -> ProgramFeatures:
         return program_features(self.modules.module(self.name))
 
-    def metadata(self, wanted: Wanted, application: str) -> dict[str, object]:
+    def metadata(self, shard_spec: ShardSpec, application: str) -> dict[str, object]:
         """Returns what a feature shard says it was made from."""
         return {
-            "task": wanted.task, "program": self.name, "application": application, "chip": wanted.chip,
-            "key": wanted.key,
-        }  # fmt: skip
+            "task": shard_spec.task,
+            "program": self.name,
+            "application": application,
+            "chip": shard_spec.chip,
+            "key": shard_spec.key,
+        }
 
 
-def _write_tiles(wanted: Wanted, program: _Program) -> None:
-    shard = TileShard(wanted.sources[0], program.modules, wanted.architecture)
+def _write_tiles(shard_spec: ShardSpec, program: _Program) -> None:
+    shard = TileShard(shard_spec.sources[0], program.modules, shard_spec.architecture)
     kernels = [shard.kernel(index) for index in range(len(shard))]
-    _write_kernels(wanted, program, kernels, program.metadata(wanted, shard.application))
+    _write_kernels(shard_spec, program, kernels, program.metadata(shard_spec, shard.application))
 
 
-def _write_fusions(wanted: Wanted, program: _Program) -> None:
-    parts = tuple(Shard.open(path) for path in wanted.sources)
-    samples = FusionKernels(parts, program.modules, wanted.architecture)
+def _write_fusions(shard_spec: ShardSpec, program: _Program) -> None:
+    parts = tuple(Shard.open(path) for path in shard_spec.sources)
+    samples = FusionKernels(parts, program.modules, shard_spec.architecture)
     kernels = [samples.kernel(index) for index in range(len(samples))]
-    _write_kernels(wanted, program, kernels, program.metadata(wanted, samples.application))
+    _write_kernels(shard_spec, program, kernels, program.metadata(shard_spec, samples.application))
 
 
 def _write_kernels(
-    wanted: Wanted, program: _Program, kernels: list[MeasuredKernel], metadata: dict[str, object]
+    shard_spec: ShardSpec, program: _Program, kernels: list[MeasuredKernel], metadata: dict[str, object]
 ) -> None:
-    analytical = AnalyticalModel(wanted.architecture)
-    write_features(wanted.path, kernels, program.features, analytical, metadata)
+    analytical = AnalyticalModel(shard_spec.architecture)
+    write_features(shard_spec.path, kernels, program.features, analytical, metadata)
 
 
-def _write_layouts(wanted: Wanted, program: _Program) -> None:
-    (source,) = wanted.sources
+def _write_layouts(shard_spec: ShardSpec, program: _Program) -> None:
+    (source,) = shard_spec.sources
     application = str(Shard.open(source).metadata["application"])
-    metadata = program.metadata(wanted, application)
-    write_layout_graph(wanted.path, layout_graph(source, wanted.search), metadata)
+    metadata = program.metadata(shard_spec, application)
+    write_layout_graph(shard_spec.path, layout_graph(source, shard_spec.search), metadata)
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ class _Reader:
     """
 
     paths: Callable[[Path, str, str], tuple[Path, ...]]
-    write: Callable[[Wanted, _Program], None]
+    write: Callable[[ShardSpec, _Program], None]
     version: int = FEATURES_VERSION
     reads_compiled: bool = True
     searches: Callable[[Path], Mapping[str, str]] = lambda _: {"": ""}
@@ -241,7 +244,7 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
 
 def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkItem[ProgramItem]]:
     """Returns a work item for each program, those with the largest shards first."""
-    by_program: dict[str, list[Wanted]] = {}
+    by_program: dict[str, list[ShardSpec]] = {}
     for task in section.tasks:
         for chip in section.chips:
             target = load_target(chip)
@@ -250,10 +253,10 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
                 key = f"{digest_files([*sources, *compiled], data)[:32]}/{READERS[task].version}"
                 for search, below in READERS[task].searches(sources[0]).items():
                     path = feature_path(folder, task, f"{target.name}/{below}", name)
-                    wanted = Wanted(task, target.name, target.architecture, sources, path, key, search)
-                    by_program.setdefault(name, []).append(wanted)
+                    shard_spec = ShardSpec(task, target.name, target.architecture, sources, path, key, search)
+                    by_program.setdefault(name, []).append(shard_spec)
     sizes = {
-        name: sum(path.stat().st_size for wanted in several for path in wanted.sources)
+        name: sum(path.stat().st_size for shard_spec in several for path in shard_spec.sources)
         for name, several in by_program.items()
     }
     ordered = sorted(by_program, key=lambda name: (-sizes[name], name))

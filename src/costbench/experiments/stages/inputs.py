@@ -16,7 +16,7 @@ from typing import Any
 from costbench.artifacts import digest_file, write_json
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.experiments.grid.cells import experiment_names
-from costbench.experiments.identity import BYSTANDERS, module_closure
+from costbench.experiments.identity import EXCLUDED, module_closure
 from costbench.experiments.imported_samples import listing_digest
 from costbench.experiments.parameter_file import SECTION, load_params
 from costbench.experiments.workspace import load_workspace
@@ -57,7 +57,7 @@ def run(params: Path) -> None:
     for stage in STAGES:
         code = asdict(
             module_closure(
-                _MODULES.get(stage, f"{__package__}.{stage}"), without=() if stage in _TRACKS else BYSTANDERS
+                _MODULES.get(stage, f"{__package__}.{stage}"), without=() if stage in _TRACKS else EXCLUDED
             )
         )
         if stage in EACH_EXPERIMENT:

@@ -186,8 +186,8 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
     open_storage(storage)
     tracking = shared_database(tracking_uri(), workspace.backend, "MLFLOW_TRACKING_URI")
     prepare(tracking, _EXPERIMENT)
-    place = _Place(workspace, identity, storage, tracking, flags.study)
-    tasks = [_task(task, space, section, place) for task, space in spaces.items()]
+    inputs = _StudyInputs(workspace, identity, storage, tracking, flags.study)
+    tasks = [_task(task, space, section, inputs) for task, space in spaces.items()]
     folder = workspace.stage("sweep")
     sweep(tasks, section.workers, _at_least(section.workers, workspace.backend), folder)
     if flags.task is None:
@@ -196,7 +196,7 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
 
 
 @dataclass(frozen=True)
-class _Place:
+class _StudyInputs:
     workspace: Workspace
     identity: StageIdentity
     storage: StorageSpec
@@ -226,8 +226,8 @@ def _space(task: str, section: SweepParams, params: Path) -> Space:
     return resolve(section.space[task], models[task], params, f"sweep.space.{task}")
 
 
-def _task(name: str, space: Space, section: SweepParams, place: _Place) -> SweepTask:
-    workspace = place.workspace
+def _task(name: str, space: Space, section: SweepParams, inputs: _StudyInputs) -> SweepTask:
+    workspace = inputs.workspace
     revision = git_revision(workspace.root)
     split = read_training_programs(workspace.stage("split") / f"{section.split}.json")
     cell = CellTask(
@@ -239,16 +239,16 @@ def _task(name: str, space: Space, section: SweepParams, place: _Place) -> Sweep
         folder=workspace.out,
         code=code_digest(sweep, type(training_of(name))),
         cache_mb=section.cache_mb,
-        provenance=Provenance(place.identity.params_digest, place.identity.data_digest, revision),
+        provenance=Provenance(inputs.identity.params_digest, inputs.identity.data_digest, revision),
         tracking=Tracking(
-            place.tracking, _EXPERIMENT, "", {"profile": workspace.name, "experiment": "sweep"}
+            inputs.tracking, _EXPERIMENT, "", {"profile": workspace.name, "experiment": "sweep"}
         ),
     )
     metric, larger_is_better = monitored_metric(space.base.monitor)
     follows_from = _follows_from(space, section, cell)
     study = StudySpec(
-        name=place.study or f"{workspace.name}-{name}-{_digest(follows_from)}",
-        storage=place.storage,
+        name=inputs.study or f"{workspace.name}-{name}-{_digest(follows_from)}",
+        storage=inputs.storage,
         larger_is_better=larger_is_better,
         identity=follows_from,
         trials=section.trials,

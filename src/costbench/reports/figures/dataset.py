@@ -70,7 +70,11 @@ def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tu
     Raises:
         DataError: if a file cannot be written.
     """
-    panels = _PANELS[task]
+    # A task without a choice of its own shows every quantity of its card.
+    panels = _PANELS.get(task) or tuple(
+        _Panel(name, name.replace("_", " "), "samples", name.endswith("_ns"))
+        for name in cards[0].distributions
+    )
     columns = min(3, len(panels)) if len(panels) != 4 else 2
     rows = -(-len(panels) // columns)
     with styled():

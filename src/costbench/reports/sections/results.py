@@ -123,7 +123,7 @@ def analytical_section(results: Results) -> Section | None:
     """Returns where the hand-written model does well and where not, by chip; None without its results."""
     chips = sorted({cell.chip for cell in results.cells if LEARNED[cell.task].ranks_decisions})
     scores = {chip: analytical_scores(results, chip) for chip in chips}
-    scores = {chip: groups for chip, groups in scores.items() if ALL in groups}
+    scores = {chip: of_chip for chip, of_chip in scores.items() if (of_chip["group"] == ALL).any()}
     if not scores:
         return None
     tables = [

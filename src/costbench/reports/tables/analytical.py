@@ -5,15 +5,15 @@ It is not trained, so the test programs of all splits are taken together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import numpy as np
+import pandas as pd
 
 from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
+from costbench.metrics.rows import MAIN
 from costbench.reports.declarations import fill_table
+from costbench.reports.frame import means, number, select
 from costbench.reports.papers.printed import main_table
-from costbench.reports.results import ALL, BEST, KINDS, Results
+from costbench.reports.results import ALL, BEST, KINDS, Results, split_order
 from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED
 
@@ -21,156 +21,141 @@ MODEL = "analytical"
 APE_NEAR_PAPERS = (4.0, 12.0)
 TAU_NEAR_PAPERS = (0.70, 0.85)
 """The neighbourhood of the papers' analytical model (lpm2021, tables 2 and 8): the middle of its programs."""
+_COLUMNS = {
+    (MODEL, APE): "ape",
+    (MODEL, TAU): "tau",
+    (BEST, "kernels"): "kernels",
+    (BEST, "runtime_ns"): "best_ns",
+}
 
 
-@dataclass(frozen=True)
-class Score:
-    """The model on one group of a program's kernels.
+def analytical_scores(results: Results, chip: str) -> pd.DataFrame:
+    """Returns the model's scores of every test program on a chip, over all kernels and over each kind.
 
-    Attributes:
-        application: family of the program.
-        ape: Tile-Size APE in percent.
-        tau: mean Kendall's tau; None where no kernel ranks anything.
-        kernels: how many.
-        best_ns: runtime with the best tile sizes, executions counted.
+    Columns are `group` (of kernels), `application`, `program`, `ape` in percent, `tau` (NaN where no kernel
+    ranks anything), `kernels`, their number, `best_ns`, their runtime with the best tile sizes, executions
+    counted, and `lost_ns`, the time lost by the model's choices.
     """
+    tasks = [task for task in LEARNED if LEARNED[task].ranks_decisions]
+    frame = select(results.frame, task=tasks, chip=chip, variant=MAIN, group=(ALL, *KINDS))
+    keys = ["split", "group", "application", "program"]
+    scores = pd.DataFrame(
+        {
+            column: means(select(frame, model=model, metric=metric), keys)
+            for (model, metric), column in _COLUMNS.items()
+        }
+    )
+    scores = scores.dropna(subset=["ape", "kernels", "best_ns"]).reset_index()
+    # Of a program in several splits the last one counts.
+    scores = scores.sort_values("split", key=lambda splits: splits.map(split_order), kind="stable")
+    scores = scores.drop_duplicates(["group", "program"], keep="last")
+    return scores.assign(lost_ns=scores["ape"] / 100.0 * scores["best_ns"])
 
-    application: str
-    ape: float
-    tau: float | None
-    kernels: float
-    best_ns: float
 
-    @property
-    def lost_ns(self) -> float:
-        """Time lost by the model's choices."""
-        return self.ape / 100.0 * self.best_ns
-
-
-Scores = Mapping[str, Mapping[str, Score]]
-"""Group of kernels -> program -> score."""
+def _summarise(scores: pd.DataFrame) -> dict[str, float]:
+    """Returns several programs together: geometric mean of APE, APE of all time, mean and least tau."""
+    taus = scores["tau"].dropna().to_numpy()
+    sums = {column: float(scores[column].sum()) for column in ("kernels", "best_ns", "lost_ns")}
+    return sums | {
+        "programs": len(scores),
+        "ape": geometric_mean(scores["ape"].to_numpy(), APE_FLOOR_PERCENT),
+        "ape_pooled": 100.0 * sums["lost_ns"] / sums["best_ns"],
+        "tau": float(np.mean(taus)) if len(taus) else np.nan,
+        "tau_min": float(np.min(taus)) if len(taus) else np.nan,
+    }
 
 
-def analytical_scores(results: Results, chip: str) -> Scores:
-    """The model's scores of every test program on a chip, over all kernels and over each kind."""
-    found: dict[str, dict[str, Score]] = {}
-    for cell in (*results.cells, *results.parts):
-        if cell.chip != chip or not LEARNED[cell.task].ranks_decisions or cell.kernels not in (ALL, *KINDS):
+def _by_kind(scores: pd.DataFrame) -> pd.DataFrame:
+    """Returns a summary for each kind of kernels that there are scores of, and for all kernels (`all`).
+
+    Shares are those of all kernels' runtime and lost time, in percent.
+    """
+    groups = {group: scores[scores["group"] == group] for group in (*KINDS, ALL)}
+    summaries = {group: _summarise(rows) for group, rows in groups.items() if len(rows)}
+    kinds = pd.DataFrame.from_dict(summaries, orient="index")
+    for share, column in (("share_of_runtime", "best_ns"), ("share_of_loss", "lost_ns")):
+        total = kinds[column].get(ALL, 0.0) if len(kinds) else 0.0
+        kinds[share] = 100.0 * kinds[column] / total if total else 0.0
+    return kinds
+
+
+def _by_application(scores: pd.DataFrame) -> pd.DataFrame:
+    """Returns a summary for each application over all kernels, and the kind in which most time is lost."""
+    summaries: dict[str, dict[str, Value]] = {}
+    for name, of_application in scores.groupby("application"):
+        groups = _by_kind(of_application)
+        if ALL not in groups.index:
             continue
-        for application, program in cell.programs:
-            ape = cell.score(MODEL, APE, program)
-            kernels, best = (cell.score(BEST, name, program) for name in ("kernels", "runtime_ns"))
-            if ape is not None and kernels is not None and best is not None:
-                tau = cell.score(MODEL, TAU, program)
-                found.setdefault(cell.kernels, {})[program] = Score(application, ape, tau, kernels, best)
-    return found
+        kinds = groups.drop(index=ALL)
+        summary: dict[str, Value] = {**_summarise(of_application[of_application["group"] == ALL])}
+        summary["worst_kind"] = ""
+        if len(kinds) and kinds["lost_ns"].sum():
+            worst = str(kinds["lost_ns"].idxmax())
+            summary["worst_kind"] = worst
+            summary["worst_share"] = 100.0 * kinds["lost_ns"][worst] / kinds["lost_ns"].sum()
+            summary["worst_ape"] = kinds["ape_pooled"][worst]
+        summaries[str(name)] = summary
+    columns = ["programs", "kernels", "ape", "tau", "worst_kind", "worst_share", "worst_ape"]
+    rows = pd.DataFrame.from_dict(summaries, orient="index").reindex(columns=columns)
+    rows["ape_place"] = [_beside(ape, APE_NEAR_PAPERS) for ape in rows["ape"]]
+    rows["tau_place"] = [_beside(tau, TAU_NEAR_PAPERS) for tau in rows["tau"]]
+    return rows
 
 
-def kind_table(scores: Scores, chip: str) -> Table:
-    """One row a kind of kernel: how many there are, how much time is spent and lost there, APE and tau."""
-    total = list(scores.get(ALL, {}).values())
-    rows = []
-    for kind in (*KINDS, ALL):
-        own = list(scores.get(kind, {}).values())
-        if own:
-            rows.append((kind, *_summary(own, total)))
+def _beside(value: float, near: tuple[float, float]) -> str:
+    """Returns whether a value lies `below`, `inside` or `above` an interval; nothing for NaN."""
+    if np.isnan(value):
+        return ""
+    return "below" if value < near[0] else "above" if value > near[1] else "inside"
+
+
+def kind_table(scores: pd.DataFrame, chip: str) -> Table:
+    """Returns a row for each kind of kernel: how many there are, time spent and lost there, APE and tau."""
+    columns = ["kernels", "share_of_runtime", "share_of_loss", "ape_pooled", "ape", "tau", "tau_min"]
+    rows = [(str(kind), *map(number, row[columns])) for kind, row in _by_kind(scores).iterrows()]
     return fill_table("analytical_kinds", rows, name=f"analytical_kinds_{chip}", averages=1, chip=chip)
 
 
-def _summary(own: Sequence[Score], total: Sequence[Score]) -> tuple[Value, ...]:
-    best, lost = sum(s.best_ns for s in own), sum(s.lost_ns for s in own)
-    all_best, all_lost = sum(s.best_ns for s in total), sum(s.lost_ns for s in total)
-    taus = [s.tau for s in own if s.tau is not None]
-    return (
-        sum(s.kernels for s in own),
-        100.0 * best / all_best,
-        100.0 * lost / all_lost if all_lost else 0.0,
-        100.0 * lost / best,
-        geometric_mean([s.ape for s in own], APE_FLOOR_PERCENT),
-        float(np.mean(taus)) if taus else None,
-        min(taus) if taus else None,
-    )
-
-
-def application_table(scores: Scores, chip: str) -> Table:
-    """One row an application: APE, tau, how they lie to the papers', and where most time is lost."""
-    rows = [(name, *_application_row(scores, name)) for name in _applications(scores)]
-    apes = [score.ape for score in scores.get(ALL, {}).values()]
-    taus = [score.tau for score in scores.get(ALL, {}).values() if score.tau is not None]
-    if apes and taus:
-        kernels = sum(score.kernels for score in scores[ALL].values())
-        ape, tau = geometric_mean(apes, APE_FLOOR_PERCENT), float(np.mean(taus))
-        places = (_place(ape, APE_NEAR_PAPERS), tau, _place(tau, TAU_NEAR_PAPERS))
-        rows.append(("All programs", len(apes), kernels, ape, *places, "", None, None))
-    ape_printed, tau_printed = _printed("error"), _printed("tau")
+def application_table(scores: pd.DataFrame, chip: str) -> Table:
+    """Returns a row for each application: APE, tau, how they lie to the papers', where most time is lost."""
+    rows: list[tuple[Value, ...]] = []
+    for name, row in _by_application(scores).iterrows():
+        tau = number(row["tau"])
+        counts, places = (int(row["programs"]), row["kernels"]), (row["ape_place"], tau, row["tau_place"])
+        worst = (row["worst_kind"], number(row["worst_share"]), number(row["worst_ape"]))
+        rows.append((str(name), *counts, row["ape"], *places, *worst))
+    whole = scores[scores["group"] == ALL]
+    has_average = bool(whole["tau"].notna().any())
+    if has_average:
+        total = _summarise(whole)
+        ape, tau = total["ape"], total["tau"]
+        places = (_beside(ape, APE_NEAR_PAPERS), tau, _beside(tau, TAU_NEAR_PAPERS))
+        rows.append(("All programs", len(whole), total["kernels"], ape, *places, "", None, None))
+    apes, taus = _printed("error"), _printed("tau")
     return fill_table(
         "analytical",
         rows,
         name=f"analytical_{chip}",
-        averages=int(bool(apes and taus)),
+        averages=int(has_average),
         chip=chip,
-        ape_low=ape_printed[0],
-        ape_high=ape_printed[-1],
-        tau_low=tau_printed[0],
-        tau_high=tau_printed[-1],
-        ape_inside=_inside(ape_printed, APE_NEAR_PAPERS),
-        tau_inside=_inside(tau_printed, TAU_NEAR_PAPERS),
-        programs=len(ape_printed),
+        ape_low=apes[0],
+        ape_high=apes[-1],
+        tau_low=taus[0],
+        tau_high=taus[-1],
+        ape_inside=[_beside(ape, APE_NEAR_PAPERS) for ape in apes].count("inside"),
+        tau_inside=[_beside(tau, TAU_NEAR_PAPERS) for tau in taus].count("inside"),
+        programs=len(apes),
     )
-
-
-def _applications(scores: Scores) -> list[str]:
-    return sorted({score.application for score in scores.get(ALL, {}).values()})
-
-
-def _of(scores: Scores, group: str, application: str) -> list[Score]:
-    return [score for score in scores.get(group, {}).values() if score.application == application]
-
-
-def _application_row(scores: Scores, application: str) -> tuple[Value, ...]:
-    own = _of(scores, ALL, application)
-    ape = geometric_mean([score.ape for score in own], APE_FLOOR_PERCENT)
-    taus = [score.tau for score in own if score.tau is not None]
-    tau = float(np.mean(taus)) if taus else None
-    return (
-        len(own),
-        sum(score.kernels for score in own),
-        ape,
-        _place(ape, APE_NEAR_PAPERS),
-        tau,
-        "" if tau is None else _place(tau, TAU_NEAR_PAPERS),
-        *(_worst(scores, application) or ("", None, None)),
-    )
-
-
-def _worst(scores: Scores, application: str) -> tuple[str, float, float] | None:
-    """Kind of kernels with most of the application's lost time, its share in percent, its APE in percent."""
-    groups = {kind: _of(scores, kind, application) for kind in KINDS}
-    lost = {kind: sum(score.lost_ns for score in own) for kind, own in groups.items() if own}
-    if not lost or not sum(lost.values()):
-        return None
-    kind = max(lost, key=lambda name: lost[name])
-    best = sum(score.best_ns for score in groups[kind])
-    return kind, 100.0 * lost[kind] / sum(lost.values()), 100.0 * lost[kind] / best
-
-
-def _place(value: float, near: tuple[float, float]) -> str:
-    return "below" if value < near[0] else "above" if value > near[1] else "inside"
 
 
 def _printed(metric: str) -> list[float]:
-    """What the paper prints for its programs, `error` or `tau`, ascending."""
-    splits = ("random", "manual")
-    tables = [table for split in splits if (table := main_table("tile", split)) is not None]
-    column = f"{metric}_{MODEL}"
-    return sorted(float(table.value_in(row, column) or 0.0) for table in tables for row in table.rows)
+    """Returns what the paper prints for its programs, `error` or `tau`, ascending."""
+    tables = [table for split in ("random", "manual") if (table := main_table("tile", split)) is not None]
+    values = (table.value_in(row, f"{metric}_{MODEL}") for table in tables for row in table.rows)
+    return sorted(value for value in values if value is not None)
 
 
-def _inside(values: Sequence[float], near: tuple[float, float]) -> int:
-    return sum(_place(value, near) == "inside" for value in values)
-
-
-def summarise_scores(scores: Scores) -> dict[str, object] | None:
+def summarise_scores(scores: pd.DataFrame) -> dict[str, object] | None:
     """Returns how applications lie to the papers' neighbourhood, and which kinds of kernels stand out.
 
     Returns:
@@ -178,25 +163,15 @@ def summarise_scores(scores: Scores) -> dict[str, object] | None:
         kernels the one that loses most time, the one that is ranked best and the one that is ranked worst,
         None with fewer than two kinds. None without scores.
     """
-    if ALL not in scores:
+    applications, groups = _by_application(scores), _by_kind(scores)
+    if applications.empty:
         return None
-    columns = ("programs", "kernels", "ape", "ape_place", "tau", "tau_place")
-    worst = ("worst_kind", "worst_share", "worst_ape")
-    applications: list[dict[str, Value]] = [
-        dict(zip(("name", *columns, *worst), (name, *_application_row(scores, name)), strict=True))
-        for name in _applications(scores)
-    ]
-    total = list(scores[ALL].values())
-    kinds = []
-    for kind in KINDS:
-        if kind in scores:
-            _, runtime, loss, _, _, tau, _ = _summary(list(scores[kind].values()), total)
-            kinds.append({"name": kind, "share_of_runtime": runtime, "share_of_loss": loss, "tau": tau})
-    ranked = sorted(kinds, key=lambda kind: float(kind["tau"] or 0.0))
+    kinds = groups.drop(index=ALL).reset_index(names="name")
+    ranked = kinds.sort_values("tau", key=lambda taus: taus.fillna(0.0), kind="stable").to_dict("records")
     return {
-        "applications": applications,
+        "applications": applications.reset_index(names="name").to_dict("records"),
         "kinds": {
-            "most_lost": max(kinds, key=lambda kind: float(kind["share_of_loss"] or 0.0)),
+            "most_lost": max(kinds.to_dict("records"), key=lambda kind: float(kind["share_of_loss"])),
             "best_ranked": ranked[-1],
             "worst_ranked": ranked[0],
         }

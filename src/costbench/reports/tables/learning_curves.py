@@ -223,7 +223,7 @@ def rates_tables(selected: Sequence[Selected], columns: Mapping[str, str]) -> tu
             group=f"{column_name(column)}, by learning rate",
             decimals=3 if more else 1,
             better="higher" if more else "lower",
-            contest="rate",
+            highlight_group="rate",
         )
         shown = (replace(empty, key=f"rate_{rate:g}", header=f"{rate:g}") for rate in rates)
         counts = {run.budget.steps for runs in networks.values() for own in runs.values() for run in own}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
+from costbench.reports.declarations import declaration_of, make_table
 from costbench.reports.page import paragraphs
 from costbench.reports.results import BEST, SPLIT_NAMES, TRAINED, Cell, title_of
 from costbench.reports.table import Column, Table
@@ -15,7 +17,6 @@ NEW_STRUCTURE = "new_structure"
 """Group of kernels whose operator graph, extents aside, occurs in no training program."""
 _KERNELS = "kernels"
 _MODELS = ("learned", "hybrid", "analytical")
-_METRICS = (("ape", APE, "Tile-Size APE (%)", 1), ("tau", TAU, "Kendall's τ", 2))
 
 
 def structure_table(cell: Cell, new: Cell | None, strongest: str | None) -> Table:
@@ -86,37 +87,17 @@ def unseen_table(cell: Cell, unseen: Cell) -> Table:
         unseen: results over kernels that do not occur in training programs; programs that have none are not
             in the averages.
     """
-    models = [model for model in _MODELS if model in cell.models]
-    columns = [
-        Column("application", "Application"),
-        Column("program", "Program"),
-        Column("kernels", "all", "Kernels", count=True),
-        Column("unseen_kernels", "unseen", "Kernels", count=True),
-    ]
-    for short, _, name, decimals in _METRICS:
-        for model in models:
-            group = f"{name}, {model}"
-            columns.append(Column(f"{short}_{model}", "all", group, decimals))
-            columns.append(Column(f"unseen_{short}_{model}", "unseen", group, decimals))
-    scores = [(metric, model) for _, metric, *_ in _METRICS for model in models]
-    rows = [
-        (
-            *(application, program, cell.score(BEST, _KERNELS, program)),
-            unseen.score(BEST, _KERNELS, program) or 0.0,
-            *(part.score(model, metric, program) for metric, model in scores for part in (cell, unseen)),
-        )
-        for application, program in cell.programs
-    ]
-    for kind in ("Median", "Geometric mean", "Arithmetic mean"):
-        averages = (
-            _average(kind, metric, values)
-            for metric, model in scores
-            for values in _common_scores(cell, unseen, model, metric)
-        )
-        rows.append((kind, "", None, None, *averages))
-    title = f"With and without kernels that training has seen, {cell.split} split, {cell.chip}"
+    kernels: dict[tuple[str, ...], float | None] = {
+        pair: unseen.score(BEST, _KERNELS, pair[1]) or 0.0 for pair in cell.programs
+    }
     notes = paragraphs("results", "unseen_note", floor=APE_FLOOR_PERCENT)
-    return Table(f"unseen_{cell.name}", title, tuple(columns), tuple(rows), 3, notes)
+    return make_table(
+        declaration_of("unseen", f"unseen_{cell.name}", notes),
+        pd.concat([cell.frame, unseen.frame]),
+        words={"task": cell.task, "split": cell.split, "chip": cell.chip},
+        rows=cell.programs,
+        given={"unseen_kernels": kernels},
+    )
 
 
 def unseen_means(cell: Cell, unseen: Cell | None) -> list[tuple[str, tuple[float, ...], tuple[float, ...]]]:
@@ -146,12 +127,3 @@ def _common_scores(cell: Cell, part: Cell, model: str, metric: str) -> tuple[lis
         and (rest := part.score(model, metric, program)) is not None
     ]
     return [whole for whole, _ in pairs], [rest for _, rest in pairs]
-
-
-def _average(kind: str, metric: str, values: list[float]) -> float | None:
-    if not values:
-        return None
-    if kind == "Geometric mean":
-        mean = geometric_mean(values, APE_FLOOR_PERCENT if metric == APE else 0.0)
-        return None if np.isnan(mean) else mean
-    return float(np.median(values) if kind == "Median" else np.mean(values))
