@@ -395,7 +395,7 @@ def _wrapped(value: int) -> int:
 
 def test_leading_values_then_totals_of_the_whole_list() -> None:
     table = np.full((3, 5), -7, dtype=np.float32)
-    columns = ListColumns(start=1, places=2)
+    columns = ListColumns(start=1, num_values=2)
     columns.add(0, (4, 5, 6))
     columns.add(2, (9,))
     columns.write(table)
@@ -406,7 +406,7 @@ def test_leading_values_then_totals_of_the_whole_list() -> None:
 
 def test_nothing_noted_writes_nothing() -> None:
     table = np.zeros((1, 4), dtype=np.float32)
-    columns = ListColumns(start=0, places=2)
+    columns = ListColumns(start=0, num_values=2)
     columns.add(0, ())
     columns.write(table)
     assert not table.any()
@@ -418,7 +418,7 @@ def test_nothing_noted_writes_nothing() -> None:
 )
 def test_equals_a_row_by_row_computation(rows: list[list[int]], places: int) -> None:
     table = np.zeros((len(rows), places + 2), dtype=np.float32)
-    columns = ListColumns(start=0, places=places)
+    columns = ListColumns(start=0, num_values=places)
     for row, values in enumerate(rows):
         columns.add(row, values)
     columns.write(table)

@@ -117,10 +117,10 @@ class _Search:
     def __init__(self, task: FusionTask, program: PreparedProgram) -> None:
         self._task, self._program, self._space = task, program, FusionSpace(program)
         chips = [target.name for target in task.targets]
-        before = progress_of(task.folder, chips, task.name, task.key(task.targets[0]))
-        self._part, self._config = before.parts, before.num_configs
-        self.complete = before.complete
-        self._known = set(before.fingerprints)
+        progress = progress_of(task.folder, chips, task.name, task.key(task.targets[0]))
+        self._part, self._config = progress.parts, progress.num_configs
+        self.complete = progress.complete
+        self._known = set(progress.fingerprints)
         # Hashes are quick to compare but not stored; after a restart, known kernels are found by fingerprint.
         self._met, self._met_groups = SeenHashes(), SeenHashes(_GROUPS_REMEMBERED)
         self._deadline = time.monotonic() + (task.params.max_seconds_per_program or float("inf"))

@@ -343,12 +343,12 @@ def _rare_collections() -> Iterator[None]:
     """Makes garbage collection rare: compiling creates millions of objects and few cycles, and a fifth of its
     time would be spent on finding these.
     """
-    before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS_PER_COLLECTION, *before[1:])
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_PER_COLLECTION, *thresholds[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        gc.set_threshold(*thresholds)
 
 
 def write_compiled_program(path: Path, module: HloModule) -> None:

@@ -263,17 +263,17 @@ class FusionKernels:
             DataError: if the stored tile does not fit the kernel's tile space.
         """
         part = int(np.searchsorted(self._starts, index, side="right")) - 1
-        shard, place = self._parts[part], index - int(self._starts[part])
-        view = kernel_view(shard, place, self._programs.module(self.program))
+        shard, row = self._parts[part], index - int(self._starts[part])
+        view = kernel_view(shard, row, self._programs.module(self.program))
         space = checked_space(
-            shard, place, self._programs.lowering(self.program).loop_nest(view), self._architecture
+            shard, row, self._programs.lowering(self.program).loop_nest(view), self._architecture
         )
-        ids = np.asarray(shard["kernel_tile"][place : place + 1])
-        runtime_ns = np.asarray(shard["kernel_runtime_ns"][place : place + 1])
+        ids = np.asarray(shard["kernel_tile"][row : row + 1])
+        runtime_ns = np.asarray(shard["kernel_runtime_ns"][row : row + 1])
         return MeasuredKernel(
             kernel=view,
-            fingerprint=bytes(shard["kernel_fingerprint"][place]).hex(),
-            runs=int(shard["kernel_default_runs"][place]),
+            fingerprint=bytes(shard["kernel_fingerprint"][row]).hex(),
+            runs=int(shard["kernel_default_runs"][row]),
             space=space,
             default_ns=int(runtime_ns[0]),
             tile_ids=ids,

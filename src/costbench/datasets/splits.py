@@ -307,8 +307,8 @@ def applications_of(programs: Sequence[ProgramInfo]) -> dict[str, str]:
     return names
 
 
-def _require(wanted: Sequence[str], known: Collection[str], field: str, kind: str) -> None:
-    for name in wanted:
+def _require(names: Sequence[str], known: Collection[str], field: str, kind: str) -> None:
+    for name in names:
         if name not in known:
             raise DataError(
                 f"unknown {kind} {name!r}",

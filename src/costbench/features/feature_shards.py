@@ -190,8 +190,10 @@ def _rows(keys: I64, program: ProgramFeatures) -> tuple[I16, F32]:
 def _first_of_equals(opcodes: I16, features: F32) -> tuple[I64, I64]:
     """Returns the indices of distinct rows, and for each row which of these it equals."""
     rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
-    found = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
-    return found[1], found[2]
+    _, first, inverse = np.unique(
+        rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True
+    )
+    return first, inverse
 
 
 def _by_first_use(node_row: I64, node_offsets: I64) -> tuple[I64, I64, I64]:

@@ -30,13 +30,13 @@ class ListColumns:
 
     Args:
         start: first column.
-        places: number of leading values that are kept; the rest of a longer list only counts in the totals.
+        num_values: number of leading values that have columns; others only count in the totals.
         totals: whether two more columns hold the sum and the product over the whole list.
     """
 
-    def __init__(self, start: int, places: int, totals: bool = True) -> None:
+    def __init__(self, start: int, num_values: int, totals: bool = True) -> None:
         self._start = start
-        self._places = places
+        self._num_values = num_values
         self._totals = totals
         self._rows: list[int] = []
         self._lists: list[Sequence[int]] = []
@@ -55,17 +55,17 @@ class ListColumns:
         lengths = np.array([len(values) for values in self._lists], dtype=np.int64)
         flat = np.fromiter(chain.from_iterable(self._lists), dtype=np.int64, count=int(lengths.sum()))
         starts = np.cumsum(lengths) - lengths
-        for position in range(self._places):
+        for position in range(self._num_values):
             present = lengths > position
             table[rows[present], self._start + position] = flat[starts[present] + position]
         if self._totals:
-            table[rows, self._start + self._places] = np.add.reduceat(flat, starts)
-            table[rows, self._start + self._places + 1] = np.multiply.reduceat(flat, starts)
+            table[rows, self._start + self._num_values] = np.add.reduceat(flat, starts)
+            table[rows, self._start + self._num_values + 1] = np.multiply.reduceat(flat, starts)
 
 
-_PLACES = 6
-_SPATIAL_PLACES = 4
-_SHORT_PLACES = 2
+_NUM_AXES = 6
+_NUM_SPATIAL = 4
+_NUM_SHORT = 2
 
 
 def _at(name: str) -> int:
@@ -145,27 +145,27 @@ class NodeTable:
     def __init__(self, num_nodes: int) -> None:
         self._table = np.tile(absent_row(NODE_FEATURES), (num_nodes, 1))
         self._scalars: dict[int, tuple[list[int], list[int]]] = {}
-        self._sizes = ListColumns(_at("shape_dimensions_0"), _PLACES)
-        self._layout = ListColumns(_at("layout_minor_to_major_0"), _PLACES, totals=False)
-        self._dimensions = ListColumns(_at("dimensions_0"), _PLACES, totals=False)
+        self._sizes = ListColumns(_at("shape_dimensions_0"), _NUM_AXES)
+        self._layout = ListColumns(_at("layout_minor_to_major_0"), _NUM_AXES, totals=False)
+        self._dimensions = ListColumns(_at("dimensions_0"), _NUM_AXES, totals=False)
         self._window = {
-            field: ListColumns(_at(f"window_{field}_0"), _PLACES)
+            field: ListColumns(_at(f"window_{field}_0"), _NUM_AXES)
             for field in ("size", "stride", "padding_low", "padding_high", "window_dilation", "base_dilation")
         }
-        self._reversal = ListColumns(_REVERSAL, _PLACES, totals=False)
+        self._reversal = ListColumns(_REVERSAL, _NUM_AXES, totals=False)
         self._spatial = {
             group: ListColumns(
-                _at(f"convolution_dim_numbers_{group}_spatial_dims_0"), _SPATIAL_PLACES, totals=False
+                _at(f"convolution_dim_numbers_{group}_spatial_dims_0"), _NUM_SPATIAL, totals=False
             )
             for group in ("input", "kernel")
         }
         self._slices = {
-            field: ListColumns(_at(f"slice_dims_{field}_0"), _SHORT_PLACES)
+            field: ListColumns(_at(f"slice_dims_{field}_0"), _NUM_SHORT)
             for field in ("start", "stride", "limit")
         }
-        self._dynamic_slice = ListColumns(_at("dynamic_slice_sizes_0"), _SHORT_PLACES)
+        self._dynamic_slice = ListColumns(_at("dynamic_slice_sizes_0"), _NUM_SHORT)
         self._padding = {
-            side: ListColumns(_at(f"padding_config_edge_padding_{side}_0"), _SHORT_PLACES)
+            side: ListColumns(_at(f"padding_config_edge_padding_{side}_0"), _NUM_SHORT)
             for side in ("low", "high")
         }
 

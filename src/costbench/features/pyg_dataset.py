@@ -119,23 +119,23 @@ class KernelDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         if not 0 <= idx < self.len():
             raise DataError(f"kernel {idx}", where=self.root, expected=f"0 to {self.len() - 1}")
         number = int(np.searchsorted(self._starts, idx, side="right")) - 1
-        shard, place = self._shards[number], idx - int(self._starts[number])
-        graph, runtime_ns = shard.graph(place), shard.runtime_ns(place)
+        shard, row = self._shards[number], idx - int(self._starts[number])
+        graph, runtime_ns = shard.graph(row), shard.runtime_ns(row)
         return KernelData(
             x=torch.from_numpy(graph.node_features),
             opcode=torch.from_numpy(graph.opcodes),
             edge_index=torch.from_numpy(graph.edges),
-            config_features=torch.from_numpy(shard.config_features(place)),
+            config_features=torch.from_numpy(shard.config_features(row)),
             # Copied: torch warns of arrays that must not be written to, such as a mapped file's.
             runtime_ns=torch.from_numpy(runtime_ns.astype(np.int64, copy=True)),
-            analytical_ns=torch.from_numpy(shard.analytical_ns(place).astype(np.float64, copy=True)),
+            analytical_ns=torch.from_numpy(shard.analytical_ns(row).astype(np.float64, copy=True)),
             kernel_of_decision=torch.zeros(len(runtime_ns), dtype=torch.int64),
             static_features=torch.from_numpy(graph.static_features)[None],
-            runs=torch.tensor([int(shard.runs()[place])]),
+            runs=torch.tensor([int(shard.runs()[row])]),
             program=shard.program,
             application=shard.application,
-            fingerprint=shard.fingerprint(place),
-            kernel=place,
+            fingerprint=shard.fingerprint(row),
+            kernel=row,
         )
 
     def num_decisions(self) -> I64:
@@ -258,8 +258,8 @@ class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
     def get(self, idx: int) -> Data:
         """Reads one graph with configs drawn from its rows."""
         rows = self._rows[idx]
-        kept = torch.randperm(len(rows))[: self._count].numpy()
-        return layout_data(self._graphs[idx], np.sort(rows[kept]))
+        sample = torch.randperm(len(rows))[: self._count].numpy()
+        return layout_data(self._graphs[idx], np.sort(rows[sample]))
 
 
 def layout_data(graph: LayoutGraph, rows: I64) -> Data:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from costbench.errors import DataError
-from costbench.experiments.grid.cells import Cell, cell_from_name, listed_as
+from costbench.experiments.grid.cells import Cell, cell_from_name, listed_as, variant_labels
+from costbench.experiments.grid.experiment import load_experiment
+from costbench.experiments.parameter_file import Params, load_params
 
 
 @pytest.mark.parametrize("split", ["random", "fold1", "fold12"])
@@ -50,3 +55,14 @@ def test_results_are_listed_by_model_and_variant(
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(DataError, match="names no cell"):
         cell_from_name(name)
+
+
+def test_labels_stand_beside_variants_and_change_no_training(repository: Path) -> None:
+    params = load_params(repository / "params.yaml")
+    plain = params.sections["experiments"]["rivals-fusion"]
+    changes = {"main": {}, "half": {"label": "half of them", "share": 0.5}}
+    entries = {"rivals-fusion": {**plain, "variants": changes}}
+    labelled: Params = replace(params, sections={**params.sections, "experiments": entries})
+    assert variant_labels(labelled) == {"half": "half of them"}
+    assert load_experiment(labelled, "rivals-fusion").variants["half"].share == 0.5
+    assert variant_labels(params) == {"lpm2020-lstm": "LSTM alone, as in lpm2020"}

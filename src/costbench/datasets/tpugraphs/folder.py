@@ -74,8 +74,8 @@ class TpuGraphsFolder:
             DataError: for a collection or split that TpuGraphs does not have.
         """
         if collection not in COLLECTIONS:
-            known = ", ".join(COLLECTIONS)
-            raise DataError(f"no collection {collection!r}", where=self.root, expected=f"one of {known}")
+            names = ", ".join(COLLECTIONS)
+            raise DataError(f"no collection {collection!r}", where=self.root, expected=f"one of {names}")
         if split not in SPLITS:
             raise DataError(f"no split {split!r}", where=self.root, expected=f"one of {', '.join(SPLITS)}")
         folder = self.root / COLLECTIONS[collection] / split
@@ -225,9 +225,9 @@ def write_tile_shard(path: Path, program: str, sources: Sequence[Path]) -> None:
 def _distinct_rows(opcodes: I16, features: F32) -> tuple[I64, I64]:
     """Returns the nodes whose rows are the first of their kind, ascending, and the row of every node."""
     rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
-    found = np.unique(rows.view(f"V{_ROW_BYTES}").ravel(), return_index=True, return_inverse=True)
-    order = np.argsort(found[1])
-    return found[1][order], np.argsort(order)[found[2]]
+    _, first, inverse = np.unique(rows.view(f"V{_ROW_BYTES}").ravel(), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[inverse]
 
 
 def _runtimes(graph: TileGraph) -> F64:
