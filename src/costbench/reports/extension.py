@@ -19,7 +19,7 @@ class RenderedPart:
     """What a part shows.
 
     Attributes:
-        sections: of its page, in order; without any there is no page.
+        sections: sections of its page, in order; without any there is no page.
         summary: headline numbers that `summary.json` has besides those of costbench.
     """
 
@@ -34,12 +34,13 @@ class ReportPart:
     Attributes:
         title: heading of its page, which is `NAME.html` after the name of the entry point.
         lead: first paragraph of the page.
-        render: draws figures into a folder, given the findings on all claims.
-        claims: statements of papers that its rows decide, after those of costbench.
+        render: function of the findings on all claims and of the folder that figures go to.
+        claims: statements of papers that its rows decide, listed after those of costbench.
         rows: result rows.
         undertrained: (task, side) of models that decide no claim -> their error over the most allowed.
-        identities: of the stages that the rows are from.
-        write_machine_facts: writes what differs from machine to machine into a folder; returns the files.
+        identities: identities of the stages that the rows are from.
+        write_machine_facts: function that writes what differs from machine to machine into a folder, and
+            returns the files.
     """
 
     title: str
@@ -57,7 +58,8 @@ class ReportExtension:
     """An entry point of the group `costbench.report_sections`.
 
     Attributes:
-        load: returns the part of a profile's report from what its stages left behind, be it nothing.
+        load: function that returns the part of a profile's report from what its stages left behind, be it
+            nothing.
     """
 
     load: Callable[[Workspace], ReportPart]

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.datasets.layout_graphs import read_collection_sizes
 from costbench.experiments.grid.cells import MAIN, experiment_names, variant_labels
-from costbench.experiments.identity import git_revision, identify, read_identity
+from costbench.experiments.identity import StageIdentity, git_revision, identify, read_identity
 from costbench.experiments.parameter_file import SECTION, Params, load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.extensions import REPORT_SECTIONS, load_extensions
 from costbench.metrics.overhead import read_overheads
 from costbench.params import load_yaml, merge
-from costbench.reports.extension import ReportExtension
+from costbench.reports.extension import ReportExtension, ReportPart
 from costbench.reports.frame import write_frame
 from costbench.reports.inputs import ReportInputs
 from costbench.reports.overhead import overhead_metrics, write_machine_overheads
-from costbench.reports.report import ReportFiles, write_report
+from costbench.reports.report import write_report
 from costbench.reports.results import PRIMARY_CHIP
 from costbench.reports.sections.tpugraphs import TpuGraphsInputs
 from costbench.reports.tables.hyperparameters import Settings
@@ -58,21 +58,61 @@ def run(params: Path) -> None:
     profile = load_params(params)
     workspace = load_workspace(profile)
     section = profile.section("report", ReportParams)
-    split, train, evaluated, sweep = (workspace.stage(n) for n in ("split", "train", "evaluate", "sweep"))
-    tuned = workspace.stage("autotune")
-    searches, paths = (
-        (path if path.is_file() else None) for path in (tuned / "rows.jsonl", tuned / "search.json")
-    )
-    names = experiment_names(profile)
     extensions = load_extensions(REPORT_SECTIONS, ReportExtension)
     parts = {name: extension.load(workspace) for name, extension in extensions.items()}
-    before = [read_identity(evaluated / name) for name in names]
-    if searches is not None:
-        before.append(read_identity(tuned))
-    before += [identity for part in parts.values() for identity in part.identities]
-    inputs = ReportInputs(
+    identities = _read_identities(profile, workspace, parts.values())
+    inputs = _collect_inputs(profile, workspace, section, parts, identities)
+    written = write_report(inputs, workspace.reports, section.seed)
+    write_frame(written.frame, workspace.out / "results.parquet")
+    machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads
+    write_wall_times(inputs.trained, machine)
+    machine_files = write_machine_overheads(overheads, written.findings, machine)
+    for part in parts.values():
+        machine_files += part.write_machine_facts(machine)
+    identity = identify(__name__, section, identities[0].data_digest, *identities)
+    provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
+    tags = {"profile": workspace.name, "experiment": ",".join(experiment_names(profile)), KIND: "report"}
+    with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
+        tracked.log_metrics({**written.headline, **overhead_metrics(overheads)})
+        # Side by side as in the report's folder, so that its links work there too.
+        for name in ("tables", "figures", "pages"):
+            tracked.log_folder(workspace.reports / name)
+        tracked.log_files(written.pages[:1], "")
+        tracked.log_files([written.summary, *written.claims], "report")
+        if machine_files:
+            tracked.log_files(list(machine_files), "machine")
+    _log.info("%s", written.pages[0])
+
+
+def _read_identities(
+    profile: Params, workspace: Workspace, parts: Iterable[ReportPart]
+) -> list[StageIdentity]:
+    """Returns the identities of the stages that the results are from, those of evaluation first."""
+    evaluated, tuned = workspace.stage("evaluate"), workspace.stage("autotune")
+    identities = [read_identity(evaluated / name) for name in experiment_names(profile)]
+    if (tuned / "rows.jsonl").is_file():
+        identities.append(read_identity(tuned))
+    return identities + [identity for part in parts for identity in part.identities]
+
+
+def _collect_inputs(
+    profile: Params,
+    workspace: Workspace,
+    section: ReportParams,
+    parts: Mapping[str, ReportPart],
+    identities: Sequence[StageIdentity],
+) -> ReportInputs:
+    """Returns the files that the stages of a profile left behind, and what the report shows beside them."""
+    names = experiment_names(profile)
+    train, evaluated, tuned, sweep = (
+        workspace.stage(name) for name in ("train", "evaluate", "autotune", "sweep")
+    )
+    searches, search_paths = (
+        path if path.is_file() else None for path in (tuned / "rows.jsonl", tuned / "search.json")
+    )
+    return ReportInputs(
         rows=tuple(evaluated / name / "rows.jsonl" for name in names),
-        split=split if _has_simulated(profile) else None,
+        split=workspace.stage("split") if _has_simulated(profile) else None,
         histories={
             path.parent.name: path
             # Of experiments with cells of one name the first counts.
@@ -81,7 +121,7 @@ def run(params: Path) -> None:
         },
         curves=section.curves,
         scatter=tuple(evaluated / name / "scatter.json" for name in names),
-        settings=_settings(profile, sweep),
+        settings=_network_settings(profile, sweep),
         labels=variant_labels(profile),
         # Fitted baselines have folders of other names beside the cells.
         trained=tuple(
@@ -89,9 +129,9 @@ def run(params: Path) -> None:
         ),
         sweep=sweep if sweep.is_dir() else None,
         searches=searches,
-        search_paths=paths,
+        search_paths=search_paths,
         provenance={
-            "code": ", ".join(sorted({identity.code_digest for identity in before})),
+            "code": ", ".join(sorted({identity.code_digest for identity in identities})),
             "profile": workspace.name,
             "random stream of the intervals": f"seed {section.seed}",
         },
@@ -104,28 +144,18 @@ def run(params: Path) -> None:
         evidence=section.evidence,
         parts=parts,
     )
-    written = write_report(inputs, workspace.reports, section.seed)
-    write_frame(written.frame, workspace.out / "results.parquet")
-    machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads
-    write_wall_times(inputs.trained, machine)
-    times = write_machine_overheads(overheads, written.findings, machine)
-    identity = identify(__name__, section, before[0].data_digest, *before)
-    provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
-    for part in parts.values():
-        times += part.write_machine_facts(machine)
-    _track(workspace, names, provenance, written, (overhead_metrics(overheads), times))
-    _log.info("%s", written.pages[0])
 
 
 def _has_simulated(params: Params) -> bool:
     """Whether any experiment is over simulated samples, which the stage `split` describes."""
-    return any("data" not in _mapping(one) for one in _mapping(params.sections.get(SECTION)).values())
+    experiments = _mapping(params.sections.get(SECTION)).values()
+    return any("data" not in _mapping(experiment) for experiment in experiments)
 
 
-def _settings(params: Params, sweep: Path) -> Settings:
-    """Section `train` and what the sweep found, as the tables of hyper-parameters want it."""
-    train = params.sections.get("train")
-    tasks = {name: train[name] for name in LEARNED if name in train} if isinstance(train, Mapping) else {}
+def _network_settings(params: Params, sweep: Path) -> Settings:
+    """Returns section `train` and what the sweep chose, as the tables of hyper-parameters want it."""
+    train = _mapping(params.sections.get("train"))
+    tasks = {name: _mapping(train[name]) for name in LEARNED if name in train}
     tuned = {name: {"section train": settings} for name, settings in tasks.items()}
     for name, settings in tasks.items():
         path = sweep / f"{name}.yaml"
@@ -136,38 +166,17 @@ def _settings(params: Params, sweep: Path) -> Settings:
 
 
 def _variant_settings(params: Params) -> Settings:
-    """Task -> variant -> settings of the variants that tpugraphs2023 lists."""
-    sections = params.sections
-    train, experiments = (_mapping(sections.get(name)) for name in ("train", "experiments"))
-    found: dict[str, dict[str, object]] = {}
-    for entry in map(_mapping, experiments.values()):
-        task = str(entry.get("task"))
-        base = merge(_mapping(train.get(task)), _mapping(entry.get("settings")))
-        for name, changes in _mapping(entry.get("variants")).items():
+    """Returns the settings of the variants that tpugraphs2023 lists, by task and variant."""
+    train, experiments = (_mapping(params.sections.get(name)) for name in ("train", SECTION))
+    settings: dict[str, dict[str, object]] = {}
+    for experiment in map(_mapping, experiments.values()):
+        task = str(experiment.get("task"))
+        base = merge(_mapping(train.get(task)), _mapping(experiment.get("settings")))
+        for name, changes in _mapping(experiment.get("variants")).items():
             if is_of_paper(name):
-                found.setdefault(task, {})[name] = merge(base, _mapping(changes))
-    return found
+                settings.setdefault(task, {})[name] = merge(base, _mapping(changes))
+    return settings
 
 
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _track(
-    workspace: Workspace,
-    names: tuple[str, ...],
-    provenance: Provenance,
-    written: ReportFiles,
-    machine: tuple[Mapping[str, float], tuple[Path, ...]],
-) -> None:
-    wall_times, files = machine
-    tags = {"profile": workspace.name, "experiment": ",".join(names), KIND: "report"}
-    with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
-        tracked.log_metrics({**written.headline, **wall_times})
-        # Side by side as in the report's folder, so that its links work there too.
-        for name in ("tables", "figures", "pages"):
-            tracked.log_folder(workspace.reports / name)
-        tracked.log_files(written.pages[:1], "")
-        tracked.log_files([written.summary, *written.claims], "report")
-        if files:
-            tracked.log_files(list(files), "machine")

@@ -19,7 +19,7 @@ Averages are over test programs, each counting once, after averaging over seeds:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -44,8 +44,8 @@ _TAU_KINDS = {
 
 
 def averages(cell: Cell, model: str) -> dict[str, float]:
-    """Headline numbers of one model in one cell, by name as in the module's description."""
-    found: dict[str, float] = {}
+    """Returns the headline numbers of one model in one cell, by name as in the module's description."""
+    numbers: dict[str, float] = {}
     known = cell.described.known_measures
     for measure in known:
         values = cell.over_programs(model, measure.metric)
@@ -55,40 +55,50 @@ def averages(cell: Cell, model: str) -> dict[str, float]:
         for suffix, kind in kinds.items():
             average = measure.average(kind, values)
             if average is not None:
-                found[f"{measure.short}_{suffix}"] = average
+                numbers[f"{measure.short}_{suffix}"] = average
         if measure.printed == "error":
-            found[f"{measure.short}_floored"] = float(sum(value < measure.floor for value in values))
+            numbers[f"{measure.short}_floored"] = float(sum(value < measure.floor for value in values))
     others = {metric for name, metric, _ in cell.scores if name == model} - {m.metric for m in known}
     for metric in sorted(others):
         values = cell.over_programs(model, metric)
-        found[f"{metric}_mean"] = float(np.mean(values))
-        found[f"{metric}_median"] = float(np.median(values))
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+        numbers[f"{metric}_mean"] = float(np.mean(values))
+        numbers[f"{metric}_median"] = float(np.median(values))
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
 def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:
-    """All headline numbers, and `extra` (leakage, data set, searches) under the keys it has, sorted."""
+    """Returns all headline numbers, sorted by key.
+
+    Args:
+        results: results of evaluation.
+        extra: further numbers (leakage, data set, searches) by key.
+    """
     flat = dict(extra)
     for cell in results.cells:
+        unseen, new = results.part(cell, UNSEEN), results.part(cell, NEW_STRUCTURE)
         for model in (*cell.models, *cell.ceilings):
-            prefix = f"{cell.task}/{cell.split}/{cell.chip}/{model}"
-            flat |= {f"{prefix}/{name}": value for name, value in averages(cell, model).items()}
-            unseen = results.part(cell, UNSEEN)
-            found = {} if unseen is None else averages(unseen, model)
-            flat |= {f"{prefix}/unseen_{name}": found[name] for name in _UNSEEN_METRICS if name in found}
-            new = results.part(cell, NEW_STRUCTURE)
-            found = {} if new is None else averages(new, model)
-            flat |= {
-                f"{prefix}/{NEW_STRUCTURE}_{name}": found[name] for name in HEADLINE_METRICS if name in found
-            }
-        share = share_of_structures(cell, results.part(cell, NEW_STRUCTURE))
+            numbers = averages(cell, model)
+            numbers |= _averages_of_part("unseen", unseen, model, _UNSEEN_METRICS)
+            numbers |= _averages_of_part(NEW_STRUCTURE, new, model, HEADLINE_METRICS)
+            flat |= _keyed(cell, model, numbers)
+        share = share_of_structures(cell, new)
         if share is not None:
             flat[f"leakage/{cell.task}/{cell.split}/{cell.chip}/share_of_structures"] = share
     for cell in results.variants:
         for model in cell.models:
-            prefix = f"{cell.task}/{cell.split}/{cell.chip}/{model}@{cell.variant}"
-            flat |= {f"{prefix}/{name}": value for name, value in averages(cell, model).items()}
+            flat |= _keyed(cell, f"{model}@{cell.variant}", averages(cell, model))
     return dict(sorted(flat.items()))
+
+
+def _keyed(cell: Cell, model: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    prefix = f"{cell.task}/{cell.split}/{cell.chip}/{model}"
+    return {f"{prefix}/{name}": value for name, value in numbers.items()}
+
+
+def _averages_of_part(prefix: str, part: Cell | None, model: str, metrics: Sequence[str]) -> dict[str, float]:
+    """Returns some headline numbers over a group of kernels; none where nothing of it was evaluated."""
+    numbers = {} if part is None else averages(part, model)
+    return {f"{prefix}_{name}": numbers[name] for name in metrics if name in numbers}
 
 
 HEADLINE_METRICS = ("ape_mean", "tau_mean", "mape_ge5us_mean", "tau_ge5us_mean")
@@ -104,21 +114,16 @@ def headlines(results: Results) -> dict[str, dict[str, float]]:
         on the folds if there are any, otherwise on the first split, and of their chips on the one that was
         calibrated if it is there.
     """
-    best: dict[str, Cell] = {}
+    by_task: dict[str, list[Cell]] = {}
     for cell in results.cells:
-        if cell.task not in best or _rank(cell) < _rank(best[cell.task]):
-            best[cell.task] = cell
-    found = {}
-    for task, cell in best.items():
+        by_task.setdefault(cell.task, []).append(cell)
+    errors: dict[str, dict[str, float]] = {}
+    for task, cells in by_task.items():
+        cell = min(cells, key=lambda c: (c.split != FOLDS, split_order(c.split), c.chip != PRIMARY_CHIP))
         measure = cell.described.measures[0]
         side = Side(split=cell.split, chip=cell.chip)
         strongest = strongest_baseline(results.scores, task, measure.metric, side)
-        named = {model: model for model in HEADLINE_MODELS} | ({_BASELINE: strongest} if strongest else {})
-        errors = {name: averages(cell, model) for name, model in named.items()}
-        key = f"{measure.short}_mean"
-        found[task] = {name: values[key] for name, values in errors.items() if key in values}
-    return found
-
-
-def _rank(cell: Cell) -> tuple[bool, int, bool]:
-    return cell.split != FOLDS, split_order(cell.split), cell.chip != PRIMARY_CHIP
+        models = {model: model for model in HEADLINE_MODELS} | ({_BASELINE: strongest} if strongest else {})
+        means = {name: averages(cell, model).get(f"{measure.short}_mean") for name, model in models.items()}
+        errors[task] = {name: mean for name, mean in means.items() if mean is not None}
+    return errors

@@ -21,12 +21,19 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 @dataclass(frozen=True)
 class _Panel:
-    """One histogram: its quantity, the axis labels, and what is counted."""
+    """One histogram.
+
+    Attributes:
+        quantity: key of the card's distributions.
+        label: label of the axis.
+        counted: what bins count.
+        is_time: whether the quantity is a time in nanoseconds.
+    """
 
     quantity: str
     label: str
-    of: str
-    times: bool = False
+    counted: str
+    is_time: bool = False
 
 
 _PANELS: Mapping[str, tuple[_Panel, ...]] = {
@@ -53,12 +60,12 @@ _PANELS: Mapping[str, tuple[_Panel, ...]] = {
 
 
 def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tuple[Path, ...]:
-    """Histograms of a task's quantities, one line a chip; writes `dataset_<task>.svg` and `.png`.
+    """Draws histograms of a task's quantities, one line a chip, as `dataset_<task>.svg` and `.png`.
 
     Args:
-        task: with panels of its own.
-        cards: of that task, one a chip.
-        folder: where to.
+        task: task that has panels of its own.
+        cards: cards of that task, one a chip.
+        folder: folder that the files are written to.
 
     Raises:
         DataError: if a file cannot be written.
@@ -75,20 +82,20 @@ def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tu
         grid = np.atleast_1d(figure.subplots(rows, columns)).reshape(-1)
         for panel, axes in zip(panels, grid, strict=True):
             for index, card in enumerate(cards):
-                _steps(axes, card, panel, index)
-            _marks(axes, task, panel)
-            _log_axis(axes, panel.times)
+                _draw_steps(axes, card, panel, index)
+            _mark_papers_value(axes, task, panel)
+            _log_axis(axes, panel.is_time)
             axes.set_xlabel(panel.label)
-            axes.set_ylabel(f"% of {panel.of}")
+            axes.set_ylabel(f"% of {panel.counted}")
             axes.set_ylim(bottom=0.0)
-        named = [axes.get_legend_handles_labels() for axes in grid]
-        handles, labels = max(named, key=lambda pair: len(pair[1]))
+        legends = [axes.get_legend_handles_labels() for axes in grid]
+        handles, labels = max(legends, key=lambda legend: len(legend[1]))
         if labels:
             figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
         return save(figure, folder / f"dataset_{task}")
 
 
-def _steps(axes: Axes, card: Card, panel: _Panel, index: int) -> None:
+def _draw_steps(axes: Axes, card: Card, panel: _Panel, index: int) -> None:
     shape = card.distributions.get(panel.quantity)
     if shape is None or not shape.counts:
         return
@@ -99,19 +106,19 @@ def _steps(axes: Axes, card: Card, panel: _Panel, index: int) -> None:
     axes.stairs(share, shape.edges(), color=colour, linestyle=style, linewidth=1.4, label=card.chip)
 
 
-def _marks(axes: Axes, task: str, panel: _Panel) -> None:
-    """Marks the values that the papers give for their data."""
+def _mark_papers_value(axes: Axes, task: str, panel: _Panel) -> None:
+    """Marks the value that the papers give for their data, where they give one."""
     marks = {
         ("fusion", "runtime_ns"): (FAST_NS, "5 µs: half of the\npapers' kernels lie below"),
         ("fusion", "nodes_per_kernel"): (41, "41: the\npapers' mean"),
         ("tile", "tile_space_size"): (500_000, "500,000:\nthe papers'\nlargest"),
     }
     if (task, panel.quantity) in marks:
-        place, text = marks[task, panel.quantity]
-        axes.axvline(place, color="#444444", linewidth=0.9, linestyle=":")
+        value, text = marks[task, panel.quantity]
+        axes.axvline(value, color="#444444", linewidth=0.9, linestyle=":")
         axes.annotate(
             text,
-            (place, 0.98),
+            (value, 0.98),
             xycoords=axes.get_xaxis_transform(),
             xytext=(4, 0),
             textcoords="offset points",
@@ -121,19 +128,21 @@ def _marks(axes: Axes, task: str, panel: _Panel) -> None:
         )
 
 
-def _log_axis(axes: Axes, times: bool) -> None:
+def _log_axis(axes: Axes, is_time: bool) -> None:
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     decades = np.log10(high / low)
     axes.xaxis.set_major_locator(LogLocator(10.0, (1.0,) if decades > 2.2 else (1.0, 2.0, 5.0), numticks=12))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    show: Callable[[float, int], str] = (lambda v, _: _time(v)) if times else (lambda v, _: f"{v:,.0f}")
+    show: Callable[[float, int], str] = (
+        (lambda v, _: _time_text(v)) if is_time else (lambda v, _: f"{v:,.0f}")
+    )
     axes.xaxis.set_major_formatter(FuncFormatter(show))
     axes.tick_params(axis="x", labelsize=8, labelrotation=35 if decades > 6 else 0)
 
 
-def _time(nanoseconds: float) -> str:
+def _time_text(nanoseconds: float) -> str:
     for unit, name in _UNITS:
         if nanoseconds >= unit:
             return f"{nanoseconds / unit:g} {name}"
@@ -141,7 +150,7 @@ def _time(nanoseconds: float) -> str:
 
 
 def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path, ...]:
-    """Programs, kernels and samples of each application as bars; `applications_<task>.svg` and `.png`.
+    """Draws programs, kernels and samples of each application, as `applications_<task>.svg` and `.png`.
 
     Raises:
         DataError: if a file cannot be written.
