@@ -46,7 +46,7 @@ def fit_layout(
 
     Args:
         spec: what to train and how.
-        train: layout graphs with runtimes (`datasets.layout.graphs`).
+        train: layout graphs with runtimes (`datasets.layout_graphs`).
         validation: graphs that choose the epoch; without any, the configs of each training graph are divided
             by `configs.held_out(graph, spec.hold_out, spec.seed)`, and test configs are left out altogether.
         out: folder that becomes the checkpoint.
