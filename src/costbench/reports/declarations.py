@@ -126,9 +126,9 @@ class TableDeclaration:
         title: a line, likewise; `{where}` is split and chip in words, `{printed}` the printed table's number
             and paper.
         rows: columns of results whose values are rows, or names of the labels of `cases`.
-        cases: the rows, one by one; those of the values that there are, if left out.
+        cases: rows, one by one; those of the values that there are, if left out.
         across: column of results whose values are the columns, in place of `columns`.
-        columns: the columns, one by one.
+        columns: columns, one by one.
         each: columns of results; there is a table for each of their values that `needs` are there for.
         filter: column of results -> the value or values that count.
         needs: a further filter, of results without which there is no table.

@@ -94,7 +94,7 @@ def number(value: object) -> float | None:
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
-    """Write results as Parquet, text as categories, the same bytes for the same results.
+    """Writes results as Parquet, text as categories, the same bytes for the same results.
 
     Raises:
         DataError: if the file cannot be written.

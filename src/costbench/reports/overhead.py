@@ -62,7 +62,7 @@ def overhead_table(overheads: Sequence[Overhead], *, measured: bool) -> Table:
     """Returns Table 10: our test programs above, the paper's validation programs below.
 
     Args:
-        overheads: of our programs; none leaves the paper's rows.
+        overheads: times of our programs; without any the table has the paper's rows alone.
         measured: whether wall times of ours are shown; without them the table is the same on every machine.
     """
     paper = printed_table("tpugraphs2023", "overhead")

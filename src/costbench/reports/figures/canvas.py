@@ -53,7 +53,7 @@ def label_panels(grid: AnyArray, shown: int, across: str, up: str) -> None:
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
-    """Write `<stem>.svg` and `<stem>.png`; the paths. Raises: DataError if one cannot be written."""
+    """Writes `<stem>.svg` and `<stem>.png`; returns the paths. Raises: DataError if one cannot be written."""
     svg, png = stem.with_name(stem.name + ".svg"), stem.with_name(stem.name + ".png")
     # Once for both files: each would look for it again, and draw everything a second time to find it.
     if (layout := figure.get_layout_engine()) is not None:

@@ -87,7 +87,7 @@ def program_labels(programs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _short(program: str) -> str:
-    """Returns stem and step of a corpus name (wavernn_1, train of `wavernn_1_b8_train_f32`), else the name."""
+    """Returns stem and step of a corpus name (`wavernn_1_b8_train_f32`: wavernn_1, train), or the name."""
     match = re.fullmatch(r"(.+)_b\d+_(train|infer)_\w+", program)
     return f"{match[1]}\n{match[2]}" if match else program
 
@@ -219,14 +219,14 @@ _MARKERS = {"analytical": "o", "learned": "D", "hybrid": "^"}
 
 
 def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) -> tuple[Path, ...]:
-    """Draw the error of each test program as dots, a panel a task; programs by the hybrid's error.
+    """Draws the error of each test program as dots, a panel a task; programs by the hybrid's error.
 
     Writes `hybrid_<split>_<chip>.svg` and `.png`, named by the first cell; the paths, or none without results
     of a hybrid.
 
     Args:
         cells: main results, each with the name of its strongest baseline.
-        folder: where to.
+        folder: folder of the figure.
 
     Raises:
         DataError: if a file cannot be written.

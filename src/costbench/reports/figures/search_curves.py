@@ -39,19 +39,21 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Of one program, start and way of searching; `median`, `lowest` and `highest` are over repeats.
+    """Progress of the searches of one program, start and way of searching.
+
+    `median`, `lowest` and `highest` are over repeats.
 
     Attributes:
-        task: the compiler's decision.
+        task: decision of the compiler.
         split: how the program was chosen.
         chip: what was measured on.
         program: by name.
         model: what searched.
-        start: where from.
-        seconds: of hardware charged, ascending from 0.
+        start: start of the searches: `default` or `random`.
+        seconds: seconds of hardware charged, ascending from 0.
         median: speed-up of the best so far.
-        lowest: likewise.
-        highest: likewise.
+        lowest: lowest speed-up of the best so far.
+        highest: highest speed-up of the best so far.
     """
 
     task: str
@@ -76,7 +78,7 @@ class SearchPath:
 
 
 def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
-    """The curves in `search.json`; none without a file.
+    """Returns the curves in `search.json`; none without a file.
 
     Raises:
         DataError: naming the file and the entry, if it is something else.
@@ -109,7 +111,7 @@ def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | Non
 
 
 def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) -> dict[str, list[SearchPath]]:
-    """The curves of a results and start by way of searching, in the order of figures."""
+    """Returns the curves from one start by way of searching, in the order of figures."""
     of_start = [
         path
         for path in paths
@@ -169,7 +171,7 @@ class SearchCurve:
     """Best runtime of a search over time.
 
     Attributes:
-        title: of the program and the task.
+        title: names of the program and the task.
         default_ns: runtime under the default decisions.
         seconds: hardware time charged up to each measurement, ascending.
         best_ns: runtime of the program with what was found by then.
@@ -184,7 +186,7 @@ class SearchCurve:
 
 
 def draw_search(curve: SearchCurve, stem: Path) -> tuple[Path, ...]:
-    """Write `<stem>.svg` and `<stem>.png`; the paths.
+    """Writes `<stem>.svg` and `<stem>.png`; returns the paths.
 
     Raises:
         DataError: if one cannot be written.

@@ -101,14 +101,14 @@ def _wrapped(label: str) -> str:
 def draw_speedups(
     axes: Axes, groups: Groups, bars: Sequence[Bar], empty: Sequence[Bar] = (), cut: Sequence[Bar] = ()
 ) -> None:
-    """A group of bars for each program and mean, whiskers from the lowest to the highest repeat.
+    """Draws a group of bars for each program and mean, whiskers from the lowest to the highest repeat.
 
     Args:
-        axes: to draw on.
+        axes: panel to draw on.
         groups: what is shown.
         bars: from left to right.
-        empty: those of them that are not filled.
-        cut: those of them that may end beyond the axis, with their number at its edge.
+        empty: bars that are not filled.
+        cut: bars that may end beyond the axis, with their number at its edge.
     """
     ticks = np.array(groups.ticks)
     width = 0.86 / max(1, len(bars))
@@ -153,7 +153,7 @@ def draw_speedups(
 
 
 def _name_cut(axes: Axes, groups: Groups, bars: Sequence[Bar], cut: Sequence[Bar]) -> None:
-    """The numbers of bars that end beyond the axis, at its edge."""
+    """Writes the numbers of bars that end beyond the axis, at its edge."""
     bottom, top = axes.get_ylim()
     width = 0.86 / max(1, len(bars))
     for bar in cut:
@@ -218,7 +218,7 @@ _HEADERS = {"random": "test programs", "manual": "test programs", "gains": "prog
 
 
 def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
-    """Bars of the speed-up over the analytical model's choice in the compiler, per program.
+    """Draws bars of the speed-up over the analytical model's choice in the compiler, per program.
 
     Writes `lpm2021_figure4_<split>_<chip>.svg` and `.png`; the paths, or none where no bar of it was run.
 
@@ -273,7 +273,7 @@ def write_top_k_figure(all_results: Sequence[SearchResults], folder: Path) -> tu
 
 
 def _curves(axes: Axes, results: SearchResults, metric: str | None) -> None:
-    """A line for each model: over k, or over the mean of a metric."""
+    """Draws a line for each model: over k, or over the mean of a metric."""
     for model in TILE_MODELS:
         bars = sorted((b for b in results.bars if b.model == model and b.top_k), key=lambda b: b.top_k or 0)
         points = [(_across(results, bar, metric), results.mean(bar, SLOWDOWN)) for bar in bars]
@@ -321,7 +321,7 @@ _FUSION_HEADERS = {"random": "test programs", "manual": "test programs", "gains"
 
 
 def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder: Path) -> tuple[Path, ...]:
-    """Bars of the speed-up over the default configuration, per program, from either start.
+    """Draws bars of the speed-up over the default configuration, per program, from either start.
 
     Bars are medians over repeats, whiskers go from the lowest to the highest. Writes
     `lpm2021_figure5_<split>_<chip>.svg` (`lpm2020_figure4_...`) and `.png`; the paths, or none where neither

@@ -142,9 +142,9 @@ def write_learning_figure(curves: Curves, ceilings: Mapping[str, float], folder:
     `curves_<task>_<split>_<chip>.svg` and `.png`.
 
     Args:
-        curves: of a task, split and chip.
+        curves: learning curves of a task, split and chip.
         ceilings: mean tau of what no model can pass, by title.
-        folder: where to.
+        folder: folder of the figure.
 
     Returns:
         the paths.

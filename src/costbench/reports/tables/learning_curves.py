@@ -32,7 +32,7 @@ class Point:
     """A network after a budget.
 
     Attributes:
-        steps: of training.
+        steps: number of training steps.
         validation: best value on the validation programs, by which the network was selected; mean over seeds.
         error: mean error on the test programs, in percent.
         tau: mean of Kendall's tau on the test programs.
@@ -49,10 +49,10 @@ class Curves:
     """The learning curves of a task on one split and chip.
 
     Attributes:
-        task: the compiler's decision.
+        task: decision of the compiler.
         split: which programs were held out.
         chip: what was measured.
-        column: of training histories that `validation` is of, such as `validation/tau`.
+        column: column of training histories that `validation` is of, such as `validation/tau`.
         networks: name -> points, by steps.
         ablations: steps in which the ablations' samples are seen; None where no ablation was run.
         samples: decisions that a network sees in a step, at most.
@@ -89,9 +89,9 @@ def learning_curves(
     """Returns the learning curves, in the order of their training runs.
 
     Args:
-        results: has the test results.
+        results: results of all variants on test programs.
         selected: best validation values of the points' training runs.
-        budgets: of all training runs, to find the ablations' one.
+        budgets: budgets of all training runs, to find that of the ablations.
         columns: task -> column of histories that `selected` is of.
     """
     runs = by_network(selected, _CURVE, lambda one, _: one.budget.steps)
@@ -129,8 +129,8 @@ def order_at(
     """Returns the networks after a budget, the best first; those without a value are left out.
 
     Args:
-        curves: of a task.
-        steps: the budget.
+        curves: learning curves of a task.
+        steps: number of training steps.
         value: what of a point to compare.
         rising: whether more of it is better.
     """
@@ -151,7 +151,7 @@ def settled_after(
     known to last. Budgets that only some networks were trained for do not count.
 
     Args:
-        curves: of a task.
+        curves: learning curves of a task.
         value: what of a point to compare.
         rising: whether more of it is better.
     """
