@@ -73,7 +73,7 @@ def fit_layout(
             save_layout_model(out, cast(LayoutNetwork, module.validated_net), scaling, predicts, spec.seed)
 
         data = [[float(configs.runtime_ns.sum()) for configs in source.configs] for source in sources]
-        return run.train(module, _loaders(spec, *sources), save, f"{data} {scaling.to_dict()}")
+        return run.train(module, *_loaders(spec, *sources), save=save, identity=f"{data} {scaling.to_dict()}")
 
 
 def _sources(
