@@ -182,5 +182,5 @@ def test_profiles_share_no_output_folder(repository: Path) -> None:
 def test_the_settings_of_train_are_a_point_of_the_space(repository: Path, name: str, task: str) -> None:
     """So they are the first trial: the best is at least as good, and a tuned model no blind bet."""
     sweep = load_sweep(load_params(repository / name / "params.yaml"))
-    first = resolve(sweep.space[task], sweep.model.given[task], name, "sweep.space").of_the_model()
+    first = resolve(sweep.space[task], sweep.model.by_task[task], name, "sweep.space").of_the_model()
     assert {"net.encoder", "net.hidden", "optimizer.learning_rate"} <= set(first)

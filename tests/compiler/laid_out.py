@@ -64,31 +64,31 @@ class Copy:
 def copies_of(nest: LoopNest) -> list[Copy]:
     """The copies of a kernel in order: inputs, then outputs."""
     packed = unpacked(nest.words)
-    found = []
+    copies = []
     for number, transfer in enumerate(packed.transfers):
         axes = transfer_axes(packed, number)
         sizes = tuple(int(size) for size in axes["size"])
         rows = int(transfer["row_elements"])
-        found.append(Copy(sizes, maps_of(axes), bool(transfer["is_output"]), rows))
-    return found
+        copies.append(Copy(sizes, maps_of(axes), bool(transfer["is_output"]), rows))
+    return copies
 
 
 def accesses_of(kernel: Kernel) -> dict[int, Access]:
     """The access of every input and instruction by position, in logical order."""
     packed = unpacked(loop_nest(kernel).words)
-    found = {}
+    accesses = {}
     for node in packed.nodes:
         shape = array_shape(kernel.instruction(int(node["position"])).shape)
         maps = maps_of(box_axes(packed, node["box"]))
         by_axis = dict(zip(reversed(shape.layout), maps, strict=True))
-        found[int(node["position"])] = tuple(by_axis[axis] for axis in range(shape.rank))
-    return found
+        accesses[int(node["position"])] = tuple(by_axis[axis] for axis in range(shape.rank))
+    return accesses
 
 
-def elements_in_tile(given: AxisMap, size: int, *elements: float) -> float:
+def elements_in_tile(axis_map: AxisMap, size: int, *elements: float) -> float:
     """Elements of an axis of `size` in a tile that has so many elements along each loop."""
     axis = np.zeros(1, dtype=AXIS)
-    for name, value in given._asdict().items():
+    for name, value in axis_map._asdict().items():
         axis[name] = value
-    axis["size"], axis["is_window"] = size, given.is_window
+    axis["size"], axis["is_window"] = size, axis_map.is_window
     return float(mean_extent(axis[0], np.array([float(e) for e in elements] or [1.0])))

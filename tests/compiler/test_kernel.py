@@ -126,10 +126,10 @@ def test_several_outputs_are_a_tuple_and_reducers_come_along() -> None:
 def test_real_kernels_keep_their_fingerprints(name: str) -> None:
     unique = unique_kernels(compile_program(read_module(PROGRAMS / f"{name}.hlo.pb.zst"), name))
     assert len(unique) > 30
-    for one in unique:
-        again = there_and_back(one.kernel)
-        assert again.fingerprint == one.fingerprint == one.kernel.fingerprint
-        assert len(again.inputs) == len(one.kernel.inputs)
+    for unique_kernel in unique:
+        again = there_and_back(unique_kernel.kernel)
+        assert again.fingerprint == unique_kernel.fingerprint == unique_kernel.kernel.fingerprint
+        assert len(again.inputs) == len(unique_kernel.kernel.inputs)
         assert [again.instruction(p).shape for p in again.outputs] == [
-            one.kernel.instruction(p).shape for p in one.kernel.outputs
+            unique_kernel.kernel.instruction(p).shape for p in unique_kernel.kernel.outputs
         ]

@@ -40,7 +40,7 @@ KNOWN = {
     "features": ("params", "execution.compiled", "features.feature_shards"),
     "train": ("params", "execution.compiled", "training.fit", "training.kernel_source", "models.learned",
               "features.schema"),
-    "layouts": ("params", "training.layout.fit", "models.layout.segments", "datasets.layout.graphs"),
+    "layouts": ("params", "training.layout.fit", "models.layout.segments", "datasets.layout_graphs"),
     "sweep": ("params", "training.fit", "experiments.sweeps.study", "experiments.grid.training_run"),
     "autotune": ("params", "execution.compiled", "models.learned", "hardware.device", "search.genetic"),
 }  # fmt: skip

@@ -123,8 +123,8 @@ def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None
         "{net: {hidden: 8, opcode_embedding: 8}, batch: {kernels: 2, configs: 20, per_epoch: 20}, epochs: 2}"
     )
     data = ImportedData(f"tpugraphs:{tmp_path}", None, tmp_path / "cache")
-    fit = train_on(data, settings, tmp_path / "model", seed=0, threads=1)
-    assert (fit.monitor, fit.steps) == ("tau", 40)
+    monitor, fit = train_on(data, settings, tmp_path / "model", seed=0, threads=1)
+    assert (monitor, fit.steps) == ("tau", 40)
     (scored,) = evaluate_on(data, "valid", tmp_path / "model", threads=1)
     assert (scored.graph, scored.num_configs, scored.which) == ("other", 40, "all")
     assert set(scored.metrics) == {"opa", "kendall_tau", "top_1", "top_5", "top_10"}

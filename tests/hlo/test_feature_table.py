@@ -1,4 +1,4 @@
-"""The table of features in docs/hlo_features.md says what is so, of every small module and nothing else."""
+"""The table in docs/hlo_features.md says what is so, of every small module and of nothing else."""
 
 from __future__ import annotations
 

@@ -108,3 +108,33 @@ def test_what_is_wrong_is_told(tmp_path: Path, before: str, after: str, told: st
     path.write_text(YAML.replace(before, after))
     with pytest.raises(ParamsError, match=told):
         declared_tables(path, frame_of(rows_of()))
+
+
+MEASURED = """
+tables:
+- name: by_model
+  title: "Errors of each model"
+  filter: {task: tile, split: random, group: all, variant: main}
+  rows: [model]
+  columns:
+  - {key: "{short}_mean", group: "{measure}", measure: error, statistic: geometric_mean}
+  - {key: runs, statistic: seeds, filter: {metric: tile_size_ape}}
+  - {key: highest, over_seeds: max, scale: percent, filter: {metric: kendall_tau}, statistic: max, averages: []}
+  - {key: absent, optional: absent, filter: {metric: nothing}}
+  summary: [mean]
+"""
+
+
+def test_columns_show_measures_of_the_task_and_are_left_out_without_results(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MEASURED)
+    frame = frame_of([*rows_of(), *rows_of(seed=1)])
+    (table,) = declared_tables(path, frame)["tables"]
+    assert [column.key for column in table.columns] == ["model", "ape_mean", "runs", "highest"]
+    assert (table.columns[1].group, table.columns[1].decimals) == ("Tile-Size APE (%)", 1)
+    learned = next(row for row in table.rows if row[0] == "learned")
+    # 4, 1 and 0, of which zero counts as 0.05.
+    assert learned[1] == pytest.approx(0.2 ** (1 / 3))
+    assert learned[2:] == (2, pytest.approx(90.0))
+    assert table.rows[-1][0] == "Arithmetic mean"
+    assert table.rows[-1][3] is None

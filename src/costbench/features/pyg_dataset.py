@@ -224,7 +224,7 @@ class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
     - `name`: id of the graph.
 
     Args:
-        paths: layout graphs (`datasets.layout.graphs`).
+        paths: layout graphs (`datasets.layout_graphs`).
         count: configs of an item, or all of a graph that has fewer.
         rows: for each graph, the configs to draw from; all of them if left out.
         transform: applied to every item as it is read, as in any PyG data set.

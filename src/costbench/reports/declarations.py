@@ -126,9 +126,9 @@ class TableDeclaration:
         title: a line, likewise; `{where}` is split and chip in words, `{printed}` the printed table's number
             and paper.
         rows: columns of results whose values are rows, or names of the labels of `cases`.
-        cases: the rows, one by one; those of the values that there are, if left out.
+        cases: rows, one by one; those of the values that there are, if left out.
         across: column of results whose values are the columns, in place of `columns`.
-        columns: the columns, one by one.
+        columns: columns, one by one.
         each: columns of results; there is a table for each of their values that `needs` are there for.
         filter: column of results -> the value or values that count.
         needs: a further filter, of results without which there is no table.
@@ -327,60 +327,75 @@ def make_table(
     if printed is not None:
         words |= {"printed": printed.name, "paper": printed.paper}
     task = str(words.get("task") or declared.filter.get("task", ""))
-    columns = _expand(declared, frame, values or {}, task, str(words.get("split", "")))
-    columns = tuple(one for one in columns if printed is not None or not one[0].printed)
     cases = declared.cases or tuple(map(RowDeclaration, rows or _values_in(frame, declared.rows)))
-    filled: dict[str, list[float | None]] = {}
-    for column, measure in columns:
+    columns = []
+    for column, measure in _expand(declared, frame, values or {}, task, str(words.get("split", ""))):
+        if column.printed and printed is None:
+            continue
         if column.printed:
-            filled[column.key] = [_printed_value(printed, column.printed, row) for row in cases]
+            numbers = [_printed_value(printed, column.printed, row) for row in cases]
         elif given and column.key in given:
-            filled[column.key] = [given[column.key].get(row.labels) for row in cases]
+            numbers = [given[column.key].get(row.labels) for row in cases]
         else:
-            filled[column.key] = _column_values(declared, column, measure, frame, cases, kernels)
-    columns = _with_results(columns, filled)
-    measured = [column.key for column, _ in columns if not (column.count or column.printed)]
-    has_results = [any(filled[key][i] is not None for key in measured) for i in range(len(cases))]
-    absent = ", ".join(
-        row.printed or row.labels[0] for row, there in zip(cases, has_results, strict=True) if not there
-    )
+            numbers = _column_values(declared, column, measure, frame, cases, kernels)
+        columns.append(_FilledColumn(column, measure, numbers))
+    there = {one.declared.optional for one in columns if one.has_results}
+    columns = [one for one in columns if not one.declared.optional or one.declared.optional in there]
+    measured = [one for one in columns if not (one.declared.count or one.declared.printed)]
+    has_results = [any(one.values[i] is not None for one in measured) for i in range(len(cases))]
+    absent = ", ".join(row.printed or row.labels[0] for i, row in enumerate(cases) if not has_results[i])
     whose = ("ours",) if declared.both else ()
     lines: list[tuple[Value, ...]] = [
-        (*whose, *row.labels, *(_scaled(filled[column.key][i], column.scale) for column, _ in columns))
+        (*whose, *row.labels, *(_scaled(one.values[i], one.declared.scale) for one in columns))
         for i, row in enumerate(cases)
         if has_results[i] or declared.cases or rows
     ]
-    width = len(declared.rows) + declared.both
-    averages = [
-        (
-            AVERAGES[kind],
-            *[""] * (width - 1),
-            *(_average(one, kind, filled, printed, given) for one in columns),
-        )
-        for kind in declared.summary
-    ]
     if declared.both and printed is not None:
-        shown = [column.printed or column.key for column, _ in columns]
+        keys = [one.declared.printed or one.declared.key for one in columns]
         lines += [
-            ("paper", row.label, *(_printed_value(printed, key, row) for key in shown))
-            for row in printed.rows
+            ("paper", row.label, *(_printed_value(printed, key, row) for key in keys)) for row in printed.rows
         ]
-    keys = [*(["whose"] if declared.both else []), *declared.rows]
-    labels = (Column(key, declared.headers.get(key, key.capitalize())) for key in keys)
-    words["absent"] = absent
+    filled = {one.declared.key: one.values for one in columns}
+    for kind in declared.summary:
+        averages = (
+            _average(one, kind, filled, printed, (given or {}).get(one.declared.key)) for one in columns
+        )
+        empty = [""] * (len(declared.rows) + declared.both - 1)
+        lines.append((AVERAGES[kind], *empty, *averages))
+    label_keys = (*(["whose"] if declared.both else []), *declared.rows)
+    labels = (Column(key, declared.headers.get(key, key.capitalize())) for key in label_keys)
     return Table(
         declared.name.format(**words),
         declared.title.format(**words),
-        (*labels, *(_column(declared, column, words, measure) for column, measure in columns)),
-        (*lines, *averages),
-        len(averages),
-        _notes(declared, words, absent),
+        (*labels, *(_column(declared, one.declared, words) for one in columns)),
+        tuple(lines),
+        len(declared.summary),
+        _notes(declared, words | {"absent": absent}, absent),
         # A spread is neither good nor bad.
         int(declared.summary[-1:] == ("standard_deviation",)),
     )
 
 
-_Shown: TypeAlias = tuple[ColumnDeclaration, Measure]
+@dataclass(frozen=True)
+class _FilledColumn:
+    """A column with its numbers.
+
+    Attributes:
+        declared: declaration of the column.
+        measure: measure that averages below the column are those of.
+        values: one number a row, not scaled.
+    """
+
+    declared: ColumnDeclaration
+    measure: Measure
+    values: Sequence[float | None]
+
+    @property
+    def has_results(self) -> bool:
+        """Returns whether any of its numbers is one of ours."""
+        return not self.declared.printed and any(value is not None for value in self.values)
+
+
 _ERROR = Measure("", "", "", "error", 1, "lower", APE_FLOOR_PERCENT)
 """Averages of columns that show no measure of a task are those of errors."""
 
@@ -391,37 +406,32 @@ def _expand(
     values: Mapping[str, Mapping[str, str]],
     task: str,
     split: str,
-) -> tuple[_Shown, ...]:
+) -> Iterable[tuple[ColumnDeclaration, Measure]]:
     """Returns the columns with their measures, one for each value of those that go across."""
     columns = declared.columns
     if declared.across:
         columns = (ColumnDeclaration("{value}", across=declared.across, highlight="across"),)
-    shown: list[_Shown] = []
     for column in columns:
-        words, measure = {"value": "{value}", "paper": "{paper}"}, _ERROR
+        measure = _ERROR
         if column.measure:
             known = described(str(column.filter.get("task", task)), split)
-            several = known.short_kernels if column.measure.startswith("short") else known.measures
-            measure = several[column.measure.endswith("tau")]
-            words |= {"short": measure.short, "measure": measure.title}
-            texts = {n: getattr(column, n).format(**words) for n in ("key", "group", "highlight")}
-            decimals = measure.decimals if column.decimals is None else column.decimals
+            measures = known.short_kernels if column.measure.startswith("short") else known.measures
+            measure = measures[column.measure.endswith("tau")]
+            words = {"short": measure.short, "measure": measure.title, "value": "{value}", "paper": "{paper}"}
             column = replace(
                 column,
-                **texts,
+                **{name: getattr(column, name).format(**words) for name in ("key", "group", "highlight")},
                 filter={"metric": measure.metric, **column.filter},
-                decimals=decimals,
+                decimals=measure.decimals if column.decimals is None else column.decimals,
                 better=column.better or (measure.better if column.highlight else ""),
             )
-        if column.across:
-            found = {str(value): str(value) for value in sorted(frame[column.across].unique())}
-            for value, header in values.get(column.across, found).items():
-                filters = {**column.filter, column.across: value}
-                key = column.key.replace("{value}", value)
-                shown.append((replace(column, key=key, header=header, filter=filters), measure))
-        else:
-            shown.append((column, measure))
-    return tuple(shown)
+        if not column.across:
+            yield column, measure
+            continue
+        there = {str(value): str(value) for value in sorted(frame[column.across].unique())}
+        for value, header in values.get(column.across, there).items():
+            filters, key = {**column.filter, column.across: value}, column.key.replace("{value}", value)
+            yield replace(column, key=key, header=header, filter=filters), measure
 
 
 def _values_in(frame: pd.DataFrame, columns: Sequence[str]) -> list[Labels]:
@@ -504,40 +514,36 @@ def _printed_value(
     return printed.value(row.printed or row.labels[0], column)
 
 
-def _with_results(
-    columns: Sequence[_Shown], filled: Mapping[str, Sequence[float | None]]
-) -> tuple[_Shown, ...]:
-    """Returns the columns without those that are optional and have no results."""
-    there = {
-        column.optional
-        for column, _ in columns
-        if not column.printed and any(value is not None for value in filled[column.key])
-    }
-    return tuple(one for one in columns if not one[0].optional or one[0].optional in there)
-
-
 def _average(
-    shown: _Shown,
+    column: _FilledColumn,
     kind: str,
     filled: Mapping[str, Sequence[float | None]],
     printed: PrintedTable | None,
-    given: Mapping[str, Mapping[Labels, float | None]] | None,
+    given: Mapping[Labels, float | None] | None,
 ) -> float | None:
-    """Returns what stands below a column in the row of an average."""
-    column, measure = shown
-    if column.printed and printed is not None and printed.averages:
-        return printed.average(kind, column.printed)
-    if given and (kind,) in given.get(column.key, {}):
-        return given[column.key][kind,]
-    if column.count or (column.averages is not None and kind not in column.averages):
+    """Returns what stands below a column in the row of an average.
+
+    Args:
+        column: column with its numbers.
+        kind: key of `AVERAGES`.
+        filled: numbers of all columns by key.
+        printed: table that a paper printed, with its averages.
+        given: numbers that are no statistic of results, by the name of the average.
+    """
+    declared = column.declared
+    if declared.printed and printed is not None and printed.averages:
+        return printed.average(kind, declared.printed)
+    if given and (kind,) in given:
+        return given[kind,]
+    if declared.count or (declared.averages is not None and kind not in declared.averages):
         return None
-    counted = filled[column.averaged_with or column.key]
+    beside = filled[declared.averaged_with or declared.key]
     values = [
         value
-        for value, other in zip(filled[column.key], counted, strict=True)
+        for value, other in zip(column.values, beside, strict=True)
         if value is not None and other is not None
     ]
-    return _scaled(measure.average(kind, values), column.scale)
+    return _scaled(column.measure.average(kind, values), declared.scale)
 
 
 def _scaled(value: float | None, scale: str) -> float | None:
@@ -546,12 +552,7 @@ def _scaled(value: float | None, scale: str) -> float | None:
     return 100.0 * value if scale == "percent" else 100.0 * (value - 1.0)
 
 
-def _column(
-    declared: TableDeclaration,
-    column: ColumnDeclaration,
-    words: Mapping[str, object],
-    measure: Measure = _ERROR,
-) -> Column:
+def _column(declared: TableDeclaration, column: ColumnDeclaration, words: Mapping[str, object]) -> Column:
     """Returns the column as tables have it."""
     key, header, group = (text.format(**words) for text in (column.key, column.header, column.group))
     decimals = declared.decimals if column.decimals is None else int(str(column.decimals).format(**words))

@@ -57,8 +57,8 @@ def select(frame: pd.DataFrame, **values: str | Sequence[str]) -> pd.DataFrame:
         values: column -> the value or values to keep.
     """
     for column, value in values.items():
-        kept = frame[column] == value if isinstance(value, str) else frame[column].isin(list(value))
-        frame = frame[kept]
+        matches = frame[column] == value if isinstance(value, str) else frame[column].isin(list(value))
+        frame = frame[matches]
     return frame
 
 
@@ -76,11 +76,11 @@ def means(frame: pd.DataFrame, by: Sequence[str]) -> pd.Series[float]:
     groups = ordered.groupby(list(by), sort=True)["value"].size()
     values, counts = ordered["value"].to_numpy(dtype=np.float64), groups.to_numpy()
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
-    found: F64 = np.empty(len(counts), dtype=np.float64)
+    group_means: F64 = np.empty(len(counts), dtype=np.float64)
     for count in np.unique(counts):
         same = counts == count
-        found[same] = values[starts[same][:, np.newaxis] + np.arange(count)].mean(axis=1)
-    return pd.Series(found, index=groups.index)
+        group_means[same] = values[starts[same][:, np.newaxis] + np.arange(count)].mean(axis=1)
+    return pd.Series(group_means, index=groups.index)
 
 
 def split_by(frame: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[str, ...], pd.DataFrame]:
@@ -94,7 +94,7 @@ def number(value: object) -> float | None:
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
-    """Write results as Parquet, text as categories, the same bytes for the same results.
+    """Writes results as Parquet, text as categories, the same bytes for the same results.
 
     Raises:
         DataError: if the file cannot be written.

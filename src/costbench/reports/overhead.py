@@ -35,15 +35,17 @@ def overhead_rows(overheads: Sequence[Overhead]) -> tuple[MetricRow, ...]:
     feature extraction, as the paper counts it, and `compile and run` what is charged.
     """
     rows: list[MetricRow] = []
-    for one in overheads:
+    for overhead in overheads:
         times = {
-            ("inference", "single"): one.single_s,
-            ("inference", "batch"): one.batch_s,
-            ("prediction", "single"): one.extraction_s + one.single_s,
-            ("prediction", "batch"): one.extraction_s / BATCH + one.batch_s,
-            ("compile and run", MAIN): one.compile_s + one.run_s,
+            ("inference", "single"): overhead.single_s,
+            ("inference", "batch"): overhead.batch_s,
+            ("prediction", "single"): overhead.extraction_s + overhead.single_s,
+            ("prediction", "batch"): overhead.extraction_s / BATCH + overhead.batch_s,
+            ("compile and run", MAIN): overhead.compile_s + overhead.run_s,
         }
-        origin = RowOrigin("layout", one.split, one.chip, one.application, one.program, "", "", "")
+        origin = RowOrigin(
+            "layout", overhead.split, overhead.chip, overhead.application, overhead.program, "", "", ""
+        )
         rows += origin.rows("all", {(*name, 0): {"seconds": seconds} for name, seconds in times.items()})
     return tuple(rows)
 
@@ -51,7 +53,8 @@ def overhead_rows(overheads: Sequence[Overhead]) -> tuple[MetricRow, ...]:
 def without_wall_times(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Returns the findings without the effects of claims about wall times; verdicts stay."""
     return tuple(
-        replace(one, effect=None, low=None, high=None) if one.claim.wall_time else one for one in findings
+        replace(finding, effect=None, low=None, high=None) if finding.claim.wall_time else finding
+        for finding in findings
     )
 
 
@@ -59,15 +62,17 @@ def overhead_table(overheads: Sequence[Overhead], *, measured: bool) -> Table:
     """Returns Table 10: our test programs above, the paper's validation programs below.
 
     Args:
-        overheads: of our programs; none leaves the paper's rows.
+        overheads: times of our programs; without any the table has the paper's rows alone.
         measured: whether wall times of ours are shown; without them the table is the same on every machine.
     """
     paper = printed_table("tpugraphs2023", "overhead")
     shown = (*_CHARGED, *(_MEASURED if measured else ()))
     rows: list[tuple[Value, ...]] = []
-    for one in overheads:
-        times = asdict(one)
-        rows.append(("ours", one.program, *(times[key] if key in shown else None for key in paper.columns)))
+    for overhead in overheads:
+        times = asdict(overhead)
+        rows.append(
+            ("ours", overhead.program, *(times[key] if key in shown else None for key in paper.columns))
+        )
     rows += [("paper", row.label, *row.values) for row in paper.rows]
     notes = []
     if overheads and not measured:
@@ -94,11 +99,16 @@ def write_machine_overheads(
     if not overheads:
         return ()
     ratios = {
-        one.claim.id: {"verdict": one.verdict, "effect": one.effect, "ci_low": one.low, "ci_high": one.high}
-        for one in findings
-        if one.claim.wall_time
+        finding.claim.id: {
+            "verdict": finding.verdict,
+            "effect": finding.effect,
+            "ci_low": finding.low,
+            "ci_high": finding.high,
+        }
+        for finding in findings
+        if finding.claim.wall_time
     }
-    write_json(folder / _FILE, {"programs": [asdict(one) for one in overheads], "claims": ratios})
+    write_json(folder / _FILE, {"programs": [asdict(overhead) for overhead in overheads], "claims": ratios})
     text = to_markdown(overhead_table(overheads, measured=True))
     write_text(folder / "overhead.md", f"# Time to evaluate a layout config on this machine\n\n{text}")
     return (folder / _FILE, folder / "overhead.md")
@@ -109,5 +119,6 @@ def overhead_metrics(overheads: Sequence[Overhead]) -> dict[str, float]:
     if not overheads:
         return {}
     return {
-        f"overhead/{key}": float(np.median([getattr(one, key) for one in overheads])) for key in _MEASURED
+        f"overhead/{key}": float(np.median([getattr(overhead, key) for overhead in overheads]))
+        for key in _MEASURED
     }

@@ -61,12 +61,12 @@ def split_order(split: str) -> int:
 
 
 def title_of(model: str) -> str:
-    """What people call a model; one of the user's own, `module:Class`, goes by its class."""
+    """Returns what people call a model; one of the user's own, `module:Class`, goes by its class."""
     return TITLES.get(model, model.rpartition(":")[2])
 
 
 def is_given(model: str) -> bool:
-    """Whether a model is one of the user's own, named by dotted path."""
+    """Returns whether a model is one of the user's own, named by dotted path."""
     return ":" in model
 
 
@@ -114,12 +114,12 @@ class Cell:
     """All results of one task, split, chip and variant over one group of the programs' kernels.
 
     Attributes:
-        task: the compiler's decision.
+        task: decision of the compiler.
         split: how test programs were chosen.
         chip: what was measured.
         programs: (application, program) of the test programs, sorted.
-        frame: its rows.
-        kernels: the group: `all`, `unseen` or a kind.
+        frame: rows of these results.
+        kernels: group of kernels: `all`, `unseen` or a kind.
         variant: `main`, or the ablation that the models are variants for.
     """
 
@@ -143,13 +143,13 @@ class Cell:
 
     @cached_property
     def seeds(self) -> Mapping[str, tuple[int, ...]]:
-        """Seeds of each model."""
+        """Returns the seeds of each model."""
         of_models = self.frame.groupby("model")["seed"].unique()
         return {str(model): tuple(sorted(map(int, seeds))) for model, seeds in of_models.items()}
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Models that have results here, in the order of `MODELS`, others behind by name; no ceilings."""
+        """Returns the models with results, in the order of `MODELS`, others behind by name; no ceilings."""
         known = [model for model in MODELS if model in self.seeds]
         return (*known, *sorted(set(self.seeds) - {*known, BEST, *CEILINGS}))
 
@@ -160,21 +160,21 @@ class Cell:
 
     @property
     def described(self) -> Task:
-        """The task, with the measures that it has on this split."""
+        """Returns the task, with the measures that it has on this split."""
         return described(self.task, self.split)
 
     @property
     def labels(self) -> Labels:
-        """What reports call the task and its parts, likewise."""
+        """Returns what reports call the task and its parts on this split."""
         return labels_on(self.task, self.split)
 
     @property
     def is_imported(self) -> bool:
-        """Whether the results are of an imported data set."""
+        """Returns whether the results are of an imported data set."""
         return self.split == OWN
 
     def score(self, model: str, metric: str, program: str) -> float | None:
-        """A number, or None where the metric is not defined (or the model has no results)."""
+        """Returns a number, or None where the metric is not defined (or the model has no results)."""
         return self.scores.get((model, metric, program))
 
     def deviation(self, model: str, measure: Measure) -> float | None:
@@ -186,7 +186,7 @@ class Cell:
         return deviation_over_runs(rows, measure, [name for _, name in self.programs])
 
     def over_programs(self, model: str, metric: str) -> list[float]:
-        """The defined values of a metric, in order of programs."""
+        """Returns the defined values of a metric, in order of programs."""
         values = (self.score(model, metric, program) for _, program in self.programs)
         return [value for value in values if value is not None]
 
@@ -202,7 +202,7 @@ class Results:
     frame: pd.DataFrame
 
     @cached_property
-    def _by_place(self) -> Mapping[tuple[str, ...], Cell]:
+    def _by_key(self) -> Mapping[tuple[str, ...], Cell]:
         """Cells by task, split, chip, group and variant: by task, random split first."""
         groups = split_by(self.frame, ("task", "split", "chip", "group", "variant"))
         ordered = sorted(groups, key=lambda key: (task_order(key[0]), split_order(key[1]), *key))
@@ -211,37 +211,37 @@ class Results:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """Main results over all kernels, sorted by task, split (random, manual, folds) and chip."""
-        return tuple(one for key, one in self._by_place.items() if key[3:] == (ALL, MAIN))
+        return tuple(cell for key, cell in self._by_key.items() if key[3:] == (ALL, MAIN))
 
     @cached_property
     def parts(self) -> tuple[Cell, ...]:
         """Main results over other groups of kernels, likewise."""
-        return tuple(one for key, one in self._by_place.items() if key[3] != ALL and key[4] == MAIN)
+        return tuple(cell for key, cell in self._by_key.items() if key[3] != ALL and key[4] == MAIN)
 
     @cached_property
     def variants(self) -> tuple[Cell, ...]:
         """Variants of ablations, over all kernels, likewise."""
-        return tuple(one for key, one in self._by_place.items() if key[3] == ALL and key[4] != MAIN)
+        return tuple(cell for key, cell in self._by_key.items() if key[3] == ALL and key[4] != MAIN)
 
     @cached_property
     def experiments(self) -> Mapping[str, str]:
-        """The experiment that a variant is of, by name of the variant; the first of several."""
+        """Returns the experiment of each variant, by its name; the first of several."""
         trained = select(self.frame, model=TRAINED).sort_index()
         return dict(trained.drop_duplicates("variant")[["variant", "experiment"]].itertuples(index=False))
 
     def part(self, cell: Cell, kernels: str) -> Cell | None:
-        """The same results over another group of kernels, or None where there are none."""
+        """Returns the same results over another group of kernels, or None where there are none."""
         if kernels == cell.kernels:
             return cell
-        return self._by_place.get((cell.task, cell.split, cell.chip, kernels, MAIN))
+        return self._by_key.get((cell.task, cell.split, cell.chip, kernels, MAIN))
 
     def cell(self, task: str, split: str, chip: str, variant: str = MAIN) -> Cell | None:
         """Results of a variant over all kernels, or None where there are none."""
-        return self._by_place.get((task, split, chip, ALL, variant))
+        return self._by_key.get((task, split, chip, ALL, variant))
 
     @cached_property
     def scores(self) -> ScoreIndex:
-        """The numbers over all kernels, seed by seed, for intervals."""
+        """Returns the numbers over all kernels, seed by seed, for intervals."""
         return score_index(self.frame)
 
     def identities(self, column: str) -> tuple[str, ...]:
@@ -250,7 +250,7 @@ class Results:
 
 
 def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Results:
-    """The results in a file of rows, or in several, each in a folder named after its experiment.
+    """Returns the results in a file of rows, or in several, each in a folder named after its experiment.
 
     Where an experiment trains a variant that an earlier one has trained for the same task, split and chip,
     its own is listed as `EXPERIMENT.VARIANT`.
@@ -259,7 +259,7 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
         DataError: for a file that is missing or malformed (see `read_rows`), if there are no rows, or for a
             program that is listed under two applications.
     """
-    files = [frame_of(read_rows(one), Path(one).parent.name) for one in (path, *more)]
+    files = [frame_of(read_rows(file), Path(file).parent.name) for file in (path, *more)]
     frame = pd.concat(files, ignore_index=True)
     if frame.empty:
         raise DataError("no result rows", where=path, expected="rows written by the stage `evaluate`")

@@ -49,7 +49,7 @@ class Bar:
 
     @property
     def start(self) -> str | None:
-        """Where a fusion search sets out from."""
+        """Returns where a fusion search sets out from."""
         match = _MINUTES.fullmatch(self.budget)
         return None if match is None else match[1]
 
@@ -65,7 +65,7 @@ class SearchResults:
     """All searches of one task, split and chip.
 
     Attributes:
-        task: the compiler's decision.
+        task: decision of the compiler.
         split: how programs were chosen; `gains` for those that gain most.
         chip: chip that was measured on.
         programs: (application, program) pairs, in the order of the paper's tables.
@@ -90,7 +90,7 @@ class SearchResults:
 
     @cached_property
     def bars(self) -> tuple[Bar, ...]:
-        """All ways of searching that have speed-ups, sorted."""
+        """Returns all ways of searching that have speed-ups, sorted."""
         bars = self.frame.loc[self.frame["metric"] == SPEEDUP, ["model", "budget"]].drop_duplicates()
         return tuple(sorted(Bar(*pair) for pair in bars.itertuples(index=False)))
 

@@ -64,7 +64,7 @@ def fit(
             save_checkpoint(folder, cast(LearnedCostNet, module.validated_net), scaling, loss.predicts)
 
         data = _data_module(spec, scaling, train_source, validation_source)
-        return run.train(module, [data], save, str(scaling.to_dict()))
+        return run.train(module, data, save=save, identity=str(scaling.to_dict()))
 
 
 def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:

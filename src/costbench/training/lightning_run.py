@@ -12,7 +12,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -179,13 +179,20 @@ class TrainingRun:
             yield
 
     def train(
-        self, module: CostModelModule, data: Sequence[Any], save: Callable[[], None], identity: str
+        self,
+        module: CostModelModule,
+        train: Any,
+        validation: Any = None,
+        *,
+        save: Callable[[], None],
+        identity: str,
     ) -> FitResult:
         """Train from the resume point on, if there is one, and save the model of the best epoch.
 
         Args:
             module: network, loss and optimiser.
-            data: arguments of `Trainer.fit`: a data module, or the loaders of training and validation.
+            train: data module, or loader of training batches.
+            validation: loader of validation batches; None where `train` is a data module.
             save: writes the checkpoint.
             identity: what the training depends on beside the spec; a resume point of another one is removed.
 
@@ -220,7 +227,7 @@ class TrainingRun:
             enable_progress_bar=self._progress,
             use_distributed_sampler=False,
         )
-        trainer.fit(module, *data, ckpt_path=find_resume_point(resume), weights_only=True)
+        trainer.fit(module, train, validation, ckpt_path=find_resume_point(resume), weights_only=True)
         if best.best is None:
             raise DataError("training ended before its first epoch", where=self._folder)
         resume.unlink(missing_ok=True)

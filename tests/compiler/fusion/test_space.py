@@ -39,11 +39,11 @@ def diamond() -> FusionSpace:
 
 
 def opcodes(compiled: CompiledProgram) -> list[list[str]]:
-    found = []
+    kernels = []
     for kernel in compiled.kernels:
         names = [kernel.instruction(p).opcode.xla_name for p in kernel.instructions]
-        found.append([name for name in names if name != "constant"])
-    return found
+        kernels.append([name for name in names if name != "constant"])
+    return kernels
 
 
 def same_kernels(first: CompiledProgram, second: CompiledProgram) -> bool:
@@ -95,12 +95,12 @@ def test_whatever_is_drawn_computes_every_value_once_in_an_order_that_runs(name:
 
 def opcodes_that_run_once(compiled: CompiledProgram) -> list[tuple[int, int]]:
     """Contractions and reductions by place: never duplicated, never lost."""
-    wanted = (Opcode.DOT, Opcode.CONVOLUTION, Opcode.REDUCE, Opcode.EXPONENTIAL)
+    counted = (Opcode.DOT, Opcode.CONVOLUTION, Opcode.REDUCE, Opcode.EXPONENTIAL)
     return sorted(
         (k.computation, p)
         for k in compiled.kernels
         for p in k.instructions
-        if k.instruction(p).opcode in wanted
+        if k.instruction(p).opcode in counted
     )
 
 
@@ -114,12 +114,12 @@ def test_hashes_are_equal_exactly_where_fingerprints_are(name: str) -> None:
         for cut in space.cut(config):
             for number, quick in enumerate(cut.hashes.tolist()):
                 kernel = space.kernel(cut, number)
-                found = fingerprints.subgraph(
+                fingerprint = fingerprints.subgraph(
                     kernel.computation, kernel.inputs, kernel.instructions, kernel.outputs
                 )
-                by_hash.setdefault(quick, set()).add(found)
-                names.add(found)
-    assert all(len(found) == 1 for found in by_hash.values())
+                by_hash.setdefault(quick, set()).add(fingerprint)
+                names.add(fingerprint)
+    assert all(len(fingerprint) == 1 for fingerprint in by_hash.values())
     assert len(by_hash) == len(names) > 100
 
 
@@ -212,13 +212,13 @@ def test_values_other_than_bools_are_illegal_and_other_lengths_are_refused() -> 
 
 def views(cuts: FusionCuts, kernels: dict[int, Kernel], cut: CutConfig) -> Counter[tuple[str, int]]:
     """Fingerprints of a config's kernels with how often each kernel runs, and how often it occurs."""
-    found: Counter[tuple[str, int]] = Counter()
+    occurrences: Counter[tuple[str, int]] = Counter()
     for numbers, trips in zip(cut.kernels, cut.trip_counts, strict=True):
         for number in numbers[numbers != NO_KERNEL].tolist():
             if number not in kernels:
                 kernels[number] = cuts.take(number)
-            found[kernels[number].fingerprint, trips] += 1
-    return found
+            occurrences[kernels[number].fingerprint, trips] += 1
+    return occurrences
 
 
 def expected(space: FusionSpace, config: I16) -> Counter[tuple[str, int]]:

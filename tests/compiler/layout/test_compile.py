@@ -32,15 +32,15 @@ def assert_equal_compiles(space: LayoutSpace, configs: I16) -> None:
     """Compiles configs in turn both ways and compares kernels, their hashes and memory."""
     compiler, reference = PackedCompiler(space), LayoutCompiler(space)
     for config in configs:
-        found, wanted = compiler.compile(config), reference.compile(config)
-        assert len(found) == len(wanted)
-        for ours, theirs in zip(found, wanted, strict=True):
+        parts, expected = compiler.compile(config), reference.compile(config)
+        assert len(parts) == len(expected)
+        for ours, theirs in zip(parts, expected, strict=True):
             assert (ours.computation, ours.trip_count) == (theirs.computation, theirs.trip_count)
             assert ours.hashes.tolist() == theirs.hashes.tolist()
             assert ours.peak_bytes == peak_bytes(theirs)
             if isinstance(ours, NewPart):
-                for one, other in zip(ours.kernels, theirs.arrays, strict=True):
-                    assert one.tolist() == other.tolist()
+                for positions, expected_positions in zip(ours.kernels, theirs.arrays, strict=True):
+                    assert positions.tolist() == expected_positions.tolist()
 
 
 def drawn(space: LayoutSpace, count: int, seed: int = 0) -> I16:
@@ -48,7 +48,7 @@ def drawn(space: LayoutSpace, count: int, seed: int = 0) -> I16:
     rng = np.random.default_rng(seed)
     some = np.concatenate([space.default[None], space.sample(rng, count)])
     steps = space.neighbours(space.default, rng, count)
-    crossed = [space.crossover(one, other, rng) for one, other in zip(some, steps, strict=False)]
+    crossed = [space.crossover(config, other, rng) for config, other in zip(some, steps, strict=False)]
     return np.concatenate([some, steps, *(child[None] for child in crossed), some])
 
 
@@ -143,10 +143,10 @@ def test_the_oldest_layouts_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None
     space = space_of(two_convolutions())
     compiler = PackedCompiler(space)
     configs = drawn(space, 6)
-    found = [compiler.compile(config)[0].hashes.tolist() for config in configs]
+    hashes = [compiler.compile(config)[0].hashes.tolist() for config in configs]
     assert isinstance(compiler.compile(space.default)[0], NewPart)
     again = [compiler.compile(config)[0].hashes.tolist() for config in configs]
-    assert found == again
+    assert hashes == again
 
 
 def test_a_config_of_another_program_is_refused() -> None:
@@ -171,10 +171,10 @@ def filled(space: LayoutSpace) -> tuple[KernelPool, dict[str, LoopNest]]:
     return pool, nests
 
 
-def assert_alike(found: LoopNest, wanted: LoopNest) -> None:
-    assert found.loops == wanted.loops
-    assert found.kernel_axes == wanted.kernel_axes
-    assert len(found.words) == len(wanted.words)
+def assert_alike(nest: LoopNest, expected: LoopNest) -> None:
+    assert nest.loops == expected.loops
+    assert nest.kernel_axes == expected.kernel_axes
+    assert len(nest.words) == len(expected.words)
 
 
 def test_names_and_loops_are_those_of_the_programs() -> None:
@@ -194,8 +194,8 @@ def test_kernels_can_be_taken_apart() -> None:
     count = len(pool)
     alone = pool.take()
     assert (len(pool), len(alone)) == (0, count)
-    for one in alone:
-        lowered, (name,) = one.lower()
+    for pool_of_one in alone:
+        lowered, (name,) = pool_of_one.lower()
         assert_alike(lowered.nest(0), nests[name])
 
 

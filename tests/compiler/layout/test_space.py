@@ -104,21 +104,21 @@ def options_of(b: ModuleBuilder, *roots: int) -> list[NodeLayouts]:
 def test_a_convolution_has_both_sequences_of_each_tensors_two_fastest_axes() -> None:
     b = ModuleBuilder()
     b.convolution(b.parameter("f32[32,8,8,128]"), b.parameter("f32[3,3,128,64]"), windows=SAME)
-    found = options_of(b)
+    options = options_of(b)
     activations, kernels = {(3, 0, 2, 1), (0, 3, 2, 1)}, {(3, 2, 1, 0), (2, 3, 1, 0)}
-    assert len(found) == 8
-    assert {o.output for o in found} == {o.operands[0] for o in found} == activations
-    assert {o.operands[1] for o in found} == kernels
+    assert len(options) == 8
+    assert {o.output for o in options} == {o.operands[0] for o in options} == activations
+    assert {o.operands[1] for o in options} == kernels
 
 
 def test_a_batch_of_two_comes_into_the_lanes_of_operands_only() -> None:
     # As in the recorded 3-D U-Net, whose convolutions of 2 images have one order of their result.
     b = ModuleBuilder()
     b.convolution(b.parameter("f32[2,64,64,128]"), b.parameter("f32[3,3,128,128]"), windows=SAME)
-    found = options_of(b)
-    assert {o.output[:2] for o in found} == {(3, 0)}
-    assert {o.operands[0][:2] for o in found} == {(3, 0), (0, 3)}
-    assert {o.operands[1] for o in found} == {(3, 2, 1, 0), (2, 3, 1, 0)}
+    options = options_of(b)
+    assert {o.output[:2] for o in options} == {(3, 0)}
+    assert {o.operands[0][:2] for o in options} == {(3, 0), (0, 3)}
+    assert {o.operands[1] for o in options} == {(3, 2, 1, 0), (2, 3, 1, 0)}
 
 
 def test_the_first_option_is_what_the_compiler_does() -> None:
@@ -130,9 +130,9 @@ def test_the_first_option_is_what_the_compiler_does() -> None:
 def test_a_dot_has_its_matrices_either_way_round() -> None:
     b = ModuleBuilder()
     b.dot(b.parameter("f32[64,256]"), b.parameter("f32[256,512]"))
-    found = options_of(b)
-    assert len(found) == 8
-    assert {(o.output, *o.operands) for o in found} == {
+    options = options_of(b)
+    assert len(options) == 8
+    assert {(o.output, *o.operands) for o in options} == {
         (x, y, z) for x in ((1, 0), (0, 1)) for y in ((1, 0), (0, 1)) for z in ((1, 0), (0, 1))
     }
 
@@ -141,9 +141,9 @@ def test_a_reshape_that_drops_an_axis_has_all_orders_and_its_input_follows() -> 
     # u32[1,96,96,96] -> u32[96,96,96] of the recorded U-Net: six orders, each with the input's.
     b = ModuleBuilder()
     b.reshape(b.parameter("u32[1,96,96,96]"), "u32[96,96,96]")
-    found = options_of(b)
-    assert len({o.output for o in found}) == 6
-    for option in found:
+    options = options_of(b)
+    assert len({o.output for o in options}) == 6
+    for option in options:
         (source,) = option.operands
         # Axis k of the result is axis k + 1 of the input.
         assert [axis - 1 for axis in source if axis] == list(option.output)

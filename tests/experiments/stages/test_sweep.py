@@ -82,7 +82,7 @@ def test_the_model_is_that_of_train_with_changes(repository: Path, tmp_path: Pat
     sections: Any = load_sections(path)
     sections["train"]["tile"]["net"]["encoder_layers"] = 2
     path.write_text(json.dumps(sections))
-    model = load_sweep(load_params(path)).model.given["tile"]
+    model = load_sweep(load_params(path)).model.by_task["tile"]
     assert (model.epochs, model.net.hidden, model.net.encoder_layers) == (1, 16, 2)
 
 

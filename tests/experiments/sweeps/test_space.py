@@ -142,7 +142,7 @@ def test_convolutions_of_pyg_are_choices_of_encoders() -> None:
 @pytest.mark.parametrize("task", ["tile", "fusion"])
 def test_spaces_of_the_profiles(repository: Path, profile: str, task: str) -> None:
     section = load_sweep(load_params(repository / profile))
-    space = resolve(section.space[task], section.model.given[task], profile, "sweep.space")
+    space = resolve(section.space[task], section.model.by_task[task], profile, "sweep.space")
     assert set(space.ranges["net.encoder"].choices or ()) <= set(ENCODERS)
     assert set(space.ranges["net.reduction"].choices or ()) <= set(REDUCTIONS)
     assert "optimizer.learning_rate" in space.ranges
@@ -150,7 +150,7 @@ def test_spaces_of_the_profiles(repository: Path, profile: str, task: str) -> No
 
 def test_layouts_have_encoders_and_settings_of_their_own(repository: Path) -> None:
     section = load_sweep(load_params(repository / "params.yaml"))
-    ranges, model = section.space["layout"], section.model.given["layout"]
+    ranges, model = section.space["layout"], section.model.by_task["layout"]
     space = resolve(ranges, model, "params.yaml", "sweep.space")
     assert space.of_the_model()["net.encoder"] == "graphsage"
     with pytest.raises(ParamsError, match="unknown choice 'gta'"):

@@ -258,7 +258,7 @@ def test_a_lead_of_at_most_what_is_printed(gaps: list[float], verdict: str) -> N
 
 
 def test_a_claim_that_doing_nothing_passes_too_cannot_hold() -> None:
-    close = replace(SPEEDUP, direction="at_most", paper_effect=1.5, nothing=1.0)
+    close = replace(SPEEDUP, direction="at_most", paper_effect=1.5, null_value=1.0)
     # The left side is 1% behind the right one; the default is 1.2% behind it in one case, 21% in the other.
     for best, verdict in ((1.012, CANNOT_TELL), (1.21, HOLDS)):
         rows = [

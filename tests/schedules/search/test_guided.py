@@ -1,5 +1,9 @@
+"""Algorithm 1: batches, earlier models, what is drawn, and the choice of diverse batches by hand."""
+
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +25,7 @@ from costbench_schedules.models.learner import Samples, samples_of
 from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.search.finders import ChainSpec
-from costbench_schedules.search.guided import GuidedSpec, ModelGuided
+from costbench_schedules.search.guided import GuidedSpec, ModelGuided, select_diverse
 from costbench_schedules.search.problems import schedule_problem
 from costbench_schedules.spaces.nest import nest_batch
 from costbench_schedules.spaces.space import ScheduleSpace
@@ -239,3 +243,40 @@ def test_the_made_up_machine_is_finite_and_repeats() -> None:
     found = synthetic(MATMUL).evaluate(rows)
     assert (found.scores >= 1.0).all()
     assert found.scores == pytest.approx(synthetic_ns(MATMUL, rows), abs=0.5)
+
+
+def equation_3(costs: np.ndarray, rows: np.ndarray, chosen: list[int], alpha: float) -> float:
+    covered = sum(len(set(rows[chosen, place].tolist())) for place in range(rows.shape[1]))
+    return alpha * covered - float(costs[chosen].sum())
+
+
+def test_by_hand() -> None:
+    costs = np.array([-5.0, -4.9, -4.0, -1.0])
+    rows = np.array([[0, 0], [0, 0], [0, 1], [1, 2]])
+    # Of no worth, values of components leave the cheapest; worth 1, the third covers one and the last two.
+    assert select_diverse(costs, rows, 2, 0.0).tolist() == [0, 1]
+    assert select_diverse(costs, rows, 2, 1.0).tolist() == [0, 2]
+    assert select_diverse(costs, rows, 3, 2.5).tolist() == [0, 2, 3]
+    assert select_diverse(costs, rows, 2, 9.0).tolist() == [0, 3]
+    assert select_diverse(costs, rows, 9, 1.0).tolist() == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_greedy_steps_and_its_bound(seed: int) -> None:
+    draws = rng.stream(seed, "diverse")
+    costs, rows, alpha = -draws.uniform(size=9), draws.integers(3, size=(9, 4)), 0.4
+    chosen = select_diverse(costs, rows, 4, alpha).tolist()
+    for count in range(4):
+        gains = {
+            place: equation_3(costs, rows, [*chosen[:count], place], alpha)
+            for place in range(9)
+            if place not in chosen[:count]
+        }
+        assert equation_3(costs, rows, chosen[: count + 1], alpha) == pytest.approx(max(gains.values()))
+    best = max(equation_3(costs, rows, list(some), alpha) for some in itertools.combinations(range(9), 4))
+    assert equation_3(costs, rows, chosen, alpha) >= (1.0 - 1.0 / math.e) * best
+
+
+def test_a_negative_weight_is_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        select_diverse(np.zeros(2), np.zeros((2, 1), dtype=np.int64), 1, -0.1)

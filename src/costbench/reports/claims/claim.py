@@ -102,7 +102,7 @@ class Claim:
             the papers call none.
         paper_level: mean of the two printed errors of a claim of no difference between errors; its
             difference is none relative to that.
-        nothing: value of the metric for who does nothing; the claim holds only if that does not pass.
+        null_value: value of the metric where nothing is done; the claim holds only if that does not pass.
         construction: reason why our results agree by how they are made, so that rows cannot test it.
     """
 
@@ -125,7 +125,7 @@ class Claim:
     wall_time: bool = False
     margin: float | None = None
     paper_level: float | None = None
-    nothing: float | None = None
+    null_value: float | None = None
     construction: str = ""
 
     def __post_init__(self) -> None:

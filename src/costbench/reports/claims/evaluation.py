@@ -23,7 +23,7 @@ largest gain or worst error is that of the programs tested, and only its runs ar
   errors that they print, and so are ours to ours.
 - A claim that names how large something is (every model badly off on some program; the largest gain of a
   search) `holds` if the interval lies above the least of what the paper prints, and `does not hold` if below.
-- Where doing nothing has a value (`Claim.nothing`), a claim that doing nothing passes too cannot hold.
+- Where doing nothing has a value (`Claim.null_value`), a claim that doing nothing passes too cannot hold.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
   much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%). A largest gain needs two runs instead.
 - Where a network of either side was not trained enough (`reports.training_guard`; of the models compared with
@@ -234,7 +234,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, mar
     if claim.statistic not in LARGEST and n < MIN_PROGRAMS:
         return replace(finding, needed=Needed(programs=MIN_PROGRAMS))
     verdict = _VERDICTS[agrees(claim, leads, margin)]
-    if verdict == HOLDS and claim.nothing is not None:
+    if verdict == HOLDS and claim.null_value is not None:
         idle = intervals(claim, idle_scores(claim, scores), draws)
         if agrees(claim, idle, margin) is not False:
             shown = ", ".join(f"{end:.2f}" for end in summary(claim, idle))

@@ -102,8 +102,8 @@ def level(claim: Claim, scores: Mapping[Side, Scores]) -> float:
 
 
 def idle_scores(claim: Claim, scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
-    """Returns the scores with the left sides doing nothing: `Claim.nothing` in each program and run."""
-    null_value = 0.0 if claim.nothing is None else claim.nothing
+    """Returns the scores with the left sides doing nothing: `Claim.null_value` in each program and run."""
+    null_value = 0.0 if claim.null_value is None else claim.null_value
     return {
         side: replace(side_scores, values=np.full_like(side_scores.values, null_value))
         if side in claim.left

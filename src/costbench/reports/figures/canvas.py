@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -34,6 +35,13 @@ def styled() -> Iterator[None]:
         yield
 
 
+def legend_above(figure: Figure, axes: Axes, most_columns: int) -> None:
+    """Puts the legend of a panel above all panels of a figure, in at most so many columns."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = min(most_columns, len(labels))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+
+
 def label_panels(grid: AnyArray, shown: int, across: str, up: str) -> None:
     """Hides the panels after the first `shown` of a grid, and names the axes of its left and lower edge."""
     for axes in grid.ravel()[shown:]:
@@ -45,7 +53,7 @@ def label_panels(grid: AnyArray, shown: int, across: str, up: str) -> None:
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
-    """Write `<stem>.svg` and `<stem>.png`; the paths. Raises: DataError if one cannot be written."""
+    """Writes `<stem>.svg` and `<stem>.png`; returns the paths. Raises: DataError if one cannot be written."""
     svg, png = stem.with_name(stem.name + ".svg"), stem.with_name(stem.name + ".png")
     # Once for both files: each would look for it again, and draw everything a second time to find it.
     if (layout := figure.get_layout_engine()) is not None:

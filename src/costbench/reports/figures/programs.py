@@ -21,7 +21,7 @@ from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.checks import paired, positive
 from costbench.metrics.measures import Measure
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.results import MODELS, Cell, title_of
 from costbench.reports.tables.programs import PAPER_MODELS
@@ -45,7 +45,7 @@ _CEILINGS: Mapping[str, Literal["dotted", "dashdot"]] = {
 
 
 def write_program_figure(cell: Cell, paper: PrintedTable | None, folder: Path) -> tuple[Path, ...]:
-    """Grouped bars of the error (above) and tau (below) per program: models, ours and the paper's.
+    """Draws grouped bars of error (above) and tau (below) per program: models, ours and the paper's.
 
     Baselines and ceilings are marks. Writes `<cell>.svg` and `<cell>.png`; the paths.
 
@@ -65,22 +65,20 @@ def write_program_figure(cell: Cell, paper: PrintedTable | None, folder: Path) -
         lower.axhline(0.0, color="#444444", linewidth=0.8)
         lower.set_xticks(*_ticks(cell))
         lower.tick_params(axis="x", length=0)
-        handles, labels = lower.get_legend_handles_labels()
         # Names of ceilings are long.
-        columns = min(4 if cell.ceilings else 6, len(labels))
-        figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+        legend_above(figure, lower, 4 if cell.ceilings else 6)
         return save(figure, folder / cell.name)
 
 
 def _ticks(cell: Cell) -> tuple[list[float], list[str]]:
-    """Places and labels of the groups: programs, then median and geometric mean set apart."""
+    """Returns positions and labels of the groups: programs, then median and geometric mean set apart."""
     labels = program_labels(cell.programs)
     count = len(labels)
     return [*map(float, range(count)), count + 0.3, count + 1.3], [*labels, "median", "geom.\nmean"]
 
 
 def program_labels(programs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return labels for (application, program) pairs: the application, if it occurs once."""
+    """Returns labels for (application, program) pairs: the application, if it occurs once."""
     families = [application for application, _ in programs]
     return [
         application.replace(" ", "\n", 1) if families.count(application) == 1 else _short(program)
@@ -89,13 +87,13 @@ def program_labels(programs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _short(program: str) -> str:
-    """Stem and step of a corpus name (`wavernn_1_b8_train_f32` -> wavernn_1, train), else the name."""
+    """Returns stem and step of a corpus name (`wavernn_1_b8_train_f32`: wavernn_1, train), or the name."""
     match = re.fullmatch(r"(.+)_b\d+_(train|infer)_\w+", program)
     return f"{match[1]}\n{match[2]}" if match else program
 
 
 def _series(cell: Cell, model: str, measure: Measure) -> list[float]:
-    """Values per program, then median and geometric mean; NaN where there is none."""
+    """Returns values per program, then median and geometric mean; NaN where there is none."""
     values = [cell.score(model, measure.metric, program) for _, program in cell.programs]
     defined = [value for value in values if value is not None]
     ends = [measure.average(kind, defined) for kind in ("median", "geometric_mean")]
@@ -110,7 +108,7 @@ def _paper_series(cell: Cell, paper: PrintedTable, model: str, measure: Measure)
 
 
 def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) -> None:
-    places = np.array(_ticks(cell)[0])
+    positions = np.array(_ticks(cell)[0])
     series: list[tuple[str, str, bool, list[float]]] = []
     for model in BARS:
         if model in cell.models:
@@ -123,7 +121,7 @@ def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) 
         shift = (index - (len(series) - 1) / 2.0) * width
         colour = COLOURS[model]
         axes.bar(
-            places + shift,
+            positions + shift,
             np.nan_to_num(values),
             width * 0.92,
             label=label,
@@ -137,8 +135,8 @@ def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) 
             heights = _series(cell, model, measure)
             axes.hlines(
                 heights,
-                places - 0.46,
-                places + 0.46,
+                positions - 0.46,
+                positions + 0.46,
                 colors=COLOURS[model],
                 linestyles="dashed" if model == "random" else "solid",
                 linewidth=1.8,
@@ -147,8 +145,8 @@ def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) 
     for name in cell.ceilings:
         axes.hlines(
             _series(cell, name, measure),
-            places - 0.46,
-            places + 0.46,
+            positions - 0.46,
+            positions + 0.46,
             colors="#000000",
             linestyles=_CEILINGS[name],
             linewidth=1.2,
@@ -167,16 +165,16 @@ def _limit(axes: Axes, cell: Cell, paper: PrintedTable | None, error: Measure) -
     usual = [v for v in heights if v <= 4.0 * float(np.quantile(heights, 0.9))] if heights else []
     top = 1.25 * max([*usual, 1.0])
     axes.set_ylim(0.0, top)
-    places = _ticks(cell)[0]
+    positions = _ticks(cell)[0]
     named = [(m, _series(cell, m, error)) for m in BASELINES if m in cell.models]
     named += [(model, series) for model, series in bars if max(series) > top]
     for row, (model, series) in enumerate(named):
-        for place, value in zip(places, series, strict=True):
+        for position, value in zip(positions, series, strict=True):
             if value > top:
                 text = f"↑{value:.0f}"
                 height = 0.99 - 0.07 * row
                 axes.text(
-                    place,
+                    position,
                     height,
                     text,
                     transform=axes.get_xaxis_transform(),
@@ -221,14 +219,14 @@ _MARKERS = {"analytical": "o", "learned": "D", "hybrid": "^"}
 
 
 def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) -> tuple[Path, ...]:
-    """Draw the error of each test program as dots, a panel a task; programs by the hybrid's error.
+    """Draws the error of each test program as dots, a panel a task; programs by the hybrid's error.
 
     Writes `hybrid_<split>_<chip>.svg` and `.png`, named by the first cell; the paths, or none without results
     of a hybrid.
 
     Args:
         cells: main results, each with the name of its strongest baseline.
-        folder: where to.
+        folder: folder of the figure.
 
     Raises:
         DataError: if a file cannot be written.
@@ -260,10 +258,10 @@ def _panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
         return np.nan if value is None else max(value, measure.floor)
 
     ordered = sorted(cell.programs, key=lambda pair: (score("hybrid", pair[1]), pair))
-    drawn = {model: (title_of(model), marker, COLOURS[model]) for model, marker in _MARKERS.items()}
-    if strongest is not None and strongest not in drawn:
-        drawn[strongest] = ("strongest baseline", "s", _STRONGEST_COLOUR)
-    for model, (label, marker, colour) in drawn.items():
+    models = {model: (title_of(model), marker, COLOURS[model]) for model, marker in _MARKERS.items()}
+    if strongest is not None and strongest not in models:
+        models[strongest] = ("strongest baseline", "s", _STRONGEST_COLOUR)
+    for model, (label, marker, colour) in models.items():
         if model in cell.seeds:
             values = [score(model, program) for _, program in ordered]
             axes.plot(range(len(ordered)), values, marker, markersize=6.0, color=colour, label=label)
@@ -295,18 +293,18 @@ class Scatter:
 
 
 def read_scatter(path: Path) -> tuple[Scatter, ...]:
-    """The points in a JSON list of {task, split, chip, model, predicted_ns, measured_ns}.
+    """Returns the points in a JSON list of {task, split, chip, model, predicted_ns, measured_ns}.
 
     The times of an entry are numbers (one kernel) or equally long lists (many).
 
     Raises:
         DataError: if the file is missing or something else, or a time is not above zero.
     """
-    listed = read_json(path)
-    if not isinstance(listed, list):
+    entries = read_json(path)
+    if not isinstance(entries, list):
         raise DataError("not a list", where=path, expected="a list of predicted and measured times")
-    found: dict[tuple[str, ...], list[tuple[F64, F64]]] = {}
-    for number, entry in enumerate(listed):
+    times_by_key: dict[tuple[str, ...], list[tuple[F64, F64]]] = {}
+    for number, entry in enumerate(entries):
         if not isinstance(entry, dict) or sorted(entry) != sorted(_NAMES):
             raise DataError("not a point", where=path, field=f"[{number}]", expected=f"the keys {_NAMES}")
         key = tuple(str(entry[name]) for name in _NAMES[:4])
@@ -317,9 +315,9 @@ def read_scatter(path: Path) -> tuple[Scatter, ...]:
             positive(measured, "measured_ns")
         except (DataError, TypeError, ValueError) as error:
             raise DataError(f"times of another kind: {error}", where=path, field=f"[{number}]") from error
-        found.setdefault(key, []).append((predicted, measured))
+        times_by_key.setdefault(key, []).append((predicted, measured))
     scatters = []
-    for key, parts in sorted(found.items()):
+    for key, parts in sorted(times_by_key.items()):
         predicted, measured = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         order = np.lexsort((predicted, measured))
         task, split, chip, model = key
@@ -328,7 +326,7 @@ def read_scatter(path: Path) -> tuple[Scatter, ...]:
 
 
 def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[str, Path]:
-    """One figure for each task, split and chip, a panel for each model; writes SVG and PNG.
+    """Draws a figure for each task, split and chip, a panel for each model; writes SVG and PNG.
 
     Returns:
         `predicted_<task>_<split>_<chip>` -> path of the SVG.
@@ -337,18 +335,29 @@ def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[
         DataError: if a file cannot be written.
     """
     written = {}
-    for task, split, chip in dict.fromkeys((one.task, one.split, one.chip) for one in scatters):
-        own = [one for one in scatters if (one.task, one.split, one.chip) == (task, split, chip)]
-        own.sort(key=lambda one: (MODELS.index(one.model) if one.model in MODELS else len(MODELS), one.model))
+    for task, split, chip in dict.fromkeys(
+        (scatter.task, scatter.split, scatter.chip) for scatter in scatters
+    ):
+        models = [
+            scatter
+            for scatter in scatters
+            if (scatter.task, scatter.split, scatter.chip) == (task, split, chip)
+        ]
+        models.sort(
+            key=lambda scatter: (
+                MODELS.index(scatter.model) if scatter.model in MODELS else len(MODELS),
+                scatter.model,
+            )
+        )
         name = f"predicted_{task}_{split}_{chip}"
         with styled():
-            columns = min(len(own), _PANELS_A_ROW)
-            rows = -(-len(own) // columns)
+            columns = min(len(models), _PANELS_A_ROW)
+            rows = -(-len(models) // columns)
             figure = Figure(figsize=(3.4 * columns + 0.4, 3.6 * rows), layout="constrained")
             panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-            for axes, one in zip(panels.flat, own, strict=False):
-                _scatter_panel(axes, one)
-            for axes in panels.flat[len(own) :]:
+            for axes, scatter in zip(panels.flat, models, strict=False):
+                _scatter_panel(axes, scatter)
+            for axes in panels.flat[len(models) :]:
                 axes.remove()
             for axes in panels[:, 0]:
                 axes.set_ylabel("predicted runtime (µs)")
@@ -356,11 +365,11 @@ def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[
     return written
 
 
-def _scatter_panel(axes: Axes, one: Scatter) -> None:
+def _scatter_panel(axes: Axes, scatter: Scatter) -> None:
     # Evenly over the sorted points; more would hide each other.
-    places = np.unique(np.linspace(0, len(one.measured_ns) - 1, _MOST_POINTS).astype(np.intp))
-    measured, predicted = one.measured_ns[places] / 1e3, one.predicted_ns[places] / 1e3
-    colour = COLOURS.get(one.model, "#444444")
+    indices = np.unique(np.linspace(0, len(scatter.measured_ns) - 1, _MOST_POINTS).astype(np.intp))
+    measured, predicted = scatter.measured_ns[indices] / 1e3, scatter.predicted_ns[indices] / 1e3
+    colour = COLOURS.get(scatter.model, "#444444")
     axes.plot(measured, predicted, ".", color=colour, markersize=2.5, alpha=0.5, rasterized=True)
     low, high = float(min(measured.min(), predicted.min())), float(max(measured.max(), predicted.max()))
     axes.plot([low, high], [low, high], color="#444444", linewidth=0.8)
@@ -368,5 +377,5 @@ def _scatter_panel(axes: Axes, one: Scatter) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.grid(visible=True, axis="both")
-    axes.set_title(f"{title_of(one.model)}, {len(one.measured_ns):,} kernels", fontsize=9.0)
+    axes.set_title(f"{title_of(scatter.model)}, {len(scatter.measured_ns):,} kernels", fontsize=9.0)
     axes.set_xlabel("measured runtime (µs)")

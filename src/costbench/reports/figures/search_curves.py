@@ -18,7 +18,7 @@ from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import parse_data
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.searches import (
     BEST_KNOWN,
     FUSION_MODELS,
@@ -39,19 +39,21 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Of one program, start and way of searching; `median`, `lowest` and `highest` are over repeats.
+    """Progress of the searches of one program, start and way of searching.
+
+    `median`, `lowest` and `highest` are over repeats.
 
     Attributes:
-        task: the compiler's decision.
+        task: decision of the compiler.
         split: how the program was chosen.
         chip: what was measured on.
         program: by name.
         model: what searched.
-        start: where from.
-        seconds: of hardware charged, ascending from 0.
+        start: start of the searches: `default` or `random`.
+        seconds: seconds of hardware charged, ascending from 0.
         median: speed-up of the best so far.
-        lowest: likewise.
-        highest: likewise.
+        lowest: lowest speed-up of the best so far.
+        highest: highest speed-up of the best so far.
     """
 
     task: str
@@ -76,7 +78,7 @@ class SearchPath:
 
 
 def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
-    """The curves in `search.json`; none without a file.
+    """Returns the curves in `search.json`; none without a file.
 
     Raises:
         DataError: naming the file and the entry, if it is something else.
@@ -109,8 +111,8 @@ def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | Non
 
 
 def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) -> dict[str, list[SearchPath]]:
-    """The curves of a results and start by way of searching, in the order of figures."""
-    own = [
+    """Returns the curves from one start by way of searching, in the order of figures."""
+    of_start = [
         path
         for path in paths
         if (path.task, path.split, path.chip, path.start)
@@ -119,7 +121,7 @@ def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) ->
     return {
         model: several
         for model in FUSION_MODELS
-        if model != BEST_KNOWN and (several := [path for path in own if path.model == model])
+        if model != BEST_KNOWN and (several := [path for path in of_start if path.model == model])
     }
 
 
@@ -157,8 +159,7 @@ def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folde
             axes.set_title(f"from {STARTS[start]}", fontsize=9.0)
             axes.set_xlabel("minutes of hardware")
         panels[0].set_ylabel("speed-up over the default,\ngeometric mean over programs")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+        legend_above(figure, panels[0], 4)
         return save(figure, folder / f"fusion_search_{results.name}")
 
 
@@ -170,7 +171,7 @@ class SearchCurve:
     """Best runtime of a search over time.
 
     Attributes:
-        title: of the program and the task.
+        title: names of the program and the task.
         default_ns: runtime under the default decisions.
         seconds: hardware time charged up to each measurement, ascending.
         best_ns: runtime of the program with what was found by then.
@@ -185,7 +186,7 @@ class SearchCurve:
 
 
 def draw_search(curve: SearchCurve, stem: Path) -> tuple[Path, ...]:
-    """Write `<stem>.svg` and `<stem>.png`; the paths.
+    """Writes `<stem>.svg` and `<stem>.png`; returns the paths.
 
     Raises:
         DataError: if one cannot be written.

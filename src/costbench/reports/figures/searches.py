@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from costbench.arrays import F64
-from costbench.reports.figures.canvas import save, styled
+from costbench.reports.figures.canvas import legend_above, save, styled
 from costbench.reports.figures.programs import program_labels
 from costbench.reports.searches import (
     EXHAUSTIVE,
@@ -58,14 +58,14 @@ class Groups:
 
     @property
     def ticks(self) -> list[float]:
-        """Places of all groups on the axis."""
-        found: list[float] = []
+        """Returns positions of all groups on the axis."""
+        ticks: list[float] = []
         start = 0.0
         for results in self.results:
             count = len(results.programs)
-            found += [*(start + i for i in range(count)), start + count + _GAP]
+            ticks += [*(start + i for i in range(count)), start + count + _GAP]
             start += count + 1.0 + 2.0 * _GAP
-        return found
+        return ticks
 
     @property
     def labels(self) -> list[str]:
@@ -78,8 +78,8 @@ class Groups:
         rows: list[tuple[float, float, float]] = []
         for results in self.results:
             for _, program in results.programs:
-                found = results.repeats(bar, SPEEDUP, program) or (np.nan,)
-                rows.append((float(np.median(found)), min(found), max(found)))
+                speedups = results.repeats(bar, SPEEDUP, program) or (np.nan,)
+                rows.append((float(np.median(speedups)), min(speedups), max(speedups)))
             mean = results.mean(bar, SPEEDUP)
             rows.append((np.nan if mean is None else mean, np.nan, np.nan))
         middle, low, high = np.array(rows, dtype=np.float64).T
@@ -101,14 +101,14 @@ def _wrapped(label: str) -> str:
 def draw_speedups(
     axes: Axes, groups: Groups, bars: Sequence[Bar], empty: Sequence[Bar] = (), cut: Sequence[Bar] = ()
 ) -> None:
-    """A group of bars for each program and mean, whiskers from the lowest to the highest repeat.
+    """Draws a group of bars for each program and mean, whiskers from the lowest to the highest repeat.
 
     Args:
-        axes: to draw on.
+        axes: panel to draw on.
         groups: what is shown.
         bars: from left to right.
-        empty: those of them that are not filled.
-        cut: those of them that may end beyond the axis, with their number at its edge.
+        empty: bars that are not filled.
+        cut: bars that may end beyond the axis, with their number at its edge.
     """
     ticks = np.array(groups.ticks)
     width = 0.86 / max(1, len(bars))
@@ -153,7 +153,7 @@ def draw_speedups(
 
 
 def _name_cut(axes: Axes, groups: Groups, bars: Sequence[Bar], cut: Sequence[Bar]) -> None:
-    """The numbers of bars that end beyond the axis, at its edge."""
+    """Writes the numbers of bars that end beyond the axis, at its edge."""
     bottom, top = axes.get_ylim()
     width = 0.86 / max(1, len(bars))
     for bar in cut:
@@ -218,7 +218,7 @@ _HEADERS = {"random": "test programs", "manual": "test programs", "gains": "prog
 
 
 def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
-    """Bars of the speed-up over the analytical model's choice in the compiler, per program.
+    """Draws bars of the speed-up over the analytical model's choice in the compiler, per program.
 
     Writes `lpm2021_figure4_<split>_<chip>.svg` and `.png`; the paths, or none where no bar of it was run.
 
@@ -241,8 +241,7 @@ def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
         axes = figure.subplots()
         draw_speedups(axes, groups, bars, (IN_COMPILER,), [bar for bar in bars if bar.model == "random"])
         axes.set_ylabel("speed-up over the analytical model\nin the compiler; higher is better")
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+        legend_above(figure, axes, 4)
         return save(figure, folder / f"lpm2021_figure4_{all_results[0].name}")
 
 
@@ -255,13 +254,13 @@ def write_top_k_figure(all_results: Sequence[SearchResults], folder: Path) -> tu
     Raises:
         DataError: if a file cannot be written.
     """
-    drawn = [results for results in all_results if any(bar.top_k for bar in results.bars)]
-    if not drawn:
+    with_budgets = [results for results in all_results if any(bar.top_k for bar in results.bars)]
+    if not with_budgets:
         return ()
     with styled():
-        figure = Figure(figsize=(8.6, 3.0 * len(drawn) + 0.5), layout="constrained")
-        panels = figure.subplots(len(drawn), 2, squeeze=False, sharey="row")
-        for row, results in zip(panels, drawn, strict=True):
+        figure = Figure(figsize=(8.6, 3.0 * len(with_budgets) + 0.5), layout="constrained")
+        panels = figure.subplots(len(with_budgets), 2, squeeze=False, sharey="row")
+        for row, results in zip(panels, with_budgets, strict=True):
             _curves(row[0], results, None)
             _curves(row[1], results, SECONDS)
             row[0].set_ylabel(
@@ -269,13 +268,12 @@ def write_top_k_figure(all_results: Sequence[SearchResults], folder: Path) -> tu
             )
             row[0].set_xlabel("tile sizes measured per kernel")
             row[1].set_xlabel("hardware seconds per program")
-        handles, labels = panels[0, 1].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
-        return save(figure, folder / f"tile_search_{drawn[0].name}")
+        legend_above(figure, panels[0, 1], 4)
+        return save(figure, folder / f"tile_search_{with_budgets[0].name}")
 
 
 def _curves(axes: Axes, results: SearchResults, metric: str | None) -> None:
-    """A line for each model: over k, or over the mean of a metric."""
+    """Draws a line for each model: over k, or over the mean of a metric."""
     for model in TILE_MODELS:
         bars = sorted((b for b in results.bars if b.model == model and b.top_k), key=lambda b: b.top_k or 0)
         points = [(_across(results, bar, metric), results.mean(bar, SLOWDOWN)) for bar in bars]
@@ -323,7 +321,7 @@ _FUSION_HEADERS = {"random": "test programs", "manual": "test programs", "gains"
 
 
 def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder: Path) -> tuple[Path, ...]:
-    """Bars of the speed-up over the default configuration, per program, from either start.
+    """Draws bars of the speed-up over the default configuration, per program, from either start.
 
     Bars are medians over repeats, whiskers go from the lowest to the highest. Writes
     `lpm2021_figure5_<split>_<chip>.svg` (`lpm2020_figure4_...`) and `.png`; the paths, or none where neither
@@ -357,8 +355,7 @@ def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder
             empty = [b for b in bars[start] if b.minutes == least and len(MINUTES[paper]) > 1]
             draw_speedups(axes, plain if number else groups, shown, empty)
             axes.set_ylabel(f"from {STARTS[start]}\nspeed-up over the default")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False)
+        legend_above(figure, panels[0], 3)
         return save(figure, folder / f"{paper}_{FIGURES[paper]}_{all_results[0].name}")
 
 

@@ -53,7 +53,7 @@ def write_tile_figure(results: Results, chip_split: ChipSplit, folder: Path) -> 
 
 def _tile_panel(axes: Axes, results: Results, chip_split: ChipSplit, metric: str, key: str) -> None:
     paper = printed_table(PAPER, "tile_variants")
-    places = np.arange(len(NETWORKS), dtype=np.float64)
+    positions = np.arange(len(NETWORKS), dtype=np.float64)
     width = 0.2
     for index, (loss, name) in enumerate(LOSSES.items()):
         labels = [f"{network}-{loss}" for network in NETWORKS]
@@ -62,7 +62,7 @@ def _tile_panel(axes: Axes, results: Results, chip_split: ChipSplit, metric: str
         for step, (values, hatched) in enumerate(((ours, False), (theirs, True))):
             heights = [np.nan if value is None else max(value, _LEAST) for value in values]
             axes.bar(
-                places + (2 * index + step - 1.5) * width,
+                positions + (2 * index + step - 1.5) * width,
                 heights,
                 0.92 * width,
                 label=f"{name}, {'paper' if hatched else 'ours'}",
@@ -73,7 +73,7 @@ def _tile_panel(axes: Axes, results: Results, chip_split: ChipSplit, metric: str
             )
     axes.set_yscale("log")
     axes.set_ylim(bottom=_LEAST)
-    axes.set_xticks(places, list(NETWORKS.values()), fontsize=7.5)
+    axes.set_xticks(positions, list(NETWORKS.values()), fontsize=7.5)
     axes.tick_params(axis="x", length=0)
 
 
@@ -86,7 +86,7 @@ def write_layout_figure(results: Results, chip_split: ChipSplit, folder: Path) -
         DataError: if a file cannot be written.
     """
     paper = printed_table(PAPER, "best")
-    places = np.arange(len(COLLECTIONS), dtype=np.float64)
+    positions = np.arange(len(COLLECTIONS), dtype=np.float64)
     width = 0.8 / len(LAYOUT_VARIANTS)
     with styled():
         figure = Figure(figsize=(7.5, 3.4), layout="constrained")
@@ -95,13 +95,15 @@ def write_layout_figure(results: Results, chip_split: ChipSplit, folder: Path) -
             values = [layout_mean(results, chip_split, variant, name, TAU) for name in COLLECTIONS]
             heights = [np.nan if value is None else value for value in values]
             shift = (index - (len(LAYOUT_VARIANTS) - 1) / 2.0) * width
-            axes.bar(places + shift, heights, 0.92 * width, label=f"{label}, ours", color=PALETTE[index])
+            axes.bar(positions + shift, heights, 0.92 * width, label=f"{label}, ours", color=PALETTE[index])
         printed = [paper.value(f"layout:{name}", "tau_test") for name in COLLECTIONS]
         marks = [np.nan if value is None else value for value in printed]
         named = f"{LAYOUT_BEST}, paper"
-        axes.hlines(marks, places - 0.46, places + 0.46, colors="#222222", linestyles="dashed", label=named)
+        axes.hlines(
+            marks, positions - 0.46, positions + 0.46, colors="#222222", linestyles="dashed", label=named
+        )
         axes.axhline(0.0, color="#444444", linewidth=0.8)
-        axes.set_xticks(places, [f"layout:{name}" for name in COLLECTIONS])
+        axes.set_xticks(positions, [f"layout:{name}" for name in COLLECTIONS])
         axes.tick_params(axis="x", length=0)
         axes.set_ylabel("Kendall's τ, test programs")
         figure.legend(loc="outside upper center", ncols=3, frameon=False)

@@ -11,7 +11,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from costbench.arrays import F64
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.papers.printed import PrintedTable, printed_table
 from costbench.reports.results import ChipSplit, Results
 from costbench.reports.tables.learning_curves import Curves, Point
@@ -116,8 +116,8 @@ def write_scaling_figure(results: Results, chip_split: ChipSplit, folder: Path) 
         return ()
     with styled():
         figure = Figure(figsize=(3.6 * len(panels) + 0.4, 3.2), layout="constrained")
-        drawn = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axes, (task, points) in zip(drawn, panels.items(), strict=True):
+        axes_of_tasks = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (task, points) in zip(axes_of_tasks, panels.items(), strict=True):
             error = LEARNED[task].measures[0]
             shares = [share for share, _ in points]
             axes.plot(shares, [error.mean(values) for _, values in points], "o-", color="#0072B2")
@@ -142,9 +142,9 @@ def write_learning_figure(curves: Curves, ceilings: Mapping[str, float], folder:
     `curves_<task>_<split>_<chip>.svg` and `.png`.
 
     Args:
-        curves: of a task, split and chip.
+        curves: learning curves of a task, split and chip.
         ceilings: mean tau of what no model can pass, by title.
-        folder: where to.
+        folder: folder of the figure.
 
     Returns:
         the paths.
@@ -160,14 +160,13 @@ def write_learning_figure(curves: Curves, ceilings: Mapping[str, float], folder:
     )
     with styled():
         figure = Figure(figsize=(11.0, 3.4), layout="constrained")
-        drawn = figure.subplots(1, len(panels))
-        for axes, (title, value) in zip(drawn, panels, strict=True):
+        all_axes = figure.subplots(1, len(panels))
+        for axes, (title, value) in zip(all_axes, panels, strict=True):
             _learning_panel(axes, curves, value)
             axes.set_ylabel(title)
         for (title, height), style in zip(sorted(ceilings.items()), ("--", ":"), strict=False):
-            drawn[-1].axhline(height, color="#444444", linestyle=style, linewidth=1.0, label=title)
-        handles, labels = drawn[-1].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(6, len(labels)), frameon=False)
+            all_axes[-1].axhline(height, color="#444444", linestyle=style, linewidth=1.0, label=title)
+        legend_above(figure, all_axes[-1], 6)
         return save(figure, folder / f"curves_{curves.name}")
 
 

@@ -56,10 +56,10 @@ _NAMED = ("hardware", "model and hardware", "analytical and hardware")
 def search_sections(
     searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
 ) -> tuple[Section, ...]:
-    """The parts about tile sizes and fusion; those without searches are left out.
+    """Returns the parts about tile sizes and fusion; those without searches are left out.
 
     Args:
-        searches: the results.
+        searches: results of the stage `autotune`.
         paths: best-so-far curves of fusion searches.
         findings: on the claims; those about speed-ups are shown again beside the figures.
         figures: folder that figures go to.
@@ -117,7 +117,7 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
 
 
 def _details(tables: Sequence[Table], said: Table) -> tuple[str, ...]:
-    """Names of all tables but that of what the papers say."""
+    """Returns the names of all tables but that of what the papers say."""
     return tuple(table.name for table in tables if table.name != said.name)
 
 

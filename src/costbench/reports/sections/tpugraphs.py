@@ -76,9 +76,9 @@ def tpugraphs_section(
     """Returns the section; None where neither a tile variant of the paper nor a layout model was tested.
 
     Args:
-        results: of all variants.
-        inputs: what is shown beside them.
-        cards: of the data sets.
+        results: results of all variants.
+        inputs: settings and sizes that are shown beside them.
+        cards: cards of the data sets.
         findings: on all claims, for a sentence on the paper's.
         figures: folder that figures go to.
 

@@ -14,25 +14,25 @@ from costbench.artifacts import read_bytes
 from costbench.errors import DataError
 from costbench.params import load_yaml
 from costbench.reports.declarations import fill_table
-from costbench.reports.papers.printed import TunedSetting, fixed_settings, tried_settings, tuned_settings
+from costbench.reports.papers.printed import fixed_settings, tried_settings, tuned_settings
 from costbench.reports.table import Column, Table, Value
 from costbench.tasks import KERNEL_TASKS
 
 Settings = Mapping[str, object]
-# Of table 6 and 7: header, and where our section has it.
-_TUNED: Mapping[str, tuple[str, str]] = {
-    "hidden": ("hidden", "net.hidden"),
-    "l2_normalize": ("L2 norm", "net.l2_normalize"),
-    "module_layers": ("module layers", "net.module_layers"),
-    "transformer_layers": ("Transformer layers", "net.transformer_layers"),
-    "heads": ("GAT heads", "net.gat_heads"),
-    "learning_rate": ("learning rate", "optimizer.learning_rate"),
-    "decay": ("decay", "optimizer.decay"),
-    "gradient_clip": ("clipping", "optimizer.gradient_clip_norm"),
-    "dropout": ("dropout", "net.dropout"),
-    "loss": ("loss", "loss"),
-    "residual": ("added to", "net.residual"),
+_PATHS: Mapping[str, str] = {
+    "hidden": "net.hidden",
+    "l2_normalize": "net.l2_normalize",
+    "module_layers": "net.module_layers",
+    "transformer_layers": "net.transformer_layers",
+    "heads": "net.gat_heads",
+    "learning_rate": "optimizer.learning_rate",
+    "decay": "optimizer.decay",
+    "gradient_clip": "optimizer.gradient_clip_norm",
+    "dropout": "net.dropout",
+    "loss": "loss",
+    "residual": "net.residual",
 }
+"""Columns of lpm2021's tables 6 and 7, and where our section has them."""
 _DECAY, _SCHEDULE = "optimizer.decay", "optimizer.schedule"
 
 
@@ -47,12 +47,14 @@ def settings_tables(params: Settings) -> tuple[Table, ...]:
         ParamsError: if the package's data of the paper are broken.
     """
     trained = {
-        task: own for task in KERNEL_TASKS if isinstance(own := setting(params, f"train.{task}"), Mapping)
+        task: of_task
+        for task in KERNEL_TASKS
+        if isinstance(of_task := setting(params, f"train.{task}"), Mapping)
     }
     tables = [_fixed_table(trained)] if trained else []
     for task in KERNEL_TASKS:
-        own = setting(params, f"tuned.{task}")
-        models = dict(own) if isinstance(own, Mapping) else {}
+        tuned = setting(params, f"tuned.{task}")
+        models = dict(tuned) if isinstance(tuned, Mapping) else {}
         if not models and task in trained:
             models = {"section train": trained[task]}
         if models:
@@ -61,7 +63,7 @@ def settings_tables(params: Settings) -> tuple[Table, ...]:
 
 
 def setting(values: object, path: str) -> object:
-    """The value at a dotted path of nested mappings, or None."""
+    """Returns the value at a dotted path of nested mappings, or None."""
     for key in path.split("."):
         if not isinstance(values, Mapping) or key not in values:
             return None
@@ -76,7 +78,7 @@ def shown_setting(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(str(one) for one in value)
+        return ", ".join(str(element) for element in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -109,40 +111,29 @@ def _fixed_table(trained: Mapping[str, Settings]) -> Table:
 
 def _tuned_table(task: str, models: Mapping[str, object]) -> Table:
     paper = tuned_settings(task)
-    shown = {key: header for key, (header, _) in _TUNED.items()}
-    columns = [Column("model", "Model"), Column("whose", "Whose")]
-    columns += [Column(key, header) for key, header in shown.items()]
-    printed = {row.variant: row for row in paper.rows}
     rows: list[tuple[Value, ...]] = []
     for row in paper.rows:
-        rows.append((row.label, paper.paper, *_of_paper(row)))
+        printed = (shown_setting(getattr(row, key, None)) for key in _PATHS)
+        rows.append((row.label, paper.paper, *printed))
         if row.variant in models:
-            rows.append((row.label, "ours", *_of_ours(models[row.variant])))
-    rows += [(_name(n, v), "ours", *_of_ours(v)) for n, v in models.items() if n not in printed]
-    title = f"Settings tuned on the {task} data, beside {paper.table} of {paper.paper}"
-    notes = (
-        "– where a setting does not apply or is not named. Ours: gradients are clipped by norm. Decay: what "
-        "the learning rate is multiplied by after an epoch, or the share of it that a cosine ends at.",
-        "added to: what a network's output is added to; with the analytical estimate it is a hybrid.",
-    )
-    return Table(f"{paper.paper}_{_file(paper.table)}", title, tuple(columns), tuple(rows), 0, notes)
+            rows.append((row.label, "ours", *_tuned_values(models[row.variant])))
+    variants = {row.variant for row in paper.rows}
+    for name, values in models.items():
+        if name not in variants:
+            network = [str(setting(values, f"net.{key}")) for key in ("encoder", "reduction")]
+            label = name if "None" in network else f"{name} ({' + '.join(network)})"
+            rows.append((label, "ours", *_tuned_values(values)))
+    name, printed_as = f"{paper.paper}_{_file(paper.table)}", f"{paper.table} of {paper.paper}"
+    return fill_table("tuned_settings", rows, name=name, task=task, printed=printed_as)
 
 
 def _file(table: str) -> str:
     return table.replace(" ", "").lower()
 
 
-def _name(name: str, values: object) -> str:
-    network = [str(setting(values, f"net.{key}")) for key in ("encoder", "reduction")]
-    return f"{name} ({' + '.join(network)})" if "None" not in network else name
-
-
-def _of_paper(row: TunedSetting) -> tuple[str, ...]:
-    return tuple(shown_setting(getattr(row, key, None)) for key in _TUNED)
-
-
-def _of_ours(values: object) -> tuple[str, ...]:
-    shown = {path: shown_setting(setting(values, path)) for _, path in _TUNED.values()}
+def _tuned_values(values: object) -> tuple[str, ...]:
+    """Returns a model's values of the columns of tables 6 and 7."""
+    shown = {path: shown_setting(setting(values, path)) for path in _PATHS.values()}
     if setting(values, _SCHEDULE) == "cosine":
         shown[_DECAY] = f"cosine to {shown[_DECAY]}"
     return tuple(shown.values())
@@ -200,7 +191,7 @@ _HEAD = ("trial", "state", "epochs", "metric")
 
 
 def trials_table(task: str, folder: Path) -> Table | None:
-    """The trials of a task in order, each after its last epoch; None where it was not swept.
+    """Returns the trials of a task in order, each after its last epoch; None where it was not swept.
 
     Raises:
         DataError: for a file that is not a table of trials.

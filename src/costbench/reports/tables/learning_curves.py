@@ -32,7 +32,7 @@ class Point:
     """A network after a budget.
 
     Attributes:
-        steps: of training.
+        steps: number of training steps.
         validation: best value on the validation programs, by which the network was selected; mean over seeds.
         error: mean error on the test programs, in percent.
         tau: mean of Kendall's tau on the test programs.
@@ -49,10 +49,10 @@ class Curves:
     """The learning curves of a task on one split and chip.
 
     Attributes:
-        task: the compiler's decision.
+        task: decision of the compiler.
         split: which programs were held out.
         chip: what was measured.
-        column: of training histories that `validation` is of, such as `validation/tau`.
+        column: column of training histories that `validation` is of, such as `validation/tau`.
         networks: name -> points, by steps.
         ablations: steps in which the ablations' samples are seen; None where no ablation was run.
         samples: decisions that a network sees in a step, at most.
@@ -89,13 +89,13 @@ def learning_curves(
     """Returns the learning curves, in the order of their training runs.
 
     Args:
-        results: has the test results.
+        results: results of all variants on test programs.
         selected: best validation values of the points' training runs.
-        budgets: of all training runs, to find the ablations' one.
+        budgets: budgets of all training runs, to find that of the ablations.
         columns: task -> column of histories that `selected` is of.
     """
     runs = by_network(selected, _CURVE, lambda one, _: one.budget.steps)
-    found = []
+    curves = []
     for (task, split, chip), networks in runs.items():
         budget = next(own[0].budget for points in networks.values() for own in points.values())
         per_step = budget.kernels * budget.configs
@@ -104,19 +104,19 @@ def learning_curves(
             for name, points in networks.items()
         }
         seen = [
-            one.samples
-            for one in budgets
-            if (one.task, one.split, one.chip, one.variant) == (task, split, chip, _ABLATION)
+            budget.samples
+            for budget in budgets
+            if (budget.task, budget.split, budget.chip, budget.variant) == (task, split, chip, _ABLATION)
         ]
         marked = min(seen) / per_step if seen else None
-        found.append(Curves(task, split, chip, columns[task], shown, marked, per_step))
-    return tuple(found)
+        curves.append(Curves(task, split, chip, columns[task], shown, marked, per_step))
+    return tuple(curves)
 
 
 def _point(results: Results, steps: int, runs: Sequence[Selected]) -> Point:
-    one = runs[0].budget
+    budget = runs[0].budget
     validation = float(np.mean([run.value for run in runs]))
-    cell = results.cell(one.task, one.split, one.chip, one.variant)
+    cell = results.cell(budget.task, budget.split, budget.chip, budget.variant)
     if cell is None:
         return Point(steps, validation)
     error, tau = (m.mean(cell.over_programs(_MODEL, m.metric)) for m in cell.described.measures)
@@ -129,16 +129,16 @@ def order_at(
     """Returns the networks after a budget, the best first; those without a value are left out.
 
     Args:
-        curves: of a task.
-        steps: the budget.
+        curves: learning curves of a task.
+        steps: number of training steps.
         value: what of a point to compare.
         rising: whether more of it is better.
     """
     ranked = []
     for name, points in curves.networks.items():
-        found = next((value(point) for point in points if point.steps == steps), None)
-        if found is not None:
-            ranked.append((-found if rising else found, name))
+        value_at_steps = next((value(point) for point in points if point.steps == steps), None)
+        if value_at_steps is not None:
+            ranked.append((-value_at_steps if rising else value_at_steps, name))
     return tuple(name for _, name in sorted(ranked))
 
 
@@ -151,7 +151,7 @@ def settled_after(
     known to last. Budgets that only some networks were trained for do not count.
 
     Args:
-        curves: of a task.
+        curves: learning curves of a task.
         value: what of a point to compare.
         rising: whether more of it is better.
     """

@@ -25,7 +25,7 @@ from costbench.reports.declarations import (
 from costbench.reports.frame import means, number, select
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.results import ALL, FOLDS, ChipSplit, Results, split_order
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table, Value
 
 PAPER = "tpugraphs2023"
 MODEL = "learned"
@@ -88,8 +88,8 @@ def layout_frame(results: Results) -> pd.DataFrame:
 
 def _chip_splits(frame: pd.DataFrame) -> tuple[ChipSplit, ...]:
     pairs: Iterable[tuple[str, str]] = frame.groupby(["split", "chip"]).groups  # type: ignore[assignment]
-    found = [ChipSplit(split, chip) for split, chip in pairs]
-    return tuple(sorted(found, key=lambda one: (one.split != FOLDS, split_order(one.split), one)))
+    chip_splits = [ChipSplit(split, chip) for split, chip in pairs]
+    return tuple(sorted(chip_splits, key=lambda one: (one.split != FOLDS, split_order(one.split), one)))
 
 
 def tile_frame(results: Results, chip_split: ChipSplit) -> pd.DataFrame:
@@ -143,8 +143,8 @@ def best_table(results: Results, tiles: ChipSplit | None, layouts: ChipSplit | N
 
     Args:
         results: results of tile and layout models.
-        tiles: where tile models were tested; None where they were not.
-        layouts: where layout models were.
+        tiles: split and chip that tile models were tested on; None where they were not.
+        layouts: split and chip that layout models were tested on; None where they were not.
     """
     of_tiles = results.frame.iloc[:0] if tiles is None else tile_frame(results, tiles)
     of_layouts = results.frame.iloc[:0]
@@ -185,20 +185,6 @@ def collection_table(results: Results, chip_split: ChipSplit) -> Table:
     )
 
 
-_SIZES: Mapping[str, tuple[str, str]] = {
-    "graphs": ("programs or kernels", ""),
-    "nodes_mean": ("mean", "Nodes"),
-    "nodes_min": ("least", "Nodes"),
-    "nodes_max": ("most", "Nodes"),
-    "configs_mean": ("mean", "Configs of each"),
-    "configs_min": ("fewest", "Configs of each"),
-    "configs_max": ("most", "Configs of each"),
-    "pairs": ("Pairs", ""),
-    "samples": ("Samples", ""),
-}
-"""Columns of Table 1: header and group."""
-
-
 def sizes_table(collections: Sequence[CollectionSize], cards: Sequence[Card], chip: str) -> Table:
     """Returns Table 1: how large the collections are, a row of ours below each of the paper's.
 
@@ -212,21 +198,14 @@ def sizes_table(collections: Sequence[CollectionSize], cards: Sequence[Card], ch
     for card in cards:
         if (card.task, card.chip) == (TILE, chip):
             ours["tile:xla"] = _tile_sizes(card)
-    columns = [Column("collection", "Collection"), Column("whose", "Whose")]
-    columns += [Column(key, *_SIZES[key], decimals=1, count=True) for key in paper.columns]
     rows: list[tuple[Value, ...]] = []
     for row in paper.rows:
         rows.append((row.label, "paper", *row.values))
         if row.label in ours:
             rows.append((row.label, "ours", *(ours[row.label].get(key) for key in paper.columns)))
     absent = [label for label in paper.labels if label not in ours]
-    notes = [
-        "Pairs: different configs of different programs (or tile sizes of kernels); samples: measurements."
-    ]
-    if absent:
-        notes.append(f"Without data of ours: {', '.join(absent)}.")
-    title = f"Sizes of the collections, {chip}, beside {paper.name}"
-    return Table(f"{PAPER}_table1", title, tuple(columns), tuple(rows), notes=tuple(notes))
+    note = f"Without data of ours: {', '.join(absent)}." if absent else ""
+    return fill_table("tpugraphs2023_table1", rows, notes=(note,), chip=chip, printed=paper.name)
 
 
 def _tile_sizes(card: Card) -> dict[str, float | None]:

@@ -63,8 +63,8 @@ _STATISTICS: Mapping[Statistic, tuple[str, str]] = {
 
 def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
     """Returns where variants were tested, in the order of cells."""
-    found = {ChipSplit(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
-    return tuple(sorted(found, key=lambda one: (split_order(one.split), one)))
+    chip_splits = {ChipSplit(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
+    return tuple(sorted(chip_splits, key=lambda one: (split_order(one.split), one)))
 
 
 def ablation_tables(
@@ -136,7 +136,7 @@ def _variants_table(
 
     Args:
         results: results with those of the variants.
-        chip_split: where they were tested.
+        chip_split: split and chip that they were tested on.
         labels: variant -> what it is.
         named: beginning of the table's name, beginning and end of its title.
         paper: table that the paper printed of the same variants, split and chip.
@@ -291,7 +291,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Differences:
-    """All of them, in the order of tables."""
+    """All differences, in the order of tables."""
 
     differences: tuple[Difference, ...]
 

@@ -46,7 +46,7 @@ def fit_layout(
 
     Args:
         spec: what to train and how.
-        train: layout graphs with runtimes (`datasets.layout.graphs`).
+        train: layout graphs with runtimes (`datasets.layout_graphs`).
         validation: graphs that choose the epoch; without any, the configs of each training graph are divided
             by `configs.held_out(graph, spec.hold_out, spec.seed)`, and test configs are left out altogether.
         out: folder that becomes the checkpoint.
@@ -73,7 +73,7 @@ def fit_layout(
             save_layout_model(out, cast(LayoutNetwork, module.validated_net), scaling, predicts, spec.seed)
 
         data = [[float(configs.runtime_ns.sum()) for configs in source.configs] for source in sources]
-        return run.train(module, _loaders(spec, *sources), save, f"{data} {scaling.to_dict()}")
+        return run.train(module, *_loaders(spec, *sources), save=save, identity=f"{data} {scaling.to_dict()}")
 
 
 def _sources(

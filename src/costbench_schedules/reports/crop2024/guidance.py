@@ -23,7 +23,7 @@ from costbench.rng import stream
 from costbench_schedules.reports.autotvm2018.results import BEST, Curve, in_order
 
 ESTIMATED = "estimated"
-"""Folder of the stage `autotune`."""
+"""Folder of the stage `schedules`."""
 LABELS: Mapping[str, str] = {
     "random": "random",
     "crop": "Crop's order, nothing learned",
@@ -127,7 +127,7 @@ class GuidedSearches:
 
 
 def load_guided(folder: Path) -> GuidedSearches:
-    """Returns the results in the folder `estimated` of the stage `autotune`; empty ones without rows.
+    """Returns the results in the folder `estimated` of the stage `schedules`; empty ones without rows.
 
     Raises:
         DataError: naming the file, if one is missing or malformed.

@@ -1,4 +1,4 @@
-"""Reads what the stage `autotune` leaves behind about programs of networks.
+"""Reads what the stage `schedules` leaves behind about programs of networks.
 
 Rows have the task `schedule`. In the split `networks` a program is a network, in `network-operators` one of
 its operators, in `tiles` an operator whose tile sizes are compared; `variant` is the number of target records
@@ -96,7 +96,7 @@ def not_trained_enough(results: NetworkResults) -> dict[tuple[str, Side], float]
 
 
 def load_networks(folder: Path, guided: Path | None = None) -> NetworkResults:
-    """Returns the results in the folder `networks` of the stage `autotune`; empty ones without rows.
+    """Returns the results in the folder `networks` of the stage `schedules`; empty ones without rows.
 
     Args:
         folder: folder `networks` of the stage.

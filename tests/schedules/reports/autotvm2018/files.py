@@ -1,4 +1,4 @@
-"""Results on schedules as the stage `autotune` leaves them: eight workloads, four arms, three repeats."""
+"""Results on schedules as the stage `schedules` leaves them: eight workloads, four arms, three repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section on schedules, from files as the stage `autotune` writes them."""
+"""The section on schedules, from files as the stage `schedules` writes them."""
 
 from __future__ import annotations
 

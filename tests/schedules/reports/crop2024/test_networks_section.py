@@ -1,4 +1,4 @@
-"""The section on networks, from rows as the stage `autotune` writes them."""
+"""The section on networks, from rows as the stage `schedules` writes them."""
 
 from __future__ import annotations
 
