@@ -80,7 +80,7 @@ test-cpu: $(INSTALLED) ## Test schedules on this processor with the extra `cpu` 
 
 test-postgres: $(INSTALLED) ## Test sweeps on a real PostgreSQL, which is installed if need be (as root on Debian)
 	bash tools/install_postgres.sh
-	pytest -rs tests/experiments/test_sweep_postgres.py
+	pytest -rs tests/experiments/sweeps/test_sweep_postgres.py
 
 check: $(INSTALLED) ## ruff, mypy --strict, import contracts, links in the documentation, CI workflow
 	ruff check $(LINTED)

@@ -94,12 +94,12 @@ def write_ensembles(
     recorded: Sequence[Recorded], target: Target, number: int, chip_file: Path, scaled_file: Path | None
 ) -> tuple[Target, ...]:
     """Draws machines and writes them beside the files of the measured chip and of one scaled from it."""
-    drawn = [sample_machine(recorded, target, SEED, i) for i in range(number)]
+    sampled = [sample_machine(recorded, target, SEED, i) for i in range(number)]
     written = chip_file.with_suffix(SUFFIX)
-    artifacts.write_text(written, ensemble_text(drawn))
+    artifacts.write_text(written, ensemble_text(sampled))
     if scaled_file is not None:
         other = load_target(scaled_file)
-        machines = [sample_scaling(one, other, SEED, i) for i, one in enumerate(drawn)]
+        machines = [sample_scaling(machine, other, SEED, i) for i, machine in enumerate(sampled)]
         artifacts.write_text(scaled_file.with_suffix(SUFFIX), ensemble_text(machines))
     return read_ensemble(written, target)
 
@@ -121,31 +121,31 @@ def main(arguments: Sequence[str]) -> None:
     target = load_target(options.chip)
     recorded = read_recorded(options.file)
     before = fidelity(recorded, target)
-    found = fit(recorded, target, prior_width=options.prior_width)
-    after, regular = fidelity(recorded, found.target), fidelity(recorded, without_codegen(found.target))
+    fitted = fit(recorded, target, prior_width=options.prior_width)
+    after, regular = fidelity(recorded, fitted.target), fidelity(recorded, without_codegen(fitted.target))
     held_out = leave_one_out(recorded, target, options.prior_width)
     print_report(f"{target.name} as it is", before)
     print_report("fitted", after)
     print_report("fitted, generated code perfectly regular", regular)
     print_report("each kernel as predicted by a fit to the others, generated code regular", held_out)
-    print_parameters(target, found)
+    print_parameters(target, fitted)
     if options.write is not None:
-        write_timing(options.write, found.target)
+        write_timing(options.write, fitted.target)
     if options.scaled is not None:
-        write_timing(options.scaled, scale_timing(found.target, load_target(options.scaled)))
+        write_timing(options.scaled, scale_timing(fitted.target, load_target(options.scaled)))
     if options.machines:
         files = (options.write, options.scaled)
-        drawn = write_ensembles(recorded, found.target, options.machines, *files)
-        print(f"\nensemble: {fidelity_spread([fidelity(recorded, one) for one in drawn])}")
+        ensemble = write_ensembles(recorded, fitted.target, options.machines, *files)
+        print(f"\nensemble: {fidelity_spread([fidelity(recorded, machine) for machine in ensemble])}")
     if options.json is not None:
         result = {
             "before": before.to_dict(),
             "after": after.to_dict(),
             "regular_code": regular.to_dict(),
             "leave_one_out": [asdict(kernel) for kernel in held_out.kernels],
-            "timing": asdict(found.target.timing),
-            "log_sd": dict(zip(PRIORS, map(float, found.log_sd), strict=True)),
-            "cost": found.cost,
+            "timing": asdict(fitted.target.timing),
+            "log_sd": dict(zip(PRIORS, map(float, fitted.log_sd), strict=True)),
+            "cost": fitted.cost,
         }
         artifacts.write_text(options.json, json.dumps(result, indent=2, sort_keys=True) + "\n")
 

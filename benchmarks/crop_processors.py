@@ -36,11 +36,11 @@ from costbench.metrics.selection import best_of_top_k, mape
 from costbench.rng import stream
 from costbench_schedules.records.programs import PROGRAMS, EstimatedPrograms, read_estimated
 
-FEWEST = 10
+MIN_PROGRAMS = 10
 """Programs of an operator that a choice among them needs."""
-THERE = "measured there"
-OWN = "crop"
-TIMES = (OWN, "throughput", "roofline", THERE)
+MEASURED_THERE = "measured there"
+CROP = "crop"
+TIMES = (CROP, "throughput", "roofline", MEASURED_THERE)
 """Models that say nanoseconds; other descriptions of `crop` do, too."""
 _OTHER = "total@"
 
@@ -50,9 +50,9 @@ class Shared:
     """The programs that both processors ran, n in all.
 
     Attributes:
-        operators: int64 [n], number of each program's operator.
-        runtime_ns: float64 [n], on the processor at hand.
-        costs: float64 [n] by model.
+        operators: number of each program's operator, int64 [n].
+        runtime_ns: runtimes on the processor at hand, float64 [n].
+        costs: predicted costs by model, float64 [n].
     """
 
     operators: I64
@@ -60,44 +60,48 @@ class Shared:
     costs: dict[str, F64]
 
 
-def shared(ours: EstimatedPrograms, theirs: EstimatedPrograms, name: str, seed: int = 0) -> Shared:
+def match_programs(ours: EstimatedPrograms, theirs: EstimatedPrograms, name: str, seed: int = 0) -> Shared:
     """Returns the programs of operators that have enough of them.
 
     Args:
-        ours: of the processor at hand.
-        theirs: of the other one.
-        name: of the other one's description.
-        seed: of the random costs.
+        ours: programs of the processor at hand.
+        theirs: programs of the other one.
+        name: name of the other one's description.
+        seed: seed of the random costs.
 
     Raises:
         DataError: if there are none.
     """
-    there = {_key(theirs, place): place for place in np.flatnonzero(_ran(theirs)).tolist()}
-    here = [place for place in np.flatnonzero(_ran(ours)).tolist() if _key(ours, place) in there]
+    their_indices = {_key(theirs, index): index for index in np.flatnonzero(_ran(theirs)).tolist()}
+    our_indices = [
+        index for index in np.flatnonzero(_ran(ours)).tolist() if _key(ours, index) in their_indices
+    ]
     operators = ours.columns["operator"].astype(np.int64)
-    sizes = np.bincount(operators[here], minlength=len(ours.operators))
-    here = [place for place in here if sizes[operators[place]] >= FEWEST]
-    if not here:
-        raise DataError("no operator has programs that both processors ran", expected=f"{FEWEST} or more")
-    matched = [there[_key(ours, place)] for place in here]
-    costs = {OWN: ours.estimates["total"][here], f"crop, {name}": theirs.estimates["total"][matched]}
+    sizes = np.bincount(operators[our_indices], minlength=len(ours.operators))
+    our_indices = [index for index in our_indices if sizes[operators[index]] >= MIN_PROGRAMS]
+    if not our_indices:
+        raise DataError(
+            "no operator has programs that both processors ran", expected=f"{MIN_PROGRAMS} or more"
+        )
+    matches = [their_indices[_key(ours, index)] for index in our_indices]
+    costs = {CROP: ours.estimates["total"][our_indices], f"crop, {name}": theirs.estimates["total"][matches]}
     for key, values in ours.estimates.items():
         if key.startswith(_OTHER):
-            costs[f"crop, {key.removeprefix(_OTHER)}"] = values[here]
-    costs[THERE] = theirs.columns["native_ns"][matched].astype(np.float64)
-    costs |= {key: ours.estimates[key][here] for key in ("throughput", "roofline", "instructions")}
-    costs["random"] = stream(seed, "random programs").random(len(here))
-    return Shared(operators[here], ours.columns["native_ns"][here].astype(np.float64), costs)
+            costs[f"crop, {key.removeprefix(_OTHER)}"] = values[our_indices]
+    costs[MEASURED_THERE] = theirs.columns["native_ns"][matches].astype(np.float64)
+    costs |= {key: ours.estimates[key][our_indices] for key in ("throughput", "roofline", "instructions")}
+    costs["random"] = stream(seed, "random programs").random(len(our_indices))
+    return Shared(operators[our_indices], ours.columns["native_ns"][our_indices].astype(np.float64), costs)
 
 
-def _ran(found: EstimatedPrograms) -> Bool:
-    ran: Bool = found.columns["analysed"] & (found.columns["native_ns"] > 0)
+def _ran(programs: EstimatedPrograms) -> Bool:
+    ran: Bool = programs.columns["analysed"] & (programs.columns["native_ns"] > 0)
     return ran
 
 
-def _key(found: EstimatedPrograms, place: int) -> tuple[str, int]:
-    operator = found.operators[int(found.columns["operator"][place])]
-    return operator.text, int(found.columns["number"][place])
+def _key(programs: EstimatedPrograms, index: int) -> tuple[str, int]:
+    operator = programs.operators[int(programs.columns["operator"][index])]
+    return operator.text, int(programs.columns["number"][index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +110,7 @@ class Scores:
 
     Attributes:
         top_1: fastest runtime over that of the program predicted fastest.
-        top_5: over that of the best of the five predicted fastest.
+        top_5: fastest runtime over that of the best of the five predicted fastest.
         tau: Kendall's tau of predicted and measured runtimes.
         error: MAPE over all programs; None for a model that predicts no times.
     """
@@ -117,30 +121,31 @@ class Scores:
     error: float | None
 
 
-def scores(programs: Shared, model: str) -> Scores:
+def score_model(programs: Shared, model: str) -> Scores:
     """Returns how good the choices of a model are."""
     costs, runtime = programs.costs[model], programs.runtime_ns
-    own = [programs.operators == number for number in np.unique(programs.operators)]
+    masks = [programs.operators == number for number in np.unique(programs.operators)]
     tops = [
-        np.array([runtime[mask].min() / best_of_top_k(costs[mask], runtime[mask], k) for mask in own])
+        np.array([runtime[mask].min() / best_of_top_k(costs[mask], runtime[mask], k) for mask in masks])
         for k in (1, 5)
     ]
-    taus = np.array([np.nan_to_num(kendall_tau(costs[mask], runtime[mask])) for mask in own])
-    is_time = model in TIMES or model.startswith(f"{OWN},")
+    taus = np.array([np.nan_to_num(kendall_tau(costs[mask], runtime[mask])) for mask in masks])
+    is_time = model in TIMES or model.startswith(f"{CROP},")
     return Scores(*tops, taus, mape(costs, runtime) if is_time else None)
 
 
 def table(programs: Shared) -> list[str]:
     """Returns the lines of the table, `crop` first."""
-    first = scores(programs, OWN)
+    of_crop = score_model(programs, CROP)
     lines = [f"{'':<28}{'top-1':>7}{'top-5':>7}{'tau':>7}{'MAPE':>8}   tau, less that of crop"]
     for model in programs.costs:
-        one = scores(programs, model)
-        error = "" if one.error is None else f"{one.error:.0f}%"
-        line = f"{model:<28}{one.top_1.mean():7.3f}{one.top_5.mean():7.3f}{one.tau.mean():7.3f}{error:>8}"
-        if model != OWN:
-            less = paired_bootstrap(one.tau, first.tau, stream(0, "operators", model))
-            line += f"   {less.difference:+.3f} [{less.low:+.3f}, {less.high:+.3f}]"
+        scores = score_model(programs, model)
+        error = "" if scores.error is None else f"{scores.error:.0f}%"
+        means = (values.mean() for values in (scores.top_1, scores.top_5, scores.tau))
+        line = f"{model:<28}" + "".join(f"{mean:7.3f}" for mean in means) + f"{error:>8}"
+        if model != CROP:
+            interval = paired_bootstrap(scores.tau, of_crop.tau, stream(0, "operators", model))
+            line += f"   {interval.difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
         lines.append(line)
     return lines
 
@@ -155,8 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", default="amd_epyc_zen4", help="of the other processor's description")
     options = parser.parse_args(arguments)
     try:
-        ours, theirs = (read_estimated(each / PROGRAMS) for each in (options.estimated, options.there))
-        programs = shared(ours, theirs, options.name)
+        ours, theirs = (read_estimated(folder / PROGRAMS) for folder in (options.estimated, options.there))
+        programs = match_programs(ours, theirs, options.name)
     except CostbenchError as error:
         print(error, file=sys.stderr)
         return 1

@@ -66,12 +66,14 @@ def measure(path: Path, rounds: int) -> Measured:
         )
         times: list[list[float]] = [[] for _ in works]
         for _ in range(rounds + 1):
-            for found, work in zip(times, works, strict=True):
+            for durations, work in zip(times, works, strict=True):
                 started = time.process_time()
                 work()
-                found.append(time.process_time() - started)
+                durations.append(time.process_time() - started)
         instructions, _ = featurize_file(path, destination)
-    return Measured(path.name.removesuffix(_SUFFIX), instructions, *(min(each[1:]) for each in times))
+    return Measured(
+        path.name.removesuffix(_SUFFIX), instructions, *(min(durations[1:]) for durations in times)
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,14 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    found = [measure(CORPUS / f"{name}{_SUFFIX}", options.rounds) for name in options.programs]
+    rows = [measure(CORPUS / f"{name}{_SUFFIX}", options.rounds) for name in options.programs]
     if options.json:
-        print(json.dumps([asdict(one) | one.ratios for one in found]))
+        print(json.dumps([asdict(row) | row.ratios for row in rows]))
         return 0
-    for one in found:
-        ratios = one.ratios
+    for row in rows:
+        ratios = row.ratios
         print(
-            f"{one.program}: {one.instructions:,} instructions in {one.featurize_s:.3f} s, "
+            f"{row.program}: {row.instructions:,} instructions in {row.featurize_s:.3f} s, "
             f"{ratios['instructions_per_s']:,.0f}/s; {ratios['over_parse']:.1f} times protobuf's parse, "
             f"{ratios['over_verify']:.2f} times reading a verified module"
         )

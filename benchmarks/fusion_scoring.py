@@ -117,50 +117,50 @@ def search(options: argparse.Namespace, seed: int) -> Found:
     )
 
 
-def measured(options: argparse.Namespace) -> dict[str, float]:
+def measure(options: argparse.Namespace) -> dict[str, float]:
     """Everything, by name."""
     count = options.processes
-    found = Parallel(n_jobs=count)(delayed(search)(options, seed) for seed in range(count))
-    rates = [one.configs_per_s for one in found]
+    runs = Parallel(n_jobs=count)(delayed(search)(options, seed) for seed in range(count))
+    rates = [run.configs_per_s for run in runs]
     return {
-        "edges": found[0].edges,
-        "kernels": found[0].kernels,
+        "edges": runs[0].edges,
+        "kernels": runs[0].kernels,
         "processes": count,
         "candidates_per_s": sum(rates),
         "candidates_per_s_each": sum(rates) / count,
-        "full_per_s": found[0].full_per_s,
-        "speed_up": rates[0] / found[0].full_per_s,
-        "merging_percent": 100.0 * found[0].merging_share,
-        "new_kernels_per_config": found[0].new_kernels,
+        "full_per_s": runs[0].full_per_s,
+        "speed_up": rates[0] / runs[0].full_per_s,
+        "merging_percent": 100.0 * runs[0].merging_share,
+        "new_kernels_per_config": runs[0].new_kernels,
     }
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(
+    commands = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="fusion_scoring"
     )
-    found.add_argument("--program", default="resnet50_b64_train_f32", help="of the corpus, by name")
-    found.add_argument("--chip", default="tpu_v3", help="chip, by name or file (tpu_v3)")
-    found.add_argument("--on", default="model", choices=("model", "estimate", "device"), help="who prices")
-    found.add_argument("--model", type=Path, help="folder of a trained fusion model")
-    found.add_argument("--strategy", default="annealing", help="of the search (annealing)")
-    found.add_argument("--configs", type=int, default=2000, help="scored in the search (2000)")
-    found.add_argument("--warm-up", type=int, default=200, help="scored before (200)")
-    found.add_argument("--full", type=int, default=5, help="configs of which every kernel is priced (5)")
-    found.add_argument("--processes", type=int, default=2, help="of one thread each, side by side (2)")
-    found.add_argument("--json", action="store_true", help="print one flat JSON object")
-    return found
+    commands.add_argument("--program", default="resnet50_b64_train_f32", help="of the corpus, by name")
+    commands.add_argument("--chip", default="tpu_v3", help="chip, by name or file (tpu_v3)")
+    commands.add_argument("--on", default="model", choices=("model", "estimate", "device"), help="who prices")
+    commands.add_argument("--model", type=Path, help="folder of a trained fusion model")
+    commands.add_argument("--strategy", default="annealing", help="of the search (annealing)")
+    commands.add_argument("--configs", type=int, default=2000, help="scored in the search (2000)")
+    commands.add_argument("--warm-up", type=int, default=200, help="scored before (200)")
+    commands.add_argument("--full", type=int, default=5, help="configs of which every kernel is priced (5)")
+    commands.add_argument("--processes", type=int, default=2, help="of one thread each, side by side (2)")
+    commands.add_argument("--json", action="store_true", help="print one flat JSON object")
+    return commands
 
 
 def main(arguments: Sequence[str]) -> None:
     """Reads the arguments, searches, times, prints."""
     options = parser().parse_args(arguments)
-    found = measured(options)
+    figures = measure(options)
     if options.json:
-        print(json.dumps(found, indent=1, sort_keys=True))
+        print(json.dumps(figures, indent=1, sort_keys=True))
         return
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:24}{value:>16,.3f}")
 
 

@@ -150,10 +150,10 @@ def make(entries: Sequence[ProgramEntry], task_of: TaskOf, jobs: int, target: in
     seconds = floor = 0.0
     for tasks in _batches(entries, task_of, repeated=target > 0):
         start = time.perf_counter()
-        made = generate(tasks, Backend(jobs=jobs))
+        summaries = generate(tasks, Backend(jobs=jobs))
         seconds += time.perf_counter() - start
-        samples += sum(summary.num_samples for summary in made)
-        kernels += sum(summary.num_kernels for summary in made)
+        samples += sum(summary.num_samples for summary in summaries)
+        kernels += sum(summary.num_kernels for summary in summaries)
         paths = [path for task in tasks for path in task.paths]
         shards += len(paths)
         num_bytes += sum(path.stat().st_size for path in paths)
@@ -241,7 +241,7 @@ def _timed(owner: ModuleType | type, name: str, step: str, spent: dict[str, floa
         yield
 
 
-def chosen(names: Sequence[str]) -> list[ProgramEntry]:
+def choose_programs(names: Sequence[str]) -> list[ProgramEntry]:
     """Programs of the corpus by name, or `all` of them."""
     entries = {entry.name: entry for entry in load_manifest(FOLDER)}
     if list(names) == ["all"]:
@@ -257,8 +257,8 @@ def warm_up(task_of: TaskOf, jobs: int) -> None:
     smallest = min(load_manifest(FOLDER), key=lambda entry: entry.instructions)
     data = read_program_bytes(FOLDER, smallest)
     with tempfile.TemporaryDirectory() as folder:
-        places = [Path(folder) / str(number) for number in range(2 * jobs)]
-        generate([task_of(smallest, data, 0, place) for place in places], Backend(jobs=jobs))
+        folders = [Path(folder) / str(number) for number in range(2 * jobs)]
+        generate([task_of(smallest, data, 0, subfolder) for subfolder in folders], Backend(jobs=jobs))
 
 
 def tile_figures(made: Made) -> dict[str, float]:
@@ -276,53 +276,53 @@ def tile_figures(made: Made) -> dict[str, float]:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(
+    commands = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         prog="generation_throughput",
     )
-    found.add_argument("--programs", nargs="+", default=PROGRAMS, help="names of programs, or `all`")
-    found.add_argument(
+    commands.add_argument("--programs", nargs="+", default=PROGRAMS, help="names of programs, or `all`")
+    commands.add_argument(
         "--tiles-per-kernel", type=int, default=20_000, help="tiles sampled per kernel (20,000)"
     )
-    found.add_argument("--target-samples", type=int, default=0, help="go on until so many are written")
-    found.add_argument("--fusion-configs", type=int, default=200, help="per program (200); 0 for none")
-    found.add_argument("--chip", default="tpu_v3", help="chip, by name or file (tpu_v3)")
-    found.add_argument("--jobs", type=int, default=2, help="processes of one thread each (2)")
-    found.add_argument("--steps", action="store_true", help="also say where the time of one process goes")
-    found.add_argument("--json", action="store_true", help="print one flat JSON object")
-    return found
+    commands.add_argument("--target-samples", type=int, default=0, help="go on until so many are written")
+    commands.add_argument("--fusion-configs", type=int, default=200, help="per program (200); 0 for none")
+    commands.add_argument("--chip", default="tpu_v3", help="chip, by name or file (tpu_v3)")
+    commands.add_argument("--jobs", type=int, default=2, help="processes of one thread each (2)")
+    commands.add_argument("--steps", action="store_true", help="also say where the time of one process goes")
+    commands.add_argument("--json", action="store_true", help="print one flat JSON object")
+    return commands
 
 
-def measured(options: argparse.Namespace) -> dict[str, float]:
+def measure(options: argparse.Namespace) -> dict[str, float]:
     """Everything asked for, by name."""
-    entries, target = chosen(options.programs), load_target(options.chip)
+    entries, target = choose_programs(options.programs), load_target(options.chip)
     tiles = tile_task(target, options.tiles_per_kernel)
     with PeakMemory() as peak:
         warm_up(tiles, options.jobs)
-        found = tile_figures(make(entries, tiles, options.jobs, options.target_samples))
+        figures = tile_figures(make(entries, tiles, options.jobs, options.target_samples))
         if options.fusion_configs:
             fusions = fusion_task((target,), options.fusion_configs)
             warm_up(fusions, options.jobs)
             fused = make(entries, fusions, options.jobs)
-            found["fusion_kernels_per_s"] = fused.num_kernels / fused.seconds
-            found["fusion_num_kernels"] = fused.num_kernels
-            found["fusion_seconds"] = fused.seconds
-            found["fusion_bytes_per_kernel"] = fused.num_bytes / fused.num_kernels
-    found["peak_rss_mb"] = peak.num_bytes / 1e6
+            figures["fusion_kernels_per_s"] = fused.num_kernels / fused.seconds
+            figures["fusion_num_kernels"] = fused.num_kernels
+            figures["fusion_seconds"] = fused.seconds
+            figures["fusion_bytes_per_kernel"] = fused.num_bytes / fused.num_kernels
+    figures["peak_rss_mb"] = peak.num_bytes / 1e6
     if options.steps:
-        found |= {f"seconds/{step}": value for step, value in step_seconds(entries, tiles).items()}
-    return found
+        figures |= {f"seconds/{step}": value for step, value in step_seconds(entries, tiles).items()}
+    return figures
 
 
 def main(arguments: Sequence[str]) -> None:
     """Reads the arguments, makes, times, prints."""
     options = parser().parse_args(arguments)
-    found = measured(options)
+    figures = measure(options)
     if options.json:
-        print(json.dumps(found, indent=1, sort_keys=True))
+        print(json.dumps(figures, indent=1, sort_keys=True))
         return
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:24}{value:>16,.2f}")
 
 

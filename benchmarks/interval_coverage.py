@@ -93,24 +93,24 @@ class Trials:
     @property
     def both(self) -> F64:
         """Returns the effects with programs and runs drawn, [trials, resamples]."""
-        drawn = (
+        of_each_run = (
             self.values[:, :, j] @ self.weights.T * self.shares[:, j] for j in range(len(self.shares[0]))
         )
-        return sum(drawn, np.zeros(1))
+        return sum(of_each_run, np.zeros(1))
 
     def errors(self) -> tuple[F64, F64]:
         """Returns standard errors of the analysis of variance and their degrees of freedom, [trials]."""
         _, n, m = self.values.shape
-        own = self.values.mean(axis=2).var(axis=1, ddof=1) / n
+        programs = self.values.mean(axis=2).var(axis=1, ddof=1) / n
         if m == 1:
-            return np.sqrt(own), np.full(len(own), n - 1.0)
+            return np.sqrt(programs), np.full(len(programs), n - 1.0)
         by_program, by_run = self.values.mean(axis=2, keepdims=True), self.values.mean(axis=1, keepdims=True)
         residuals = self.values - by_program - by_run + self.values.mean(axis=(1, 2), keepdims=True)
         interaction = (residuals**2).sum(axis=(1, 2)) / ((n - 1) * (m - 1)) / (n * m)
         runs = by_run[:, 0].var(axis=1, ddof=1) / m
-        total = own + np.maximum(0.0, runs - interaction)
+        total = programs + np.maximum(0.0, runs - interaction)
         more = runs**2 / (m - 1) + interaction**2 / ((n - 1) * (m - 1))
-        squares = own**2 / (n - 1) + np.where(runs > interaction, more, 0.0)
+        squares = programs**2 / (n - 1) + np.where(runs > interaction, more, 0.0)
         return np.sqrt(total), np.maximum(1.0, total**2 / squares)
 
 
@@ -149,24 +149,24 @@ def _bootstrap_t(trials: Trials) -> Ends:
     squares = values**2 @ trials.weights.T
     spread = np.sqrt(np.maximum(1e-12, squares - trials.programs**2) / (values.shape[1] - 1))
     scaled = (trials.programs - means[:, None]) / spread
-    least, most = np.quantile(scaled, [TAIL, 1.0 - TAIL], axis=1)
+    low, high = np.quantile(scaled, [TAIL, 1.0 - TAIL], axis=1)
     error, _ = trials.errors()
-    return means - most * error, means - least * error
+    return means - high * error, means - low * error
 
 
 def _student(trials: Trials) -> Ends:
     error, freedom = trials.errors()
-    width = error * np.array([student(TAIL, one) for one in freedom])
+    width = error * np.array([student(TAIL, degrees) for degrees in freedom])
     return trials.means - width, trials.means + width
 
 
 def _ours(trials: Trials) -> Ends:
     _, n, m = trials.values.shape
     ends = []
-    drawn = zip(trials.means, trials.programs, trials.runs, trials.both, strict=True)
-    for estimate, programs, runs, both in drawn:
-        found = small_sample_interval(Redrawn(float(estimate), programs, runs, both, n, m))
-        ends.append((found.low(TAIL), found.high(TAIL)))
+    effects = zip(trials.means, trials.programs, trials.runs, trials.both, strict=True)
+    for estimate, programs, runs, both in effects:
+        interval = small_sample_interval(Redrawn(float(estimate), programs, runs, both, n, m))
+        ends.append((interval.low(TAIL), interval.high(TAIL)))
     low, high = np.transpose(ends)
     return low, high
 
@@ -191,7 +191,7 @@ class Design:
     of_runs: float = OF_RUNS
 
 
-def simulated(
+def simulate(
     design: Design, trials: int, resamples: int, seed: int = 0, *, of_all_runs: bool = False
 ) -> Trials:
     """Returns studies of a design.
@@ -207,18 +207,18 @@ def simulated(
     n, m = design.programs, design.runs
     names = (design.effects, n, m, str(design.of_runs))
     generator = stream(seed, "coverage", *names)
-    own = EFFECTS[design.effects](generator, (trials, n, 1))
+    of_programs = EFFECTS[design.effects](generator, (trials, n, 1))
     of_runs = np.sqrt(design.of_runs) * generator.standard_normal((trials, 1, m))
     noise = np.sqrt(INTERACTION) * generator.standard_normal((trials, n, m))
     weights = generator.multinomial(n, np.full(n, 1.0 / n), size=resamples) / n
     shares = generator.multinomial(m, np.full(m, 1.0 / m), size=resamples) / m
     truth = of_runs[:, 0, 0] if m == 1 and not of_all_runs else np.zeros(trials)
-    return Trials(own + of_runs + noise, truth, weights, shares)
+    return Trials(of_programs + of_runs + noise, truth, weights, shares)
 
 
-def coverage(found: Trials, ends: Ends) -> float:
+def coverage(trials: Trials, ends: Ends) -> float:
     """Returns the share of studies whose interval contains the truth."""
-    return float(np.mean((ends[0] <= found.truth) & (found.truth <= ends[1])))
+    return float(np.mean((ends[0] <= trials.truth) & (trials.truth <= ends[1])))
 
 
 def geometric(programs: int, trials: int, resamples: int) -> dict[str, tuple[float, float]]:
@@ -229,17 +229,17 @@ def geometric(programs: int, trials: int, resamples: int) -> dict[str, tuple[flo
     0.5.
     """
     generator = stream(0, "coverage", "geometric", programs)
-    own = 0.9 * generator.standard_normal((trials, programs))
+    errors = 0.9 * generator.standard_normal((trials, programs))
     lead = 0.8 + 0.5 * generator.standard_normal((trials, programs))
     weights = generator.multinomial(programs, np.full(programs, 1.0 / programs), size=resamples) / programs
     truth = 2.0 * np.sinh(0.4)
     missed = {name: np.zeros(2) for name in ("percentile", "t", "ours")}
-    for hard, easier in zip(own + 0.5 * lead, own - 0.5 * lead, strict=True):
-        drawn = np.exp(weights @ hard) - np.exp(weights @ easier)
-        estimate, still = np.exp(hard.mean()) - np.exp(easier.mean()), np.zeros(resamples)
-        ours = small_sample_interval(Redrawn(float(estimate), drawn, still, drawn, programs, 1))
+    for hard, easier in zip(errors + 0.5 * lead, errors - 0.5 * lead, strict=True):
+        resampled = np.exp(weights @ hard) - np.exp(weights @ easier)
+        estimate, fixed = np.exp(hard.mean()) - np.exp(easier.mean()), np.zeros(resamples)
+        ours = small_sample_interval(Redrawn(float(estimate), resampled, fixed, resampled, programs, 1))
         half = 0.5 * (ours.below + ours.above) * student(TAIL, programs - 1.0)
-        low, high = np.quantile(drawn, [TAIL, 1.0 - TAIL])
+        low, high = np.quantile(resampled, [TAIL, 1.0 - TAIL])
         ends = {
             "percentile": (low, high),
             "t": (estimate - half, estimate + half),
@@ -290,10 +290,12 @@ def _shares(claim: Claim, scores: Mapping[Side, Scores], pair: tuple[Side, Side]
     n, m = leads.shape
     rest = leads - leads.mean(axis=1, keepdims=True) - leads.mean(axis=0) + leads.mean()
     interaction = float((rest**2).sum()) / ((n - 1) * (m - 1))
-    own = float(leads.mean(axis=1).var(ddof=1)) - interaction / m
-    if own <= 0.0:
+    of_programs = float(leads.mean(axis=1).var(ddof=1)) - interaction / m
+    if of_programs <= 0.0:
         return None
-    return Shares((float(leads.mean(axis=0).var(ddof=1)) - interaction / n) / own, interaction / own)
+    return Shares(
+        (float(leads.mean(axis=0).var(ddof=1)) - interaction / n) / of_programs, interaction / of_programs
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -312,10 +314,12 @@ def main(arguments: Sequence[str]) -> None:
                 print(f"{programs} programs, {name}: {above:.1%} lie above the truth, {below:.1%} below")
         return
     if options.shares:
-        found = shares(options.shares)
+        pairs = shares(options.shares)
         for name in ("of_runs", "interaction"):
-            quartiles = np.quantile([getattr(one, name) for one in found], [0.25, 0.5, 0.75])
-            print(f"{name}: quartiles of {len(found)} pairs {', '.join(f'{one:.3f}' for one in quartiles)}")
+            quartiles = np.quantile([getattr(value, name) for value in pairs], [0.25, 0.5, 0.75])
+            print(
+                f"{name}: quartiles of {len(pairs)} pairs {', '.join(f'{value:.3f}' for value in quartiles)}"
+            )
         return
     print(f"| effects | programs | runs | {' | '.join(METHODS)} |")
     print("|---|---|---|" + "---|" * len(METHODS))
@@ -327,7 +331,7 @@ def main(arguments: Sequence[str]) -> None:
                 chunks = max(1, options.trials // 500)
                 for chunk in range(chunks):
                     numbers = (options.trials // chunks, options.resamples, chunk)
-                    studies = simulated(design, *numbers, of_all_runs=options.of_all_runs)
+                    studies = simulate(design, *numbers, of_all_runs=options.of_all_runs)
                     for name, method in METHODS.items():
                         hits[name] += coverage(studies, method(studies)) / chunks
                 cells = " | ".join(f"{100.0 * share:.1f}" for share in hits.values())

@@ -80,24 +80,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=LLAMA_LAYERS)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as place:
-        dump = Path(place) / f"llama_{options.layers}_layers.txt"
+    with tempfile.TemporaryDirectory() as temporary:
+        dump = Path(temporary) / f"llama_{options.layers}_layers.txt"
         dump.write_text(llama_dump(options.layers))
         files = [*(options.folder / f"{name}.hlo.pb.zst" for name in options.programs), dump]
-        found = []
+        rows = []
         for file in files:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                found.append(pool.submit(measure, file).result())
+                rows.append(pool.submit(measure, file).result())
     if options.json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
+        print(json.dumps([asdict(row) for row in rows], indent=1))
         return
     print(
         f"{'program':<34} {'instructions':>12} {'kernels':>8} {'read s':>7} {'compile s':>9} {'peak GB':>8}"
     )
-    for one in found:
+    for row in rows:
         print(
-            f"{one.program:<34} {one.instructions:>12,} {one.kernels:>8,} {one.read_s:>7.1f}"
-            f" {one.compile_s:>9.1f} {one.peak_gb:>7.2f}"
+            f"{row.program:<34} {row.instructions:>12,} {row.kernels:>8,} {row.read_s:>7.1f}"
+            f" {row.compile_s:>9.1f} {row.peak_gb:>7.2f}"
         )
 
 

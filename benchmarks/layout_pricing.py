@@ -137,7 +137,7 @@ def configs_of(space: LayoutSpace, pricer: ProgramPricer, name: str, count: int)
     return trials.columns()["config_options"].astype(np.int16)
 
 
-def timed(name: str, count: int, chip: str) -> Throughput:
+def compare_pricers(name: str, count: int, chip: str) -> Throughput:
     """Prices configs of a program both ways.
 
     Raises:
@@ -148,14 +148,16 @@ def timed(name: str, count: int, chip: str) -> Throughput:
     configs = configs_of(layout_space(module), _pricer(layout_space(module), device), name, count)
     spaces = [layout_space(module) for _ in range(2)]
     start = time.process_time()
-    found = _pricer(spaces[0], device).priced(configs)
+    batched = _pricer(spaces[0], device).priced(configs)
     middle = time.process_time()
     pricer = FullPricer(spaces[1], device)
-    wanted = np.array([pricer.price(config) for config in configs])
+    single = np.array([pricer.price(config) for config in configs])
     end = time.process_time()
-    same = (found.total_ns[:, 0] == wanted[:, 0]) & (found.num_bytes == wanted[:, 1])
-    if not same.all():
-        raise RuntimeError(f"{name}: {np.count_nonzero(~same)} of {len(same)} configs are priced differently")
+    is_equal = (batched.total_ns[:, 0] == single[:, 0]) & (batched.num_bytes == single[:, 1])
+    if not is_equal.all():
+        raise RuntimeError(
+            f"{name}: {np.count_nonzero(~is_equal)} of {len(is_equal)} configs are priced differently"
+        )
     rates = len(configs) / (middle - start), len(configs) / (end - middle)
     return Throughput(name, module.num_instructions, len(configs), *rates, rates[0] / rates[1])
 
@@ -174,16 +176,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--chip", default="tpu_v3", help="chip to measure on")
     parser.add_argument("--json", type=Path, help="file for the results")
     options = parser.parse_args(arguments)
-    timed("ncf_b8192_infer_bf16", 8, options.chip)  # compiles the compiled functions
-    found = []
+    compare_pricers("ncf_b8192_infer_bf16", 8, options.chip)  # compiles the compiled functions
+    rows = []
     print(f"{'program':44s} {'instructions':>12s} {'configs/s':>10s} {'full':>8s} {'ratio':>7s}")
     for name in options.programs:
-        one = timed(name, options.configs, options.chip)
-        found.append(one)
-        rates = f"{one.incremental_per_second:10.1f} {one.full_per_second:8.1f} {one.ratio:7.1f}"
-        print(f"{name:44s} {one.instructions:12d} {rates}", flush=True)
+        row = compare_pricers(name, options.configs, options.chip)
+        rows.append(row)
+        rates = f"{row.incremental_per_second:10.1f} {row.full_per_second:8.1f} {row.ratio:7.1f}"
+        print(f"{name:44s} {row.instructions:12d} {rates}", flush=True)
     if options.json:
-        write_json(options.json, [asdict(one) for one in found])
+        write_json(options.json, [asdict(row) for row in rows])
     return 0
 
 

@@ -31,11 +31,11 @@ from costbench_schedules.spaces.nest import nest_batch, nest_of
 from costbench_schedules.spaces.space import ScheduleSpace
 
 
-def measured(options: argparse.Namespace) -> dict[str, float]:
+def measure(options: argparse.Namespace) -> dict[str, float]:
     """Returns everything by name."""
     count = options.processes
-    found = Parallel(n_jobs=count)(delayed(rates)(options, seed) for seed in range(count))
-    relation, trees = ([rate[kind] for rate in found] for kind in (0, 1))
+    rates_of_processes = Parallel(n_jobs=count)(delayed(rates)(options, seed) for seed in range(count))
+    relation, trees = ([rate[kind] for rate in rates_of_processes] for kind in (0, 1))
     plain = plain_rate(options)
     return {
         "knobs": len(ScheduleSpace(parse_operator(options.workload)).knobs),
@@ -55,13 +55,13 @@ def rates(options: argparse.Namespace, seed: int) -> tuple[float, float]:
     batches = np.array_split(rows, -(-len(rows) // options.batch))
     # The first call fills caches of the operator.
     relation_features(context_features(nest_batch(space, batches[0])))
-    found = []
+    per_second = []
     for represent in (relation_features, loop_trees):
         begun = time.process_time()
         for batch in batches:
             represent(context_features(nest_batch(space, batch)))
-        found.append(len(rows) / (time.process_time() - begun))
-    return found[0], found[1]
+        per_second.append(len(rows) / (time.process_time() - begun))
+    return per_second[0], per_second[1]
 
 
 def plain_rate(options: argparse.Namespace) -> float:
@@ -77,26 +77,26 @@ def plain_rate(options: argparse.Namespace) -> float:
 
 def parser() -> argparse.ArgumentParser:
     """Returns the command line."""
-    found = argparse.ArgumentParser(
+    commands = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="schedule_features"
     )
-    found.add_argument("--workload", default="C6", help="by name or description (C6)")
-    found.add_argument("--candidates", type=int, default=8192, help="of each process (8192)")
-    found.add_argument("--batch", type=int, default=128, help="candidates per call (128)")
-    found.add_argument("--plain", type=int, default=200, help="candidates one by one (200)")
-    found.add_argument("--processes", type=int, default=2, help="of one thread each, side by side (2)")
-    found.add_argument("--json", action="store_true", help="print one flat JSON object")
-    return found
+    commands.add_argument("--workload", default="C6", help="by name or description (C6)")
+    commands.add_argument("--candidates", type=int, default=8192, help="of each process (8192)")
+    commands.add_argument("--batch", type=int, default=128, help="candidates per call (128)")
+    commands.add_argument("--plain", type=int, default=200, help="candidates one by one (200)")
+    commands.add_argument("--processes", type=int, default=2, help="of one thread each, side by side (2)")
+    commands.add_argument("--json", action="store_true", help="print one flat JSON object")
+    return commands
 
 
 def main(arguments: Sequence[str]) -> None:
     """Reads the arguments, computes, times, prints."""
     options = parser().parse_args(arguments)
-    found = measured(options)
+    figures = measure(options)
     if options.json:
-        print(json.dumps(found, indent=1, sort_keys=True))
+        print(json.dumps(figures, indent=1, sort_keys=True))
         return
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:24}{value:>16,.3f}")
 
 

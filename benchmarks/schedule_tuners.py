@@ -75,7 +75,7 @@ class Compared:
         return self.ours / self.meta_schedule
 
 
-def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
+def compare(workload: str, seed: int, trials: int, folder: Path) -> Compared:
     """Runs both searches and the library on a workload."""
     operator = parse_operator(workload)
     options = ScheduleOptions(workload, trials=trials, seed=seed)
@@ -85,7 +85,7 @@ def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
     middle = time.monotonic()
     reference = meta_schedule(operator, ReferenceSpec(trials, seed), folder / "meta_schedule")
     end = time.monotonic()
-    speeds = confirmed(operator, ours, reference)
+    speeds = confirm(operator, ours, reference)
     return Compared(
         workload,
         seed,
@@ -100,23 +100,25 @@ def compared(workload: str, seed: int, trials: int, folder: Path) -> Compared:
     )
 
 
-def confirmed(operator: Operator, ours: TunedSchedule, reference: ReferenceTrials) -> tuple[float, float]:
+def confirm(operator: Operator, ours: TunedSchedule, reference: ReferenceTrials) -> tuple[float, float]:
     """Returns the GFLOPS of both after measuring the fastest schedules of both in turn."""
     space = ours.header.space
-    mine = [one.number for one in ours.finalists]
-    theirs = [Path(trial.program) for trial in reference.fastest(CONFIRMED)]
-    times: dict[int | Path, list[float]] = {key: [] for key in (*mine, *theirs)}
+    finalists = [finalist.number for finalist in ours.finalists]
+    references = [Path(trial.program) for trial in reference.fastest(CONFIRMED)]
+    times: dict[int | Path, list[float]] = {key: [] for key in (*finalists, *references)}
     with CpuDevice() as device:
         for _ in range(ROUNDS):
-            for number in mine:
+            for number in finalists:
                 times[number] += device.measure(space, space.rows([number])).runtime_ns.tolist()
-            for program in theirs:
+            for program in references:
                 times[program] += device.measure_program(operator, program).runtime_ns.tolist()
-    best = [min(median(times[key]) for key in keys if min(times[key]) > 0) for keys in (mine, theirs)]
+    best = [
+        min(median(times[key]) for key in keys if min(times[key]) > 0) for keys in (finalists, references)
+    ]
     return operator.flops / best[0], operator.flops / best[1]
 
 
-def kept(path: Path) -> Compared | None:
+def read_comparison(path: Path) -> Compared | None:
     """Returns what an earlier run found, None where it did not get so far."""
     return parse(Compared, read_json(path), where=path) if path.exists() else None
 
@@ -131,24 +133,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--out", type=Path, default=Path("out/schedule_tuners"))
     options = parser.parse_args(arguments)
-    found: list[Compared] = []
+    rows: list[Compared] = []
     print(
         f"{'workload':<14}{'seed':>5}{'ours':>9}{'MetaSch.':>9}{'library':>9}{'ratio':>7}  GFLOPS", flush=True
     )
     for seed in options.seeds:
         for workload in options.workloads:
             folder = options.out / f"{workload}-{seed}-{options.trials}"
-            one = kept(folder / "compared.json") or compared(workload, seed, options.trials, folder)
-            write_json(folder / "compared.json", asdict(one))
-            found.append(one)
+            row = read_comparison(folder / "compared.json") or compare(workload, seed, options.trials, folder)
+            write_json(folder / "compared.json", asdict(row))
+            rows.append(row)
             print(
-                f"{one.workload:<14}{one.seed:>5}{one.ours:>9.1f}{one.meta_schedule:>9.1f}{one.library:>9.1f}"
-                f"{one.ratio:>7.2f}  {one.ours_s:.0f} s and {one.meta_schedule_s:.0f} s, load {one.load:.1f}",
+                f"{row.workload:<14}{row.seed:>5}{row.ours:>9.1f}{row.meta_schedule:>9.1f}{row.library:>9.1f}"
+                f"{row.ratio:>7.2f}  {row.ours_s:.0f} s and {row.meta_schedule_s:.0f} s, "
+                f"load {row.load:.1f}",
                 flush=True,
             )
-            write_json(options.out / "compared.json", [asdict(each) for each in found])
-    ratio = geometric_mean([one.ratio for one in found])
-    print(f"ours over MetaSchedule, geometric mean of {len(found)}: {ratio:.3f}")
+            write_json(options.out / "compared.json", [asdict(other) for other in rows])
+    ratio = geometric_mean([row.ratio for row in rows])
+    print(f"ours over MetaSchedule, geometric mean of {len(rows)}: {ratio:.3f}")
     return 0
 
 

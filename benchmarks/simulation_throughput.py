@@ -71,14 +71,14 @@ class Throughput:
 
 def kernels_of(names: Sequence[str]) -> list[Kernel]:
     """The unique kernels of some programs of the corpus."""
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = {}
     for name in names:
         data = (FOLDER / f"{name}.hlo.pb.zst").read_bytes()
         for unique in unique_kernels(compile_program(module_from_bytes(data, where=name), name)):
-            found.setdefault(unique.fingerprint, unique.kernel)
-    for kernel in found.values():
+            kernels.setdefault(unique.fingerprint, unique.kernel)
+    for kernel in kernels.values():
         _ = kernel.fingerprint, kernel.body.users  # known to whoever generates data
-    return list(found.values())
+    return list(kernels.values())
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
@@ -100,8 +100,8 @@ def throughput(
     def draw() -> list[I64]:
         return [s.sample(stream(0, "tiles", i), tiles) for i, s in enumerate(spaces)]
 
-    drawn = draw()
-    work = [(s.nest, s.extents(ids)) for s, ids in zip(spaces, drawn, strict=True)]
+    tile_ids = draw()
+    work = [(s.nest, s.extents(ids)) for s, ids in zip(spaces, tile_ids, strict=True)]
     device, model = Device(target), AnalyticalModel(target.architecture)
     fingerprints = [kernel.fingerprint for kernel in kernels]
 
@@ -112,14 +112,14 @@ def throughput(
     choose(spaces)
     for nest, extents in work:
         device.measure_nest(nest, extents[:1])  # nobody waits for the compiler in what is timed
-    num_samples = sum(len(ids) for ids in drawn)
+    num_samples = sum(len(ids) for ids in tile_ids)
     lower_s = seconds(lambda: [tile_space(kernel, target.architecture) for kernel in kernels], repeats)
     draw_s = seconds(draw, repeats)
     simulate_s = seconds(lambda: [simulate_nest(nest, e, target) for nest, e in work], repeats)
     measure_s = seconds(lambda: [device.measure_nest(nest, e) for nest, e in work], repeats)
     lowered = [[tile_space(kernel, target.architecture) for kernel in kernels] for _ in range(repeats)]
     choose_s = seconds(lambda: choose(lowered.pop()), repeats)
-    baseline = tile_by_tile(spaces, drawn, target, baseline_s)
+    baseline = tile_by_tile(spaces, tile_ids, target, baseline_s)
     per_kernel = 1e3 / len(kernels)
     return Throughput(
         num_kernels=len(kernels),
@@ -135,14 +135,16 @@ def throughput(
     )
 
 
-def tile_by_tile(spaces: Sequence[TileSpace], drawn: Sequence[I64], target: Target, limit_s: float) -> float:
+def tile_by_tile(
+    spaces: Sequence[TileSpace], tile_ids: Sequence[I64], target: Target, limit_s: float
+) -> float:
     """Samples per second when every tile is priced by a call of its own, kernels taking turns."""
     rng = stream(0, "baseline")
     start, count = time.process_time(), 0
     while time.process_time() - start < limit_s:
-        place = int(rng.integers(len(spaces)))
-        tiles = spaces[place].decode(rng.choice(drawn[place], 1))
-        simulate(spaces[place].nest.kernel, tiles, target)
+        index = int(rng.integers(len(spaces)))
+        tiles = spaces[index].decode(rng.choice(tile_ids[index], 1))
+        simulate(spaces[index].nest.kernel, tiles, target)
         count += 1
     return count / (time.process_time() - start)
 
@@ -157,21 +159,21 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--json", type=Path, help="where results are written")
     options = parser.parse_args(arguments)
 
-    found = throughput(
+    rates = throughput(
         kernels_of(options.programs), load_target(options.chip), options.tiles, options.repeats
     )
-    print(f"{found.num_kernels} kernels, {found.num_samples} tiles, milliseconds per kernel:")
+    print(f"{rates.num_kernels} kernels, {rates.num_samples} tiles, milliseconds per kernel:")
     print(
-        f"  lowering {found.lower_ms_per_kernel:.3f}, drawing tiles {found.draw_ms_per_kernel:.3f}, ", end=""
+        f"  lowering {rates.lower_ms_per_kernel:.3f}, drawing tiles {rates.draw_ms_per_kernel:.3f}, ", end=""
     )
-    print(f"measuring {found.measure_ms_per_kernel:.3f}")
-    print(f"  choosing and measuring one tile {found.choose_ms_per_kernel:.3f}")
-    print(f"tiles priced a second:                   {found.simulated_per_second:>12,.0f}")
-    print(f"lowered, drawn and measured a second:    {found.end_to_end_per_second:>12,.0f}")
-    print(f"baseline, tile by tile, a second:        {found.tile_by_tile_per_second:>12,.0f}")
-    print(f"pricing a kernel's tiles at once is {found.ratio:,.0f} times as fast as one by one")
+    print(f"measuring {rates.measure_ms_per_kernel:.3f}")
+    print(f"  choosing and measuring one tile {rates.choose_ms_per_kernel:.3f}")
+    print(f"tiles priced a second:                   {rates.simulated_per_second:>12,.0f}")
+    print(f"lowered, drawn and measured a second:    {rates.end_to_end_per_second:>12,.0f}")
+    print(f"baseline, tile by tile, a second:        {rates.tile_by_tile_per_second:>12,.0f}")
+    print(f"pricing a kernel's tiles at once is {rates.ratio:,.0f} times as fast as one by one")
     if options.json is not None:
-        write_json(options.json, asdict(found))
+        write_json(options.json, asdict(rates))
 
 
 if __name__ == "__main__":

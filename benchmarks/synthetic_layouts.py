@@ -86,9 +86,9 @@ def _configs(seed: int, num_configs: int, counts: np.ndarray, groups: np.ndarray
         rows = configs[start : start + _CHUNK]
         shape = (len(rows), int(groups.max(initial=0)) + 1)
         changed, alike = draw.random(shape) < 1 / 2, draw.integers(0, 1 << 15, shape)
-        own = draw.random(rows.shape) < 0.1
-        drawn = np.where(own, draw.integers(0, 1 << 15, rows.shape), alike[:, groups])
-        rows[:] = np.where(changed[:, groups], drawn % counts, 0)
+        is_independent = draw.random(rows.shape) < 0.1
+        choices = np.where(is_independent, draw.integers(0, 1 << 15, rows.shape), alike[:, groups])
+        rows[:] = np.where(changed[:, groups], choices % counts, 0)
     return configs
 
 

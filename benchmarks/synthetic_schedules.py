@@ -51,11 +51,11 @@ def synthetic_ns(space: ScheduleSpace, rows: Rows) -> F64:
 def iterations(statement: StatementBatch) -> F64:
     """Returns how often loops go round that are neither unrolled nor vectorised, float64 [n]."""
     rounds = np.cumprod(statement.extents.astype(np.float64), axis=1)
-    own = (statement.extents > 1) & statement.present[:, None]
-    own &= (statement.annotations == NONE) | (statement.annotations == PARALLEL)
+    is_counted = (statement.extents > 1) & statement.present[:, None]
+    is_counted &= (statement.annotations == NONE) | (statement.annotations == PARALLEL)
     if statement.name != "compute":
-        own &= np.arange(own.shape[1]) >= statement.shared[:, None]
-    return np.asarray((rounds * own).sum(axis=1), dtype=np.float64)
+        is_counted &= np.arange(is_counted.shape[1]) >= statement.shared[:, None]
+    return np.asarray((rounds * is_counted).sum(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

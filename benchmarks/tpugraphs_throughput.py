@@ -77,8 +77,8 @@ def training(network: torch.nn.Module, costs: Callable[[], Tensor], runtime_ns: 
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
 
     def step() -> None:
-        found = costs().view_as(runtime_ns)
-        loss = pairwise_hinge(found, runtime_ns, torch.ones_like(found, dtype=torch.bool))
+        predicted = costs().view_as(runtime_ns)
+        loss = pairwise_hinge(predicted, runtime_ns, torch.ones_like(predicted, dtype=torch.bool))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

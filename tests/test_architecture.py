@@ -163,16 +163,6 @@ def test_folders_of_tests_are_packages() -> None:
     assert [short(folder) for folder in mirrored if not folder.is_dir()] == []
 
 
-def test_file_names_do_not_repeat_their_room() -> None:
-    """`layout/rules.py`, not `layout/layout_rules.py`; and no two tasks as prefixes beside each other."""
-    repeating = [
-        short(file)
-        for file in SOURCES
-        if file.stem.startswith((f"{file.parent.name}_", "tile_gen", "fusion_", "layout_"))
-    ]
-    assert repeating == []
-
-
 PROTOS = sorted(path.relative_to(REPOSITORY / "src").as_posix() for path in PACKAGE.rglob("*.proto"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.crop_processors import FEWEST, OWN, THERE, main, scores, shared
+from benchmarks.crop_processors import CROP, MEASURED_THERE, MIN_PROGRAMS, main, match_programs, score_model
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.programs import PROGRAMS, EstimatedPrograms, write_estimated
@@ -35,29 +35,29 @@ def programs(
     return EstimatedPrograms(own, columns, {name: np.array(total) for name in names})
 
 
-NUMBERS = list(range(FEWEST))
+NUMBERS = list(range(MIN_PROGRAMS))
 UP = [10 * (number + 1) for number in NUMBERS]
 
 
 def test_programs_are_matched_by_operator_and_number() -> None:
     ours = programs(NUMBERS, UP, [1.0 * each for each in UP])
     theirs = programs([*NUMBERS[::-1], 77], [*UP, 5], [2.0] * 11, operators=("c", "m"))
-    found = shared(ours, theirs, "there")
+    found = match_programs(ours, theirs, "there")
     assert found.runtime_ns.tolist() == UP
-    assert found.costs[THERE].tolist() == UP[::-1]
-    assert list(found.costs)[:3] == [OWN, "crop, there", "crop, other"]
+    assert found.costs[MEASURED_THERE].tolist() == UP[::-1]
+    assert list(found.costs)[:3] == [CROP, "crop, there", "crop, other"]
 
 
 def test_scores_by_hand() -> None:
     ours = programs(NUMBERS, UP, [2.0 * each for each in UP])
-    found = shared(ours, programs(NUMBERS, UP[::-1], [1.0] * FEWEST), "there")
-    own = scores(found, OWN)
+    found = match_programs(ours, programs(NUMBERS, UP[::-1], [1.0] * MIN_PROGRAMS), "there")
+    own = score_model(found, CROP)
     assert (own.top_1.tolist(), own.tau.tolist(), own.error) == ([1.0], [pytest.approx(1.0)], 100.0)
-    reverse = scores(found, THERE)
+    reverse = score_model(found, MEASURED_THERE)
     # It chooses 100 ns where 10 are best; its first five are 100 to 60.
     assert (reverse.top_1.tolist(), reverse.top_5.tolist()) == ([0.1], [pytest.approx(1 / 6)])
     assert reverse.tau.tolist() == [pytest.approx(-1.0)]
-    assert scores(found, "instructions").error is None
+    assert score_model(found, "instructions").error is None
 
 
 def test_the_table_names_every_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,12 +68,13 @@ def test_the_table_names_every_model(tmp_path: Path, capsys: pytest.CaptureFixtu
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "10 programs of 1 operators"
     assert [line[:28].strip() for line in lines[2:]] == [
-        OWN, "crop, amd_epyc_zen4", "crop, other", THERE, "throughput", "roofline", "instructions", "random"
+        CROP, "crop, amd_epyc_zen4", "crop, other", MEASURED_THERE, "throughput", "roofline",
+        "instructions", "random",
     ]  # fmt: skip
     assert lines[2].split()[1:] == ["1.000", "1.000", "1.000", "0%"]
 
 
 def test_too_few_programs_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_estimated(tmp_path / PROGRAMS, programs(NUMBERS[1:], UP[1:], [1.0] * (FEWEST - 1)))
+    write_estimated(tmp_path / PROGRAMS, programs(NUMBERS[1:], UP[1:], [1.0] * (MIN_PROGRAMS - 1)))
     assert main([str(tmp_path), "--there", str(tmp_path)]) == 1
     assert "no operator has programs" in capsys.readouterr().err

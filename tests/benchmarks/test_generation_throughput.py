@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.generation_throughput import (
     PeakMemory,
-    chosen,
+    choose_programs,
     fusion_task,
     make,
     parser,
@@ -23,7 +23,7 @@ NAME = "rnn_char_b64_infer_f32"
 
 
 def test_figures_belong_together() -> None:
-    made = make(chosen([NAME]), tile_task(TARGET, 20), jobs=1)
+    made = make(choose_programs([NAME]), tile_task(TARGET, 20), jobs=1)
     # 17 kernels have something to choose; a tile that failed to compile is no sample.
     assert made.num_kernels == 17
     assert 17 * 2 <= made.num_samples <= 17 * 20
@@ -35,19 +35,19 @@ def test_figures_belong_together() -> None:
 
 
 def test_a_target_is_met_by_further_seeds() -> None:
-    once = make(chosen([NAME]), tile_task(TARGET, 10), jobs=1)
-    made = make(chosen([NAME]), tile_task(TARGET, 10), jobs=1, target=once.num_samples + 1)
+    once = make(choose_programs([NAME]), tile_task(TARGET, 10), jobs=1)
+    made = make(choose_programs([NAME]), tile_task(TARGET, 10), jobs=1, target=once.num_samples + 1)
     assert made.num_shards == 2
     assert made.num_samples > once.num_samples
 
 
 def test_fusion_kernels_are_counted() -> None:
-    made = make(chosen([NAME]), fusion_task((TARGET,), 3), jobs=1)
+    made = make(choose_programs([NAME]), fusion_task((TARGET,), 3), jobs=1)
     assert made.num_kernels > 17
 
 
 def test_every_step_takes_time() -> None:
-    found = step_seconds(chosen([NAME]), tile_task(TARGET, 20))
+    found = step_seconds(choose_programs([NAME]), tile_task(TARGET, 20))
     steps = ("read", "layouts", "fusion", "kernels", "unique", "lower", "enumerate", "choose", "sample")
     steps += ("measure", "write", "write program", "other")
     assert set(found) == set(steps)
@@ -67,7 +67,7 @@ def test_memory_of_children_counts() -> None:
 
 
 def test_programs_by_name() -> None:
-    assert len(chosen(["all"])) > 50
+    assert len(choose_programs(["all"])) > 50
     with pytest.raises(SystemExit, match="unknown programs: mlp"):
-        chosen(["mlp"])
+        choose_programs(["mlp"])
     assert parser().parse_args([]).jobs == 2

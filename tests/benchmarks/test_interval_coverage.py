@@ -16,7 +16,7 @@ from benchmarks.interval_coverage import (
     geometric,
     main,
     shares,
-    simulated,
+    simulate,
 )
 from costbench.metrics.rows import write_rows
 from costbench.reports.claims.claim import Side
@@ -38,13 +38,13 @@ def test_coverage_counts_intervals_with_the_truth() -> None:
 
 
 def test_one_run_is_judged_by_the_mean_of_that_run() -> None:
-    assert simulated(Design("normal", 6, 1, of_runs=1.0), 50, 10).truth.std() > 0.5
-    assert not simulated(Design("normal", 6, 3, of_runs=1.0), 50, 10).truth.any()
-    assert not simulated(Design("normal", 6, 1, of_runs=1.0), 50, 10, of_all_runs=True).truth.any()
+    assert simulate(Design("normal", 6, 1, of_runs=1.0), 50, 10).truth.std() > 0.5
+    assert not simulate(Design("normal", 6, 3, of_runs=1.0), 50, 10).truth.any()
+    assert not simulate(Design("normal", 6, 1, of_runs=1.0), 50, 10, of_all_runs=True).truth.any()
 
 
 def test_all_ways_agree_where_there_are_many_symmetric_programs() -> None:
-    trials = simulated(Design("normal", 400, 1), 20, 1_000)
+    trials = simulate(Design("normal", 400, 1), 20, 1_000)
     ends = {name: method(trials) for name, method in METHODS.items()}
     width = float(np.mean(ends["t"][1] - ends["t"][0]))
     for low, high in ends.values():

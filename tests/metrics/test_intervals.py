@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.interval_coverage import METHODS, Design, coverage, simulated
+from benchmarks.interval_coverage import METHODS, Design, coverage, simulate
 from costbench.arrays import F64
 from costbench.errors import DataError
 from costbench.metrics.intervals import (
@@ -152,7 +152,7 @@ def test_false_discovery_rates_by_hand() -> None:
 def test_intervals_contain_the_truth_as_often_as_they_say(effects: str, programs: int) -> None:
     """Standard error of a coverage of 95% by 1,200 studies: 0.6%."""
     for runs in (1, 3):
-        trials = simulated(Design(effects, programs, runs), 1_200, 500)
+        trials = simulate(Design(effects, programs, runs), 1_200, 500)
         assert 0.925 <= coverage(trials, METHODS["ours"](trials)) <= 0.975
         if runs == 1:
             assert coverage(trials, METHODS["percentile"](trials)) < 0.915

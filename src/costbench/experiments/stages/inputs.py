@@ -37,8 +37,8 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 }
 # The one stage whose code is a package of its own.
 _MODULES = {"report": "costbench.reports.stage"}
-# Stages whose result is the tracking itself; the results of no other stage depend on tracking code.
-_TRACKS = ("register",)
+# What a stage follows from although the results of others do not: that of `register` is the tracking itself.
+_FOLLOWS = {"register": ("costbench.experiments.tracking",)}
 STAGES = tuple(_PARAMETERS)
 EACH_EXPERIMENT = ("train", "evaluate")
 
@@ -57,7 +57,8 @@ def run(params: Path) -> None:
     for stage in STAGES:
         code = asdict(
             module_closure(
-                _MODULES.get(stage, f"{__package__}.{stage}"), without=() if stage in _TRACKS else EXCLUDED
+                _MODULES.get(stage, f"{__package__}.{stage}"),
+                without=tuple(name for name in EXCLUDED if name not in _FOLLOWS.get(stage, ())),
             )
         )
         if stage in EACH_EXPERIMENT:
