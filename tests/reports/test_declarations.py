@@ -119,7 +119,8 @@ tables:
   columns:
   - {key: "{short}_mean", group: "{measure}", measure: error, statistic: geometric_mean}
   - {key: runs, statistic: seeds, filter: {metric: tile_size_ape}}
-  - {key: highest, over_seeds: max, scale: percent, filter: {metric: kendall_tau}, statistic: max, averages: []}
+  - {key: highest, over_seeds: max, scale: percent, filter: {metric: kendall_tau},
+     statistic: max, averages: []}
   - {key: absent, optional: absent, filter: {metric: nothing}}
   summary: [mean]
 """
