@@ -78,7 +78,7 @@ NOT_RUN = {
     "data 0": "a line for each of four libraries, of which two are not installed with costbench",
     "models 1": "needs a model that the default profile has trained",
     "results 0": "reads the results of the default profile; tests/pipelines/test_smoke.py leaves such a file",
-    "results 1": "reads an archive of results; tests/experiments/archive writes such a file",
+    "packed_results 0": "reads an archive of results; tests/experiments/archive writes such a file",
     "schedules 1": "reads a file of Kernel Tuner's, which is not in the repository",
 }
 

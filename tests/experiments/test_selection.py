@@ -71,7 +71,7 @@ def cell_of(data: Path, folder: Path, variant: str = "main") -> CellTask:
     programs = read_training_programs(data / "split" / "random.json")
     return CellTask(
         cell=Cell("tile", "random", "tpu_v3", variant, 0),
-        training=TRAININGS["tile"],
+        training=TRAININGS["kernel"],
         features=data / "features",
         split=with_samples(programs, data / "features", "tile", "tpu_v3"),
         spec=SPEC,

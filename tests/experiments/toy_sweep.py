@@ -45,7 +45,7 @@ def toy_task(url: str, folder: Path, trials: int = 6, *, keep_percent: float = 1
     )
     cell = CellTask(
         cell=Cell("tile", "random", "tpu_v2", "sweep", 7),
-        training=TRAININGS["tile"],
+        training=TRAININGS["kernel"],
         features=folder,
         split=TrainingPrograms(("a",), ("b",)),
         spec=model,

@@ -44,7 +44,7 @@ def _train(uri: str, folder: Path, provenance: Provenance = PROVENANCE, trained:
             where = cell_tracking(of_cells, cell.name, str(place), "here")
             split = TrainingPrograms(("a",), ("b",))
             tasks[cell.name] = CellTask(
-                cell, TRAININGS[cell.task], folder, split, TrainSpec(), place, "code", 1, provenance, where
+                cell, TRAININGS["kernel"], folder, split, TrainSpec(), place, "code", 1, provenance, where
             )
             results[cell.name] = result_of(f"key-{cell.name}", METRICS[cell.name])
             if cell.name in trained:

@@ -38,7 +38,7 @@ def task(tmp_path: Path) -> CellTask:
     nowhere = Provenance("", "", ""), Tracking(OFF, "", "")
     place = cells / "mine" / cell.name
     return CellTask(
-        cell, TRAININGS[cell.task], features, programs, SPEC, place, "code", 1, *nowhere, cells=cells
+        cell, TRAININGS["kernel"], features, programs, SPEC, place, "code", 1, *nowhere, cells=cells
     )
 
 
