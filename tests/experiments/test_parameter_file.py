@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from costbench.cli.parameter_help import SECTIONS, section_class
 from costbench.errors import ParamsError
+from costbench.experiments.evaluation.program import EvaluateParams
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import expand_experiments, load_params, load_sections
@@ -37,6 +38,14 @@ def test_every_cell_of_a_profile_has_the_settings_that_it_always_had(repository:
     assert digest(found) == GOLDEN[name]["experiments"]
 
 
+BASELINES_BY_NAME = (
+    *("analytical", "analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"),
+    *("iterations", "default_first", "random", "linear", "trees", "trees_analytical"),
+    *("measured_again", "regular_machine"),
+)
+"""What `baselines` among the models stands for, in the order in which files named them."""
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_section_of_a_profile_has_the_values_that_it_always_had(
@@ -48,6 +57,9 @@ def test_every_section_of_a_profile_has_the_values_that_it_always_had(
         if section == "sweep"
         else load_params(path).section(section, section_class(section))
     )
+    if isinstance(values, EvaluateParams):
+        assert set(values.untrained) == set(BASELINES_BY_NAME)
+        values = replace(values, models=("learned", *BASELINES_BY_NAME))
     assert digest(asdict(values)) == GOLDEN[name][section]
 
 
