@@ -294,9 +294,12 @@ class Progress:
 
 
 def progress(study: optuna.Study) -> Progress:
-    """Counts the study's trials by state."""
+    """Counts the study's trials by state.
+
+    A trial that finished twice counts once: its worker was taken for ended while it was finishing.
+    """
     states = [trial.state for trial in study.get_trials(deepcopy=False)]
-    finished = sum(state in _FINISHED for state in states)
+    finished = len(finished_trials(study))
     return Progress(finished, states.count(TrialState.RUNNING), states.count(TrialState.WAITING))
 
 
