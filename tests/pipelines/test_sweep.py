@@ -129,10 +129,6 @@ def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path, monkeypatch: p
     assert {run.data.tags[PARENT] for run in runs if PARENT in run.data.tags} == parents
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="a kill -9 of a pool's worker ends the sweep or leaves a trial out: not understood yet",
-)
 def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     """Two more trials on two processes; one of them gets a kill -9, and others take their place."""
     url = f"sqlite:///{workplace / 'out' / 'smoke' / 'optuna.db'}"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -55,6 +59,35 @@ def test_a_study_is_joined_by_the_same_sweep_only(url: str, tmp_path: Path) -> N
     with pytest.raises(DataError) as caught:
         open_study(renamed(task, space="other", code="new").study)
     assert "toy: there is a study of this name made from another code, space" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage:UserWarning")  # `optimize` would start one
+def test_a_waiting_trial_is_claimed_once(url: str, tmp_path: Path) -> None:
+    """By several workers that look for it at the same moment."""
+    spec = toy_task(url, tmp_path).study
+    study = open_study(spec)
+    for number in range(20):
+        study.enqueue_trial({"x": number / 20})
+    start = threading.Barrier(4)
+
+    def claim() -> list[int]:
+        worker = open_study(spec)
+        start.wait()
+        return [worker.ask().number for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as workers:
+        claims = [workers.submit(claim) for _ in range(4)]
+        numbers = [number for claimed in claims for number in claimed.result()]
+    assert sorted(numbers) == list(range(20))
+
+
+def test_a_transaction_on_sqlite_locks_before_it_reads(tmp_path: Path) -> None:
+    file = tmp_path / "study.db"
+    storage = open_storage(StorageSpec(f"sqlite:///{file}"))
+    with storage.engine.begin() as transaction, closing(sqlite3.connect(file, timeout=0)) as other:
+        transaction.exec_driver_sql("SELECT * FROM trials")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
 
 
 def test_a_study_of_somebody_else_is_left_alone(url: str, tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateF
 from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.engine import make_url
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -85,7 +87,7 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
     with reachable(spec):
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return RDBStorage(
+                storage = RDBStorage(
                     spec.url,
                     # Connections are closed after use: a trial takes minutes or hours, and a server's
                     # connections are few.
@@ -94,6 +96,8 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
                     grace_period=spec.grace_s,
                     heartbeat_stale_trial_callback=retry(spec),
                 )
+                _lock_transactions(storage.engine)
+                return storage
             except ImportError as error:
                 raise ParamsError(
                     f"the driver {getattr(error.__cause__, 'name', error)} is not installed",
@@ -108,6 +112,24 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
                     raise
             time.sleep(_PAUSE_S)
     raise AssertionError("every attempt returns or raises")
+
+
+def _lock_transactions(engine: Engine) -> None:
+    """Lets a transaction on SQLite lock the database when it begins.
+
+    Optuna locks the row of a trial that it claims or ends (`SELECT ... FOR UPDATE`), which SQLite ignores:
+    two workers would both read that the trial is waiting, and both train it.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+
+    @event.listens_for(engine, "connect")
+    def leave_transactions(connection: DBAPIConnection, _record: object) -> None:
+        connection.isolation_level = None  # no BEGIN of the driver, which comes late
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _is_race(error: SQLAlchemyError) -> bool:
@@ -294,10 +316,7 @@ class Progress:
 
 
 def progress(study: optuna.Study) -> Progress:
-    """Counts the study's trials by state.
-
-    A trial that finished twice counts once: its worker was taken for ended while it was finishing.
-    """
+    """Counts the study's trials by state, finished ones by ordinal."""
     states = [trial.state for trial in study.get_trials(deepcopy=False)]
     finished = len(finished_trials(study))
     return Progress(finished, states.count(TrialState.RUNNING), states.count(TrialState.WAITING))
