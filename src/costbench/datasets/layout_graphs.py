@@ -19,7 +19,7 @@ from costbench.artifacts import read_json
 from costbench.datasets.record_types import LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH
 from costbench.datasets.records import RecordType
 from costbench.datasets.storage import Shard, write_shard
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError
 from costbench.params import parse
 
 # Options that are looked at together when their range is checked.
@@ -248,12 +248,10 @@ def read_collection_sizes(folder: Path) -> tuple[CollectionSize, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="one object a collection")
-    try:
-        return tuple(
-            parse(CollectionSize, size, where=path, field=f"[{i}]") for i, size in enumerate(content)
-        )
-    except ParamsError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return tuple(
+        parse(CollectionSize, size, where=path, field=f"[{i}]", error=DataError)
+        for i, size in enumerate(content)
+    )
 
 
 def collection_sizes(paths: Iterable[Path]) -> tuple[CollectionSize, ...]:

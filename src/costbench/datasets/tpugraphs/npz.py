@@ -344,9 +344,7 @@ def convert_layout_npz(source: str | PathLike[str], destination: Path, *, name: 
                 try:
                     encoder.add(block)
                 except DataError as error:
-                    raise DataError(
-                        error.problem, where=source, field=_CONFIGS, expected=error.expected
-                    ) from error
+                    raise error.recast(DataError, where=source, field=_CONFIGS) from error
             options = encoder.finish()
             graph = LayoutGraph(
                 name=name,
