@@ -21,7 +21,7 @@ from costbench.autotuning.search import Progress
 from costbench.cli.app import app
 from costbench.cli.tune import _lines, _reporting, _Stop, summary
 from costbench.errors import ChoiceError, CostbenchError, DataError, HloError
-from costbench.experiments.tuning.program import Gain, Step, Tuned, TuneOptions
+from costbench.experiments.autotuning.session import Gain, Step, Tuned, TuneOptions
 from tests.deadline import HANGS_AFTER_S
 
 QUICK = ["--budget", "2", "--model-budget", "0.003", "--compile-s", "14.4"]

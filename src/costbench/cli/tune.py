@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from costbench.autotuning.search import Progress
-    from costbench.experiments.tuning.program import Report, Step, Tuned, TuneOptions
+    from costbench.experiments.autotuning.session import Report, Step, Tuned, TuneOptions
 
 _LISTED = 10
 _NS_PER_MS, _NS_PER_US = 1e6, 1e3
@@ -130,7 +130,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
     from costbench.tasks import SEARCHED
 
     def of_program() -> None:
-        from costbench.experiments.tuning.program import TuneOptions
+        from costbench.experiments.autotuning.session import TuneOptions
 
         _refuse(context, ("trials", "target"), task)
         options = TuneOptions(
@@ -186,8 +186,8 @@ def _refuse(context: typer.Context, options: tuple[str, ...], task: str) -> None
 
 def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: bool) -> None:
     """Tunes a program on a simulated chip and prints what came out."""
-    from costbench.experiments.tuning.program import Session, write_results
-    from costbench.experiments.tuning.tune import tune_program
+    from costbench.experiments.autotuning.program_tuning import tune_program
+    from costbench.experiments.autotuning.session import Session, write_results
     from costbench.target import load_target
 
     folder = out or Path("out") / "tune" / f"{_stem(options.file)}-{options.task}"

@@ -20,7 +20,7 @@ from costbench.autotuning.search import Progress, SearchInterrupted, Watch
 from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.errors import DataError
-from costbench.experiments.tuning.prices import LeftOut
+from costbench.experiments.autotuning.outside_prices import LeftOut
 from costbench.target import Target
 from costbench.tasks import TaskName
 

@@ -16,14 +16,22 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.errors import UnsupportedKernelError
-from costbench.experiments.tuning.prices import (
+from costbench.experiments.autotuning.outside_prices import (
     NO_PRICES,
     LeftOut,
     OutsidePrices,
     outside_instruction,
     require_kernels,
 )
-from costbench.experiments.tuning.program import CostRow, Gain, Session, Step, Tuned, TuneOptions, rows_of
+from costbench.experiments.autotuning.session import (
+    CostRow,
+    Gain,
+    Session,
+    Step,
+    Tuned,
+    TuneOptions,
+    rows_of,
+)
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
 from costbench.search.space import NumberedSearchSpace

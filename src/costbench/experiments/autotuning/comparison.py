@@ -24,14 +24,14 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import choose
-from costbench.experiments.autotuning.fusion import (
+from costbench.experiments.autotuning.fusion_comparison import (
     BEST_KNOWN,
     AutotuneFusionParams,
     FusionCurve,
     FusionResult,
     FusionTuner,
 )
-from costbench.experiments.autotuning.tile import (
+from costbench.experiments.autotuning.tile_comparison import (
     EXHAUSTIVE,
     AutotuneTileParams,
     TilePoint,

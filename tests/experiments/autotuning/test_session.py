@@ -9,7 +9,7 @@ import pytest
 from costbench.autotuning.search import Plan, Progress, Watch, tune
 from costbench.autotuning.trace import SearchTrace, read_trace
 from costbench.errors import DataError
-from costbench.experiments.tuning.program import (
+from costbench.experiments.autotuning.session import (
     CostRow,
     Session,
     Step,

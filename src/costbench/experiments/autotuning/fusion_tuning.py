@@ -21,8 +21,13 @@ from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_
 from costbench.autotuning.trace import SearchTrace
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
-from costbench.experiments.tuning.prices import NO_PRICES, CostsWithOutside, OutsidePrices, require_kernels
-from costbench.experiments.tuning.program import Gain, Session, Step, Tuned, rows_of
+from costbench.experiments.autotuning.outside_prices import (
+    NO_PRICES,
+    CostsWithOutside,
+    OutsidePrices,
+    require_kernels,
+)
+from costbench.experiments.autotuning.session import Gain, Session, Step, Tuned, rows_of
 from costbench.hardware.device import Device
 from costbench.search.space import VectorSearchSpace
 

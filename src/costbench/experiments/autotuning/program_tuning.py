@@ -14,13 +14,13 @@ from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import assumed_trip_counts
 from costbench.errors import DataError, choose
 from costbench.execution.dotted import is_dotted
+from costbench.experiments.autotuning.fusion_tuning import tune_fusion
+from costbench.experiments.autotuning.outside_prices import read_prices
+from costbench.experiments.autotuning.session import ANALYTICAL, NO_MODEL, Session, Tuned
+from costbench.experiments.autotuning.tile_tuning import tune_tiles
 from costbench.experiments.grid.cells import cell_from_name
 from costbench.experiments.tracking.registry import is_registered, registered_model
 from costbench.experiments.tracking.runs import tracking_uri
-from costbench.experiments.tuning.fusion import tune_fusion
-from costbench.experiments.tuning.prices import read_prices
-from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
-from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto

@@ -11,7 +11,7 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError
-from costbench.experiments.autotuning.tile import (
+from costbench.experiments.autotuning.tile_comparison import (
     AutotuneTileParams,
     SearchedSpace,
     TilePoint,
