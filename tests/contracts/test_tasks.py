@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "costbench"
 NEEDED = {
     "src/costbench/tasks.py": "the value: measures, labels, kind of answer",
-    "src/costbench/datasets/record_types.py": "columns of its samples",
+    "src/costbench/datasets/record_types.csv": "columns of its samples",
     "src/costbench/datasets/card.py": "quantities of the data set's card",
     "src/costbench/experiments/stages/generate.py": "its parameters, and work items that measure",
     "src/costbench/experiments/stages/features.py": "how samples become features",

@@ -21,25 +21,30 @@ from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.datasets.layout_shards import SEARCHES, open_layout_shard
 from costbench.datasets.tpugraphs.npz import TileGraph
 from costbench.datasets.tpugraphs.options import encode_options
-from costbench.datasets.tpugraphs.raw import TuningKernel, TuningProgram, node_splits, splits_after
-from costbench.errors import DataError, HloError
+from costbench.datasets.tpugraphs.raw import TuningKernel, TuningProgram, node_splits
+from costbench.errors import DataError
 from costbench.features.decision_features import layout_features, tile_features
-from costbench.features.node import NodeTable, module_edges, module_node_features, tpugraphs_opcodes
-from costbench.hlo.conversion import callees_first, convolution_from_proto
-from costbench.hlo.instruction import (
-    ConvolutionDimensions,
-    PaddingDimension,
-    SliceDimension,
-    WindowDimension,
+from costbench.features.node import module_edges, module_node_features, tpugraphs_opcodes
+from costbench.hlo.conversion import (
+    Positions,
+    computations_from_proto,
+    convolution_from_proto,
+    padding_from_proto,
+    slices_from_proto,
+    window_from_proto,
 )
+from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.shape import ElementType, Shape
 
-_CODES = {opcode.xla_name: opcode.tpugraphs_code for opcode in Opcode}
+_OPCODES = {opcode.xla_name: opcode for opcode in Opcode}
 _TYPES = {int(kind): kind for kind in ElementType}
+# What stands for opcodes and types that are not known: as these, TpuGraphs does not list them.
+_UNLISTED_OPCODE, _UNLISTED_TYPE = Opcode.ERF, ElementType.F8E5M2
+_MEMBER = Shape(ElementType.TOKEN)
 
 MIN_CONFIGS = 2
 """Smallest number of configs of a program that can be ranked."""
@@ -203,23 +208,6 @@ def extract_graph(path: Path) -> ProgramGraph:
     return program_graph(module_from_bytes(open_layout_shard(path)["program"].tobytes(), where=str(path)))
 
 
-@dataclass(slots=True)
-class _Fields:
-    """The fields of an instruction that features are made of."""
-
-    parameter_number: int
-    feature_group_count: int
-    batch_group_count: int
-    is_stable: bool
-    shape: Shape
-    dimensions: tuple[int, ...]
-    dynamic_slice_sizes: tuple[int, ...]
-    window: tuple[WindowDimension, ...]
-    convolution: ConvolutionDimensions | None
-    slices: tuple[SliceDimension, ...]
-    padding: tuple[PaddingDimension, ...]
-
-
 def proto_graph(proto: hlo_pb2.HloModuleProto, *, where: str) -> ProgramGraph:
     """Returns the graph of all computations of a program, callees first.
 
@@ -230,95 +218,34 @@ def proto_graph(proto: hlo_pb2.HloModuleProto, *, where: str) -> ProgramGraph:
     Raises:
         HloError: if an operand, a called computation or a root does not exist, or ids occur twice.
     """
-    computations = [proto.computations[index] for index in callees_first(proto, where)]
-    counts = [len(computation.instructions) for computation in computations]
-    offsets = np.cumsum([0, *counts])
-    table = NodeTable(int(offsets[-1]))
-    opcodes = np.zeros(offsets[-1], np.int32)
-    roots: dict[int, int] = {}
-    consumers: list[int] = []
-    producers: list[int] = []
-    for offset, computation in zip(offsets.tolist(), computations, strict=False):
-        node_of = {inst.id: node for node, inst in enumerate(computation.instructions, start=offset)}
-        if len(node_of) != len(computation.instructions):
-            raise HloError("two instructions share an id", where=where, field=computation.name)
-        if computation.root_id not in node_of:
-            problem = f"root id {computation.root_id} does not exist"
-            raise HloError(problem, where=where, field=computation.name)
-        root = roots[computation.id] = node_of[computation.root_id]
-        for node, inst in enumerate(computation.instructions, start=offset):
-            opcodes[node] = _CODES.get(inst.opcode, 0)
-            table.add(node, _fields(inst), node == root)
-            try:
-                read = [node_of[operand] for operand in inst.operand_ids]
-            except KeyError as error:
-                problem, field = (
-                    f"operand id {error.args[0]} does not exist",
-                    f"{computation.name}/{inst.name}",
-                )
-                raise HloError(problem, where=where, field=field) from None
-            if inst.called_computation_ids:
-                read.extend(roots[callee] for callee in inst.called_computation_ids)
-            consumers.extend([node] * len(read))
-            producers.extend(read)
-    # Sorted by consumer, then producer; an operand that is read twice is one edge.
-    edges = np.unique(np.array([consumers, producers], np.int64).T.reshape(-1, 2), axis=0)
-    splits = splits_after([computation.name for computation in computations], offsets[1:].tolist())
-    return ProgramGraph(
-        offsets=offsets[:-1],
-        node_features=table.finish(),
-        opcodes=opcodes,
-        edges=edges.astype(np.int32),
-        node_splits=splits,
-    )
+    computations = computations_from_proto(proto, _instruction, where)
+    return program_graph(HloModule(proto.name, tuple(computations.values()), entry=0))
 
 
-def _fields(p: hlo_pb2.HloInstructionProto) -> _Fields:
-    return _Fields(
+def _instruction(p: hlo_pb2.HloInstructionProto, index_of: Positions, computations: Positions) -> Instruction:
+    """Returns an instruction with the fields that features are made of, as they were dumped."""
+    return Instruction(
+        name=p.name,
+        opcode=_OPCODES.get(p.opcode, _UNLISTED_OPCODE),
+        shape=Shape(
+            _TYPES.get(p.shape.element_type, _UNLISTED_TYPE),
+            tuple(p.shape.dimensions),
+            tuple(p.shape.layout.minor_to_major),
+            # Members count, what they are does not.
+            (_MEMBER,) * len(p.shape.tuple_shapes),
+        ),
+        operands=tuple(index_of[operand] for operand in p.operand_ids),
+        called=tuple(computations[callee] for callee in p.called_computation_ids),
         parameter_number=p.parameter_number,
-        feature_group_count=p.feature_group_count,
-        batch_group_count=p.batch_group_count,
-        is_stable=p.is_stable,
-        shape=_shape(p.shape),
         dimensions=tuple(p.dimensions),
-        dynamic_slice_sizes=tuple(p.dynamic_slice_sizes),
-        window=_window(p.window) if p.HasField("window") else (),
+        window=window_from_proto(p.window.dimensions, unset=0),
         convolution=convolution_from_proto(p.convolution_dimension_numbers)
         if p.HasField("convolution_dimension_numbers")
         else None,
-        slices=tuple(SliceDimension(d.start, d.limit, d.stride) for d in p.slice_dimensions),
-        padding=tuple(
-            PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding)
-            for d in p.padding_config.dimensions
-        )
-        if p.HasField("padding_config")
-        else (),
-    )
-
-
-def _shape(p: hlo_pb2.ShapeProto) -> Shape:
-    kind = _TYPES.get(p.element_type)
-    members = (_MEMBER,) * len(p.tuple_shapes) if p.tuple_shapes else ()
-    layout = tuple(p.layout.minor_to_major) if p.HasField("layout") else ()
-    # An element type that is not known has no column, like one that TpuGraphs does not list.
-    return Shape(_UNLISTED if kind is None else kind, tuple(p.dimensions), layout, members)
-
-
-# Members count, what they are does not.
-_MEMBER = Shape(ElementType.TOKEN)
-_UNLISTED = ElementType.F8E5M2
-
-
-def _window(p: hlo_pb2.Window) -> tuple[WindowDimension, ...]:
-    return tuple(
-        WindowDimension(
-            size=d.size,
-            stride=d.stride,
-            padding_low=d.padding_low,
-            padding_high=d.padding_high,
-            window_dilation=d.window_dilation,
-            base_dilation=d.base_dilation,
-            reversal=d.window_reversal,
-        )
-        for d in p.dimensions
+        feature_group_count=p.feature_group_count,
+        batch_group_count=p.batch_group_count,
+        slices=slices_from_proto(p),
+        dynamic_slice_sizes=tuple(p.dynamic_slice_sizes),
+        padding=padding_from_proto(p),
+        is_stable=p.is_stable,
     )
