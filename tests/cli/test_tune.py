@@ -21,13 +21,13 @@ from costbench.autotuning.search import Progress
 from costbench.cli.app import app
 from costbench.cli.tune import _lines, _reporting, _Stop, summary
 from costbench.errors import ChoiceError, CostbenchError, DataError, HloError
-from costbench.experiments.autotuning.session import Gain, Step, Tuned, TuneOptions
+from costbench.experiments.autotuning.session import Gain, Step, TuneOptions, TuningResult
 from tests.deadline import HANGS_AFTER_S
 
 QUICK = ["--budget", "2", "--model-budget", "0.003", "--compile-s", "14.4"]
 SHIPPED = Path(__file__).parents[1] / "experiments" / "mixer_step.hlo.txt"
 """HLO text as JAX writes it: two layers of an MLP-Mixer and a step of their training."""
-TUNED = Tuned("step", 3e6, 2e6, 50, 4, 30.5, {}, (), (), ())
+TUNED = TuningResult("step", 3e6, 2e6, 50, 4, 30.5, {}, (), (), ())
 
 
 def dumped_by_jax(folder: Path) -> Path:
@@ -132,7 +132,7 @@ def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     report, budget = _lines(times.__next__), MeasurementBudget(seconds=60.0, spent_seconds=15.0)
     report(Step("predicted", "predicting"), Progress(budget, 1_200, 2.5e6))
     report(Step("predicted", "predicting"), Progress(budget, 1_201, 2.5e6))
-    report(Step("kernel", "kernel 4 of 8", (3, 8), 7e6), Progress(MeasurementBudget(), 9, 1.0))
+    report(Step("kernel", "kernel 4 of 8", 3, 8, 7e6), Progress(MeasurementBudget(), 9, 1.0))
     assert capsys.readouterr().err.splitlines() == [
         "costbench: predicting (25%): 1,200 tried, best 2.500 ms",
         "costbench: kernel 4 of 8 (38%): 9 tried, best 7.000 ms",
@@ -164,7 +164,7 @@ def test_what_came_out_in_words() -> None:
 
 
 def test_nothing_found_is_said_with_what_would_help() -> None:
-    nothing = Tuned("step", 3e6, 3e6, 0, 0, 0.0, {}, (Gain("step", 1, 3e6, None, 3e6),), (), ())
+    nothing = TuningResult("step", 3e6, 3e6, 0, 0, 0.0, {}, (Gain("step", 1, 3e6, None, 3e6),), (), ())
     lines = summary(nothing, options(minutes=1.0, model="none"), Path("out")).splitlines()
     assert lines[0] == "step: nothing faster found than the compiler's default fusions (3.000 ms)"
     assert "101.5 s for compiling a program do not fit in 1 minutes" in lines[2]
