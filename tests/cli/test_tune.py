@@ -21,14 +21,14 @@ from costbench.autotuning.search import Progress
 from costbench.cli.app import app
 from costbench.cli.tune import _lines, _reporting, _Stop, summary
 from costbench.errors import ChoiceError, CostbenchError, DataError, HloError
-from costbench.experiments.tuning.program import Gain, Step, Tuned, TuneOptions
+from costbench.experiments.autotuning.session import Gain, Step, TuneOptions, TuningResult
 from tests.deadline import HANGS_AFTER_S
 from tests.sentences import numbers
 
 QUICK = ["--budget", "2", "--model-budget", "0.003", "--compile-s", "14.4"]
 SHIPPED = Path(__file__).parents[1] / "experiments" / "mixer_step.hlo.txt"
 """HLO text as JAX writes it: two layers of an MLP-Mixer and a step of their training."""
-TUNED = Tuned("step", 3e6, 2e6, 50, 4, 30.5, {}, (), (), ())
+TUNED = TuningResult("step", 3e6, 2e6, 50, 4, 30.5, {}, (), (), ())
 
 
 def dumped_by_jax(folder: Path) -> Path:
@@ -133,7 +133,7 @@ def test_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     report, budget = _lines(times.__next__), MeasurementBudget(seconds=60.0, spent_seconds=15.0)
     report(Step("predicted", "predicting"), Progress(budget, 1_200, 2.5e6))
     report(Step("predicted", "predicting"), Progress(budget, 1_201, 2.5e6))
-    report(Step("kernel", "kernel 4 of 8", (3, 8), 7e6), Progress(MeasurementBudget(), 9, 1.0))
+    report(Step("kernel", "kernel 4 of 8", 3, 8, 7e6), Progress(MeasurementBudget(), 9, 1.0))
     first, second = capsys.readouterr().err.splitlines()
     # Percent, decisions, best in ms; the kernel and their number before that.
     assert numbers(first.replace("%", " ")) == [25, 1200, 2.5]
@@ -166,7 +166,7 @@ def test_what_came_out_in_words() -> None:
 
 
 def test_nothing_found_is_said_with_what_would_help() -> None:
-    nothing = Tuned("step", 3e6, 3e6, 0, 0, 0.0, {}, (Gain("step", 1, 3e6, None, 3e6),), (), ())
+    nothing = TuningResult("step", 3e6, 3e6, 0, 0, 0.0, {}, (Gain("step", 1, 3e6, None, 3e6),), (), ())
     lines = summary(nothing, options(minutes=1.0, model="none"), Path("out")).splitlines()
     assert numbers(lines[0]) == [3.0]
     # Seconds of compiling do not fit in the minutes.

@@ -8,16 +8,16 @@ import pytest
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import DataError, HloError
-from costbench.experiments.tuning.program import Session, TuneOptions
-from costbench.experiments.tuning.tune import tune_program
+from costbench.experiments.autotuning.program_tuning import tune_program
+from costbench.experiments.autotuning.session import Session, TuneOptions
 from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from costbench.tasks import TaskName
+from tests.experiments.autotuning.test_session import nothing
 from tests.experiments.finished_cells import finish_cell
 from tests.experiments.small_programs import LOOP, small_file, small_step
-from tests.experiments.tuning.test_program import nothing
 from tests.sentences import numbers
 
 TARGET = load_target("tpu_v3")

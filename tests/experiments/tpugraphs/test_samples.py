@@ -18,9 +18,9 @@ from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.evaluation.layout import layout_rows
 from costbench.experiments.evaluation.tile import tile_rows
 from costbench.experiments.grid.experiment import load_experiment
-from costbench.experiments.imported_samples import ImportedSamples, listing_digest, open_imported_samples
 from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.stages import evaluate, inputs, train
+from costbench.experiments.tpugraphs.samples import ImportedSamples, listing_digest, open_imported_samples
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import sample_paths
 from costbench.metrics.rows import MetricRow, read_rows
