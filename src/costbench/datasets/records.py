@@ -1,6 +1,6 @@
 """Describes the columns of a shard by record types, and checks columns before they are stored or used.
 
-The columns themselves are in `record_types`.
+The columns themselves are in `record_types.csv`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,6 @@ class Column:
     offsets_into: str | None = None
 
 
-def offsets_column(key: str, meaning: str) -> Column:
-    """Describes the offsets, [k + 1], at which each kernel's part of column `key` begins and ends."""
-    return Column(f"{key}_offsets", "<i8", ("k+1",), "entries", meaning, offsets_into=key)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class RecordType:
     """A kind of shard; instances are equal only by identity.
@@ -59,7 +54,7 @@ class RecordType:
     version: int
     columns: tuple[Column, ...]
     runtime: str
-    row: str = "k"
+    row: str
 
     def column(self, key: str) -> Column:
         """Returns the column called `key`.

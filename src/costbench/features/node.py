@@ -8,18 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol
 
 import numpy as np
 
 from costbench.arrays import F32, I64
 from costbench.features.schema import NODE_FEATURES, absent_row, column
-from costbench.hlo.instruction import (
-    ConvolutionDimensions,
-    PaddingDimension,
-    SliceDimension,
-    WindowDimension,
-)
+from costbench.hlo.instruction import ConvolutionDimensions, Instruction, WindowDimension
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
@@ -112,33 +106,6 @@ PARAMETER_NUMBER_COLUMN = _PARAMETER_NUMBER
 IS_ROOT_COLUMN = _IS_ROOT
 
 
-class Featured(Protocol):
-    """What features are made of: an `Instruction`, or the same fields of a message as it was dumped."""
-
-    @property
-    def parameter_number(self) -> int: ...
-    @property
-    def feature_group_count(self) -> int: ...
-    @property
-    def batch_group_count(self) -> int: ...
-    @property
-    def is_stable(self) -> bool: ...
-    @property
-    def shape(self) -> Shape: ...
-    @property
-    def dimensions(self) -> Sequence[int]: ...
-    @property
-    def dynamic_slice_sizes(self) -> Sequence[int]: ...
-    @property
-    def window(self) -> tuple[WindowDimension, ...]: ...
-    @property
-    def convolution(self) -> ConvolutionDimensions | None: ...
-    @property
-    def slices(self) -> tuple[SliceDimension, ...]: ...
-    @property
-    def padding(self) -> tuple[PaddingDimension, ...]: ...
-
-
 class NodeTable:
     """The feature array of `n` nodes while it is being filled."""
 
@@ -175,7 +142,7 @@ class NodeTable:
             rows.append(row)
             values.append(value)
 
-    def add(self, row: int, inst: Featured, is_root: bool) -> None:
+    def add(self, row: int, inst: Instruction, is_root: bool) -> None:
         """Add one instruction. Attributes that most instructions lack are looked at only where present."""
         self._scalar(row, _IS_ROOT, is_root)
         self._scalar(row, _PARAMETER_NUMBER, inst.parameter_number)

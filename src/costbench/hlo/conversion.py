@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,10 @@ INTEGER_FIELDS = {
     ElementType.U64: "u64s",
 }
 """Fields of a literal that hold its elements, of the types that are looked into."""
+Positions = Mapping[int, int]
+"""Positions of instructions or computations by id."""
+ConvertInstruction = Callable[[hlo_pb2.HloInstructionProto, Positions, Positions], Instruction]
+"""Converts an instruction, given the positions of those of its computation, and of the computations."""
 
 
 def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule:
@@ -55,17 +59,33 @@ def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule
     Raises:
         HloError: on unknown ids, opcodes, element types or broken invariants.
     """
-    order = callees_first(proto, where)
-    positions = {proto.computations[index].id: new for new, index in enumerate(order)}
-    computations = tuple(_computation(proto.computations[index], positions, where) for index in order)
-    entry = positions.get(proto.entry_computation_id)
-    if entry is None:
+    computations = computations_from_proto(proto, _instruction, where)
+    if proto.entry_computation_id not in computations:
         raise HloError(f"entry computation id {proto.entry_computation_id} does not exist", where=where)
-    module = HloModule(name=proto.name or Path(where).name, computations=computations, entry=entry)
+    entry = list(computations).index(proto.entry_computation_id)
+    module = HloModule(proto.name or Path(where).name, tuple(computations.values()), entry)
     return module.verify(where=where)
 
 
-def callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
+def computations_from_proto(
+    proto: hlo_pb2.HloModuleProto, convert: ConvertInstruction, where: str
+) -> dict[int, HloComputation]:
+    """Returns the computations of a message by id, callees first.
+
+    Args:
+        proto: the message.
+        convert: function that converts an instruction.
+        where: names the source in errors.
+
+    Raises:
+        HloError: on unknown or repeated ids, a computation that calls itself, or whatever `convert` raises.
+    """
+    ordered = [proto.computations[index] for index in _callees_first(proto, where)]
+    positions = {computation.id: position for position, computation in enumerate(ordered)}
+    return {computation.id: _computation(computation, positions, convert, where) for computation in ordered}
+
+
+def _callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
     """Returns the positions of the computations, each after those that it calls; stored order if it is one.
 
     Raises:
@@ -104,7 +124,7 @@ def callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
 
 
 def _computation(
-    proto: hlo_pb2.HloComputationProto, computations: dict[int, int], where: str
+    proto: hlo_pb2.HloComputationProto, computations: Positions, convert: ConvertInstruction, where: str
 ) -> HloComputation:
     index_of = {inst.id: index for index, inst in enumerate(proto.instructions)}
     if len(index_of) != len(proto.instructions):
@@ -114,7 +134,7 @@ def _computation(
     instructions = []
     for inst in proto.instructions:
         try:
-            instructions.append(_instruction(inst, index_of, computations))
+            instructions.append(convert(inst, index_of, computations))
         except KeyError as error:
             raise HloError(
                 f"operand id {error.args[0]} does not exist", where=where, field=f"{proto.name}/{inst.name}"
@@ -135,9 +155,7 @@ def shape_from_proto(proto: hlo_pb2.ShapeProto) -> Shape:
     )
 
 
-def _instruction(
-    p: hlo_pb2.HloInstructionProto, index_of: dict[int, int], computations: dict[int, int]
-) -> Instruction:
+def _instruction(p: hlo_pb2.HloInstructionProto, index_of: Positions, computations: Positions) -> Instruction:
     opcode = Opcode.from_name(p.opcode)
     dot, dimensions = p.dot_dimension_numbers, p.dimensions
     if opcode is Opcode.RAGGED_DOT:
@@ -153,11 +171,8 @@ def _instruction(
         tuple_index=p.tuple_index,
         dimensions=tuple(dimensions),
         window=window_from_proto(p.window.dimensions),
-        slices=tuple(ins.SliceDimension(d.start, d.limit, d.stride) for d in p.slice_dimensions),
-        padding=tuple(
-            ins.PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding)
-            for d in p.padding_config.dimensions
-        ),
+        slices=slices_from_proto(p),
+        padding=padding_from_proto(p),
         convolution=convolution_from_proto(p.convolution_dimension_numbers)
         if opcode is Opcode.CONVOLUTION
         else None,
@@ -185,19 +200,39 @@ def _instruction(
     )
 
 
-def window_from_proto(dimensions: Iterable[hlo_pb2.WindowDimension]) -> tuple[ins.WindowDimension, ...]:
-    """Returns the dimensions of a window; a stride or dilation of 0 is one of 1 left unset, as XLA does."""
+def window_from_proto(
+    dimensions: Iterable[hlo_pb2.WindowDimension], unset: int = 1
+) -> tuple[ins.WindowDimension, ...]:
+    """Returns the dimensions of a window.
+
+    Args:
+        dimensions: the messages.
+        unset: value of strides and dilations that are 0, which is to say left unset: 1 for XLA.
+    """
     return tuple(
         ins.WindowDimension(
             size=d.size,
-            stride=d.stride or 1,
+            stride=d.stride or unset,
             padding_low=d.padding_low,
             padding_high=d.padding_high,
-            window_dilation=d.window_dilation or 1,
-            base_dilation=d.base_dilation or 1,
+            window_dilation=d.window_dilation or unset,
+            base_dilation=d.base_dilation or unset,
             reversal=d.window_reversal,
         )
         for d in dimensions
+    )
+
+
+def slices_from_proto(p: hlo_pb2.HloInstructionProto) -> tuple[ins.SliceDimension, ...]:
+    """Returns the ranges of a static slice."""
+    return tuple(ins.SliceDimension(d.start, d.limit, d.stride) for d in p.slice_dimensions)
+
+
+def padding_from_proto(p: hlo_pb2.HloInstructionProto) -> tuple[ins.PaddingDimension, ...]:
+    """Returns the edge and interior padding of a pad."""
+    return tuple(
+        ins.PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding)
+        for d in p.padding_config.dimensions
     )
 
 

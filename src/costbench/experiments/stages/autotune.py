@@ -11,8 +11,8 @@ import numpy as np
 
 from costbench.artifacts import digest_file, write_json
 from costbench.execution.workers import NO_FLAGS, BackendFlags
-from costbench.experiments.autotuning.fusion import FusionCurve
-from costbench.experiments.autotuning.programs import autotune
+from costbench.experiments.autotuning.comparison import autotune
+from costbench.experiments.autotuning.fusion_comparison import FusionCurve
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.evaluation.program import ALL_KERNELS, BEST
 from costbench.experiments.identity import (

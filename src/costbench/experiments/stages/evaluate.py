@@ -39,8 +39,8 @@ from costbench.experiments.identity import (
     source_identities,
     write_identity,
 )
-from costbench.experiments.imported_samples import ImportedSamples, open_imported_samples
 from costbench.experiments.parameter_file import load_params
+from costbench.experiments.tpugraphs.samples import ImportedSamples, open_imported_samples
 from costbench.experiments.workspace import Workspace, chip_files, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths
 from costbench.features.structures import known_structures

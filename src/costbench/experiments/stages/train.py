@@ -44,9 +44,9 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.imported_samples import ImportedSamples, open_imported_samples
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.entry import shared_database
+from costbench.experiments.tpugraphs.samples import ImportedSamples, open_imported_samples
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
