@@ -281,7 +281,7 @@ def read_split(path: Path, known: Collection[str] | None = None) -> Split:
     try:
         split = Split(content["name"], **parts, reasons=reasons)
     except DataError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+        raise error.recast(DataError, where=path) from error
     if known is not None:
         split.check_known(known, path)
     return split

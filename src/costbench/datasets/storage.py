@@ -388,4 +388,4 @@ def _named(path: Path, key: str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(error.problem, where=path, field=key, expected=error.expected) from error
+        raise error.recast(DataError, where=path, field=key) from error

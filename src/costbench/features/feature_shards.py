@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from costbench.arrays import F32, F64, I16, I64, U8, AnyArray
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
-from costbench.compiler.tile_space import TileSpace
+from costbench.datasets.measured_kernels import MeasuredKernel
 from costbench.datasets.record_types import FEATURES, TILE_GRAPHS
 from costbench.datasets.records import digests_of, offsets_of
 from costbench.datasets.storage import Shard, write_shard
@@ -33,41 +32,6 @@ from costbench.features.graph_tensors import (
 from costbench.features.packed_kernels import ImportedColumns, KernelColumns, with_unknown_loops
 from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.hlo.opcode import Opcode
-
-
-class Measured(Protocol):
-    """A measured kernel, such as a `costbench.datasets.measured_kernels.MeasuredKernel`."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """View of the compiled program."""
-
-    @property
-    def fingerprint(self) -> str:
-        """32 hexadecimal digits."""
-
-    @property
-    def runs(self) -> int:
-        """Executions in one run of the program."""
-
-    @property
-    def space(self) -> TileSpace:
-        """Its tile space."""
-
-    @property
-    def tile_sizes(self) -> TileSizes:
-        """The n tile sizes that were measured."""
-
-    @property
-    def runtime_ns(self) -> I64:
-        """The measured runtime of each, int64 [n]."""
-
-
-class CostModel(Protocol):
-    """A model that predicts runtimes of lowered kernels."""
-
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
-        """Returns the runtime of each decision of a lowered kernel in ns, float64 [n]."""
 
 
 def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
@@ -107,9 +71,9 @@ def paths_of_programs(folder: Path, task: str, chip: str, programs: tuple[str, .
 
 def write_features(
     path: Path,
-    kernels: Sequence[Measured],
+    kernels: Sequence[MeasuredKernel],
     program: ProgramFeatures,
-    analytical: CostModel,
+    analytical: AnalyticalModel,
     metadata: dict[str, object],
 ) -> None:
     """Writes one feature shard.

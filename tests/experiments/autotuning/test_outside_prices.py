@@ -16,7 +16,7 @@ from costbench.experiments.autotuning.outside_prices import (
     read_prices,
 )
 from costbench.experiments.autotuning.program_tuning import tune_program
-from costbench.experiments.autotuning.session import Session, Tuned, TuneOptions
+from costbench.experiments.autotuning.session import Session, TuneOptions, TuningResult
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
@@ -68,7 +68,7 @@ TARGET = load_target("tpu_v3")
 CORPUS = Path(__file__).parents[2] / "hlo" / "corpus"
 
 
-def tune(folder: Path, name: str, task: TaskName = "tile", prices: Path | None = None) -> Tuned:
+def tune(folder: Path, name: str, task: TaskName = "tile", prices: Path | None = None) -> TuningResult:
     options = TuneOptions(CORPUS / f"{name}.hlo", task, minutes=4.0, model_minutes=0.1, prices=prices)
     return tune_program(Session(folder / "out", options, TARGET, resume=False, report=nothing), name)
 

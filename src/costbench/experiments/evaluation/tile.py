@@ -18,7 +18,7 @@ from costbench import rng
 from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
-from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, shard_path
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.experiments.evaluation.program import (
@@ -59,12 +59,12 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     """
     target = load_target(task.chip_file or task.chip)
     path = shard_path(task.data, task.chip, task.program)
-    shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
+    shard = MeasuredKernels((Shard.open(path),), CompiledPrograms(task.data, 1), target.architecture)
     features = FeatureShard(feature_path(task.features, _TASK, task.chip, task.program))
     if features.fingerprints() != shard.fingerprints() or not np.array_equal(
         features.num_configs(), shard.num_configs()
     ):
-        raise DataError("features of other kernels", where=features.path, expected=f"those of {shard.path}")
+        raise DataError("features of other kernels", where=features.path, expected=f"those of {path}")
     priced: dict[ModelKey, Predict] = {
         (name, MAIN, seed): predict
         for name in task.models

@@ -15,7 +15,7 @@ from torch import Tensor
 from costbench.arrays import F32, I64
 from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
-from costbench.features.normalizer import MinMaxNormalizer, Transform
+from costbench.features.normalizer import MinMaxFit, MinMaxNormalizer, Transform
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.layout.plan import GraphView, Plan, aggregations, build_view, plan_layers
 from costbench.models.spec import LayoutNetSpec
@@ -45,7 +45,7 @@ class LayoutScaling:
         Raises:
             DataError: without graphs, or for graphs without any configurable node.
         """
-        node, option = MinMaxNormalizer.partial(transform), MinMaxNormalizer.partial("none")
+        node, option = MinMaxFit(transform), MinMaxFit("none")
         for graph in graphs:
             node.update(graph.node_features)
             option.update(graph.option_features)
