@@ -3,7 +3,6 @@
 Both models are judged on the same programs, so programs are drawn with replacement and both values of a
 drawn program go together (a paired bootstrap): what is common to a program (hard or easy) cancels.
 
-
 Run j of a network has on program i the score mu + a_i + b_j + e_ij: each run is judged on every program, so
 programs and runs are crossed (Owen, "The pigeonhole bootstrap", 2007). The effect is resampled with programs
 drawn, with runs drawn, and with both; of the three variances follow those of the programs' and of the runs'
@@ -29,7 +28,7 @@ import numpy.typing as npt
 
 from costbench.arrays import F64
 from costbench.errors import DataError
-from costbench.metrics.checks import not_empty, paired
+from costbench.metrics.checks import aligned, not_empty
 
 CONFIDENCE = 0.95
 LEAST_P = 1e-6
@@ -341,7 +340,7 @@ def paired_bootstrap(
         DataError: for arrays that are empty, of different lengths or not finite, `resamples < 1`, or a
             confidence outside (0, 1).
     """
-    first, second = paired(left, right, ("left", "right"))
+    first, second = aligned(left=left, right=right)
     not_empty(first, "left")
     if resamples < 1:
         raise DataError(f"{resamples}", field="resamples", expected="at least 1")
