@@ -39,7 +39,6 @@ from costbench.metrics.selection import tile_size_ape, top_k_score
 from costbench.metrics.tpugraphs import (
     TILE_TOP_K,
     OrderedPairs,
-    mean_slowdown,
     pooled_accuracy,
     top_k_slowdown,
 )
@@ -176,7 +175,7 @@ def tile_rows(runtimes: Sequence[F64], costs: Sequence[F64]) -> dict[str, float]
     }
     for k in TILE_TOP_K:
         slowdowns = [top_k_slowdown(true, cost, k) for true, cost in zip(runtimes, costs, strict=True)]
-        values[f"kernel_top_{k}"] = 100.0 * mean_slowdown(slowdowns)
+        values[f"kernel_top_{k}"] = 100.0 * mean_without_nan(slowdowns)
     return {name: value for name, value in values.items() if not np.isnan(value)}
 
 
@@ -316,5 +315,5 @@ def _published(tally: _Tally, best: F64, indices: I64) -> dict[str, float]:
     for k in TILE_TOP_K:
         fastest = np.array(tally.best_of_k[k])[indices]
         slowdowns = np.where(choice, fastest / best - 1.0, math.nan)
-        values[f"kernel_top_{k}"] = 100.0 * mean_slowdown(slowdowns.tolist())
+        values[f"kernel_top_{k}"] = 100.0 * mean_without_nan(slowdowns.tolist())
     return values
