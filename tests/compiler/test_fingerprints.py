@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costbench.compiler.fingerprints import ModuleFingerprints, module_fingerprint, subgraph_fingerprint
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_arrays import kernel_arrays
+from costbench.compiler.kernel_arrays import KernelPositions, kernel_arrays
 from costbench.errors import HloError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -192,7 +192,7 @@ def test_a_batch_gives_what_each_part_has_alone(module: HloModule, data: st.Data
     for _ in range(4):
         part = data.draw(st.sets(st.integers(0, len(body) - 1), min_size=1))
         inputs = {o for p in part for o in body[p].operands} - part
-        parts.append((sorted(part), sorted(inputs), [max(part)]))
+        parts.append(KernelPositions(tuple(sorted(part)), tuple(sorted(inputs)), (max(part),)))
     shared = ModuleFingerprints(module)
     names = [name.hex() for name in shared.kernels(module.entry, kernel_arrays(parts))]
     for name, (inside, inputs, outputs) in zip(names, parts, strict=True):

@@ -29,6 +29,7 @@ from costbench.params import load_yaml
 from costbench.reports import stage as report
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, save
 from tests.datasets.tpugraphs.public_folder import write_public_folder
+from tests.sentences import numbers
 
 ENTRY: dict[str, Any] = {
     "task": "layout",
@@ -115,12 +116,13 @@ def test_tested_is_valid_where_test_has_no_runtimes(
     given = samples(params(root, smoke, collections=["layout:xla:random"]))
     with caplog.at_level(logging.INFO):
         assert given.tested_programs().test == ("validnet0_0000", "validnet1_0001")
-    assert "split test has no runtimes; evaluated on valid" in caplog.text
+    assert "evaluated on valid" in caplog.text
     caplog.clear()
     save(root / "data/npz/layout/xla/random/test/known.npz", layout_arrays())
     with caplog.at_level(logging.INFO):
         assert given.tested_programs().test == ("known",)
-    assert "2 programs of test have no runtimes" in caplog.text
+    (message,) = caplog.messages
+    assert numbers(message)[-1] == 2
 
 
 def test_a_program_that_is_gone_has_no_link(root: Path, smoke: dict[str, Any]) -> None:

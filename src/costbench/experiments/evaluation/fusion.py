@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from costbench.arrays import F64, I64, Bool
-from costbench.datasets.measured_kernels import CompiledPrograms, FusionKernels, fusion_parts
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, fusion_parts
 from costbench.experiments.evaluation.program import (
     ALL_KERNELS,
     BEST,
@@ -79,7 +79,7 @@ def _predict_user_models(task: ProgramTask) -> dict[ModelKey, F64]:
     if not models:
         return {}
     parts = fusion_parts(task.data, task.chip, task.program)
-    kernels = FusionKernels(parts, CompiledPrograms(task.data, 1), architecture)
+    kernels = MeasuredKernels(parts, CompiledPrograms(task.data, 1), architecture)
     predicted = {name: np.empty(len(kernels)) for name in models}
     for index in range(len(kernels)):
         measured = kernels.kernel(index)

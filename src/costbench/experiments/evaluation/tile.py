@@ -18,7 +18,7 @@ from costbench import rng
 from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
-from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, shard_path
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.experiments.evaluation.program import (
@@ -39,7 +39,6 @@ from costbench.metrics.selection import tile_size_ape, top_k_score
 from costbench.metrics.tpugraphs import (
     TILE_TOP_K,
     OrderedPairs,
-    mean_slowdown,
     pooled_accuracy,
     top_k_slowdown,
 )
@@ -59,12 +58,12 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     """
     target = load_target(task.chip_file or task.chip)
     path = shard_path(task.data, task.chip, task.program)
-    shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
+    shard = MeasuredKernels((Shard.open(path),), CompiledPrograms(task.data, 1), target.architecture)
     features = FeatureShard(feature_path(task.features, _TASK, task.chip, task.program))
     if features.fingerprints() != shard.fingerprints() or not np.array_equal(
         features.num_configs(), shard.num_configs()
     ):
-        raise DataError("features of other kernels", where=features.path, expected=f"those of {shard.path}")
+        raise DataError("features of other kernels", where=features.path, expected=f"those of {path}")
     priced: dict[ModelKey, Predict] = {
         (name, MAIN, seed): predict
         for name in task.models
@@ -162,7 +161,7 @@ def ranking_metrics(runtimes: Sequence[F64], costs: Sequence[F64]) -> dict[str, 
     }
     for k in TILE_TOP_K:
         slowdowns = [top_k_slowdown(true, cost, k) for true, cost in zip(runtimes, costs, strict=True)]
-        values[f"kernel_top_{k}"] = 100.0 * mean_slowdown(slowdowns)
+        values[f"kernel_top_{k}"] = 100.0 * mean_without_nan(slowdowns)
     return {name: value for name, value in values.items() if not np.isnan(value)}
 
 
@@ -289,5 +288,5 @@ def _metrics(tally: _Tally, top_k: Sequence[int], best_ns: F64, runs: F64, indic
     has_choice = np.array([counts.total > 0 for counts in pairs])
     for k in TILE_TOP_K:
         slowdowns = np.where(has_choice, fastest[k] / best_ns - 1.0, math.nan)
-        values[f"kernel_top_{k}"] = 100.0 * mean_slowdown(slowdowns.tolist())
+        values[f"kernel_top_{k}"] = 100.0 * mean_without_nan(slowdowns.tolist())
     return values
