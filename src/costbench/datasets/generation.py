@@ -102,6 +102,8 @@ class ProgramTask(ABC):
         params: parameters of the task.
         folder: folder of the data set.
         code: digest of the code that makes the shards.
+        task: name of the task; the same for all of a class, as the next.
+        version: version of the samples, to be raised when the same inputs would give others.
     """
 
     name: str

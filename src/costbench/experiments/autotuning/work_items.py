@@ -21,9 +21,9 @@ import numpy as np
 from costbench.arrays import F64, I64
 from costbench.datasets.splits import read_split
 from costbench.errors import DataError
-from costbench.experiments.autotuning.fusion import AutotuneFusionParams
-from costbench.experiments.autotuning.programs import AutotuneTask
-from costbench.experiments.autotuning.tile import AutotuneTileParams
+from costbench.experiments.autotuning.comparison import AutotuneTask
+from costbench.experiments.autotuning.fusion_comparison import AutotuneFusionParams
+from costbench.experiments.autotuning.tile_comparison import AutotuneTileParams
 from costbench.experiments.grid.cells import MAIN, listed_as
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.workspace import Workspace, chip_files
