@@ -119,6 +119,18 @@ class TileSpace:
         available = float(self.architecture.scratchpad_bytes)
         return float(needed_limit(self.nest.words, self.packed, available))
 
+    def smaller(self, extents: I64) -> I64 | None:
+        """Returns the extents whose longest loop is cut one step more, [num_loops]; None if it cannot be."""
+        if not len(extents):
+            return None
+        loop = int(np.argmax(extents))
+        shorter = self.candidates[loop][self.candidates[loop] < extents[loop]]
+        if not len(shorter):
+            return None
+        result = extents.copy()
+        result[loop] = shorter[-1]
+        return result
+
     def extents(self, ids: I64) -> I64:
         """Returns loop extents of numbered tile sizes, int64 [n, num_loops]."""
         return _extents(self.packed, np.ascontiguousarray(ids))

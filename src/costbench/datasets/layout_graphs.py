@@ -19,7 +19,7 @@ from costbench.artifacts import read_json
 from costbench.datasets.record_types import LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH
 from costbench.datasets.records import RecordType
 from costbench.datasets.storage import Shard, write_shard
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError
 from costbench.params import parse
 
 # Options that are looked at together when their range is checked.
@@ -29,16 +29,30 @@ _FACTS = ("name", "program", "collection")
 
 
 @dataclass(frozen=True, eq=False)
-class LayoutGraph:
-    """A program of n nodes and m edges, nc of its nodes configurable, with c measured layout configs.
+class ProgramGraph:
+    """A program of n nodes and m edges in TpuGraphs' numbering.
+
+    Attributes:
+        node_features: float32 [n, 140], TpuGraphs' features as published.
+        opcodes: int32 [n], TpuGraphs' codes (0: unknown).
+        edges: int32 [m, 2], rows (consumer, producer), each once; producers come first in the order of nodes.
+        node_splits: int64 [s], ascending, nodes at which the major parts of the program begin.
+    """
+
+    node_features: F32
+    opcodes: I32
+    edges: I32
+    node_splits: I64
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutGraph(ProgramGraph):
+    """A program, nc of its nodes configurable, with c measured layout configs.
 
     Attributes:
         name: id of the graph.
         program: unit of tables; for layouts the same as `name`.
         collection: collection of the data set, such as `layout:xla:random`.
-        node_features: float32 [n, 140], TpuGraphs' features as published.
-        opcodes: int32 [n], TpuGraphs' codes (0: unknown).
-        edges: int32 [m, 2], rows (consumer, producer); producers come first in the order of nodes.
         node_config_ids: int32 [nc], the configurable nodes, ascending.
         option_offsets: int64 [nc + 1]; the options of configurable node k are the rows
             `option_offsets[k]:option_offsets[k + 1]` of `option_features`.
@@ -46,21 +60,16 @@ class LayoutGraph:
         config_options: int16 or int32 [c, nc], option of each configurable node, from 0; memory-mapped in an
             opened graph.
         runtime_ns: int64 [c], or [0] where runtimes are withheld.
-        node_splits: int64 [s], ascending, nodes at which the major parts of the program begin.
     """
 
     name: str
     program: str
     collection: str
-    node_features: F32
-    opcodes: I32
-    edges: I32
     node_config_ids: I32
     option_offsets: I64
     option_features: F32
     config_options: I16 | I32
     runtime_ns: I64
-    node_splits: I64
 
     @property
     def num_nodes(self) -> int:
@@ -239,12 +248,10 @@ def read_collection_sizes(folder: Path) -> tuple[CollectionSize, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="one object a collection")
-    try:
-        return tuple(
-            parse(CollectionSize, size, where=path, field=f"[{i}]") for i, size in enumerate(content)
-        )
-    except ParamsError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return tuple(
+        parse(CollectionSize, size, where=path, field=f"[{i}]", error=DataError)
+        for i, size in enumerate(content)
+    )
 
 
 def collection_sizes(paths: Iterable[Path]) -> tuple[CollectionSize, ...]:

@@ -1,4 +1,8 @@
-"""The summary of a finished shard, which every stage that makes shards logs."""
+"""Shards as Arrow files: written whole, read by memory map, refused where they are damaged.
+
+A shard is one table (`arrow_tables`) whose schema says in its metadata what the samples were made from, and
+the digest of every column. Reading checks what it costs nothing to check; `verify_shard` compares all bytes.
+"""
 
 from __future__ import annotations
 
@@ -388,4 +392,4 @@ def _named(path: Path, key: str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(error.problem, where=path, field=key, expected=error.expected) from error
+        raise error.recast(DataError, where=path, field=key) from error

@@ -95,11 +95,6 @@ class MinMaxNormalizer:
             raise DataError("minimum above maximum", where="features", field=field)
 
     @staticmethod
-    def partial(transform: Transform = "none", names: Sequence[str] = ()) -> MinMaxFit:
-        """A fit to which chunks are added one by one."""
-        return MinMaxFit(transform, names)
-
-    @staticmethod
     def fit(
         chunks: Iterable[AnyFloat],
         transform: Transform = "none",
@@ -111,10 +106,10 @@ class MinMaxNormalizer:
             DataError: without any row, on NaN or infinity (naming the column), or on different widths.
             ChoiceError: on an unknown transform.
         """
-        partial = MinMaxFit(transform, names)
+        fit = MinMaxFit(transform, names)
         for chunk in chunks:
-            partial.update(chunk)
-        return partial.finish()
+            fit.update(chunk)
+        return fit.finish()
 
     @property
     def num_inputs(self) -> int:

@@ -378,8 +378,8 @@ def write_batch_boundaries(features: F32, is_output: AnyArray, num_inputs: I64, 
     """Writes what `graph_tensors.write_boundary_features` writes, for several kernels.
 
     Args:
-        own: float32 [n, 2], parameter number and whether it is a root, of counts[0] nodes of one kernel, then
-            of another; changed.
+        features: float32 [n, 2], parameter number and whether it is a root, of counts[0] nodes of one kernel,
+            then of another; changed.
         is_output: whether each node is an output, [n].
         num_inputs: number of inputs of every kernel, its first nodes.
         counts: number of nodes of every kernel.

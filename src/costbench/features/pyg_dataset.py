@@ -22,7 +22,7 @@ from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.splits import read_split
 from costbench.errors import DataError, ParamsError, choose
 from costbench.features.feature_shards import FeatureShard, feature_path
-from costbench.features.normalizer import MinMaxNormalizer, Transform
+from costbench.features.normalizer import MinMaxFit, Transform
 from costbench.features.packed_kernels import FeatureExtremes
 from costbench.hlo.opcode import Opcode
 
@@ -168,7 +168,7 @@ class ScaleFeatures(BaseTransform):  # type: ignore[misc]  # PyG ships no types
     """
 
     def __init__(self, train: KernelDataset, transform: Transform = "log1p") -> None:
-        fits = [MinMaxNormalizer.partial(transform) for _ in range(3)]
+        fits = [MinMaxFit(transform) for _ in range(3)]
         for extremes in train.extremes():
             for fit, values in zip(fits, (extremes.node, extremes.decision, extremes.static), strict=True):
                 fit.update(values)

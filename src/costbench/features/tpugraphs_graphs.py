@@ -9,15 +9,14 @@ tpugraphs2023, section 4.1, and the extractor that the data set documents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from costbench.arrays import F32, I32, I64
+from costbench.arrays import I64
 from costbench.compiler.spaces import TileSizes
-from costbench.datasets.layout_graphs import LayoutGraph
+from costbench.datasets.layout_graphs import LayoutGraph, ProgramGraph
 from costbench.datasets.layout_shards import SEARCHES, open_layout_shard
 from costbench.datasets.tpugraphs.npz import TileGraph
 from costbench.datasets.tpugraphs.options import encode_options
@@ -50,29 +49,9 @@ MIN_CONFIGS = 2
 """Smallest number of configs of a program that can be ranked."""
 
 
-@dataclass(frozen=True, eq=False)
-class ProgramGraph:
-    """A program of n instructions and m edges in TpuGraphs' numbering.
-
-    Attributes:
-        offsets: node at which each computation begins, int64 [computations].
-        node_features: TpuGraphs' features, float32 [n, 140].
-        opcodes: TpuGraphs' codes, 0 for an opcode that it does not have, int32 [n].
-        edges: rows (consumer, producer), sorted, each once, int32 [m, 2].
-        node_splits: nodes at which the major parts of the program begin, and n, int64 [s].
-    """
-
-    offsets: I64
-    node_features: F32
-    opcodes: I32
-    edges: I32
-    node_splits: I64
-
-
 def program_graph(module: HloModule) -> ProgramGraph:
     """Returns the graph of a program."""
     return ProgramGraph(
-        offsets=np.array(module.offsets, dtype=np.int64),
         node_features=module_node_features(module),
         opcodes=tpugraphs_opcodes(module).astype(np.int32),
         edges=module_edges(module).astype(np.int32),
@@ -125,21 +104,17 @@ def layout_graph_of(tuning: TuningProgram, name: str, collection: str) -> Layout
         name: id of the graph.
         collection: collection of the graph, such as `layout:xla:random`.
     """
-    graph = program_graph(tuning.module)
     options = encode_options(layout_features(tuning.minor_to_major))
     return LayoutGraph(
         name=name,
         program=name,
         collection=collection,
-        node_features=graph.node_features,
-        opcodes=graph.opcodes,
-        edges=graph.edges,
+        **vars(program_graph(tuning.module)),
         node_config_ids=tuning.node_config_ids.astype(np.int32),
         option_offsets=options.option_offsets,
         option_features=options.option_features,
         config_options=options.config_options,
         runtime_ns=tuning.runtime_ns,
-        node_splits=graph.node_splits,
     )
 
 
@@ -172,30 +147,28 @@ def layout_graph(path: Path, search: str) -> LayoutGraph:
         HloError: if its program cannot be read.
     """
     shard = open_layout_shard(path)
-    graph = _cached_graph(shard["program"].tobytes(), str(path))
+    module, graph = _cached_graph(shard["program"].tobytes(), str(path))
     rows = np.flatnonzero(np.isin(shard["config_source"], SEARCHES[search]))
     name = str(shard.metadata["program"])
-    ids = graph.offsets[shard["node_computation"]] + shard["node_position"]
+    ids = np.array(module.offsets)[shard["node_computation"]] + shard["node_position"]
     return LayoutGraph(
         name=name,
         program=name,
         collection=searches_of(path)[search],
-        node_features=graph.node_features,
-        opcodes=graph.opcodes,
-        edges=graph.edges,
+        **vars(graph),
         node_config_ids=ids.astype(np.int32),
         option_offsets=np.asarray(shard["option_offsets"]),
         option_features=shard["option_layout"].astype(np.float32),
         config_options=shard["config_options"][rows],
         runtime_ns=shard["config_runtime_ns"][rows],
-        node_splits=graph.node_splits,
     )
 
 
 @lru_cache(maxsize=1)
-def _cached_graph(program: bytes, where: str) -> ProgramGraph:
-    """Returns the graph of a compressed program; the graphs of a shard's searches follow one another."""
-    return program_graph(module_from_bytes(program, where=where))
+def _cached_graph(program: bytes, where: str) -> tuple[HloModule, ProgramGraph]:
+    """Returns a compressed program and its graph; the graphs of a shard's searches follow one another."""
+    module = module_from_bytes(program, where=where)
+    return module, program_graph(module)
 
 
 def extract_graph(path: Path) -> ProgramGraph:

@@ -94,6 +94,11 @@ class Edges:
         """PyG's `edge_index`, int64 [2, E], of messages from consumers: senders above receivers."""
         return torch.stack([self.sender, self.receiver])[:, self.backwards]
 
+    def edge_indices(self, *, directed: bool) -> list[Tensor]:
+        """Returns `to_consumers` and `to_producers` if `directed`, else one of both together."""
+        ways = [self.to_consumers, self.to_producers]
+        return ways if directed else [torch.cat(ways, dim=1)]
+
 
 def even_size(size: int) -> int:
     """Round `size` up to one of a few sizes, eight between a power of two and the next.

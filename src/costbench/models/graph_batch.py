@@ -19,7 +19,7 @@ from torch import Tensor
 from costbench.arrays import F32, F64, I64, AnyArray, Bool
 from costbench.errors import DataError, choose
 from costbench.features.graph_tensors import KernelGraph
-from costbench.features.normalizer import MinMaxNormalizer, Transform
+from costbench.features.normalizer import MinMaxFit, MinMaxNormalizer, Transform
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, pack_kernels
 from costbench.models.edges import NEIGHBORS, Edges, even_size, pad_nodes, sort_topologically
 from costbench.models.execution import LARGE_BATCH_ROWS
@@ -102,7 +102,7 @@ class FeatureScaling:
         Raises:
             DataError: if there are none.
         """
-        node, decision, static = (MinMaxNormalizer.partial(transform) for _ in range(3))
+        node, decision, static = (MinMaxFit(transform) for _ in range(3))
         for part in extremes:
             node.update(part.node)
             decision.update(part.decision)

@@ -143,9 +143,7 @@ def _naming(path: Path, field: str | None) -> Iterator[None]:
     try:
         yield
     except CostbenchError as error:
-        raise DataError(
-            error.problem, where=error.where or path, field=field or error.field, expected=error.expected
-        ) from error
+        raise error.recast(DataError, where=error.where or path, field=field or error.field) from error
 
 
 def save_weights(net: nn.Module, path: Path) -> str:

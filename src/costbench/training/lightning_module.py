@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -19,7 +20,7 @@ TRAINING_LOSS = "training/loss"
 
 
 class CostModelModule(pl.LightningModule):
-    """Trains a network that maps a `GraphBatch` to costs [K, C].
+    """Trains a network that maps a `GraphBatch` to costs [K, C]; other batches override two methods.
 
     Validation metrics are those of `validation.ValidationScores`.
 
@@ -58,21 +59,29 @@ class CostModelModule(pl.LightningModule):
         if self._optimizer.gradient_clip_norm is not None:
             nn.utils.clip_grad_norm_(self.net.parameters(), self._optimizer.gradient_clip_norm)
 
-    def training_step(self, batch: GraphBatch, _index: int) -> Tensor:
-        """The loss of one batch."""
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, _index: int) -> Any:
+        """Returns a batch, which is built on the CPU, on `device`."""
+        return batch if device.type == "cpu" else batch.to(device)
+
+    def training_step(self, batch: Any, _index: int) -> Tensor:
+        """Returns the loss of one batch."""
         self.set_learning_rate()
         # One dropout stream per step, so that a run resumed after a kill draws what it would have drawn.
         _seed_draws(stream_key(self._seed, "dropout", self.global_step) % 2**63)
-        loss = self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
+        loss = self.batch_loss(batch)
         self._losses.append(loss.detach())
         return loss
+
+    def batch_loss(self, batch: GraphBatch) -> Tensor:
+        """Returns the loss of the network's costs for one batch."""
+        return self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
 
     def set_learning_rate(self) -> None:
         """Give the optimiser the learning rate of this step."""
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = self._optimizer.rate(self.global_step, *self._length)
 
-    def on_train_batch_end(self, _outputs: object, _batch: GraphBatch, _index: int) -> None:
+    def on_train_batch_end(self, _outputs: object, _batch: object, _index: int) -> None:
         """Update the average by the step's weights."""
         self.update_average(self.global_step - 1)
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import TQDMProgressBar
+from torch.utils.data import DataLoader
 
 from costbench import params
 from costbench.artifacts import atomic_path, digest_bytes, remove_stale_temporaries
@@ -181,8 +182,8 @@ class TrainingRun:
     def train(
         self,
         module: CostModelModule,
-        train: Any,
-        validation: Any = None,
+        train: DataLoader[Any],
+        validation: DataLoader[Any],
         *,
         save: Callable[[], None],
         identity: str,
@@ -191,8 +192,8 @@ class TrainingRun:
 
         Args:
             module: network, loss and optimiser.
-            train: data module, or loader of training batches.
-            validation: loader of validation batches; None where `train` is a data module.
+            train: loader of training batches, whose sampler plans one epoch after another.
+            validation: loader of validation batches, the same ones every epoch.
             save: writes the checkpoint.
             identity: what the training depends on beside the spec; a resume point of another one is removed.
 

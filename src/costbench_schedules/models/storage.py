@@ -155,7 +155,7 @@ def _graph_network(stored: _StoredGraphNetwork, path: Path) -> ScheduleModel[Any
     try:
         model = restore_network(stored.net, asdict(stored.scaler))
     except CostbenchError as error:
-        raise DataError(error.problem, where=path, field="fitted", expected=error.expected) from error
+        raise error.recast(DataError, where=path, field="fitted") from error
     load_weights(model.net, path, stored.weights_sha256)
     return model
 
@@ -165,7 +165,4 @@ def _not_stored(model: ScheduleModel[Any], folder: Path) -> DataError:
 
 
 def _parsed(kind: type[Any], content: object, path: Path, field: str) -> Any:
-    try:
-        return parse(kind, content, where=path, field=field)
-    except CostbenchError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return parse(kind, content, where=path, field=field, error=DataError)

@@ -222,7 +222,7 @@ def _module(proto: hlo_pb2.HloModuleProto, path: str | PathLike[str], field: str
         return module_from_proto(proto, where=str(path))
     except CostbenchError as error:
         inner = f"{field}/{error.field}" if error.field else field
-        raise DataError(error.problem, where=path, field=inner, expected=error.expected) from error
+        raise error.recast(DataError, where=path, field=inner) from error
 
 
 def _counts(run: tuning_pb2.ConfigProfile) -> bool:

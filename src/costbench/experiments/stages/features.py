@@ -13,9 +13,7 @@ from costbench.datasets.layout_graphs import write_layout_graph
 from costbench.datasets.layout_shards import collection_folder, layout_shard_path
 from costbench.datasets.measured_kernels import (
     CompiledPrograms,
-    FusionKernels,
-    MeasuredKernel,
-    TileShard,
+    MeasuredKernels,
     compiled_program_path,
     fusion_parts,
     shard_path,
@@ -161,23 +159,12 @@ class _Program:
         }
 
 
-def _write_tiles(shard_spec: ShardSpec, program: _Program) -> None:
-    shard = TileShard(shard_spec.sources[0], program.modules, shard_spec.architecture)
-    kernels = [shard.kernel(index) for index in range(len(shard))]
-    _write_kernels(shard_spec, program, kernels, program.metadata(shard_spec, shard.application))
-
-
-def _write_fusions(shard_spec: ShardSpec, program: _Program) -> None:
-    parts = tuple(Shard.open(path) for path in shard_spec.sources)
-    samples = FusionKernels(parts, program.modules, shard_spec.architecture)
+def _write_kernels(shard_spec: ShardSpec, program: _Program) -> None:
+    shards = [Shard.open(path) for path in shard_spec.sources]
+    samples = MeasuredKernels(shards, program.modules, shard_spec.architecture)
     kernels = [samples.kernel(index) for index in range(len(samples))]
-    _write_kernels(shard_spec, program, kernels, program.metadata(shard_spec, samples.application))
-
-
-def _write_kernels(
-    shard_spec: ShardSpec, program: _Program, kernels: list[MeasuredKernel], metadata: dict[str, object]
-) -> None:
     analytical = AnalyticalModel(shard_spec.architecture)
+    metadata = program.metadata(shard_spec, samples.application)
     write_features(shard_spec.path, kernels, program.features, analytical, metadata)
 
 
@@ -217,8 +204,8 @@ def _layout_folders(path: Path) -> dict[str, str]:
 
 
 READERS: Mapping[str, _Reader] = {
-    "tile": _Reader(lambda data, chip, name: (shard_path(data, chip, name),), _write_tiles),
-    "fusion": _Reader(_fusion_paths, _write_fusions),
+    "tile": _Reader(lambda data, chip, name: (shard_path(data, chip, name),), _write_kernels),
+    "fusion": _Reader(_fusion_paths, _write_kernels),
     "layout": _Reader(
         lambda data, chip, name: (layout_shard_path(data, chip, name),),
         _write_layouts,

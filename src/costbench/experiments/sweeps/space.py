@@ -207,7 +207,7 @@ def _is_convolution(key: str, choice: Value, where: str | PathLike[str], name: s
     try:
         find_convolution(choice)
     except (ChoiceError, ParamsError) as error:
-        raise ParamsError(error.problem, where=where, field=name, expected=error.expected) from error
+        raise error.recast(ParamsError, where=where, field=name) from error
     return True
 
 
@@ -222,7 +222,7 @@ def _check(key: str, values_of: Range, model: AnyTrainSpec, where: str | PathLik
         try:
             with_values(model, {key: value}, where=where)
         except ParamsError as error:
-            raise ParamsError(error.problem, where=where, field=name, expected=error.expected) from error
+            raise error.recast(ParamsError, where=where, field=name) from error
     if values_of.choices is None and _hint(type(model), key) not in (int, float):
         raise ParamsError("has low and high", where=where, field=name, expected="choices")
 

@@ -6,6 +6,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class HloProto(_message.Message):
+    __slots__ = ("hlo_module",)
+    HLO_MODULE_FIELD_NUMBER: _ClassVar[int]
+    hlo_module: HloModuleProto
+    def __init__(self, hlo_module: _Optional[_Union[HloModuleProto, _Mapping]] = ...) -> None: ...
+
 class HloModuleProto(_message.Message):
     __slots__ = ("name", "entry_computation_name", "computations", "host_program_shape", "id", "entry_computation_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -132,10 +138,18 @@ class OpMetadata(_message.Message):
     def __init__(self, op_type: _Optional[str] = ..., op_name: _Optional[str] = ...) -> None: ...
 
 class LiteralProto(_message.Message):
-    __slots__ = ("shape",)
+    __slots__ = ("shape", "s32s", "s64s", "u32s", "u64s")
     SHAPE_FIELD_NUMBER: _ClassVar[int]
+    S32S_FIELD_NUMBER: _ClassVar[int]
+    S64S_FIELD_NUMBER: _ClassVar[int]
+    U32S_FIELD_NUMBER: _ClassVar[int]
+    U64S_FIELD_NUMBER: _ClassVar[int]
     shape: ShapeProto
-    def __init__(self, shape: _Optional[_Union[ShapeProto, _Mapping]] = ...) -> None: ...
+    s32s: _containers.RepeatedScalarFieldContainer[int]
+    s64s: _containers.RepeatedScalarFieldContainer[int]
+    u32s: _containers.RepeatedScalarFieldContainer[int]
+    u64s: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, shape: _Optional[_Union[ShapeProto, _Mapping]] = ..., s32s: _Optional[_Iterable[int]] = ..., s64s: _Optional[_Iterable[int]] = ..., u32s: _Optional[_Iterable[int]] = ..., u64s: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ShapeProto(_message.Message):
     __slots__ = ("element_type", "dimensions", "tuple_shapes", "layout", "is_dynamic_dimension")
