@@ -48,12 +48,12 @@ SEED = 0
 
 
 def read_recorded(path: Path) -> list[Recorded]:
-    """Kernels of a tuning file that ran at least once."""
+    """Returns the kernels of a tuning file that ran at least once."""
     return lower_runs(recorded_kernels(path))
 
 
 def print_report(title: str, report: FidelityReport) -> None:
-    """One line per kernel, and means: tau over kernels of five runs or more, errors over all."""
+    """Prints a line per kernel, and means: tau over kernels of five runs or more, errors over all."""
     print(f"\n{title}")
     print(f"  {'kernel':<14}{'runs':>5}{'tau':>8}{'fastest':>9}{'top-1':>8}{'MAPE':>8}")
     for k in report.kernels:
