@@ -142,8 +142,8 @@ def test_scalers_of_some_columns(table: F32, transform: Transform, data: st.Data
     chosen = sorted(data.draw(st.sets(st.integers(0, table.shape[1] - 1), min_size=1)))
     whole = MinMaxNormalizer.fit([table], transform)
     part = whole.of_columns(chosen)
-    kept = [int(whole.kept[:place].sum()) for place in chosen if whole.kept[place]]
-    assert part(table[:, chosen]).tobytes() == whole(table)[:, kept].tobytes()
+    outputs = [int(whole.kept[:index].sum()) for index in chosen if whole.kept[index]]
+    assert part(table[:, chosen]).tobytes() == whole(table)[:, outputs].tobytes()
 
 
 def test_a_column_keeps_its_name_in_a_scaler_of_some() -> None:
@@ -161,9 +161,9 @@ def test_many_rows_are_scaled_as_few() -> None:
 def test_columns_go_away_by_the_ends_of_their_names() -> None:
     table = np.array([[0.0, 2.0, 4.0], [1.0, 3.0, 8.0]])
     scaler = MinMaxNormalizer.fit([table], names=("sizes_0", "sizes_product", "production"))
-    kept = scaler.without(["_product", "_sum"])
-    assert kept.kept.tolist() == [True, False, True]
-    assert kept(np.array([[1.0, 99.0, 6.0]])).tolist() == [[1.0, 0.5]]
+    reduced = scaler.without(["_product", "_sum"])
+    assert reduced.kept.tolist() == [True, False, True]
+    assert reduced(np.array([[1.0, 99.0, 6.0]])).tolist() == [[1.0, 0.5]]
     assert scaler.without([]) is scaler
     assert scaler.without(["_1"]).num_outputs == 3
 
