@@ -56,7 +56,7 @@ _SAMPLED_EVERY_S = 0.1
 # Where the time of a tile task goes: who does what.
 STEPS: dict[str, tuple[ModuleType | type, str]] = {
     "read": (generation, "module_from_bytes"),
-    "layouts": (program, "place"),
+    "layouts": (program, "lay_out_program"),
     "fusion": (program, "default_fusions"),
     "kernels": (program, "assemble"),
     "unique": (program, "_unique"),

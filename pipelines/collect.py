@@ -26,7 +26,7 @@ def build(options: argparse.Namespace) -> None:
     names, progress = options.names or None, partial(_log.info, "[%d/%d] %s")
     result = collect(options.folder, names, options.jobs, progress, options.force)
     update_table(options.document, load_manifest(options.folder))
-    _log.info("%d built, %d kept, %d removed", len(result.built), len(result.kept), len(result.removed))
+    _log.info("%d built, %d kept, %d removed", len(result.built), len(result.unchanged), len(result.removed))
 
 
 if __name__ == "__main__":

@@ -230,18 +230,18 @@ def test_a_fingerprint_is_the_digest_that_the_formula_says() -> None:
     first_x = h(f"input {shape}".encode())
     first_tanh = h(first_x, f"1 {int(Opcode.TANH)} {shape}".encode())
     first_add = h(first_tanh, first_x, f"2 {int(Opcode.ADD)} {shape}".encode())
-    place = [number.to_bytes(4, "little") for number in range(2)]
+    numbers = [number.to_bytes(4, "little") for number in range(2)]
     second_add = h(first_add, b"out")
-    second_tanh = h(first_tanh, b"in", second_add + place[0])
-    second_x = h(first_x, b"in", *sorted([second_tanh + place[0], second_add + place[1]]))
+    second_tanh = h(first_tanh, b"in", second_add + numbers[0])
+    second_x = h(first_x, b"in", *sorted([second_tanh + numbers[0], second_add + numbers[1]]))
     expected = h(*sorted([second_x, second_tanh, second_add])).hex()
     assert subgraph_fingerprint(b.build(), 0, (x,), (tanh, add), (add,)) == expected
 
 
-def batched(*found: Kernel) -> list[str]:
+def batched(*kernels: Kernel) -> list[str]:
     """Fingerprints of kernels of one computation, by one call."""
-    first = found[0]
-    names = ModuleFingerprints(first.module).kernels(first.computation, as_arrays(found))
+    first = kernels[0]
+    names = ModuleFingerprints(first.module).kernels(first.computation, as_arrays(kernels))
     return [name.hex() for name in names]
 
 

@@ -164,7 +164,7 @@ def indexed_window(inst: Instruction, number: int) -> tuple[int, ...]:
 
     Args:
         inst: the gather or scatter.
-        place: 0 for the array that is indexed, anything else for the slices that are moved.
+        number: 0 for the array that is indexed, anything else for the slices that are moved.
     """
     if inst.gather is not None:
         g = inst.gather

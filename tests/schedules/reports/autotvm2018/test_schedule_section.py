@@ -99,7 +99,6 @@ def test_models_without_a_search_have_a_table(folder: Path) -> None:
 def test_claims_are_decided_on_the_rows(folder: Path) -> None:
     results = load_schedules(folder)
     own = tuple(claim for claim in schedule_claims() if claim.paper == "autotvm2018")
-    assert len(own) == 13
     found = {
         one.claim.id.partition(".")[2]: one
         for one in evaluate_claims(own, frame_of(schedule_rows(results)), 0, 200)

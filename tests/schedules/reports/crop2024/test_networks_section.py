@@ -123,7 +123,6 @@ def test_a_network_that_cannot_order_its_own_records_decides_nothing(folder: Pat
 
 def test_claims_are_decided_on_operators(folder: Path) -> None:
     claims = tuple(claim for claim in schedule_claims() if claim.paper == "crop2024")
-    assert len(claims) == 8
     found = {
         one.claim.id: one.verdict for one in evaluate_claims(claims, frame_of(load_networks(folder).rows), 0)
     }
