@@ -197,7 +197,7 @@ class Shard:
         return Shard(path, _read_table(path))
 
     def __getitem__(self, key: str) -> AnyArray:
-        """A column.
+        """Returns a column.
 
         Raises:
             DataError: if there is none of that name, or if it holds values that cannot be data.

@@ -49,7 +49,7 @@ class Columns(Protocol):
     """Arrays by key, such as a `costbench.datasets.storage.Shard`."""
 
     def __getitem__(self, key: str, /) -> AnyArray:
-        """A column."""
+        """Returns a column."""
 
 
 class Scalers(Protocol):
@@ -190,7 +190,7 @@ class KernelColumns:
         self._offsets = {key: np.asarray(columns[f"{key}_offsets"], np.int64) for key in self.parts}
 
     def __len__(self) -> int:
-        """Kernels."""
+        """Returns the number of kernels."""
         return len(self.columns["kernel_num_inputs"])
 
     def pack(self, kernels: I64, configs: Sequence[I64]) -> PackedKernels:
