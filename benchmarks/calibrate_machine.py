@@ -1,11 +1,11 @@
-"""Fits the simulated machine's `timing` to real tile-tuning runs, and tests the fit on kernels left out.
+r"""Fits the simulated machine's `timing` to real tile-tuning runs, and tests the fit on kernels left out.
 
 `costbench.hardware.calibration` says how. Prints fidelity before and after, each kernel predicted by a fit
 without it, and how well each parameter is known. With `--machines`, an ensemble of machines that agree with
 the runs is drawn as well and written beside the chips' files.
 
     python -m benchmarks.calibrate_machine tile_calibration.pb
-    python -m benchmarks.calibrate_machine tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \\
+    python -m benchmarks.calibrate_machine tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \
         --scaled src/costbench/chips/tpu_v2.yaml --machines 32
 """
 
