@@ -60,7 +60,7 @@ def balanced_splits(units: int) -> I64:
 
 
 def loop_candidates(loop: Loop) -> I64:
-    """Extents in native tiles that a loop may take, ascending: balanced splits, or all of a fixed loop."""
+    """Returns the extents in native tiles of a loop, ascending: balanced splits, or all of a fixed loop."""
     return np.array([loop.units], dtype=np.int64) if loop.fixed else balanced_splits(loop.units)
 
 
