@@ -42,7 +42,7 @@ class Estimate:
 
     @property
     def sign(self) -> int:
-        """-1 if the whole interval lies below zero, +1 if above, 0 where that cannot be told."""
+        """-1 if the whole interval lies below zero, +1 if above, 0 where it is undecided."""
         return -1 if self.high < 0.0 else 1 if self.low > 0.0 else 0
 
 
@@ -73,7 +73,7 @@ class Standing:
 
     @property
     def sign(self) -> int:
-        """-1 if better than the strongest baseline, +1 if worse, 0 where that cannot be told.
+        """-1 if better than the strongest baseline, +1 if worse, 0 where it is undecided.
 
         With fewer than `MIN_PROGRAMS` programs it never can.
         """
