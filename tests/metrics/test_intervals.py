@@ -12,7 +12,7 @@ from costbench.metrics.intervals import (
     LEAST_P,
     CrossedDraws,
     LargestInterval,
-    Redrawn,
+    ResampledEffect,
     ShareInterval,
     StudentInterval,
     Variances,
@@ -27,7 +27,7 @@ from costbench.rng import stream
 TAIL = 0.025
 
 
-def redrawn(values: F64, resamples: int = 20_000) -> Redrawn:
+def redrawn(values: F64, resamples: int = 20_000) -> ResampledEffect:
     """Returns the mean of values, [num_programs, num_runs], drawn again."""
     n, m = values.shape
     generator = stream(0, "redrawn")
@@ -35,7 +35,7 @@ def redrawn(values: F64, resamples: int = 20_000) -> Redrawn:
     runs = generator.multinomial(m, np.full(m, 1.0 / m), size=resamples) / m
     both = np.einsum("rn,nm,rm->r", programs, values, runs)
     parts = (programs @ values.mean(axis=1), runs @ values.mean(axis=0), both)
-    return Redrawn(float(values.mean()), *parts, n, m)
+    return ResampledEffect(float(values.mean()), *parts, n, m)
 
 
 def test_students_t_is_that_of_the_tables() -> None:
@@ -103,9 +103,9 @@ def test_skewed_resamples_skew_the_interval_and_leave_its_width() -> None:
 
 def test_resamples_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DataError, match="resamples"):
-        Redrawn(0.0, np.zeros(3), np.zeros(3), np.zeros(2), 1, 1)
+        ResampledEffect(0.0, np.zeros(3), np.zeros(3), np.zeros(2), 1, 1)
     with pytest.raises(DataError, match="drawn"):
-        Redrawn(0.0, np.zeros(3), np.zeros(3), np.zeros(3), 6, 0)
+        ResampledEffect(0.0, np.zeros(3), np.zeros(3), np.zeros(3), 6, 0)
 
 
 @pytest.mark.parametrize(

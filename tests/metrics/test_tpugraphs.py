@@ -21,7 +21,6 @@ from costbench.metrics.tpugraphs import (
     graph_metrics,
     kendall_tau_b,
     labels_of,
-    mean_slowdown,
     ordered_pair_accuracy,
     ordered_pairs,
     pooled_accuracy,
@@ -117,8 +116,6 @@ def test_a_single_configuration_has_no_metric() -> None:
     assert graph_metrics([7], [1.0], TILE_TOP_K, [7]) == dict.fromkeys(
         ("opa", "kendall_tau", "top_1", "top_5", "top_10")
     )
-    assert mean_slowdown([0.2, math.nan, 0.4]) == pytest.approx(0.3)
-    assert math.isnan(mean_slowdown([math.nan]))
 
 
 def test_metrics_of_a_graph() -> None:

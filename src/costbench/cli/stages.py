@@ -164,7 +164,7 @@ def collect(
         typer.echo(f"[{done}/{total}] {name}", err=True)
 
     result = build(folder, names or None, jobs, progress, force)
-    typer.echo(f"{len(result.built)} built, {len(result.kept)} kept, {len(result.removed)} removed")
+    typer.echo(f"{len(result.built)} built, {len(result.unchanged)} kept, {len(result.removed)} removed")
 
 
 def generate(

@@ -77,7 +77,7 @@ class ShardTask(Protocol):
 
     @property
     def weight(self) -> int:
-        """Relative work estimate; the largest tasks are run first."""
+        """Returns a relative estimate of the work; the largest tasks are run first."""
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Writes the shards that are missing, each of them atomically.
@@ -146,7 +146,7 @@ class ProgramTask(ABC):
 
     @property
     def weight(self) -> int:
-        """Work estimate, which grows with the size of the program."""
+        """Returns an estimate of the work, which grows with the size of the program."""
         return len(self.program)
 
     @property
@@ -235,7 +235,7 @@ class SharedProgram:
         return self._prepared
 
     def log_assumed_loops(self) -> None:
-        """Warn of the loops of the program, if any task read it, whose trip counts are not stated in it."""
+        """Warns of the loops of the program, if any task read it, whose trip counts are not stated in it."""
         if self._prepared is None:
             return
         for name, (trips, bounded) in assumed_trip_counts(self._prepared.module).items():

@@ -19,7 +19,7 @@ from costbench.compiler.kernel_hashes import UNKNOWN, HashNumbers
 from costbench.compiler.layout.compile import CompiledPart, KernelPool, NewPart, PackedCompiler
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
-from costbench.compiler.tile_space import KernelBatch, TileSpace, nest_tile_space
+from costbench.compiler.tile_space import KernelBatch, nest_tile_space
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.hardware.device import Device, measure_batch
 from costbench.rng import stream
@@ -135,9 +135,9 @@ def measured_alone(nest: LoopNest, device: Device, model: AnalyticalModel, attem
         measured = device.measure_nest(space.nest, extents[None])
         if not measured.failed[0]:
             return float(measured.runtime_ns[0])
-        smaller = _smaller(space, extents)
-        if attempts is None and (smaller == extents).all():
-            return _measured_with_room(nest, device)
+        smaller = space.smaller(extents)
+        if smaller is None:
+            return _measured_with_room(nest, device) if attempts is None else float("inf")
         extents = smaller
         tried += 1
     return float("inf")
@@ -153,15 +153,6 @@ def _measured_with_room(nest: LoopNest, device: Device) -> float:
     larger = replace(target.architecture, scratchpad_bytes=2 * target.architecture.scratchpad_bytes)
     roomy = Device(replace(target, architecture=larger), device.seed)
     return measured_alone(nest, roomy, AnalyticalModel(larger), None)
-
-
-def _smaller(space: TileSpace, extents: I64) -> I64:
-    """Returns the tile with the longest loop cut one step more; the smallest tile never fails."""
-    loop = int(np.argmax(extents))
-    shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]
-    result = extents.copy()
-    result[loop] = shorter[-1] if len(shorter) else extents[loop]
-    return result
 
 
 PROGRAM_NOISE_SD = 0.0004

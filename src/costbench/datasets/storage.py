@@ -1,4 +1,8 @@
-"""The summary of a finished shard, which every stage that makes shards logs."""
+"""Shards as Arrow files: written whole, read by memory map, refused where they are damaged.
+
+A shard is one table (`arrow_tables`) whose schema says in its metadata what the samples were made from, and
+the digest of every column. Reading checks what it costs nothing to check; `verify_shard` compares all bytes.
+"""
 
 from __future__ import annotations
 
@@ -193,7 +197,7 @@ class Shard:
         return Shard(path, _read_table(path))
 
     def __getitem__(self, key: str) -> AnyArray:
-        """A column.
+        """Returns a column.
 
         Raises:
             DataError: if there is none of that name, or if it holds values that cannot be data.

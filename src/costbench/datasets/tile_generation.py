@@ -163,7 +163,7 @@ def _measure_sample(
 
 def _columns(samples: Sequence[_KernelSample]) -> dict[str, AnyArray]:
     kernels = [s.unique.kernel for s in samples]
-    positions = kernel_arrays((k.instructions, k.inputs, k.outputs) for k in kernels)
+    positions = kernel_arrays(kernel.positions for kernel in kernels)
     computations = np.array([k.computation for k in kernels], dtype=np.int64)
     empty = np.zeros(0, dtype=np.int64)
     return {

@@ -179,7 +179,7 @@ class MinMaxNormalizer:
         return replace(self, maximum=np.where(dropped, self.minimum, self.maximum))
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON value that `from_dict` turns into an equal scaler, bit for bit."""
+        """Returns a JSON value that `from_dict` turns into an equal scaler, bit for bit."""
         return {
             "transform": self.transform,
             "names": list(self.names),
@@ -189,7 +189,7 @@ class MinMaxNormalizer:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> MinMaxNormalizer:
-        """The scaler that `to_dict` described.
+        """Returns the scaler that `to_dict` described.
 
         Raises:
             DataError: on missing or unknown keys, on values that are no numbers, or on impossible bounds.
@@ -219,7 +219,7 @@ class MinMaxFit:
         self._maximum: F64 | None = None
 
     def update(self, chunk: AnyFloat) -> None:
-        """Update the extremes by a chunk [., k]; an empty one changes nothing.
+        """Updates the extremes by a chunk [., k]; an empty one changes nothing.
 
         Raises:
             DataError: on NaN or infinity (naming the column) or another width than before.

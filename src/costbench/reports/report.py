@@ -127,7 +127,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
 
 
 def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
-    """Write `index.html`, `pages/`, `summary.json`, `metrics.json`, `claims.*`, `tables/`, `figures/`.
+    """Writes `index.html`, `pages/`, `summary.json`, `metrics.json`, `claims.*`, `tables/`, `figures/`.
 
     Args:
         inputs: files of the stages.

@@ -55,7 +55,7 @@ SPLIT_NAMES: Mapping[str, str] = {
 
 
 def split_order(split: str) -> int:
-    """Sort key of splits: those of `SPLIT_NAMES` in that order, others behind them."""
+    """Returns the sort key of splits: those of `SPLIT_NAMES` in that order, others behind them."""
     names = list(SPLIT_NAMES)
     return names.index(split) if split in names else len(names)
 
@@ -245,7 +245,7 @@ class Results:
         return score_index(self.frame)
 
     def identities(self, column: str) -> tuple[str, ...]:
-        """Distinct values of a column such as `params_digest` or `data_digest`, sorted."""
+        """Returns the distinct values of a column such as `params_digest` or `data_digest`, sorted."""
         return tuple(sorted(map(str, self.frame[column].unique())))
 
 

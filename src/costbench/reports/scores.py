@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from costbench.arrays import F64
-from costbench.metrics.intervals import CrossedDraws, Drawn, Redrawn
+from costbench.metrics.intervals import CrossedDraws, ResampledEffect, ResampledFactor
 from costbench.metrics.measures import APE_FLOOR_PERCENT
 from costbench.reports.claims.claim import ANY, Side
 
@@ -58,14 +58,14 @@ class Scores:
         means: F64 = self.values.mean(axis=1)[np.newaxis]
         return means
 
-    def resampled(self, draws: CrossedDraws, drawn: Drawn = "both") -> F64:
+    def resampled(self, draws: CrossedDraws, factor: ResampledFactor = "both") -> F64:
         """Returns means over drawn seeds of drawn programs, [resamples, num_programs].
 
         Args:
             draws: draws shared by all that is compared.
-            drawn: `programs` or `seeds`, where only they are drawn.
+            factor: `programs` or `seeds`, where only they are drawn.
         """
-        return draws.resampled(self.values, self.programs, self.seeds, drawn)
+        return draws.resampled(self.values, self.programs, self.seeds, factor)
 
 
 Resample = Callable[[Scores], F64]
@@ -133,7 +133,7 @@ def share_won(left: F64, right: F64, sign: float) -> F64:
 
 def resample_effects(
     effects: Callable[[Resample], F64], draws: CrossedDraws, num_programs: int, runs: int
-) -> tuple[Redrawn, ...]:
+) -> tuple[ResampledEffect, ...]:
     """Returns each of several effects with programs, with runs, and with both drawn again.
 
     Args:
@@ -144,17 +144,17 @@ def resample_effects(
     """
     estimates = effects(lambda scores: scores.means)
 
-    def resample(drawn: Drawn) -> Resample:
-        return lambda scores: scores.resampled(draws, drawn)
+    def resample(factor: ResampledFactor) -> Resample:
+        return lambda scores: scores.resampled(draws, factor)
 
-    programs, seeds, both = (effects(resample(drawn)) for drawn in _DRAWN)
+    programs, seeds, both = (effects(resample(factor)) for factor in _FACTORS)
     return tuple(
-        Redrawn(float(estimate[0]), of_programs, of_seeds, of_both, num_programs, runs)
+        ResampledEffect(float(estimate[0]), of_programs, of_seeds, of_both, num_programs, runs)
         for estimate, of_programs, of_seeds, of_both in zip(estimates, programs, seeds, both, strict=True)
     )
 
 
-_DRAWN: tuple[Drawn, ...] = ("programs", "seeds", "both")
+_FACTORS: tuple[ResampledFactor, ...] = ("programs", "seeds", "both")
 
 
 def count_runs(scores: Iterable[Scores]) -> int:

@@ -96,7 +96,7 @@ class SearchResults:
 
     @cached_property
     def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
-        """Model, budget, metric and program -> a value for each repeat, in order of repeats."""
+        """Returns model, budget, metric and program -> a value for each repeat, in order of repeats."""
         # Rows are sorted, and rows that differ only in their seed lie side by side.
         groups = self.frame.groupby(["model", "budget", "metric", "program"])["value"]
         return groups.agg(tuple).to_dict()  # type: ignore[return-value]

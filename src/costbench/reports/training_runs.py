@@ -135,12 +135,12 @@ def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: st
 
 
 def write_budgets(budgets: Sequence[Budget], path: Path) -> None:
-    """Write all runs as JSON, equal for equal runs. Raises: DataError, if that is impossible."""
+    """Writes all runs as JSON, equal for equal runs. Raises: DataError, if that is impossible."""
     write_json(path, [asdict(budget) | {"samples": budget.samples} for budget in budgets])
 
 
 def write_wall_times(cells: Iterable[Path], machine: Path) -> None:
-    """Write how long the trained cells in these folders took on this machine: `wall_times.json`.
+    """Writes how long the trained cells in these folders took on this machine: `wall_times.json`.
 
     A list of objects as JSON: `experiment`, `cell`, and `seconds`, the wall time of the call that finished
     the run. Cells whose time nobody wrote down are left out: those that another machine has trained, or that

@@ -150,7 +150,7 @@ class ProgramFeatures:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str | PathLike[str]) -> ProgramFeatures:
-        """Inverse of `to_bytes`; `where` is what errors name.
+        """Inverts `to_bytes`; `where` is what errors name.
 
         Raises:
             DataError: if these are no features.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -55,10 +55,7 @@ class ScheduleEvaluator:
     device: MeasuringSchedules
     name: str
 
-    @property
-    def source(self) -> Source:
-        """Measured."""
-        return "device"
+    source: ClassVar[Source] = "device"
 
     def evaluate(self, decisions: I64) -> Evaluation:
         """Returns runtimes, infinite for failures, and the processor time of builds and runs."""

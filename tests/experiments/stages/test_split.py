@@ -207,7 +207,7 @@ def test_folds_are_counted_each_and_audited_together(params: Path) -> None:
     (folder / "fold3.json").write_text("of an earlier run")
     run(params)
     assert sorted(path.name for path in folder.glob("fold*.json")) == ["fold1.json", "fold2.json"]
-    splits = {name: read_split(folder / f"{name}.json", corpus) for name in ("fold1", "fold2")}
+    splits = {name: read_split(folder / f"{name}.json") for name in ("fold1", "fold2")}
     assert {frozenset("abc") <= set(split.test) for split in splits.values()} == {True, False}
     leaks, counts = _read(params, "leakage.json")["tile"], _read(params, "counts.json")["tile"]
     assert (sorted(leaks), sorted(counts)) == (["folds", "random"], ["fold1", "fold2", "random"])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costbench.arrays import F64, I64
-from costbench.autotuning.kernel_costs import TileChoice
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tile_space import MAX_LISTED, TileSpace, nest_tile_space
 from costbench.errors import DataError
@@ -133,7 +133,7 @@ class TilePoint:
 def score_kernels(
     program: PreparedProgram,
     device: Device,
-    tiles: TileChoice,
+    tiles: AnalyticalModel,
     models: Mapping[str, CostModel],
     params: AutotuneTileParams,
 ) -> Iterator[ScoredKernel]:
@@ -152,7 +152,7 @@ def _score_kernel(
     unique: UniqueKernel,
     space: TileSpace,
     device: Device,
-    tiles: TileChoice,
+    tiles: AnalyticalModel,
     models: Mapping[str, CostModel],
     params: AutotuneTileParams,
 ) -> ScoredKernel:

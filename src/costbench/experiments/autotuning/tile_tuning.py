@@ -9,7 +9,6 @@ import numpy as np
 
 from costbench.autotuning.budget import MeasurementBudget, minutes
 from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
-from costbench.autotuning.kernel_costs import smaller_tile
 from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.compiler.analytical_model import AnalyticalModel
@@ -111,9 +110,11 @@ def _kernel(
     space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
     extents = tiles.choose(space)
     measured = device.measure_nest(space.nest, extents[None])
-    # The smallest tile always compiles.
     while measured.failed[0]:
-        extents = smaller_tile(space, extents)
+        smaller = space.smaller(extents)
+        if smaller is None:
+            raise UnsupportedKernelError("no tile size compiles", where=unique.kernel.fingerprint)
+        extents = smaller
         measured = device.measure_nest(space.nest, extents[None])
     return _Kernel(unique, space, space.number(extents), float(measured.runtime_ns[0]))
 

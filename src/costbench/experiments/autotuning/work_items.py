@@ -162,7 +162,7 @@ class TuningItems:
         return self._entries[name]
 
     def of(self, decision: str, tuning: TileTuning | FusionTuning) -> Iterator[TuningItem]:
-        """Yields the work items of a decision, and log which programs are too large.
+        """Yields the work items of a decision, and logs which programs are too large.
 
         Raises:
             DataError: for a program that is not in the corpus, or a stage that has not finished.
@@ -202,7 +202,7 @@ class TuningItems:
         return entries
 
     def _test_programs(self, decision: str, split: str, chip: str) -> list[str]:
-        """Test programs of a split that have samples of the decision; the same ones are evaluated."""
+        """Returns test programs of a split that have samples of the decision; the same ones are evaluated."""
         features = self.workspace.stage("features")
         names = sorted(read_split(self.workspace.stage("split") / f"{split}.json").test)
         return [name for name in names if feature_path(features, decision, chip, name).exists()]
@@ -245,11 +245,11 @@ class TileSamples(Protocol):
     """Measured tile sizes of a program's kernels, as `FeatureShard` has them."""
 
     def runs(self) -> I64:
-        """Executions of each kernel in a run of the program."""
+        """Returns the executions of each kernel in a run of the program."""
         ...
 
     def runtime_ns(self, index: int) -> I64:
-        """Measured runtimes of the tile sizes of a kernel."""
+        """Returns the measured runtimes of the tile sizes of a kernel."""
         ...
 
     def analytical_ns(self, index: int) -> F64:

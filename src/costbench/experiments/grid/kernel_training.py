@@ -21,6 +21,13 @@ class KernelSources:
     train: KernelSource
     validation: KernelSource
 
+    def fit(self, task: CellTask, spec: AnyTrainSpec, logger: EpochLogger) -> FitResult:
+        """Trains by `training.fit.fit`."""
+        from costbench.training.fit import fit
+
+        settings = cast("TrainSpec", spec)
+        return fit(settings, self.train, self.validation, task.folder, logger=logger, progress=task.progress)
+
 
 @dataclass(frozen=True)
 class KernelTraining:
@@ -39,22 +46,6 @@ class KernelTraining:
         from costbench.training.kernel_source import KernelSource
 
         cache_bytes = task.cache_mb * 1024 * 1024 // 2
-        train, validation = (
-            KernelSource(task.shards(names), cache_bytes=cache_bytes)
-            for names in (task.split.train, task.split.validation)
-        )
+        train = KernelSource(task.shards(task.split.train), cache_bytes=cache_bytes)
+        validation = KernelSource(task.shards(task.split.validation), cache_bytes=cache_bytes)
         return KernelSources(train, validation)
-
-    def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
-        """Trains by `training.fit.fit`."""
-        from costbench.training.fit import fit
-
-        sources = cast("KernelSources", opened)
-        return fit(
-            cast("TrainSpec", spec),
-            sources.train,
-            sources.validation,
-            task.folder,
-            logger=logger,
-            progress=task.progress,
-        )

@@ -92,7 +92,7 @@ class ProgramItem:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Makes the feature shards that are missing, and remove those that the parameters no longer ask for.
+    """Makes the feature shards that are missing, and removes those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
@@ -120,7 +120,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def make_features(item: WorkItem[ProgramItem]) -> Shards:
-    """Makes the feature shards of a program, and keep their summaries.
+    """Makes the feature shards of a program, and keeps their summaries.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.

@@ -198,7 +198,7 @@ def printed_effect(effect: float | tuple[float, float] | None) -> str:
 
 
 def write_claims(findings: Sequence[Finding], folder: Path) -> tuple[Path, Path]:
-    """Write `claims.md` and `claims.json`; their paths.
+    """Writes `claims.md` and `claims.json`; returns their paths.
 
     Raises:
         DataError: if one cannot be written.

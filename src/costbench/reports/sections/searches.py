@@ -253,7 +253,7 @@ _ALL = "all"
 
 
 def flat_searches(searches: Searches) -> dict[str, float]:
-    """Headline numbers by key as in the module's description."""
+    """Returns headline numbers by key as in the module's description."""
     flat: dict[str, float | None] = {}
     for results in searches.results:
         for bar in results.bars:

@@ -37,7 +37,7 @@ _DECAY, _SCHEDULE = "optimizer.decay", "optimizer.schedule"
 
 
 def settings_tables(params: Settings) -> tuple[Table, ...]:
-    """Table 5 beside section `train`, tables 6 and 7 beside what sweeps found (or what `train` says).
+    """Returns table 5 beside section `train`, tables 6 and 7 beside what sweeps found (or what `train` says).
 
     Args:
         params: section -> its values. `train` maps a task to settings (`net`, `optimizer`, `loss`); `tuned`,
