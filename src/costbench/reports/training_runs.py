@@ -110,9 +110,8 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
     """Returns a table with one row for runs of a variant of an experiment that had equal budgets."""
     runs = pd.DataFrame([asdict(budget) | {"samples": budget.samples} for budget in budgets])
     amounts = ["steps", "kernels", "configs", "samples", "validations"]
-    cells = runs.groupby(["experiment", "variant", *amounts], sort=False).size().rename("cells").reset_index()
-    rows = cells[["experiment", "variant", "cells", *amounts]].itertuples(index=False, name=None)
-    return fill_table("budgets", rows)
+    cells = runs.groupby(["experiment", "variant", *amounts], sort=False).size().rename("cells")
+    return fill_table("budgets", cells.reset_index())
 
 
 def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:
