@@ -377,8 +377,10 @@ def _leaky_relu_gradient(scores: F32, node: int, edge_type: int, senders: I64, d
 
 
 class GatGradients(NamedTuple):
-    """Gradients of states [N C, H], matrices [L, edge_types H, H] ([outputs, inputs]), and attention vectors
-    [L, 2 edge_types, H]. The latter two are added to.
+    """Gradients of states [N C, H], matrices and attention vectors.
+
+    Matrices are [L, edge_types H, H] ([outputs, inputs]), vectors [L, 2 edge_types, H]; the gradients of both
+    are added to.
     """
 
     states: F32
@@ -387,9 +389,10 @@ class GatGradients(NamedTuple):
 
 
 class _GroupGradients(NamedTuple):
-    """Workspace of a group of n nodes: gradients of the hop's output [n C, H], of the scores of pairs
-    [pairs, W], of the scores of senders and receivers [n, edge_types, 2, W], and of the values
-    [n C, edge_types H].
+    """Workspace of a group of n nodes.
+
+    Gradients of the hop's output [n C, H], of the scores of pairs [pairs, W], of the scores of senders and
+    receivers [n, edge_types, 2, W], and of the values [n C, edge_types H].
     """
 
     updated: F32

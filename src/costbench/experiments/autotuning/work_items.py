@@ -258,8 +258,9 @@ class TileSamples(Protocol):
 
 
 def exhaustive_gain(shard: TileSamples) -> float:
-    """Returns the program's runtime with the analytical model's tile sizes divided by that with the best
-    measured ones.
+    """Returns what the best measured tile sizes gain.
+
+    It is the program's runtime with the analytical model's tile sizes divided by that with the best ones.
 
     (sum over kernels of runs x runtime of the lowest estimate) / (sum of runs x lowest runtime)
     """
