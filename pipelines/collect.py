@@ -22,7 +22,7 @@ _log = logging.getLogger("costbench.collect")
 
 
 def build(options: argparse.Namespace) -> None:
-    """Build what is missing or differs (with names, only those) and bring the documentation up to date."""
+    """Builds what is missing or differs (with names, only those) and brings the documentation up to date."""
     names, progress = options.names or None, partial(_log.info, "[%d/%d] %s")
     result = collect(options.folder, names, options.jobs, progress, options.force)
     update_table(options.document, load_manifest(options.folder))

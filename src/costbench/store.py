@@ -131,7 +131,7 @@ class Entry:
                 path.unlink(missing_ok=True)
 
     def keep(self, result: R) -> R:
-        """Writes the note of a computed result whose files are complete, and return the result.
+        """Writes the note of a computed result whose files are complete, and returns the result.
 
         Raises:
             DataError: if a file is missing, or the note cannot be written.
@@ -211,7 +211,7 @@ class WorkItem(Generic[T]):
         return self.entry.key
 
     def keep(self, result: R) -> R:
-        """Writes the result to its note, and return it. Raises: DataError, if that is impossible."""
+        """Writes the result to its note, and returns it. Raises: DataError, if that is impossible."""
         return self.entry.keep(result)
 
 

@@ -119,7 +119,7 @@ class KernelDevice(Protocol):
     def measure_kernels(
         self, nests: Sequence[LoopNest], extents: Sequence[I64], fingerprints: Sequence[str], /
     ) -> Measured:
-        """Compiles and run the kernels."""
+        """Compiles and runs the kernels."""
         ...
 
 

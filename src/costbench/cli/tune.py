@@ -169,7 +169,7 @@ def _extensions() -> dict[str, Callable[..., None]]:
 
 
 def _given(context: typer.Context, option: str) -> bool:
-    """Whether an option was given, not left to its default."""
+    """Returns whether an option was given, not left to its default."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -223,7 +223,7 @@ class _Stop:
         self._pressed = True
 
     def before(self, report: Report) -> Report:
-        """Check for an interrupt before each report of progress."""
+        """Checks for an interrupt before each report of progress."""
 
         def checked(step: Step, progress: Progress) -> None:
             self._searching = True
@@ -269,7 +269,7 @@ def _draw(result: TuningResult, options: TuneOptions, folder: Path) -> None:
 
 @contextmanager
 def _reporting(console: Console, file: Path) -> Iterator[Report]:
-    """A bar on a terminal, a line every few seconds elsewhere."""
+    """Yields what reports progress: a bar on a terminal, a line every few seconds elsewhere."""
     if not console.is_terminal:
         yield _lines(time.monotonic)
         return
@@ -302,7 +302,7 @@ def _lines(clock: Callable[[], float]) -> Report:
 
 
 def _part(step: Step, progress: Progress) -> tuple[float, float | None]:
-    """What is done, of how much: steps where there are many, otherwise of the budget."""
+    """Returns what is done, of how much: steps where there are many, otherwise of the budget."""
     if step.decisions is not None:
         return progress.num_decisions, step.decisions
     if step.count > 1:
@@ -342,7 +342,7 @@ def _print(console: Console, result: TuningResult, options: TuneOptions, folder:
 
 
 def summary(result: TuningResult, options: TuneOptions, folder: Path, chip: str = "") -> str:
-    """What came out, in words; `chip` names what it was measured on."""
+    """Returns what came out, in words; `chip` names what it was measured on."""
     from costbench.tasks import TASKS, labels_of
 
     default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (result.default_ns, result.best_ns))

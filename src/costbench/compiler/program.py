@@ -80,7 +80,7 @@ class PreparedProgram:
     def __init__(
         self, module: HloModule, name: str, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
     ) -> None:
-        self.module = place(module)
+        self.module = lay_out_program(module)
         self.name = name
         self.counts = tuple(execution_counts(self.module, unknown_trip_count=unknown_trip_count))
 
@@ -127,7 +127,7 @@ def compile_program(
     return PreparedProgram(module, name, unknown_trip_count=unknown_trip_count).compiled
 
 
-def place(module: HloModule) -> HloModule:
+def lay_out_program(module: HloModule) -> HloModule:
     """Returns a canonical program with layouts assigned and copies inserted."""
     return assign_layouts(fold_reversals(module))
 

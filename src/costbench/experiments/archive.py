@@ -461,7 +461,7 @@ def _results() -> dict[str, tuple[str, ...]]:
 
 
 def _exists(folder: Path) -> bool:
-    """Whether there is an archive. Raises: DataError, if there are files of one without its manifest."""
+    """Returns whether there is an archive. Raises: DataError, for files of one without its manifest."""
     if (folder / MANIFEST_FILE).exists():
         return True
     if any((folder / name).exists() for name in SCHEMAS):

@@ -185,7 +185,7 @@ class FeatureShard:
         return ImportedColumns(self._shard) if self._imported else KernelColumns(self._shard)
 
     def num_configs(self) -> I64:
-        """Measured decisions of each kernel, int64 [k]."""
+        """Returns the number of measured decisions of each kernel, int64 [k]."""
         return np.diff(self._shard["config_runtime_ns_offsets"])
 
     def num_nodes(self) -> I64:
@@ -213,44 +213,44 @@ class FeatureShard:
         return opcodes[int(self._shard["kernel_num_inputs"][index]) :]
 
     def tile_sizes(self, index: int) -> TileSizes:
-        """The tile sizes that were measured."""
+        """Returns the tile sizes that were measured."""
         split, rank = (int(number) for number in np.cumsum(self._shard["kernel_ranks"][index]))
         count = len(self._part("config_runtime_ns", index))
         bounds = self._part("tile_bounds", index).reshape(count, rank).astype(np.int64)
         return TileSizes(bounds[:, :split], bounds[:, split:])
 
     def config_features(self, index: int) -> F32:
-        """All features of the tile sizes that were measured, float32 [n, 28]."""
+        """Returns all features of the tile sizes that were measured, float32 [n, 28]."""
         if self._imported:
             return with_unknown_loops(self._part("config_features", index, like="config_runtime_ns"))
         loops = self._part("config_loops", index, like="config_runtime_ns")
         return np.concatenate([tile_features(self.tile_sizes(index)), loops], axis=1)
 
     def runtime_ns(self, index: int) -> I64:
-        """Measured runtimes, int64 [n]."""
+        """Returns the measured runtimes, int64 [n]."""
         return self._part("config_runtime_ns", index)
 
     def analytical_ns(self, index: int) -> F64:
-        """The analytical model's estimates in ns, float64 [n]."""
+        """Returns the analytical model's estimates in ns, float64 [n]."""
         return self._part("config_analytical_ns", index, like="config_runtime_ns")
 
     def runs(self) -> I64:
-        """Executions of each kernel in a run of the program; of fusion samples, under the default config."""
+        """Returns how often a run of the program executes each kernel (fusion: under the default config)."""
         return np.asarray(self._shard["kernel_runs"])
 
     def space_sizes(self) -> I64:
-        """Tile sizes of each kernel, legal or not."""
+        """Returns the tile sizes of each kernel, legal or not."""
         return np.asarray(self._shard["kernel_space_size"])
 
     def fingerprint(self, index: int) -> str:
-        """Fingerprint of a kernel, 32 hexadecimal digits."""
+        """Returns the fingerprint of a kernel, 32 hexadecimal digits."""
         return bytes(self._shard["kernel_fingerprint"][index]).hex()
 
     def fingerprints(self) -> tuple[str, ...]:
-        """Fingerprint of each kernel, 32 hexadecimal digits."""
+        """Returns the fingerprint of each kernel, 32 hexadecimal digits."""
         return tuple(bytes(row).hex() for row in self._shard["kernel_fingerprint"])
 
     def _part(self, key: str, index: int, like: str = "") -> AnyArray:
-        """A kernel's part of a column; `like` names the column whose parts are as long, if it has none."""
+        """Returns a kernel's part of a column; `like` names a column with parts as long, if it has none."""
         first, last = self._shard[f"{like or key}_offsets"][index : index + 2]
         return np.asarray(self._shard[key][int(first) : int(last)])

@@ -37,13 +37,13 @@ class ListColumns:
         self._lists: list[Sequence[int]] = []
 
     def add(self, row: int, values: Sequence[int]) -> None:
-        """Add the list of one row; for an empty one the row keeps its absent values."""
+        """Adds the list of one row; for an empty one the row keeps its absent values."""
         if values:
             self._rows.append(row)
             self._lists.append(values)
 
     def write(self, table: F32) -> None:
-        """Write the added lists to `table` [n, columns]."""
+        """Writes the added lists to `table` [n, columns]."""
         if not self._rows:
             return
         rows = np.array(self._rows, dtype=np.int64)
@@ -78,7 +78,7 @@ _CONVOLUTION_AXES = {
 
 
 def _element_type_columns() -> dict[ElementType, int]:
-    """Column of each element type in the one-hot group; types that TpuGraphs does not list have none."""
+    """Returns the column of each element type in the one-hot group; those not in TpuGraphs have none."""
     prefix = "shape_element_type_is_"
     irregular = {"invalid_type": "INVALID", "opaque_type": "OPAQUE"}
     features = [f for f in NODE_FEATURES if f.name.startswith(prefix)]
@@ -142,7 +142,7 @@ class NodeTable:
             values.append(value)
 
     def add(self, row: int, inst: Instruction, is_root: bool) -> None:
-        """Add one instruction. Attributes that most instructions lack are looked at only where present."""
+        """Adds one instruction. Attributes that most instructions lack are looked at only where present."""
         self._scalar(row, IS_ROOT_COLUMN, is_root)
         self._scalar(row, PARAMETER_NUMBER_COLUMN, inst.parameter_number)
         self._scalar(row, _FEATURE_GROUPS, inst.feature_group_count)

@@ -44,7 +44,7 @@ _FORMAT: ModelFormat[LearnedCostNet, FeatureScaling] = ModelFormat(
 def save_checkpoint(
     folder: str | PathLike[str], net: LearnedCostNet, scaling: FeatureScaling, predicts: Predicts
 ) -> None:
-    """Write a model of kernels; arguments and errors are those of `ModelFormat.write`."""
+    """Writes a model of kernels; arguments and errors are those of `ModelFormat.write`."""
     _FORMAT.write(folder, net, scaling, predicts, features_digest())
 
 
@@ -54,7 +54,7 @@ def load_checkpoint(
     analytical: CostModel | None = None,
     device: torch.device | str = "cpu",
 ) -> LearnedCostModel:
-    """Load the model of kernels in `folder`.
+    """Loads the model of kernels in `folder`.
 
     Args:
         folder: folder written by `save_checkpoint`.

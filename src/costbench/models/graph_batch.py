@@ -80,7 +80,7 @@ class FeatureScaling:
 
     @staticmethod
     def fit(samples: Iterable[KernelSamples], transform: Transform = "log1p") -> FeatureScaling:
-        """Fit scalers to all nodes, decisions and kernels of `samples`, which are read once, one at a time.
+        """Fits scalers to all nodes, decisions and kernels of `samples`, which are read once, one at a time.
 
         Raises:
             DataError: if there are no samples.
@@ -124,7 +124,7 @@ class FeatureScaling:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> FeatureScaling:
-        """Inverse of `to_dict`.
+        """Inverts `to_dict`.
 
         Raises:
             DataError: naming the scaler, for missing or unknown keys and values that are no scaler.
@@ -175,7 +175,7 @@ class GraphBatch:
         return len(self.node_counts)
 
     def to(self, device: torch.device | str) -> GraphBatch:
-        """The same batch on `device`."""
+        """Returns the same batch on `device`."""
         target = torch.device(device)
         return GraphBatch(
             opcodes=self.opcodes.to(target),

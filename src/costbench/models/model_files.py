@@ -85,7 +85,7 @@ class ModelFormat(Generic[Net, Scaling]):
     def write(
         self, folder: str | PathLike[str], net: Net, scaling: Scaling, predicts: Predicts, extra: object
     ) -> None:
-        """Write a model to `folder`, replacing an existing one.
+        """Writes a model to `folder`, replacing an existing one.
 
         Args:
             folder: folder, created if it does not exist.
@@ -139,7 +139,7 @@ class ModelFormat(Generic[Net, Scaling]):
 
 @contextmanager
 def _naming(path: Path, field: str | None) -> Iterator[None]:
-    """Name the file, and the field if one is given, in errors about what stands there."""
+    """Names the file, and the field if one is given, in errors about what stands there."""
     try:
         yield
     except CostbenchError as error:
@@ -147,7 +147,7 @@ def _naming(path: Path, field: str | None) -> Iterator[None]:
 
 
 def save_weights(net: nn.Module, path: Path) -> str:
-    """Write the weights of a network, on any device; returns the SHA-256 of the file.
+    """Writes the weights of a network, on any device; returns the SHA-256 of the file.
 
     Raises:
         DataError: if a weight is NaN or infinite, or the file cannot be written.
@@ -162,7 +162,7 @@ def save_weights(net: nn.Module, path: Path) -> str:
 
 
 def load_weights(net: nn.Module, description: Path, sha256: object) -> None:
-    """Give a network the weights that stand beside a description.
+    """Gives a network the weights that stand beside a description.
 
     Args:
         net: the network; changed.

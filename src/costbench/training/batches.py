@@ -33,15 +33,15 @@ class SampleSource(Protocol):
     """Kernels with measured decisions, read one at a time."""
 
     def __len__(self) -> int:
-        """Kernels."""
+        """Returns the number of kernels."""
         ...
 
     def __getitem__(self, index: int) -> KernelSamples:
-        """A kernel with all its decisions."""
+        """Returns a kernel with all its decisions."""
         ...
 
     def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
-        """Read some kernels, each with some of its decisions, by index."""
+        """Reads some kernels, each with some of its decisions, by index."""
         ...
 
     def scaled(self, scaling: FeatureScaling) -> SampleSource:
@@ -101,7 +101,7 @@ class BatchSampler(Sampler[BatchPlan]):
             self._by_application.setdefault(source.application(index), []).append(index)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that iteration draws. Lightning calls this before every epoch."""
+        """Chooses the epoch that iteration draws. Lightning calls this before every epoch."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -130,14 +130,14 @@ class BatchSampler(Sampler[BatchPlan]):
 
 
 def _deck(draw: np.random.Generator, cards: Sequence[_Card]) -> Iterator[_Card]:
-    """Yield the cards in random order for ever, each once per round."""
+    """Yields the cards in random order for ever, each once per round."""
     while True:
         for index in draw.permutation(len(cards)).tolist():
             yield cards[index]
 
 
 def choose_configs(draw: np.random.Generator, available: int, count: int) -> I64:
-    """Draw `count` different indices below `available`, ascending; all of them if there are no more."""
+    """Draws `count` different indices below `available`, ascending; all of them if there are no more."""
     if available <= count:
         return np.arange(available)
     return np.sort(draw.choice(available, size=count, replace=False)).astype(np.int64)
@@ -162,7 +162,7 @@ class PlannedBatches(Dataset[GraphBatch]):
 def validation_plans(
     source: SampleSource, spec: ValidationSpec, batch: BatchSpec, seed: int, *, min_configs: int = 2
 ) -> list[BatchPlan]:
-    """Plan the batches of validation, of kernels with at least `min_configs` decisions (ranking needs 2).
+    """Plans the batches of validation, of kernels with at least `min_configs` decisions (ranking needs 2).
 
     Kernels with similar numbers of decisions share a batch.
 

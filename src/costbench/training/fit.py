@@ -31,7 +31,7 @@ def fit(
     logger: MetricLogger | None = None,
     progress: bool = False,
 ) -> FitResult:
-    """Train a model and write that of the best validation epoch to `folder`.
+    """Trains a model and writes that of the best validation epoch to `folder`.
 
     Scalers are fitted on the training source only. Equal arguments give equal bytes. A killed call, made
     again with the same arguments, resumes after its last whole epoch from `resume.ckpt` in `folder`, which

@@ -45,11 +45,11 @@ class KernelSource:
         return len(self._locations)
 
     def application(self, index: int) -> str:
-        """Application of a kernel's program."""
+        """Returns the application of a kernel's program."""
         return self._shards[self._locations[index][0]].application
 
     def num_configs(self, index: int) -> int:
-        """Measured decisions of a kernel."""
+        """Returns the number of measured decisions of a kernel."""
         return self._num_configs[index]
 
     def __getitem__(self, index: int) -> KernelSamples:
@@ -64,7 +64,7 @@ class KernelSource:
         )
 
     def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
-        """Read some kernels with some of their decisions; this is fastest if kernels ascend.
+        """Reads some kernels with some of their decisions; this is fastest if kernels ascend.
 
         Args:
             kernels: indices of kernels, one or more.
@@ -113,5 +113,5 @@ class MergedSource:
         return self._source[index]
 
     def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
-        """Read some kernels with some of their decisions; see `KernelSource.pack`."""
+        """Reads some kernels with some of their decisions; see `KernelSource.pack`."""
         return self._columns.pack(np.array(kernels, np.int64), configs)

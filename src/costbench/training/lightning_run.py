@@ -36,7 +36,7 @@ class MetricLogger(Protocol):
     """Records the metrics of each epoch, for instance on a tracking server."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Record metrics after training step `step`."""
+        """Records metrics after training step `step`."""
         ...
 
 
@@ -175,7 +175,7 @@ class TrainingRun:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Run a block with the run's settings; random draws in it leave those after it as they were."""
+        """Runs a block with the run's settings; random draws in it leave those after it as they were."""
         with _quiet(), apply_execution(self._spec.execution), torch.random.fork_rng(devices=[]):
             yield
 
@@ -188,7 +188,7 @@ class TrainingRun:
         save: Callable[[], None],
         identity: str,
     ) -> FitResult:
-        """Train from the resume point on, if there is one, and save the model of the best epoch.
+        """Trains from the resume point on, if there is one, and saves the model of the best epoch.
 
         Args:
             module: network, loss and optimiser.
@@ -254,7 +254,7 @@ class TrainingRun:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
+    """Silences Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
     notes = logging.getLogger("pytorch_lightning")
     level = notes.level
     notes.setLevel(logging.WARNING)

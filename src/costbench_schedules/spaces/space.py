@@ -176,7 +176,7 @@ class ScheduleSpace:
         return result
 
     def numbers(self, rows: AnyInt) -> list[int]:
-        """Inverse of `rows`."""
+        """Inverts `rows`."""
         result = [0] * len(rows)
         for knob, radix in enumerate(self.sizes.tolist()):
             digits = rows[:, knob].tolist()
@@ -234,7 +234,7 @@ class ScheduleSpace:
         return {knob.name: knob.values[int(i)] for knob, i in zip(self.knobs, row, strict=True)}
 
     def row_of(self, choices: Mapping[str, Value]) -> I64:
-        """Inverse of `choices`, int64 [m].
+        """Inverts `choices`, int64 [m].
 
         Raises:
             DataError: naming the knob, if it has no or an unknown choice.

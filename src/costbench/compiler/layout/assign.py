@@ -25,17 +25,18 @@ Needs = tuple[tuple[MinorToMajor, ...], MinorToMajor]
 
 
 def assign_layouts(module: HloModule) -> HloModule:
-    """Returns the program with an order on every array and copies where orders differ; layouts that it had
-    before are discarded.
+    """Returns the program with an order on every array and copies where orders differ.
+
+    Layouts that it had before are discarded.
 
     Computations keep their positions; instructions are shifted by the copies inserted before them.
     """
     classes = ValueClasses(module)
     tables = OrderTables(classes)
-    return place(Requirements(classes), tables.by_class(tables.default)).verify()
+    return lay_out(Requirements(classes), tables.by_class(tables.default)).verify()
 
 
-def place(
+def lay_out(
     requirements: Requirements,
     orders: Mapping[int, MinorToMajor],
     layouts: Mapping[Node, NodeLayouts] | None = None,
@@ -49,24 +50,24 @@ def place(
     """
     module = requirements.classes.module
     computations = tuple(
-        place_computation(requirements, c, orders, layouts or {}).computation
+        lay_out_computation(requirements, c, orders, layouts or {}).computation
         for c in range(len(module.computations))
     )
     return replace(module, computations=computations)
 
 
-def place_computation(
+def lay_out_computation(
     requirements: Requirements,
     computation: int,
     orders: Mapping[int, MinorToMajor],
     layouts: Mapping[Node, NodeLayouts],
-) -> PlacedComputation:
-    """Returns what `place` does, for one computation."""
+) -> LaidOutComputation:
+    """Returns what `lay_out` does, for one computation."""
     return _Emitter(requirements, computation, orders, layouts).emit()
 
 
 @dataclass(frozen=True)
-class PlacedComputation:
+class LaidOutComputation:
     """A computation rewritten with its memory orders.
 
     Attributes:
@@ -127,8 +128,10 @@ def with_leaves(shape: Shape, leaves: Iterator[Shape]) -> Shape:
 
 
 class _Emitter:
-    """Rewrites one computation: shapes get layouts, and copies are inserted where an operand comes in another
-    order than its user needs. Constants and broadcasts are computed again instead of being copied.
+    """Rewrites one computation.
+
+    Shapes get layouts, and copies are inserted where an operand comes in another order than its user needs.
+    Constants and broadcasts are computed again instead of being copied.
     """
 
     def __init__(
@@ -149,14 +152,14 @@ class _Emitter:
         self._moved: list[int] = []
         self._copies: dict[tuple[int, MinorToMajor], int] = {}
 
-    def emit(self) -> PlacedComputation:
+    def emit(self) -> LaidOutComputation:
         """Returns the computation with layouts and copies."""
         for position, inst in enumerate(self._computation.instructions):
             self._moved.append(self._emit_instruction(position, inst))
         computation = HloComputation(
             self._computation.name, tuple(self._flat), self._moved[self._computation.root]
         )
-        return PlacedComputation(computation, tuple(self._origins))
+        return LaidOutComputation(computation, tuple(self._origins))
 
     def _emit_instruction(self, position: int, inst: Instruction) -> int:
         leaves = self._classes.leaves(self._c, position)

@@ -249,11 +249,11 @@ class TileSamples(Protocol):
     """Measured tile sizes of a program's kernels, as `FeatureShard` has them."""
 
     def runs(self) -> I64:
-        """Executions of each kernel in a run of the program."""
+        """Returns the executions of each kernel in a run of the program."""
         ...
 
     def runtime_ns(self, index: int) -> I64:
-        """Measured runtimes of the tile sizes of a kernel."""
+        """Returns the measured runtimes of the tile sizes of a kernel."""
         ...
 
     def analytical_ns(self, index: int) -> F64:
@@ -262,8 +262,9 @@ class TileSamples(Protocol):
 
 
 def exhaustive_gain(shard: TileSamples) -> float:
-    """Returns the program's runtime with the analytical model's tile sizes divided by that with the best
-    measured ones.
+    """Returns what the best measured tile sizes gain.
+
+    It is the program's runtime with the analytical model's tile sizes divided by that with the best ones.
 
     (sum over kernels of runs x runtime of the lowest estimate) / (sum of runs x lowest runtime)
     """

@@ -71,7 +71,7 @@ EVALUATE_IMPORTED: dict[str, Callable[[ProgramTask], ProgramResult]] = {
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Evaluates the programs that are missing; write `rows.jsonl`, and points of figures in `scatter.json`.
+    """Evaluates the programs that are missing; writes `rows.jsonl`, and points of figures in `scatter.json`.
 
     Wall times differ from run to run, and are written to the folder `machine`.
 
@@ -202,7 +202,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
 
 
 def _is_restored(folder: Path, identity: StageIdentity, experiment: Experiment, workspace: Workspace) -> bool:
-    """Whether results of this identity are there without the weights that they follow from."""
+    """Returns whether results of this identity are there without the weights that they follow from."""
     try:
         is_current = read_identity(folder) == identity
     except DataError:

@@ -120,7 +120,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def make_features(item: WorkItem[ProgramItem]) -> Shards:
-    """Makes the feature shards of a program, and keep their summaries.
+    """Makes the feature shards of a program, and keeps their summaries.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.

@@ -91,7 +91,7 @@ class Range:
         return (self.low, self.high) if self.choices is None else self.choices
 
     def has(self, value: Value) -> bool:
-        """Whether `value` is one of its values; for a range with `step`, only the ends are compared."""
+        """Returns whether `value` is one of its values; of a range with `step`, the ends alone count."""
         if self.choices is not None:
             # True == 1 in Python, but they are different choices.
             return any(
@@ -200,7 +200,7 @@ def _known(
 
 
 def _is_convolution(key: str, choice: Value, where: str | PathLike[str], name: str) -> bool:
-    """Whether a choice names a convolution of PyG that exists. Raises: ParamsError if it does not exist."""
+    """Returns whether a choice names a convolution of PyG. Raises: ParamsError if it does not exist."""
     if key != "net.encoder" or not isinstance(choice, str) or not choice.startswith(PREFIX):
         return False
     try:

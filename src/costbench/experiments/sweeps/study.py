@@ -133,7 +133,7 @@ def _lock_transactions(engine: Engine) -> None:
 
 
 def _is_race(error: SQLAlchemyError) -> bool:
-    """Whether the error comes from another process creating the tables at the same moment."""
+    """Returns whether the error comes from another process creating the tables at the same moment."""
     text = str(error).lower()
     return "already exists" in text or "unique constraint" in text
 
@@ -311,7 +311,7 @@ class Progress:
     waiting: int
 
     def may_start(self, trials: int) -> bool:
-        """Whether another trial should be started, a waiting one or a new one, so that `trials` finish."""
+        """Returns whether another trial, waiting or new, should be started so that `trials` finish."""
         return self.waiting > 0 or self.finished + self.running < trials
 
 
@@ -348,6 +348,6 @@ def requeue(study: optuna.Study, number: int, storage: StorageSpec) -> None:
 
 
 def was_requeued(study: optuna.Study, number: int) -> bool:
-    """Whether a trial was failed and queued again."""
+    """Returns whether a trial was failed and queued again."""
     retried = map(RetryHeartbeatStaleTrialCallback.retry_history, study.get_trials(deepcopy=False))
     return any(number in history for history in retried)

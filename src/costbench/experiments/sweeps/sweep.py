@@ -195,7 +195,7 @@ def trials_path(folder: Path, task: str) -> Path:
 
 
 def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Path) -> None:
-    """Runs studies until they have their numbers of trials; write the best trial and all trials of each.
+    """Runs studies until they have their numbers of trials; writes the best trial and all trials of each.
 
     Args:
         tasks: the studies, and the training that a trial of each varies.

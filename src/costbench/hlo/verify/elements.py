@@ -249,7 +249,7 @@ def _indices(shape: Shape, vector_dim: int, mapped: int) -> Problem | None:
 
 
 def _batch_extents(shape: Shape, vector_dim: int) -> list[int]:
-    """Extents of the axes of the indices that do not hold the vectors."""
+    """Returns the extents of the axes of the indices that do not hold the vectors."""
     return [extent for axis, extent in enumerate(shape.dimensions) if axis != vector_dim]
 
 

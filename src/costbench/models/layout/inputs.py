@@ -57,7 +57,7 @@ class LayoutScaling:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> LayoutScaling:
-        """Inverse of `to_dict`. Raises: DataError, for other keys and values that are no scaler."""
+        """Inverts `to_dict`. Raises: DataError, for other keys and values that are no scaler."""
         if set(values) != {"node", "option"} or not all(isinstance(v, Mapping) for v in values.values()):
             raise DataError(f"scalers {sorted(values)}", field="scaling", expected="node, option")
         return LayoutScaling(*(MinMaxNormalizer.from_dict(values[name]) for name in ("node", "option")))

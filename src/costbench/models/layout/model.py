@@ -72,7 +72,7 @@ class LayoutModel:
         return self.predict_inputs(layout_inputs(graph, self.scaling, self.net.spec), rows)
 
     def predict_inputs(self, inputs: LayoutInputs, rows: npt.ArrayLike | None = None) -> F64:
-        """The same for a graph whose inputs are at hand, to score several times."""
+        """Returns the same for a graph whose inputs are at hand, to score several times."""
         with apply_execution(self._execution):
             return config_scores(self.net, inputs, rows, self.seed)
 
@@ -132,7 +132,7 @@ _FORMAT: ModelFormat[LayoutNetwork, LayoutScaling] = ModelFormat(
 def save_layout_model(
     folder: str | PathLike[str], net: LayoutNetwork, scaling: LayoutScaling, predicts: Predicts, seed: int
 ) -> None:
-    """Write a model of layouts; arguments and errors are those of `ModelFormat.write`.
+    """Writes a model of layouts; arguments and errors are those of `ModelFormat.write`.
 
     `seed` is that of the sets of a network that attends across configs.
     """
@@ -140,7 +140,7 @@ def save_layout_model(
 
 
 def load_layout_model(folder: str | PathLike[str], execution: Execution = DEFAULT_EXECUTION) -> LayoutModel:
-    """Load the model of layouts in `folder`.
+    """Loads the model of layouts in `folder`.
 
     Args:
         folder: folder written by `save_layout_model`.

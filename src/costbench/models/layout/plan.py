@@ -253,14 +253,14 @@ class Plan:
 
     @property
     def largest(self) -> int:
-        """Largest number of varying rows of a layer."""
+        """Returns the largest number of varying rows of a layer."""
         return max(len(rows.varying) for rows in self.rows)
 
 
 def plan_layers(
     matrices: Sequence[csr_array], configurable: I64, num_layers: int, *, pools_all: bool
 ) -> Plan:
-    """Plan the layers of a network.
+    """Plans the layers of a network.
 
     Args:
         matrices: float32 [n, n] each, of the convolution (`view.aggregations`); one is needed for n even if

@@ -47,7 +47,7 @@ class Convolution:
     arguments: Arguments
 
     def layer(self, hidden: int) -> nn.Module:
-        """Build a layer from `hidden` to `hidden` units and try it on two nodes.
+        """Builds a layer from `hidden` to `hidden` units and tries it on two nodes.
 
         Raises:
             ParamsError: naming the convolution, if it cannot be built, or does not map nodes and edges alone
@@ -94,7 +94,7 @@ class Convolution:
 
 
 def convolutions() -> dict[str, type[nn.Module]]:
-    """Classes of `torch_geometric.nn` that pass messages, by name."""
+    """Returns the classes of `torch_geometric.nn` that pass messages, by name."""
     members = {name: getattr(pyg_nn, name) for name in pyg_nn.conv.__all__}
     return {
         name: kind
@@ -104,7 +104,7 @@ def convolutions() -> dict[str, type[nn.Module]]:
 
 
 def find_convolution(encoder: str) -> Convolution:
-    """The convolution that `pyg.Name(argument=value, ...)` names; it is not built yet.
+    """Returns the convolution that `pyg.Name(argument=value, ...)` names; it is not built yet.
 
     Raises:
         ParamsError: for another spelling, an argument that its constructor has not or that costbench sets.
@@ -127,7 +127,7 @@ def find_convolution(encoder: str) -> Convolution:
 
 
 def _parsed(encoder: str) -> tuple[str, dict[str, Any]]:
-    """Parse `pyg.NAME` or `pyg.NAME(argument=value, ...)` into name and arguments."""
+    """Parses `pyg.NAME` or `pyg.NAME(argument=value, ...)` into name and arguments."""
     try:
         expression = ast.parse(encoder.removeprefix(PREFIX), mode="eval").body
         call = expression if isinstance(expression, ast.Call) else ast.Call(expression, [], [])
@@ -214,7 +214,7 @@ class PygConvolutions(nn.Module):
 
 
 def draw_weights(module: nn.Module, seed: int) -> None:
-    """Draw the weights of all PyG layers in a module by the rules of their own classes, from one seed."""
+    """Draws the weights of all PyG layers in a module by the rules of their own classes, from one seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for layer in module.modules():

@@ -188,7 +188,7 @@ def _limit(axes: Axes, cell: Cell, paper: PrintedTable | None, error: Measure) -
 def write_curve_figure(
     name: str, curves: Mapping[str, Sequence[tuple[float, float]]], axis: str, folder: Path
 ) -> tuple[Path, ...]:
-    """Lines of a value against the epoch, one a training run; writes `<name>.svg` and `.png`.
+    """Draws a value against the epoch, a line for each training run; writes `<name>.svg` and `.png`.
 
     Raises:
         DataError: if a file cannot be written.

@@ -141,7 +141,7 @@ class LayoutModule(CostModelModule):
         self._historical = HistoricalParts(spec.segments.dropout) if historical else None
 
     def on_train_epoch_start(self) -> None:
-        """Forget historical parts, so that an epoch depends on the weights before it and its number only."""
+        """Forgets historical parts, so that an epoch depends on the weights before it and its number only."""
         if self._historical is not None:
             self._historical.clear()
 
@@ -170,7 +170,7 @@ class LayoutModule(CostModelModule):
         return segment_scores(net, batch.inputs, batch.options, build_segment(batch.inputs, inside))
 
     def validation_step(self, batch: tuple[LayoutBatch, ...], _index: int) -> None:  # type: ignore[override]
-        """Score the configs of every graph."""
+        """Scores the configs of every graph."""
         net = cast(LayoutNetwork, self.validated_net)
         for configs in batch:
             scores = config_scores(net.eval(), configs.inputs, configs.rows, self._seed)

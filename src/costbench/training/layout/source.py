@@ -250,7 +250,7 @@ class StepSampler(Sampler[StepPlan]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that iteration draws. Lightning calls this before every epoch."""
+        """Chooses the epoch that iteration draws. Lightning calls this before every epoch."""
         self._epoch = epoch
 
     def __len__(self) -> int:

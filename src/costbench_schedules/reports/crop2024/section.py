@@ -149,8 +149,9 @@ def score_table(results: NetworkResults) -> Table:
 
 
 def parts_table(results: NetworkResults) -> Table:
-    """Returns the analytical model without its parts, for other processors, and simpler models; means over
-    networks.
+    """Returns the analytical model without its parts, for other processors, and simpler models.
+
+    Numbers are means over networks.
     """
     metrics = ("top_1_score", "top_5_score", "kendall_tau", "mape")
     rows = tuple(
@@ -225,17 +226,18 @@ def _difference(
 ) -> str | None:
     """Returns by how much a model with its variant is above another, with the 95% interval over operators."""
     part, whole = (results.of_operators(*side, metric) for side in (model, other))
-    both = [operator for operator in whole if operator in part]
-    if model == other or not both:
+    both = whole.index.intersection(part.index)
+    if model == other or both.empty:
         return None
-    left, right = ([interval[operator] for operator in both] for interval in (part, whole))
     draws = stream(0, name or "/".join(("crop", *model, *other, metric)))
-    interval = paired_bootstrap(left, right, draws)
+    interval = paired_bootstrap(part[both], whole[both], draws)
     return f"{interval.difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
 def flat_networks(results: NetworkResults) -> dict[str, float]:
-    """Returns `crop/{model}/{variant}/{metric}` of all models, means over networks, and
+    """Returns headline numbers by key.
+
+    `crop/{model}/{variant}/{metric}` of all models, means over networks,
     `crop/{model}/{variant}/{network}/{metric}` of the rows of Table 2, and those of `flat_guidance`.
     """
     numbers = flat_guidance(results.guided)

@@ -13,7 +13,6 @@ from costbench.reports.frame import frame_of
 from costbench_schedules.reports.autotvm2018 import library
 from costbench_schedules.reports.autotvm2018.results import (
     ScheduleResults,
-    in_order,
     load_schedules,
     write_machine_times,
 )
@@ -25,6 +24,7 @@ from costbench_schedules.reports.autotvm2018.searches import (
     workloads_table,
 )
 from costbench_schedules.reports.autotvm2018.section import flat_models, schedule_rows, schedule_section
+from costbench_schedules.reports.curves import in_order
 from costbench_schedules.reports.page import schedule_claims
 from tests.schedules.reports.autotvm2018.files import WORKLOADS, write_schedule_files
 from tests.sentences import numbers
