@@ -1,11 +1,11 @@
-"""Fits the simulated machine's `timing` to real tile-tuning runs, and tests the fit on kernels left out.
+r"""Fits the simulated machine's `timing` to real tile-tuning runs, and tests the fit on kernels left out.
 
 `costbench.hardware.calibration` says how. Prints fidelity before and after, each kernel predicted by a fit
 without it, and how well each parameter is known. With `--machines`, an ensemble of machines that agree with
 the runs is drawn as well and written beside the chips' files.
 
     python -m benchmarks.calibrate_machine tile_calibration.pb
-    python -m benchmarks.calibrate_machine tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \\
+    python -m benchmarks.calibrate_machine tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \
         --scaled src/costbench/chips/tpu_v2.yaml --machines 32
 """
 
@@ -68,7 +68,7 @@ def print_report(title: str, report: FidelityReport) -> None:
 
 
 def print_parameters(before: Target, found: Fit) -> None:
-    """Values before and after, how well they are known, and what they cannot be told apart from."""
+    """Values before and after, how well they are known, and what they are not separable from."""
     print(f"\n  {'parameter':<22}{'before':>10}{'after':>10}{'known to':>10}  told apart badly from")
     names = list(PRIORS)
     for i, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""How fast a data set is made, end to end: compiled, enumerated, sampled, measured and written.
+r"""How fast a data set is made, end to end: compiled, enumerated, sampled, measured and written.
 
 Programs of the corpus go through the same tasks as in the stage `generate`, on workers that have started and
 compiled their code before. The floor is what no code could avoid: copying, hashing and writing the bytes of
@@ -7,7 +7,7 @@ any one process, the parent and all workers looked at.
 
     python -m benchmarks.generation_throughput --json
     python -m benchmarks.generation_throughput --programs unet2d_b8_train_f32 --steps
-    python -m benchmarks.generation_throughput --programs all --tiles-per-kernel 20000 --fusion-configs 0 \\
+    python -m benchmarks.generation_throughput --programs all --tiles-per-kernel 20000 --fusion-configs 0 \
         --target-samples 25000000
 
 With `--target-samples`, programs and then further seeds follow one another until that many samples are

@@ -186,6 +186,7 @@ def propose(corners: Array, scores: Array, level_sizes: list[int], num_boxes: in
         corners: of all anchors, [b, anchors, 4].
         scores: [b, anchors]; suppressed boxes end up with score 0, last.
         level_sizes: anchors of each level, in order; each level gives its 1000 best.
+        num_boxes: number of boxes that come back.
     """
     import jax
     import jax.numpy as jnp

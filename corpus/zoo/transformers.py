@@ -188,6 +188,8 @@ def beam_search(
     Args:
         step: (last words [batch beams], cache, position) -> log probabilities [batch beams, words], cache.
         cache: tree of arrays with a dimension of batch x beams, second in each.
+        batch: number of sentences.
+        beams: number of hypotheses that are followed for each.
         limit: most words per sentence.
 
     Returns:

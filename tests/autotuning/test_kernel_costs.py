@@ -89,11 +89,11 @@ def test_kernels_lowered_last_are_kept(kernels: tuple[Kernel, ...]) -> None:
 
 
 def assert_same(
-    found: list[tuple[int, TileSpace, I64]],
+    tiled_kernels: list[tuple[int, TileSpace, I64]],
     expected: list[tuple[int, TileSpace, I64]],
 ) -> None:
-    assert [(place, space.size, tile.tolist()) for place, space, tile in found] == [
-        (place, space.size, tile.tolist()) for place, space, tile in expected
+    assert [(index, space.size, tile.tolist()) for index, space, tile in tiled_kernels] == [
+        (index, space.size, tile.tolist()) for index, space, tile in expected
     ]
 
 

@@ -155,8 +155,8 @@ def test_programs_that_share_a_builder_with_a_held_out_application_are_dropped()
 
 def test_sets_restricted_to_what_a_task_has() -> None:
     split = Split("s", ("a", "b"), ("c",), ("d",), ("e",))
-    found = split.restricted({"b", "d", "z"})
-    assert found == {"train": ("b",), "validation": (), "test": ("d",), "dropped": ()}
+    restricted = split.restricted({"b", "d", "z"})
+    assert restricted == {"train": ("b",), "validation": (), "test": ("d",), "dropped": ()}
 
 
 @pytest.mark.parametrize(
@@ -244,13 +244,13 @@ def shares(one: ProgramInfo, other: ProgramInfo) -> bool:
 
 def reachable(programs: Sequence[ProgramInfo]) -> set[frozenset[str]]:
     """Groups by brute force: the closure of `shares`, grown from every program until nothing is added."""
-    found = set()
+    names = set()
     for start in programs:
         group = {start}
         while more := {p for p in programs if p not in group and any(shares(p, q) for q in group)}:
             group |= more
-        found.add(frozenset(program.name for program in group))
-    return found
+        names.add(frozenset(program.name for program in group))
+    return names
 
 
 @given(corpora())
@@ -275,9 +275,9 @@ def check(programs: Sequence[ProgramInfo], splits: Sequence[Split], num_validati
         assert sorted(name for part in parts for name in part) == sorted(by_name)
         assert capacity - max(largest, len(splits)) <= len(split.test) <= capacity + largest
         assert 0 < len(split.validation) <= num_validation
-        for i, own in enumerate(parts):
+        for i, names in enumerate(parts):
             for other in parts[i + 1 :]:
-                assert not any(shares(by_name[a], by_name[b]) for a in own for b in other)
+                assert not any(shares(by_name[a], by_name[b]) for a in names for b in other)
 
 
 @given(corpora(), st.integers(2, 5), st.integers(0, 10**6), st.integers(1, 8), st.data())
@@ -317,8 +317,8 @@ def test_folds_of_the_corpus(corpus: list[ProgramInfo], k: int) -> None:
 
 def moved(before: Sequence[Split], after: Sequence[Split]) -> int:
     """Number of programs that another fold tests."""
-    place = {name: split.name for split in before for name in split.test}
-    return sum(place.get(name, split.name) != split.name for split in after for name in split.test)
+    fold_of = {name: split.name for split in before for name in split.test}
+    return sum(fold_of.get(name, split.name) != split.name for split in after for name in split.test)
 
 
 def test_a_new_program_moves_few_others_between_folds(corpus: list[ProgramInfo]) -> None:

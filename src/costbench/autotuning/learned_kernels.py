@@ -43,19 +43,16 @@ class LearnedKernels:
                 expected="log_runtime_ns: a model of the fusion task",
             )
 
-    @property
-    def _is_hybrid(self) -> bool:
-        return self.model.net.spec.residual != "none"
-
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Returns predicted nanoseconds, float64 [k]; all kernels form one batch."""
         costs_ns = np.full(len(kernels), np.inf)
+        is_hybrid = self.model.net.spec.residual != "none"
         indices, samples = [], []
         for index, space, extents in self.tiled.tiled(kernels):
             kernel, tile = kernels[index], space.nest.tile_sizes(extents[None])
             graph, features = kernel_graph(kernel, self._features), decision_features(space.nest, tile)
             # A hybrid corrects the tile model's estimate; computed here, where the kernel is lowered already.
-            estimates = self.tiled.tiles.predict_nest(space.nest, tile) if self._is_hybrid else None
+            estimates = self.tiled.tiles.predict_nest(space.nest, tile) if is_hybrid else None
             samples.append(KernelSamples(graph, features, _UNKNOWN_NS, "", estimates))
             indices.append(index)
         for index, costs in zip(indices, self.model.predict_kernels(samples), strict=True):

@@ -184,7 +184,7 @@ def read_trace(path: str | PathLike[str]) -> SearchTrace:
         raise DataError(f"{stored.format}", where=path, field="format", expected=str(FORMAT))
     try:
         return SearchTrace(
-            subject=_subject(stored.subject),
+            subject=Subject(**{**asdict(stored.subject), "space_size": int(stored.subject.space_size, 16)}),
             strategy=stored.strategy,
             source=stored.source,
             evaluator=stored.evaluator,
@@ -196,7 +196,3 @@ def read_trace(path: str | PathLike[str]) -> SearchTrace:
         )
     except ValueError as error:
         raise DataError(str(error), where=path) from error
-
-
-def _subject(stored: _SubjectEntry) -> Subject:
-    return Subject(**{**asdict(stored), "space_size": int(stored.space_size, 16)})

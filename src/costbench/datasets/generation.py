@@ -305,7 +305,7 @@ def generate(
 
     # Largest groups first, so that processes finish at similar times.
     longest_first = sorted(groups, key=lambda group: (-sum(task.weight for task in groups[group]), group))
-    work_items = {group: (groups[group], groups[group][0].name in optional) for group in longest_first}
+    work_items = {name: _Group(groups[name], groups[name][0].name in optional) for name in longest_first}
     run_work_items(_make, work_items, backend, take)
     return tuple(summary for task in tasks for summary in summaries[_key(task)])
 
@@ -314,27 +314,34 @@ def _key(task: ShardTask) -> str:
     return str(task.paths[0])
 
 
-def _make(item: tuple[Sequence[ShardTask], bool]) -> tuple[tuple[ShardSummary, ...] | str, ...]:
+@dataclass(frozen=True)
+class _Group:
+    """Tasks that share a compiled program, and whether they may fail without ending the run."""
+
+    tasks: tuple[ShardTask, ...]
+    is_optional: bool
+
+
+def _make(group: _Group) -> tuple[tuple[ShardSummary, ...] | str, ...]:
     """Returns the summaries of each task of a group, or the reason why an optional one failed."""
-    tasks, optional = item
     shared = SharedProgram()
     failed: dict[str, str] = {}
     with _rare_collections():
-        for task in tasks:
+        for task in group.tasks:
             # A killed worker may have finished some tasks of the group.
             if summaries_of(task) is None:
                 try:
                     task.make(shared)
                 except CostbenchError as error:
-                    if not optional:
+                    if not group.is_optional:
                         raise
                     failed[_key(task)] = str(error)
-    made = {_key(task): summaries_of(task) or () for task in tasks}
-    if optional:
+    made = {_key(task): summaries_of(task) or () for task in group.tasks}
+    if group.is_optional:
         shared.log_assumed_loops()
         empty = [key for key, shards in made.items() if not sum(shard.num_kernels for shard in shards)]
         failed = dict.fromkeys(empty, "no kernel with two or more decisions") | failed
-    for task in tasks:
+    for task in group.tasks:
         for entry in task.entries if _key(task) in failed else ():
             entry.remove()
     return tuple(failed.get(key, shards) for key, shards in made.items())
@@ -342,8 +349,10 @@ def _make(item: tuple[Sequence[ShardTask], bool]) -> tuple[tuple[ShardSummary, .
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Makes garbage collection rare: compiling creates millions of objects and few cycles, and a fifth of its
-    time would be spent on finding these.
+    """Makes garbage collection rare.
+
+    Compiling creates millions of objects and few cycles, and a fifth of its time would be spent on finding
+    these.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(_OBJECTS_PER_COLLECTION, *thresholds[1:])

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from costbench.arrays import F32, I16, I32, I64, AnyArray
 from costbench.artifacts import read_json
 from costbench.datasets.record_types import LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH
-from costbench.datasets.records import RecordType
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 from costbench.params import parse
@@ -143,7 +142,8 @@ def open_layout_graph(path: Path | str) -> LayoutGraph:
         DataError: naming the file and the column, if the file is missing, damaged or no layout graph.
     """
     shard = Shard.open(path)
-    _require_graph(shard.record, shard.path)
+    if shard.record not in (LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH):
+        raise DataError(f"holds {shard.record.name} records", where=shard.path, expected="a layout graph")
     for key in _FACTS:
         if not isinstance(shard.metadata.get(key), str):
             raise DataError("missing", where=path, field=f"metadata.{key}", expected="a text")
@@ -162,11 +162,6 @@ def open_layout_graph(path: Path | str) -> LayoutGraph:
     )
     _check(graph, shard.path)
     return graph
-
-
-def _require_graph(record: RecordType, path: Path) -> None:
-    if record not in (LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH):
-        raise DataError(f"holds {record.name} records", where=path, expected="a layout graph")
 
 
 def _check(graph: LayoutGraph, path: Path) -> None:
@@ -268,13 +263,10 @@ def collection_sizes(paths: Iterable[Path]) -> tuple[CollectionSize, ...]:
     counted: dict[str, list[tuple[int, int, int]]] = {}
     for path in paths:
         graph = open_layout_graph(path)
-        sizes = (graph.num_nodes, _distinct_configs(graph), graph.num_configs)
+        configs = {blake2b(row.tobytes(), digest_size=16).digest() for row in graph.config_options}
+        sizes = (graph.num_nodes, len(configs), graph.num_configs)
         counted.setdefault(graph.collection, []).append(sizes)
     return tuple(_size(name, counted[name]) for name in sorted(counted))
-
-
-def _distinct_configs(graph: LayoutGraph) -> int:
-    return len({blake2b(row.tobytes(), digest_size=16).digest() for row in graph.config_options})
 
 
 def _size(name: str, counted: list[tuple[int, int, int]]) -> CollectionSize:

@@ -308,7 +308,8 @@ def _read_table(path: Path) -> _Table:
         batch = reader.get_batch(0)
         batch.validate()
     except _UNREADABLE as error:
-        raise _damaged(path, error) from error
+        problem = f"truncated or damaged: {one_line(error)}"
+        raise DataError(problem, where=path, expected="an Arrow IPC file") from error
     if not record.row and batch.num_rows != 1:
         raise DataError(f"{batch.num_rows} rows", where=path, expected="one")
     return _Table(record, facts["metadata"], facts["sha256"], reader.schema, batch, file)
@@ -328,11 +329,6 @@ def _mapped(path: Path) -> pa.Buffer:
     if begin != _MAGIC[: len(begin)]:
         raise DataError("is no shard", where=path, expected="an Arrow IPC file")
     return pa.py_buffer(mapped)
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    problem = one_line(error)
-    return DataError(f"truncated or damaged: {problem}", where=path, expected="an Arrow IPC file")
 
 
 def _read_facts(schema: pa.Schema, path: Path) -> dict[str, Any]:

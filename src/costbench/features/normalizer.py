@@ -117,7 +117,7 @@ class MinMaxNormalizer:
         return len(self.minimum)
 
     @cached_property
-    def kept(self) -> Bool:
+    def varying(self) -> Bool:
         """Which columns vary over the training data: bool [k]."""
         low, high = self._bounds
         return high > low
@@ -135,8 +135,8 @@ class MinMaxNormalizer:
     @cached_property
     def _scale(self) -> tuple[I64, F64, F64]:
         """Returns the kept columns, t(minimum), and t(maximum) - t(minimum) of each; t is the transform."""
-        low, high = (bound[self.kept] for bound in self._bounds)
-        return np.flatnonzero(self.kept), low, high - low
+        low, high = (bound[self.varying] for bound in self._bounds)
+        return np.flatnonzero(self.varying), low, high - low
 
     def __call__(self, values: AnyFloat) -> F32:
         """Scales [..., k] to float32 [..., num_outputs]; training rows come to lie in [0, 1].

@@ -184,8 +184,8 @@ class KernelColumns:
         self._boundary_outputs: Any = _BOUNDARY
         if scaled_by is not None:
             self._boundary_scaler = scaled_by.node.of_columns(_BOUNDARY)
-            self._boundary_outputs = np.searchsorted(np.flatnonzero(scaled_by.node.kept), _BOUNDARY)[
-                self._boundary_scaler.kept
+            self._boundary_outputs = np.searchsorted(np.flatnonzero(scaled_by.node.varying), _BOUNDARY)[
+                self._boundary_scaler.varying
             ]
         self._offsets = {key: np.asarray(columns[f"{key}_offsets"], np.int64) for key in self.parts}
 

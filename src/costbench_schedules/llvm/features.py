@@ -1,5 +1,6 @@
-"""Features of a program that no processor enters: graphlets, counts of edges, reuse profile (crop2024,
-section 3).
+"""Features of a program that no processor enters (crop2024, section 3).
+
+They are graphlets, counts of edges and the reuse profile.
 
 They are arrays, so that a compiled simulation reads them and a file holds them. Values are numbered through
 the whole program; an instruction lists the values that it reads, which is its graphlet, and a phi lists them
