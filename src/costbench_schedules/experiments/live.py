@@ -31,8 +31,7 @@ from costbench_schedules.models.trees import Trees
 from costbench_schedules.operators.operators import Operator, parse_operator
 from costbench_schedules.records.arrow_file import as_json
 from costbench_schedules.records.tune_log import LogEntry, LogHeader, LogWriter, header_of, read_log
-from costbench_schedules.search.distinct import DistinctGuided, LastFeatures
-from costbench_schedules.search.guided import GuidedSpec, ModelGuided
+from costbench_schedules.search.guided import DistinctGuided, GuidedSpec, LastFeatures, ModelGuided
 from costbench_schedules.search.live import (
     LiveEvaluator,
     LiveProgress,
