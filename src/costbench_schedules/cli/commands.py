@@ -11,6 +11,7 @@ import typer
 from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, run_stage
 from costbench.extensions import CommandGroup, StageExtension
 from costbench_schedules.cli.crop import COMMANDS as CROP
+from costbench_schedules.cli.crop import resumable
 from costbench_schedules.cli.live import tune_schedule
 from costbench_schedules.section_file import SECTION, read_sections
 
@@ -48,11 +49,8 @@ def record_schedules(
         if minutes and left <= 0:
             return
         space = recorded_space(parse_operator(workload), limit)
-        try:
+        with resumable():
             record(RecordingSpec(out, target, max_seconds=left), workload, space, _print_progress)
-        except KeyboardInterrupt:
-            typer.echo("stopped; the same command continues", err=True)
-            raise typer.Exit(130) from None
 
 
 def _print_progress(table: RecordedTable) -> None:

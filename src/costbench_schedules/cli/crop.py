@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from costbench.cli.options import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +23,16 @@ if TYPE_CHECKING:
 _SHOWN_BLOCKS = 5
 _APART = 0.05
 """Spread above which a number of a description is named."""
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Ends the command at Ctrl-C in the block, which keeps what it finishes."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command continues", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def describe_cpu(
@@ -180,11 +194,8 @@ def _record_each(
         for operator in operators_of(network or networks()):
             if minutes and time.monotonic() > stop:
                 return
-            try:
+            with resumable():
                 record(operator, machine, out, _print_programs)
-            except KeyboardInterrupt:
-                typer.echo("stopped; the same command continues", err=True)
-                raise typer.Exit(130) from None
 
 
 def repeat_networks(
@@ -250,11 +261,8 @@ def analyse_tables(
         for table in chosen:
             if not left():
                 return
-            try:
+            with resumable():
                 analyse_table(table, machine, out, most, on_batch)
-            except KeyboardInterrupt:
-                typer.echo("stopped; the same command continues", err=True)
-                raise typer.Exit(130) from None
 
 
 def _print_programs(programs: DrawnPrograms) -> None:
