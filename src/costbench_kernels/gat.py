@@ -146,16 +146,20 @@ class GatStates(NamedTuple):
 
 
 @compiled
-def allocate_states(hops: int, kept: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
-    """Allocates buffers for `gat_forward`; `kept` is the number of hops, or 1 without gradients."""
+def allocate_states(
+    hops: int, stored_hops: int, rows: int, width: int, heads: int, pairs: Pairs
+) -> GatStates:
+    """Allocates buffers for `gat_forward`; `stored_hops` is the number of hops, or 1 without gradients."""
     num_nodes, edge_types = count_nodes_and_edge_types(pairs)
     value_width, score_width = edge_types * width, rows // num_nodes * heads
     return GatStates(
-        aligned(kept * rows, value_width).reshape(kept, rows, value_width),
-        aligned(kept * num_nodes * 2 * edge_types, score_width).reshape(
-            kept, 2 * edge_types, num_nodes, score_width
+        aligned(stored_hops * rows, value_width).reshape(stored_hops, rows, value_width),
+        aligned(stored_hops * num_nodes * 2 * edge_types, score_width).reshape(
+            stored_hops, 2 * edge_types, num_nodes, score_width
         ),
-        aligned(kept * len(pairs.senders), score_width).reshape(kept, len(pairs.senders), score_width),
+        aligned(stored_hops * len(pairs.senders), score_width).reshape(
+            stored_hops, len(pairs.senders), score_width
+        ),
         aligned(hops * rows, width).reshape(hops, rows, width),
     )
 
@@ -294,8 +298,10 @@ def gat_forward(states: F32, matrices: F32, attention_vectors: F32, pairs: Pairs
         first, last = pairs.groups[group], pairs.groups[group + 1]
         for number in range(hops):
             before = gat.updated[number - 1] if number else states
-            kept = number % len(gat.projected)
-            hop = GatStates(gat.projected[kept], gat.scores[kept], gat.weights[kept], gat.updated[number])
+            stored = number % len(gat.projected)
+            hop = GatStates(
+                gat.projected[stored], gat.scores[stored], gat.weights[stored], gat.updated[number]
+            )
             begin, end = first * configs, last * configs
             for row in range(begin, end, BLOCK_ROWS):
                 count = min(BLOCK_ROWS, end - row)
@@ -371,8 +377,10 @@ def _leaky_relu_gradient(scores: F32, node: int, edge_type: int, senders: I64, d
 
 
 class GatGradients(NamedTuple):
-    """Gradients of states [N C, H], matrices [L, edge_types H, H] ([outputs, inputs]), and attention vectors
-    [L, 2 edge_types, H]. The latter two are added to.
+    """Gradients of states [N C, H], matrices and attention vectors.
+
+    Matrices are [L, edge_types H, H] ([outputs, inputs]), vectors [L, 2 edge_types, H]; the gradients of both
+    are added to.
     """
 
     states: F32
@@ -381,9 +389,10 @@ class GatGradients(NamedTuple):
 
 
 class _GroupGradients(NamedTuple):
-    """Workspace of a group of n nodes: gradients of the hop's output [n C, H], of the scores of pairs
-    [pairs, W], of the scores of senders and receivers [n, edge_types, 2, W], and of the values
-    [n C, edge_types H].
+    """Workspace of a group of n nodes.
+
+    Gradients of the hop's output [n C, H], of the scores of pairs [pairs, W], of the scores of senders and
+    receivers [n, edge_types, 2, W], and of the values [n C, edge_types H].
     """
 
     updated: F32
@@ -451,9 +460,9 @@ def gat_backward(
             hop = GatStates(
                 gat.projected[number], gat.scores[number], gat.weights[number], gat.updated[number]
             )
-            vectors = attention_vectors[number], gradients.attention_vectors[number]
             _through_receivers(pairs, hop, value_offsets, first, last, of_group)
-            offsets = weight_offsets, receiver_offsets
+            vectors = _AttentionVectors(attention_vectors[number], gradients.attention_vectors[number])
+            offsets = _SenderOffsets(weight_offsets, receiver_offsets)
             _through_senders(pairs, hop, vectors, offsets, first, last, of_group)
             for row in range(0, count, BLOCK_ROWS):
                 block, at, d_values = min(BLOCK_ROWS, count - row), begin + row, of_group.projected[row:]
@@ -503,12 +512,26 @@ def _through_receivers(
             _leaky_relu_gradient(hop.scores, node, edge_type, pairs.senders[begin:end], d, d_receiver)
 
 
+class _AttentionVectors(NamedTuple):
+    """Vectors of a hop [2 edge_types, H], and their gradients."""
+
+    values: F32
+    gradients: F32
+
+
+class _SenderOffsets(NamedTuple):
+    """For each entry of `by_sender_pairs` the offset of its weights, and of its receiver's rows."""
+
+    weights: I64
+    receivers: I64
+
+
 @compiled
 def _through_senders(
     pairs: Pairs,
     hop: GatStates,
-    attention_vectors: tuple[F32, F32],
-    offsets: tuple[I64, I64],
+    vectors: _AttentionVectors,
+    offsets: _SenderOffsets,
     first: int,
     last: int,
     gradients: _GroupGradients,
@@ -518,9 +541,8 @@ def _through_senders(
     Args:
         pairs: senders and receivers of attention.
         hop: one hop of what `gat_forward` computed.
-        attention_vectors: vectors of the hop [2 edge_types, H], and their gradients, which are added to.
-        offsets: for each entry of `by_sender_pairs` the offset of the pair's weights, and that of its
-            receiver's rows within the group.
+        vectors: attention vectors of the hop, whose gradients are added to.
+        offsets: where the terms of each sender's gradients lie.
         first: first node of the group.
         last: node after its last one.
         gradients: `projected` and the other half of `scores` are written.
@@ -529,16 +551,24 @@ def _through_senders(
     first_pair, step = pairs.starts[first * edge_types], shape[0] * edge_types * width
     weights, projected = hop.weights.reshape(-1), hop.projected.reshape(-1)
     d_updated, d_projected = gradients.updated.reshape(-1), gradients.projected.reshape(-1)
-    vectors, d_vectors = attention_vectors[0].reshape(-1), attention_vectors[1].reshape(-1)
+    flat_vectors, d_vectors = vectors.values.reshape(-1), vectors.gradients.reshape(-1)
     for node in range(first, last):
         for edge_type in range(edge_types):
             slot = node * edge_types + edge_type
             begin, end = pairs.by_sender_starts[slot], pairs.by_sender_starts[slot + 1]
             d_scores = gradients.scores[node - first, edge_type]
             _sum_rows(gradients.pairs, pairs.by_sender_pairs[begin:end], first_pair, d_scores[0])
-            flat_scores, terms = d_scores.reshape(-1), (offsets[0], offsets[1], begin, end)
+            flat_scores, terms = (
+                d_scores.reshape(-1),
+                (
+                    offsets.weights,
+                    offsets.receivers,
+                    begin,
+                    end,
+                ),
+            )
             out = d_projected, (node - first) * step + edge_type * width, edge_types * width
-            scores = flat_scores, vectors, 2 * edge_type
+            scores = flat_scores, flat_vectors, 2 * edge_type
             value_gradients(terms, weights, (d_updated, width), scores, out, shape)
             values = projected, node * step + edge_type * width, edge_types * width
             attention_vector_gradients(flat_scores, values, (d_vectors, 2 * edge_type * width), shape)

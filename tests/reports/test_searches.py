@@ -20,11 +20,11 @@ from costbench.reports.searches import (
     Searches,
     SearchResults,
     absent,
+    bar_key,
     bars_with_results,
     best_known,
     colour,
     figure_5,
-    key,
     load_searches,
     title,
 )
@@ -129,7 +129,7 @@ def test_bars_have_names_for_people_and_for_files() -> None:
         Bar("best known", "all"): ("best known", "best_known_all"),
         Bar("sample", "all"): ("all candidates", "sample_all"),
     }
-    assert {bar: (title(bar), key(bar)) for bar in named} == named
+    assert {bar: (title(bar), bar_key(bar)) for bar in named} == named
 
 
 def test_colours_are_those_of_other_figures() -> None:

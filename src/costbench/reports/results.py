@@ -191,6 +191,27 @@ class Cell:
         return [value for value in values if value is not None]
 
 
+def common_scores(
+    cell: Cell, model: str, other: Cell, other_model: str, metric: str
+) -> tuple[list[float], list[float]]:
+    """Returns the values of two models, or over two groups of kernels, of the programs that have both.
+
+    Args:
+        cell: results of the first.
+        model: its name.
+        other: results of the second.
+        other_model: its name.
+        metric: metric of both.
+    """
+    pairs = [
+        (left, right)
+        for _, program in cell.programs
+        if (left := cell.score(model, metric, program)) is not None
+        and (right := other.score(other_model, metric, program)) is not None
+    ]
+    return [left for left, _ in pairs], [right for _, right in pairs]
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of evaluation as a frame, and its cells.

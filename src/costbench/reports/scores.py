@@ -92,15 +92,26 @@ def score_index(frame: pd.DataFrame) -> ScoreIndex:
     return ScoreIndex(both, row_numbers)
 
 
+_NO_ROWS = np.empty(0, dtype=np.intp)
+
+
 def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
     """Returns the values of a side as a matrix, without programs that lack a value for some seed.
 
     Task and metric of the side take precedence, where it has them.
     """
-    rows = index.row_numbers.get((side.task or task, side.metric or metric, side.rows))
-    if rows is None:
+    rows = index.row_numbers.get((side.task or task, side.metric or metric, side.rows), _NO_ROWS)
+    return score_matrix(index.frame.iloc[rows])
+
+
+def score_matrix(results: pd.DataFrame) -> Scores:
+    """Returns the values of results of one metric, without programs that lack a value for some seed.
+
+    Of several values of a program and seed the last one counts.
+    """
+    if results.empty:
         return Scores((), (), np.empty((0, 0)))
-    values = index.frame.iloc[rows].drop_duplicates(["program", "seed"], keep="last")
+    values = results.drop_duplicates(["program", "seed"], keep="last")
     matrix = values.pivot(index="program", columns="seed", values="value").sort_index()
     seeds, matrix = tuple(map(int, sorted(matrix.columns))), matrix.dropna()
     # In C's order: means over seeds depend on it in their last bit.
@@ -115,7 +126,7 @@ def share_programs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
         programs = set(of_side.programs)
         shared[side.programs] = shared.get(side.programs, programs) & programs
     # In the order of the sides, so that random draws depend on nothing else.
-    return {side: own.over(tuple(sorted(shared[side.programs]))) for side, own in scores.items()}
+    return {side: of_side.over(tuple(sorted(shared[side.programs]))) for side, of_side in scores.items()}
 
 
 def share_won(left: F64, right: F64, sign: float) -> F64:

@@ -252,7 +252,7 @@ def title(bar: Bar) -> str:
     return name if bar.top_k is None else f"{name} {bar.top_k}"
 
 
-def key(bar: Bar) -> str:
+def bar_key(bar: Bar) -> str:
     """Returns the bar as part of names of columns: `learned_top10`, `model_and_hardware_1m`."""
     budget = bar.budget if bar.start is None else bar.budget.removeprefix(f"{bar.start}-")
     return f"{bar.model}_{budget}".replace(" ", "_")

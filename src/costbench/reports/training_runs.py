@@ -10,9 +10,8 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
 
 import pandas as pd
 
@@ -110,9 +109,8 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
     """Returns a table with one row for runs of a variant of an experiment that had equal budgets."""
     runs = pd.DataFrame([asdict(budget) | {"samples": budget.samples} for budget in budgets])
     amounts = ["steps", "kernels", "configs", "samples", "validations"]
-    cells = runs.groupby(["experiment", "variant", *amounts], sort=False).size().rename("cells").reset_index()
-    rows = cells[["experiment", "variant", "cells", *amounts]].itertuples(index=False, name=None)
-    return fill_table("budgets", rows)
+    cells = runs.groupby(["experiment", "variant", *amounts], sort=False).size().rename("cells")
+    return fill_table("budgets", cells.reset_index())
 
 
 def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:
@@ -175,33 +173,22 @@ class Selected:
     value: float
 
 
-Number = TypeVar("Number", int, float)
-Place: TypeAlias = tuple[str, str, str]
-"""Task, split and chip."""
-ByNetwork: TypeAlias = dict[str, dict[Number, list[Selected]]]
-"""Training runs by network and what is varied of it."""
+def runs_of_networks(selected: Iterable[Selected], variant: re.Pattern[str]) -> pd.DataFrame:
+    """Returns a row for each run of the variants that a pattern matches, in their order.
 
-
-def by_network(
-    selected: Iterable[Selected],
-    variant: re.Pattern[str],
-    varied: Callable[[Selected, re.Match[str]], Number],
-) -> dict[Place, ByNetwork[Number]]:
-    """Returns the runs of some variants by place, network and what is varied, in their order.
-
-    Args:
-        selected: all runs.
-        variant: pattern of the variants that count, with a group `network`.
-        varied: returns what is varied, such as the steps, from a run and the match of its variant.
+    Returns:
+        the fields of `Budget`, `samples` of a step, the best `value`, and a column for each other named group
+        of the pattern.
     """
-    runs: dict[Place, ByNetwork[Number]] = {}
-    for run in selected:
-        match = variant.fullmatch(run.budget.variant)
-        if match is not None:
-            place = run.budget.task, run.budget.split, run.budget.chip
-            of_network = runs.setdefault(place, {}).setdefault(match["network"], {})
-            of_network.setdefault(varied(run, match), []).append(run)
-    return runs
+    rows = [
+        match.groupdict()
+        | asdict(run.budget)
+        | {"samples": run.budget.kernels * run.budget.configs, "value": run.value}
+        for run in selected
+        if (match := variant.fullmatch(run.budget.variant))
+    ]
+    columns = (*(field.name for field in fields(Budget)), "samples", "value", *variant.groupindex)
+    return pd.DataFrame(rows, columns=list(dict.fromkeys(columns)))
 
 
 def rises(column: str) -> bool:

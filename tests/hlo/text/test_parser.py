@@ -94,6 +94,7 @@ ONE = "HloModule m\nENTRY e { a = f32[2] parameter(0)"
     [
         ("HloModule m", "x: line 1: no entry computation"),
         ("HloModule m\nENTRY e { a = u32[] constant(-1) }", "constant(-1) (expected a value of u32[])"),
+        ("HloModule m\nENTRY e { a = s32[2] parameter(0) b = complex(a, a) }", "no shape of a complex"),
         ("HloModule m\nENTRY e { a = parameter(0) }", "line 2: no shape of a parameter (expected a shape"),
         ("HloModule m\nENTRY e { a = f32[?] parameter(0) }", "an extent without a bound in f32[?]"),
         (ONE + " b = f32[2] tanh(f32[2] negate(c)) }", "no value 'c'"),

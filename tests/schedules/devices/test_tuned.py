@@ -42,7 +42,7 @@ def test_a_matmul_is_tuned_live(tmp_path: Path) -> None:
     assert found.failure is None
     assert len((tmp_path / LOG_FILE).read_text().splitlines()) == 1 + 48
     assert found.progress.failed == 0
-    # What the trace of the best schedule computes, applied to the operator anew.
+    # What the trace of the best schedule computes, applied to the operator again.
     operator = parse_operator(MATMUL)
     from tvm import s_tir
 

@@ -173,14 +173,10 @@ def _ties(module: HloModule, nodes: Sequence[ConfigurableNode]) -> I64:
     groups = []
     for node in nodes:
         inst = module.computations[node.computation].instructions[node.position]
-        key = (node.opcode, _roles(inst, node.options))
+        # With the roles of its axes, so that options by axis number mean the same.
+        key = node.opcode, str(inst.convolution), node.options
         groups.append(numbers.setdefault(key, len(numbers)))
     return np.array(groups, dtype=np.int64)
-
-
-def _roles(inst: Instruction, options: Sequence[NodeLayouts]) -> tuple[object, ...]:
-    """Returns the options in terms of axis roles, so that nodes with other axis numbers compare equal."""
-    return (str(inst.convolution), options) if inst.convolution is not None else (options,)
 
 
 def option_features(node: ConfigurableNode) -> I8:

@@ -56,7 +56,7 @@ class TimedLoop:
         operations: number of operations that an iteration executes.
         memory: memory that the address points to, if any.
         walk: iterations of one walk through the memory; the function then returns where it stopped, and the
-            next call goes on there. 0 for a loop that begins anew.
+            next call goes on there. 0 for a loop that begins at the start.
 
     Attributes:
         memory: memory that the address points to, if any.
