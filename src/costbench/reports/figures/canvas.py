@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from costbench.arrays import AnyArray
+from costbench.arrays import F64, AnyArray
 from costbench.artifacts import atomic_path, read_bytes, write_bytes
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -33,6 +34,45 @@ def styled() -> Iterator[None]:
         mpl.rc("grid", color="#dddddd")
         mpl.rc("hatch", linewidth=0.6)
         yield
+
+
+@dataclass(frozen=True)
+class BarSeries:
+    """Bars of one colour, one in each group.
+
+    Attributes:
+        label: entry of the legend.
+        colour: colour of the bars.
+        heights: height of each bar, [num_groups].
+        hatched: whether they are a paper's, which are hatched in place of filled.
+    """
+
+    label: str
+    colour: str
+    heights: F64
+    hatched: bool = False
+
+
+def draw_grouped_bars(axes: Axes, positions: F64, series: Sequence[BarSeries], width: float) -> None:
+    """Draws the bars of each group side by side.
+
+    Args:
+        axes: panel to draw on.
+        positions: middle of each group, [num_groups].
+        series: bars from left to right.
+        width: distance of two bars.
+    """
+    for index, bars in enumerate(series):
+        axes.bar(
+            positions + (index - (len(series) - 1) / 2.0) * width,
+            bars.heights,
+            0.92 * width,
+            label=bars.label,
+            color="white" if bars.hatched else bars.colour,
+            edgecolor=bars.colour,
+            hatch="////" if bars.hatched else None,
+            linewidth=0.9,
+        )
 
 
 def legend_above(figure: Figure, axes: Axes, max_columns: int) -> None:
