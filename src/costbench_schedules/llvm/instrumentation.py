@@ -46,12 +46,12 @@ class Site:
     Attributes:
         function: name of its function.
         block: name of its block.
-        place: position in the block.
+        position: position in the block.
     """
 
     function: str
     block: str
-    place: int
+    position: int
 
 
 @dataclass(frozen=True)
