@@ -11,7 +11,7 @@ import typer
 from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, run_stage
 from costbench.extensions import CommandGroup, StageExtension
 from costbench_schedules.cli.crop import COMMANDS as CROP
-from costbench_schedules.cli.crop import resumable
+from costbench_schedules.cli.crop import Minutes, resumable
 from costbench_schedules.cli.live import tune_schedule
 from costbench_schedules.section_file import SECTION, read_sections
 
@@ -26,7 +26,7 @@ def record_schedules(
     out: Annotated[Path, typer.Option(help="Folder of tables; what is there is continued.")],
     target: Target = "native",
     limit: Annotated[int, typer.Option(help="Most configurations of a workload.", min=1, max=4000)] = 4000,
-    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+    minutes: Minutes = 0.0,
 ) -> None:
     """Measure sub-spaces of schedules completely on this machine. Needs the extra `cpu`.
 
