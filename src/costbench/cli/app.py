@@ -20,19 +20,19 @@ from costbench.extensions import COMMANDS as COMMAND_GROUPS
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import CommandGroup, StageExtension, load_extensions
 
+_PIPELINE = " → ".join(f"`{stage.__name__}`" for stage in STAGES)
 app = typer.Typer(
     name="costbench",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="""
+    help=f"""
 How well does a cost model predict, rank and steer a compiler's choices for real tensor programs?
 
 **From programs to a table**, in the order of the pipeline (`dvc repro` runs all of it that is out of date):
 
-`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `autotune` →
-`register` → `report`
+{_PIPELINE}
 
 **Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`, or text: `.hlo`, `.txt`) into
 `data/programs/user/`; they are listed by `costbench programs` and become rows of the table.
