@@ -18,7 +18,7 @@ import pandas as pd
 from costbench.artifacts import read_bytes, read_json, write_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import mapping
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import sentence
 from costbench.reports.table import Table
 from costbench.tasks import LEARNED, labels_of

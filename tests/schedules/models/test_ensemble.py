@@ -11,7 +11,7 @@ from costbench import rng
 from costbench.errors import ChoiceError
 from costbench_schedules.models.ensemble import (
     Bootstrap,
-    Corrected,
+    CorrectedModel,
     Ensemble,
     expected_improvement,
     upper_confidence_bound,
@@ -85,4 +85,4 @@ def test_unknown_acquisitions_and_empty_ensembles_are_refused() -> None:
 
 
 def test_a_corrected_model_is_the_sum() -> None:
-    assert Corrected(Constant(-0.7), Constant(0.2)).predict(FEATURES) == pytest.approx([-0.5] * 8)
+    assert CorrectedModel(Constant(-0.7), Constant(0.2)).predict(FEATURES) == pytest.approx([-0.5] * 8)

@@ -7,9 +7,14 @@ import numpy as np
 from costbench.rng import stream
 from costbench.search.space import Rows, Seen
 from costbench_schedules.models.learner import Samples
-from costbench_schedules.search.distinct import DistinctFinder, DistinctGuided, LastFeatures
 from costbench_schedules.search.finders import ChainSpec, Listing
-from costbench_schedules.search.guided import GuidedSpec, ModelGuided
+from costbench_schedules.search.guided import (
+    DistinctFinder,
+    DistinctGuided,
+    GuidedSpec,
+    LastFeatures,
+    ModelGuided,
+)
 from tests.autotuning.small_spaces import Line, line_problem
 
 LINE = line_problem(Line(1000, frozenset()))

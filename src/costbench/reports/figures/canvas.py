@@ -35,10 +35,10 @@ def styled() -> Iterator[None]:
         yield
 
 
-def legend_above(figure: Figure, axes: Axes, most_columns: int) -> None:
+def legend_above(figure: Figure, axes: Axes, max_columns: int) -> None:
     """Puts the legend of a panel above all panels of a figure, in at most so many columns."""
     handles, labels = axes.get_legend_handles_labels()
-    columns = min(most_columns, len(labels))
+    columns = min(max_columns, len(labels))
     figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
 
 
@@ -80,8 +80,8 @@ def keep_smaller(svg: Path) -> Path:
         DataError: if a file is missing or cannot be written.
     """
     png, reduced = svg.with_suffix(".png"), BytesIO()
-    drawn = Image.open(BytesIO(read_bytes(png))).convert("RGB")
-    drawn.quantize(128, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
+    image = Image.open(BytesIO(read_bytes(png))).convert("RGB")
+    image.quantize(128, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
     if svg.stat().st_size <= len(reduced.getvalue()):
         png.unlink()
         return svg

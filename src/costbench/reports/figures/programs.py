@@ -277,7 +277,7 @@ def _panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
 
 _NAMES = ("task", "split", "chip", "model", "predicted_ns", "measured_ns")
 _PANELS_A_ROW = 4
-_MOST_POINTS = 3000
+_MAX_POINTS = 3000
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[
 
 def _scatter_panel(axes: Axes, scatter: Scatter) -> None:
     # Evenly over the sorted points; more would hide each other.
-    indices = np.unique(np.linspace(0, len(scatter.measured_ns) - 1, _MOST_POINTS).astype(np.intp))
+    indices = np.unique(np.linspace(0, len(scatter.measured_ns) - 1, _MAX_POINTS).astype(np.intp))
     measured, predicted = scatter.measured_ns[indices] / 1e3, scatter.predicted_ns[indices] / 1e3
     colour = COLOURS.get(scatter.model, "#444444")
     axes.plot(measured, predicted, ".", color=colour, markersize=2.5, alpha=0.5, rasterized=True)

@@ -14,7 +14,7 @@ from costbench.artifacts import read_bytes
 from costbench.errors import DataError
 from costbench.params import load_yaml
 from costbench.reports.claims.claim import TPUGRAPHS
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import printed_settings
 from costbench.reports.table import Column, Table

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.frame import means, number
 from costbench.reports.page import paragraphs
 from costbench.reports.results import ChipSplit, Results

@@ -9,7 +9,8 @@ from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.measures import APE_FLOOR_PERCENT, Measure
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings
-from costbench.reports.declarations import declaration_of, fill_table, make_table
+from costbench.reports.declarations import declaration_of
+from costbench.reports.declared_tables import fill_table, make_table
 from costbench.reports.frame import select
 from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import PrintedTable, main_table
@@ -22,7 +23,7 @@ from costbench.reports.results import (
     ChipSplit,
     Results,
     common_scores,
-    is_given,
+    is_user_model,
     title_of,
 )
 from costbench.reports.table import Table
@@ -80,7 +81,7 @@ def _words(cell: Cell) -> dict[str, str]:
 def _models_by_program(cell: Cell, strongest: str | None) -> Mapping[str, str]:
     """Returns the titles of the models that tables by program show."""
     shown = (*_SHOWN, strongest)
-    return {model: title_of(model) for model in cell.models if model in shown or is_given(model)}
+    return {model: title_of(model) for model in cell.models if model in shown or is_user_model(model)}
 
 
 def _notes(
@@ -188,7 +189,7 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
 def _kind(model: str, strongest: str | None) -> str:
     if model == strongest:
         return "strongest baseline"
-    if is_given(model):
+    if is_user_model(model):
         return "yours"
     return "baseline" if model in BASELINES else "network"
 

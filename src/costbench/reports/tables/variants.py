@@ -19,7 +19,8 @@ from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH, Undertrained
-from costbench.reports.declarations import RowDeclaration, declaration_of, make_table
+from costbench.reports.declarations import RowDeclaration, declaration_of
+from costbench.reports.declared_tables import make_table
 from costbench.reports.frame import select
 from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import FOLDER, PrintedTable, printed_table
@@ -52,7 +53,7 @@ _LABELS = ("variant", "label")
 def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
     """Returns where variants were tested, in the order of cells."""
     chip_splits = {ChipSplit(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
-    return tuple(sorted(chip_splits, key=lambda one: (split_order(one.split), one)))
+    return tuple(sorted(chip_splits, key=lambda tested: (split_order(tested.split), tested)))
 
 
 def ablation_tables(
@@ -288,7 +289,7 @@ def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = 
 def _differences_table(
     results: Results, task: str, base: Side, variants: Sequence[str], seed: int, budgets: Sequence[Budget]
 ) -> Table:
-    texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
+    texts = {PREFIX + known.name: known.text for known in known_differences() if task in known.tasks}
     texts |= {
         PREFIX + "all": "all of these",
         LINEAR: "features scaled without a logarithm before",

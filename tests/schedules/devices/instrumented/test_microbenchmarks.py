@@ -11,7 +11,7 @@ import pytest
 from costbench.errors import DataError
 from costbench_schedules.devices.host import cache_facts
 from costbench_schedules.devices.instrumented.description import _walked_bytes
-from costbench_schedules.devices.instrumented.engine import Compiled
+from costbench_schedules.devices.instrumented.engine import CompiledModule
 from costbench_schedules.devices.instrumented.microbenchmarks import (
     FORMS,
     LineMemory,
@@ -86,7 +86,7 @@ def test_memory_begins_at_a_large_page() -> None:
 
 
 def test_a_loop_runs_as_often_as_it_is_told() -> None:
-    assert Compiled(_loop("multiply_add", 256, 3)).call("loop", 17, 0) == 17
+    assert CompiledModule(_loop("multiply_add", 256, 3)).call("loop", 17, 0) == 17
 
 
 class Recorded(TimedLoop):

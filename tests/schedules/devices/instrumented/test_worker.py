@@ -49,7 +49,7 @@ def test_reuse_distances_of_all_accesses_are_the_interpreters(name: str) -> None
     text, sizes = KERNELS[name]
     program = parse_program(text, "kernel")
     sites = {
-        (s.function, s.block, s.place): number for number, s in enumerate(instrument(program, True).sites)
+        (s.function, s.block, s.position): number for number, s in enumerate(instrument(program, True).sites)
     }
     touched = interpreted(text).touched
     # The kernel runs twice, and what counts is the second run.
