@@ -138,12 +138,12 @@ def params(
         file.write_text(with_comments(file.read_text("utf-8")), "utf-8")
         return
     if key is None:
-        for one in keys():
-            typer.echo(f"{one.name}: {one.meaning}")
+        for known in keys():
+            typer.echo(f"{known.name}: {known.meaning}")
         return
-    known = find_key(key)
-    typer.echo(f"{known.name}\n  {known.meaning}")
-    rows = {"unit": known.unit or "-", "type": known.accepts, "default": shown(known.default)}
+    asked = find_key(key)
+    typer.echo(f"{asked.name}\n  {asked.meaning}")
+    rows = {"unit": asked.unit or "-", "type": asked.accepts, "default": shown(asked.default)}
     for name, text in (rows | {f"value in {file}": shown(value_of(file, key))}).items():
         typer.echo(f"  {name}: {text}")
 
@@ -204,10 +204,10 @@ def pages(port: Annotated[int, typer.Option(help="Of `mlflow ui`.")] = 5000) -> 
 
     uri = tracking_uri()
     is_server = uri.startswith("http")
-    found = experiment_pages(uri, uri.rstrip("/") if is_server else f"http://127.0.0.1:{port}")
+    addresses = experiment_pages(uri, uri.rstrip("/") if is_server else f"http://127.0.0.1:{port}")
     if not is_server:
         typer.echo(f"mlflow ui --backend-store-uri {uri} --port {port}")
-    for name, page in found.items():
+    for name, page in addresses.items():
         typer.echo(f"{name:<20} {page}")
 
 
