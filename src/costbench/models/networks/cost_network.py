@@ -72,7 +72,7 @@ class CostNetwork(nn.Module):
         return torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)[:, None]
 
     def joined(self, batch: GraphBatch, placement: Placement) -> Tensor:
-        """Returns the features that enter at `placement`: [K, C, J], or [K, 1, J] without those of decisions."""
+        """Returns the features that enter at `placement`: [K, C, J]; [K, 1, J] without those of decisions."""
         parts = []
         if self.spec.decision_features == placement:
             parts.append(batch.config_features)

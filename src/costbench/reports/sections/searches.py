@@ -260,7 +260,7 @@ def _claims_table(task: str, findings: Sequence[Finding]) -> Table:
 def flat_searches(searches: Searches) -> dict[str, float]:
     """Returns headline numbers of all searches.
 
-    Keys are `autotune/<task>/<split>/<chip>/<program>/<way>/<number>`, the program `all` for totals and means.
+    Keys are `autotune/<task>/<split>/<chip>/<program>/<way>/<number>`, program `all` for totals and means.
     """
     flat: dict[str, float | None] = {}
     for results in searches.results:
