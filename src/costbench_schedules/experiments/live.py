@@ -107,7 +107,7 @@ class Hooks:
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class ConfirmedSchedule:
     """A schedule that was measured again.
 
     Attributes:
@@ -144,12 +144,12 @@ class TunedSchedule:
     header: LogHeader
     entries: tuple[LogEntry, ...]
     progress: LiveProgress
-    finalists: tuple[Confirmed, ...]
+    finalists: tuple[ConfirmedSchedule, ...]
     interrupted: bool = False
     failure: DataError | None = None
 
     @property
-    def best(self) -> Confirmed:
+    def best(self) -> ConfirmedSchedule:
         """Returns the schedule of the lowest runtime."""
         return self.finalists[0]
 
@@ -320,14 +320,14 @@ def _recorded(path: Path, header: LogHeader, resume: bool) -> list[LogEntry]:
     return entries
 
 
-def _finalists(entries: Sequence[LogEntry]) -> tuple[Confirmed, ...]:
+def _finalists(entries: Sequence[LogEntry]) -> tuple[ConfirmedSchedule, ...]:
     ran = [(entry.runtime_ns, entry.number) for entry in entries if entry.runtime_ns is not None]
-    return tuple(Confirmed(number, runtime_ns) for runtime_ns, number in sorted(ran)[:CONFIRMED])
+    return tuple(ConfirmedSchedule(number, runtime_ns) for runtime_ns, number in sorted(ran)[:CONFIRMED])
 
 
 def _again(
-    space: ScheduleSpace, device: CpuDevice, finalists: tuple[Confirmed, ...]
-) -> tuple[Confirmed, ...]:
+    space: ScheduleSpace, device: CpuDevice, finalists: tuple[ConfirmedSchedule, ...]
+) -> tuple[ConfirmedSchedule, ...]:
     """Measures schedules in several rounds, and sorts them by the median; one that fails comes last."""
     runtimes_ns: dict[int, list[int]] = {finalist.number: [] for finalist in finalists}
     for _ in range(ROUNDS):

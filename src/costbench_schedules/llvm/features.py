@@ -179,7 +179,7 @@ def static_features(program: Program) -> tuple[StaticFeatures, tuple[str, ...]]:
     builder = _Builder(program)
     for function, graph in enumerate(builder.graphs):
         builder.add(function, graph)
-    return builder.built(), tuple(builder.names)
+    return builder.build(), tuple(builder.names)
 
 
 class _Builder:
@@ -268,7 +268,7 @@ class _Builder:
         base = self.values[function, access.base]
         return [groups[access.base, access.offset], base, int(access.writes)]
 
-    def built(self) -> StaticFeatures:
+    def build(self) -> StaticFeatures:
         """Returns the arrays."""
         flat = {name: np.array(values, dtype=np.int64) for name, values in self.flat.items()}
         flat["starts"] = np.append(flat["starts"], len(flat["operands"]))

@@ -119,7 +119,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 @dataclass(frozen=True)
-class _Plain:
+class _CheckedHeader:
     """The fields of a header that are checked one by one."""
 
     operator: str
@@ -137,7 +137,7 @@ def _header(text: bytes, path: Path) -> LogHeader:
         if not isinstance(value, dict):
             raise DataError("no mapping", where=where, field=name, expected=FORMAT)
         free[name] = value
-    plain = parse(_Plain, content, where=where, error=DataError)
+    plain = parse(_CheckedHeader, content, where=where, error=DataError)
     if plain.format != FORMAT:
         raise DataError(f"{plain.format!r}", where=where, field="format", expected=repr(FORMAT))
     return LogHeader(plain.operator, plain.restrict, plain.target, free["host"], free["settings"])

@@ -19,7 +19,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64, AnyArray, Bool
 from costbench.search.space import Proposals, Rows, SearchSpace, Seen
-from costbench_schedules.models.ensemble import Corrected
+from costbench_schedules.models.ensemble import CorrectedModel
 from costbench_schedules.models.learner import Learner, ScheduleModel, Selectable, samples_of
 from costbench_schedules.search.finders import Candidates, Chains, ChainSpec, Energy, Finder
 
@@ -166,7 +166,7 @@ class ModelGuided(Generic[Features]):
         start = None if self.earlier is None else self.earlier.predict(features)
         samples = samples_of(scores, start=start)
         fitted = self.learner.fit(features, samples, int(rng.integers(2**31)))
-        return fitted if self.earlier is None else Corrected(self.earlier, fitted)
+        return fitted if self.earlier is None else CorrectedModel(self.earlier, fitted)
 
 
 @dataclass(frozen=True, eq=False)
