@@ -260,11 +260,7 @@ def _claims_table(task: str, findings: Sequence[Finding]) -> Table:
 def flat_searches(searches: Searches) -> dict[str, float]:
     """Returns headline numbers of all searches.
 
-    <<<<<<< HEAD
     Keys are `autotune/<task>/<split>/<chip>/<program>/<way>/<number>`, with `all` for all programs.
-    =======
-    Keys are `autotune/<task>/<split>/<chip>/<program>/<way>/<number>`, program `all` for totals and means.
-    >>>>>>> da4d41861aefd3afeeecfac47556207a04aa26ac
     """
     flat: dict[str, float | None] = {}
     for results in searches.results:
