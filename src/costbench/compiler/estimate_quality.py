@@ -103,8 +103,8 @@ QUALITIES: Mapping[str, Knowledge] = {
 
 - `roofline`: bytes over bandwidth or multiplications over peak, whichever is longer.
 - `tiles`: that each iteration takes time besides.
-- `compiler`: what is settled when XLA chooses tile sizes. As good as XLA's model in lpm2021; the setting was found
-  without the test programs of the random and the manual split (docs/decisions/0048).
+- `compiler`: what is settled when XLA chooses tile sizes. As good as XLA's model in lpm2021, a setting found
+  without the test programs of the splits `random` and `manual` (docs/decisions/0048).
 - `codegen`: what follows from generated code: loop order, native tiles, halos, sizes of transfers, epilogues.
 - `expert`: also that both directions share the bandwidth.
 """
