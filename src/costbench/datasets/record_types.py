@@ -180,6 +180,18 @@ FEATURES = RecordType(
     runtime="config_runtime_ns",
 )  # fmt: skip
 
+# Beside a feature shard: the estimates of a compiler that knows more or less than the chip's own.
+ESTIMATES = RecordType(
+    name="estimates",
+    version=1,
+    columns=(
+        Column("kernel_fingerprint", "|u1", ("k", "16"), "", "fingerprint of the kernel, 16 bytes"),
+        offsets_column("config_analytical_ns", "where each kernel's decisions begin and end"),
+        Column("config_analytical_ns", "<f8", ("c",), "ns", "what a model of this quality predicts"),
+    ),
+    runtime="config_analytical_ns",
+)
+
 # Imported kernels, whose features of decisions are given: the data set leaves out the tile sizes.
 _COMPUTED = ("kernel_ranks", "tile_bounds_offsets", "tile_bounds", "config_loops", "config_runtime_ns")
 TILE_GRAPHS = RecordType(
@@ -235,5 +247,5 @@ WIDE_LAYOUT_GRAPH = _layout_graph("wide_layout_graph", "<i4")
 
 RECORD_TYPES = {
     record.name: record
-    for record in (TILE, FUSION, LAYOUT, FEATURES, LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH, TILE_GRAPHS)
+    for record in (TILE, FUSION, LAYOUT, FEATURES, ESTIMATES, LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH, TILE_GRAPHS)
 }

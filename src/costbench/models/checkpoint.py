@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 
 import torch
 
 from costbench.artifacts import digest_bytes, write_json
+from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import knowledge_of
 from costbench.errors import DataError
 from costbench.features import schema
-from costbench.models.cost_model import CostModel
 from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.model_files import (
@@ -68,7 +69,7 @@ def save_checkpoint(
 def load_checkpoint(
     folder: str | PathLike[str],
     execution: Execution = DEFAULT_EXECUTION,
-    analytical: CostModel | None = None,
+    analytical: AnalyticalModel | None = None,
     device: torch.device | str = "cpu",
 ) -> LearnedCostModel:
     """Load the model of kernels in `folder`.
@@ -76,7 +77,8 @@ def load_checkpoint(
     Args:
         folder: folder written by `save_checkpoint`.
         execution: settings for running the network on a CPU.
-        analytical: the analytical model of the chip, which a hybrid calls for kernels without estimates.
+        analytical: the analytical model of the chip, which a hybrid calls for kernels without estimates, in
+            the quality that it was trained with.
         device: device to run the network on.
 
     Raises:
@@ -92,6 +94,9 @@ def load_checkpoint(
     weights = read_weights(path, content)
     scaling = read_scaling(FeatureScaling.from_dict, content, path)
     with naming_file(path):
-        net = LearnedCostNet(parse(NetSpec, content["net"], where=path, field="net"), scaling.sizes)
+        spec = parse(NetSpec, content["net"], where=path, field="net")
+        net = LearnedCostNet(spec, scaling.sizes)
     load_weights(net, weights, path.with_name(WEIGHTS_FILE))
+    if spec.estimate and analytical is not None:
+        analytical = replace(analytical, knowledge=knowledge_of(spec.estimate))
     return LearnedCostModel(net, scaling, PREDICTS[content["predicts"]], execution, analytical, device)

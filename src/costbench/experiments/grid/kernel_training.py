@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from costbench.execution.workers import load
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelSources:
-    """The kernels for training and those for validation."""
+    """The kernels for training and those for validation, and the quality of their estimates."""
 
     train: KernelSource
     validation: KernelSource
+    estimate: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,18 @@ class KernelTraining:
 
         cache_bytes = task.cache_mb * 1024 * 1024 // 2
         train, validation = (
-            KernelSource(task.shards(names), cache_bytes=cache_bytes)
+            KernelSource(task.shards(names), cache_bytes=cache_bytes, estimate=task.spec.estimate)
             for names in (task.split.train, task.split.validation)
         )
-        return KernelSources(train, validation)
+        return KernelSources(train, validation, task.spec.estimate)
 
     def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
         """Trains by `training.fit.fit`."""
         from costbench.training.fit import fit
 
         sources = cast("KernelSources", opened)
+        if sources.estimate != spec.estimate:
+            sources = self.open(replace(task, spec=spec))
         return fit(
             cast("TrainSpec", spec),
             sources.train,

@@ -218,7 +218,7 @@ def _work_items(
     for name, task in tasks.items():
         program, kind = task.program, task.cell.task
         fitted = [] if program.fitted is None else [program.fitted]
-        trained = [*(one.folder for one in program.checkpoints), *fitted]
+        trained = [*(one.folder for one in program.checkpoints), *fitted, *program.fitted_to.values()]
         evaluate = (EVALUATE_IMPORTED if program.imported else EVALUATE)[kind]
         parts = [name, identity.params_digest, identity.data_digest, identity.code_digest]
         parts += [code_digest(evaluate), *(digest_file(folder / DONE) for folder in trained)]
@@ -283,6 +283,12 @@ def _tasks(
             known = _known_structures(split, features, grid.task, chip)
             folder = baselines_folder(workspace.stage("train") / experiment.name, split_name, chip)
             fitted = folder if grid.baselines else None
+            fitted_to = {
+                quality: baselines_folder(
+                    workspace.stage("train") / experiment.name, split_name, chip, quality
+                )
+                for quality in grid.estimates
+            }
             cell = Cell(grid.task, split_name, chip, MAIN, 0)
             for program in split.test:
                 if not sample_paths(features, grid.task, chip, program):
@@ -303,6 +309,7 @@ def _tasks(
                     reported_split(split_name),
                     imported is not None,
                     files_of_chips.get(chip, ""),
+                    fitted_to,
                 )
                 tasks[name] = EvaluationTask(cell, program_task, revision, machine / f"{name}.json")
     return tasks

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from costbench.artifacts import digest_files
 from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import QUALITIES, knowledge_of
 from costbench.datasets.layout_graphs import write_layout_graph
 from costbench.datasets.layout_shards import collection_folder, layout_shard_path
 from costbench.datasets.measured_kernels import (
@@ -28,7 +29,12 @@ from costbench.experiments.identity import closure, identify, read_identity, wri
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
-from costbench.features.feature_shards import feature_path, write_features
+from costbench.features.feature_shards import (
+    estimates_path,
+    feature_path,
+    write_estimates,
+    write_features,
+)
 from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.features.tpugraphs_graphs import layout_graph, searches_of
 from costbench.store import Entry, Progress, WorkItem, compute, key_of
@@ -43,16 +49,22 @@ class FeaturesParams:
     Attributes:
         tasks: decisions to learn about, among those of the stage `generate`.
         chips: names of chips, or YAML files, among those of the stage `generate`.
+        estimates: further qualities of estimates that experiments ask for, besides that of the chip's own
+            compiler: keys of `costbench.compiler.estimate_quality.QUALITIES`.
     """
 
     tasks: tuple[TaskName, ...]
     chips: tuple[str, ...]
+    estimates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("tasks", "chips"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+        if len(set(self.estimates)) != len(self.estimates) or not set(self.estimates) <= set(QUALITIES):
+            known = ", ".join(QUALITIES)
+            raise ValueError(f"estimates are {list(self.estimates)}, must be different ones of {known}")
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,7 @@ class ShardSpec:
         path: path of the feature shard.
         key: digest of the data that it is made from, with the version of its features.
         search: whose configs it holds; empty where a task has one feature shard per program and chip.
+        estimate: quality of the estimates that are all it holds; empty for a feature shard.
     """
 
     task: TaskName
@@ -76,6 +89,7 @@ class ShardSpec:
     path: Path
     key: str
     search: str = ""
+    estimate: str = ""
 
 
 @dataclass(frozen=True)
@@ -177,6 +191,10 @@ def _write_fusions(shard_spec: ShardSpec, program: _Program) -> None:
 def _write_kernels(
     shard_spec: ShardSpec, program: _Program, kernels: list[MeasuredKernel], metadata: dict[str, object]
 ) -> None:
+    if shard_spec.estimate:
+        model = AnalyticalModel(shard_spec.architecture, knowledge_of(shard_spec.estimate))
+        write_estimates(shard_spec.path, kernels, model, metadata)
+        return
     analytical = AnalyticalModel(shard_spec.architecture)
     write_features(shard_spec.path, kernels, program.features, analytical, metadata)
 
@@ -255,6 +273,10 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
                     path = feature_path(folder, task, f"{target.name}/{below}", name)
                     shard_spec = ShardSpec(task, target.name, target.architecture, sources, path, key, search)
                     by_program.setdefault(name, []).append(shard_spec)
+                    for quality in section.estimates if READERS[task].reads_compiled else ():
+                        beside = estimates_path(path, quality)
+                        estimates = replace(shard_spec, path=beside, estimate=quality)
+                        by_program[name].append(estimates)
     sizes = {
         name: sum(path.stat().st_size for shard_spec in several for path in shard_spec.sources)
         for name, several in by_program.items()

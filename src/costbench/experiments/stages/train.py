@@ -165,12 +165,13 @@ def _fits(
     features, task = samples.features, experiment.grid.task
     folder, code = samples.workspace.stage("train") / experiment.name, code_digest(fit_baselines)
     fits = []
+    spec = baselines.of_task(task)
     for name, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
         split = samples.programs(name, task, chip)
-        path = baselines_folder(folder, name, chip)
-        spec = baselines.of_task(task)
-        work = BaselineTask(task, chip, features, split, spec, baselines.seed, path, code)
-        fits.append(WorkItem(path.name, work, work.entry))
+        for quality in ("", *experiment.grid.estimates):
+            path = baselines_folder(folder, name, chip, quality)
+            work = BaselineTask(task, chip, features, split, spec, baselines.seed, path, code, quality)
+            fits.append(WorkItem(path.name, work, work.entry))
     return fits
 
 
