@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
+# Percent of all lines that the fast tests reach at least (numba's do not count), a bit less than they do.
+COVERED := 45
 PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/tpugraphs/proto/tuning.proto
 # Files that ruff and the link checker look at, present or not yet.
 LINTED := $(wildcard src corpus tests pipelines benchmarks examples tools)
@@ -25,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast test-lowest test-cpu test-postgres check docs
+.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast coverage test-lowest test-cpu test-postgres check docs
 .PHONY: format lock proto clean
 .PHONY: distclean need-git
 
@@ -67,12 +69,15 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 	costbench report --params profiles/evidence/params.yaml
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
-	pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	pytest -n $(WORKERS) --dist worksteal --durations 10 --durations-min 5 $(PYTEST_ARGS)
 
 test-fast: $(INSTALLED) ## Run the tests that neither compile nor train anything: under a minute on two cores
 	pytest --fast -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-test-lowest: $(INSTALLED) ## Run the same tests on the lowest versions that pyproject.toml allows, in .venv-lowest
+coverage: $(INSTALLED) ## Run the fast tests and fail below a floor of covered lines (PYTEST_ARGS='--cov-report term-missing' lists the others)
+	pytest --fast -n $(WORKERS) --dist worksteal --cov --cov-report= --cov-fail-under $(COVERED) $(PYTEST_ARGS)
+
+test-lowest: $(INSTALLED) ## Run the fast tests on the lowest versions that pyproject.toml allows, in .venv-lowest
 	bash tools/test_lowest.sh $(VENV) .venv-lowest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-cpu: $(INSTALLED) ## Test schedules on this processor with the extra `cpu` (TVM), in .venv-cpu
@@ -99,7 +104,7 @@ docs: $(INSTALLED) ## Make pages of all docstrings in out/api (installs the extr
 	pdoc --docformat google --output-directory out/api costbench.workbench costbench '!costbench.*_pb2'
 	@printf '\nPages:  %s\n' "$(CURDIR)/out/api/index.html"
 
-lock: $(INSTALLED) ## Resolve pyproject.toml anew into requirements.lock
+lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.lock
 	bash tools/lock.sh $(VENV)
 
 proto: $(INSTALLED) ## Regenerate the protocol buffer modules from their .proto files
@@ -107,7 +112,7 @@ proto: $(INSTALLED) ## Regenerate the protocol buffer modules from their .proto 
 
 clean: ## Remove caches and what runs left behind (not .venv, not the DVC cache)
 	rm -rf out build dist *.egg-info src/*.egg-info mlflow.db* mlruns mlartifacts optuna.db* lightning_logs
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dvc_plots
+	rm -rf .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dvc_plots
 	find src corpus tests pipelines tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and .venv and the DVC cache as well

@@ -1,11 +1,11 @@
-"""Fits the simulated machine's `timing` to real tile-tuning runs, and tests the fit on kernels left out.
+r"""Fits the simulated machine's `timing` to real tile-tuning runs, and tests the fit on kernels left out.
 
 `costbench.hardware.calibration` says how. Prints fidelity before and after, each kernel predicted by a fit
 without it, and how well each parameter is known. With `--machines`, an ensemble of machines that agree with
 the runs is drawn as well and written beside the chips' files.
 
     python -m benchmarks.calibrate_machine tile_calibration.pb
-    python -m benchmarks.calibrate_machine tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \\
+    python -m benchmarks.calibrate_machine tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \
         --scaled src/costbench/chips/tpu_v2.yaml --machines 32
 """
 
@@ -48,12 +48,12 @@ SEED = 0
 
 
 def read_recorded(path: Path) -> list[Recorded]:
-    """Kernels of a tuning file that ran at least once."""
+    """Returns the kernels of a tuning file that ran at least once."""
     return lower_runs(recorded_kernels(path))
 
 
 def print_report(title: str, report: FidelityReport) -> None:
-    """One line per kernel, and means: tau over kernels of five runs or more, errors over all."""
+    """Prints a line per kernel, and means: tau over kernels of five runs or more, errors over all."""
     print(f"\n{title}")
     print(f"  {'kernel':<14}{'runs':>5}{'tau':>8}{'fastest':>9}{'top-1':>8}{'MAPE':>8}")
     for k in report.kernels:

@@ -118,7 +118,7 @@ def search(options: argparse.Namespace, seed: int) -> Found:
 
 
 def measure(options: argparse.Namespace) -> dict[str, float]:
-    """Everything, by name."""
+    """Returns everything, by name."""
     count = options.processes
     runs = Parallel(n_jobs=count)(delayed(search)(options, seed) for seed in range(count))
     rates = [run.configs_per_s for run in runs]
@@ -136,7 +136,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Returns the command line."""
     commands = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="fusion_scoring"
     )

@@ -1,4 +1,4 @@
-"""How fast a data set is made, end to end: compiled, enumerated, sampled, measured and written.
+r"""How fast a data set is made, end to end: compiled, enumerated, sampled, measured and written.
 
 Programs of the corpus go through the same tasks as in the stage `generate`, on workers that have started and
 compiled their code before. The floor is what no code could avoid: copying, hashing and writing the bytes of
@@ -7,7 +7,7 @@ any one process, the parent and all workers looked at.
 
     python -m benchmarks.generation_throughput --json
     python -m benchmarks.generation_throughput --programs unet2d_b8_train_f32 --steps
-    python -m benchmarks.generation_throughput --programs all --tiles-per-kernel 20000 --fusion-configs 0 \\
+    python -m benchmarks.generation_throughput --programs all --tiles-per-kernel 20000 --fusion-configs 0 \
         --target-samples 25000000
 
 With `--target-samples`, programs and then further seeds follow one another until that many samples are
@@ -56,7 +56,7 @@ _SAMPLED_EVERY_S = 0.1
 # Where the time of a tile task goes: who does what.
 STEPS: dict[str, tuple[ModuleType | type, str]] = {
     "read": (generation, "module_from_bytes"),
-    "layouts": (program, "place"),
+    "layouts": (program, "lay_out_program"),
     "fusion": (program, "default_fusions"),
     "kernels": (program, "assemble"),
     "unique": (program, "_unique"),
@@ -100,7 +100,7 @@ class PeakMemory:
 
 
 def _family(process: str) -> Iterator[str]:
-    """A process and its descendants."""
+    """Returns a process and its descendants."""
     yield process
     for children in Path(f"/proc/{process}/task").glob("*/children"):
         try:
@@ -168,7 +168,7 @@ def make(entries: Sequence[ProgramEntry], task_of: TaskOf, jobs: int, target: in
 def _batches(
     entries: Sequence[ProgramEntry], task_of: TaskOf, *, repeated: bool
 ) -> Iterator[list[ShardTask]]:
-    """A few tasks at a time in a folder that is removed with all shards before the next ones."""
+    """Yields a few tasks at a time in a folder that is removed with all shards before the next ones."""
     # Programs of one size together, so that no worker waits long at the end of a batch.
     heaviest_first = sorted(entries, key=lambda entry: -entry.instructions)
     size = _TASKS_PER_ROUND if repeated else len(entries)
@@ -193,7 +193,7 @@ def _floor_s(paths: Sequence[Path]) -> float:
 
 
 def tile_task(target: Target, tiles: int) -> TaskOf:
-    """Tile shards with at most `tiles` of each kernel."""
+    """Returns tile shards with at most `tiles` of each kernel."""
 
     def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> ShardTask:
         params = TileParams(max_tiles_per_kernel=tiles, seed=number)
@@ -203,7 +203,7 @@ def tile_task(target: Target, tiles: int) -> TaskOf:
 
 
 def fusion_task(targets: tuple[Target, ...], configs: int) -> TaskOf:
-    """Fusion shards of `configs` fusion configs per program."""
+    """Returns fusion shards of `configs` fusion configs per program."""
 
     def task_of(entry: ProgramEntry, data: bytes, number: int, folder: Path) -> ShardTask:
         params = FusionParams(max_configs=configs, seed=number)
@@ -213,7 +213,7 @@ def fusion_task(targets: tuple[Target, ...], configs: int) -> TaskOf:
 
 
 def step_seconds(entries: Sequence[ProgramEntry], task_of: TaskOf) -> dict[str, float]:
-    """Where the time goes, in this process: seconds by step, and `other`."""
+    """Returns where the time goes, in this process: seconds by step, and `other`."""
     spent: dict[str, float] = {}
     warm_up(task_of, jobs=1)
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
@@ -262,7 +262,7 @@ def warm_up(task_of: TaskOf, jobs: int) -> None:
 
 
 def tile_figures(made: Made) -> dict[str, float]:
-    """What a run of tile tasks says."""
+    """Returns what a run of tile tasks says."""
     return {
         "tile_samples_per_s": made.num_samples / made.seconds,
         "num_samples": made.num_samples,
@@ -275,7 +275,7 @@ def tile_figures(made: Made) -> dict[str, float]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Returns the command line."""
     commands = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -295,7 +295,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measure(options: argparse.Namespace) -> dict[str, float]:
-    """Everything asked for, by name."""
+    """Returns everything asked for, by name."""
     entries, target = choose_programs(options.programs), load_target(options.chip)
     tiles = tile_task(target, options.tiles_per_kernel)
     with PeakMemory() as peak:

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from costbench.arrays import F64
-from costbench.metrics.intervals import CONFIDENCE, Redrawn, small_sample_interval, student
+from costbench.metrics.intervals import CONFIDENCE, ResampledEffect, small_sample_interval, student
 from costbench.metrics.rows import read_rows
 from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.frame import frame_of
@@ -165,7 +165,7 @@ def _ours(trials: Trials) -> Ends:
     ends = []
     effects = zip(trials.means, trials.programs, trials.runs, trials.both, strict=True)
     for estimate, programs, runs, both in effects:
-        interval = small_sample_interval(Redrawn(float(estimate), programs, runs, both, n, m))
+        interval = small_sample_interval(ResampledEffect(float(estimate), programs, runs, both, n, m))
         ends.append((interval.low(TAIL), interval.high(TAIL)))
     low, high = np.transpose(ends)
     return low, high
@@ -237,7 +237,9 @@ def geometric(programs: int, trials: int, resamples: int) -> dict[str, tuple[flo
     for hard, easier in zip(errors + 0.5 * lead, errors - 0.5 * lead, strict=True):
         resampled = np.exp(weights @ hard) - np.exp(weights @ easier)
         estimate, fixed = np.exp(hard.mean()) - np.exp(easier.mean()), np.zeros(resamples)
-        ours = small_sample_interval(Redrawn(float(estimate), resampled, fixed, resampled, programs, 1))
+        ours = small_sample_interval(
+            ResampledEffect(float(estimate), resampled, fixed, resampled, programs, 1)
+        )
         half = 0.5 * (ours.below + ours.above) * student(TAIL, programs - 1.0)
         low, high = np.quantile(resampled, [TAIL, 1.0 - TAIL])
         ends = {

@@ -23,7 +23,7 @@ from costbench.compiler.fusion.rules import is_free
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import KernelArrays
 from costbench.compiler.kernel_hashes import Labels, kernel_hashes
-from costbench.compiler.layout.assign import PlacedComputation, place, place_computation
+from costbench.compiler.layout.assign import LaidOutComputation, lay_out, lay_out_computation
 from costbench.compiler.layout.orders import SEEDS, propagation_steps
 from costbench.compiler.layout.rules import (
     Node,
@@ -59,7 +59,7 @@ def compile_with_layouts(space: LayoutSpace, config: I16, name: str) -> Compiled
         ValueError: if `config` is no config of this program.
     """
     layouts = layouts_of(space, config)
-    module = place(space.requirements, ReferenceOrders(space).assign(layouts), layouts).verify()
+    module = lay_out(space.requirements, ReferenceOrders(space).assign(layouts), layouts).verify()
     return assemble(module, name, default_fusions(module, space.counts), space.counts)
 
 
@@ -172,7 +172,7 @@ class ReferenceOrders:
 
 
 @dataclass(frozen=True, eq=False)
-class LaidOutComputation:
+class CompiledComputation:
     """One computation compiled under a config.
 
     Attributes:
@@ -214,7 +214,7 @@ class LayoutCompiler:
     def __init__(self, space: LayoutSpace) -> None:
         self.space = space
         self._orders = ReferenceOrders(space)
-        self._kept: OrderedDict[tuple[int, _Key], LaidOutComputation] = OrderedDict()
+        self._stored: OrderedDict[tuple[int, _Key], CompiledComputation] = OrderedDict()
         self._labels: dict[tuple[int, int, Shape], tuple[int, int]] = {}
         self._roots = [
             tuple(
@@ -233,7 +233,7 @@ class LayoutCompiler:
         for node in space.nodes:
             self._nodes[node.computation].append((node.computation, node.position))
 
-    def compile(self, config: I16) -> tuple[LaidOutComputation, ...]:
+    def compile(self, config: I16) -> tuple[CompiledComputation, ...]:
         """Returns every computation that runs, compiled under a config."""
         return self.compile_key(*self.assign(config))
 
@@ -248,7 +248,7 @@ class LayoutCompiler:
 
     def compile_key(
         self, orders: Mapping[int, MinorToMajor], layouts: Layouts
-    ) -> tuple[LaidOutComputation, ...]:
+    ) -> tuple[CompiledComputation, ...]:
         """Does the same as `compile` when orders have been assigned."""
         return tuple(
             self._computation(c, orders, layouts) for c, count in enumerate(self.space.counts) if count
@@ -262,28 +262,28 @@ class LayoutCompiler:
 
     def _computation(
         self, c: int, orders: Mapping[int, MinorToMajor], layouts: Layouts
-    ) -> LaidOutComputation:
+    ) -> CompiledComputation:
         key = (c, self._key(c, orders, layouts))
-        known = self._kept.get(key)
+        known = self._stored.get(key)
         if known is None:
-            known = self._kept[key] = self._lay_out(c, orders, layouts)
-            if len(self._kept) > _KEPT * sum(count > 0 for count in self.space.counts):
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
+            known = self._stored[key] = self._lay_out(c, orders, layouts)
+            if len(self._stored) > _KEPT * sum(count > 0 for count in self.space.counts):
+                self._stored.popitem(last=False)
+        self._stored.move_to_end(key)
         return known
 
-    def _lay_out(self, c: int, orders: Mapping[int, MinorToMajor], layouts: Layouts) -> LaidOutComputation:
-        placed = place_computation(self.space.requirements, c, orders, layouts)
-        groups = default_groups(body_facts(placed.computation))
+    def _lay_out(self, c: int, orders: Mapping[int, MinorToMajor], layouts: Layouts) -> CompiledComputation:
+        laid_out = lay_out_computation(self.space.requirements, c, orders, layouts)
+        groups = default_groups(body_facts(laid_out.computation))
         nodes = body_nodes(groups.body, groups.graph)
         arrays = cut_out(groups.groups, groups.reads, nodes)
-        hashes = kernel_hashes(arrays, nodes, self._labels_of(c, placed))
-        return LaidOutComputation(c, self.space.counts[c], placed.computation, arrays, hashes)
+        hashes = kernel_hashes(arrays, nodes, self._labels_of(c, laid_out))
+        return CompiledComputation(c, self.space.counts[c], laid_out.computation, arrays, hashes)
 
-    def _labels_of(self, c: int, placed: PlacedComputation) -> Labels:
+    def _labels_of(self, c: int, laid_out: LaidOutComputation) -> Labels:
         """Returns the labels of all instructions; only those that have not occurred before are digested."""
-        instructions = placed.computation.instructions
-        keys = [(c, o, i.shape) for o, i in zip(placed.origins, instructions, strict=True)]
+        instructions = laid_out.computation.instructions
+        keys = [(c, o, i.shape) for o, i in zip(laid_out.origins, instructions, strict=True)]
         new: dict[tuple[int, int, Shape], Instruction] = {
             key: inst for key, inst in zip(keys, instructions, strict=True) if key not in self._labels
         }
@@ -297,7 +297,7 @@ class LayoutCompiler:
         return Labels(np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1]))
 
 
-def peak_bytes(part: LaidOutComputation) -> int:
+def peak_bytes(part: CompiledComputation) -> int:
     """Returns the most bytes in memory at one time while the computation runs, callees not counted."""
     body = part.body
     outputs, inputs = part.arrays.outputs, part.arrays.inputs

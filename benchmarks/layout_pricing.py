@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
+from benchmarks.layout_compiler import CompiledComputation, LayoutCompiler, peak_bytes
 from costbench.arrays import I16
 from costbench.artifacts import write_json
 from costbench.compiler.analytical_model import AnalyticalModel
@@ -97,7 +97,7 @@ class FullPricer:
             self._programs[key] = self._total(parts, attempts), memory_bytes(parts, self._compiler.space)
         return self._programs[key]
 
-    def _total(self, parts: Sequence[LaidOutComputation], attempts: int | None) -> float:
+    def _total(self, parts: Sequence[CompiledComputation], attempts: int | None) -> float:
         total = 0.0
         for part in parts:
             keys = part.hashes.tolist()
@@ -122,7 +122,7 @@ class FullPricer:
         return measured_alone(nest, self._device, self._model, attempts)
 
 
-def memory_bytes(parts: Sequence[LaidOutComputation], space: LayoutSpace) -> int:
+def memory_bytes(parts: Sequence[CompiledComputation], space: LayoutSpace) -> int:
     """Returns the bytes of the entry computation plus those of the largest computation that it calls."""
     entry = space.module.entry
     callees = [peak_bytes(part) for part in parts if part.computation != entry]

@@ -70,7 +70,7 @@ class NaiveCollator:
 
 
 def _truncate(edges: Tensor, limit: int) -> Tensor:
-    """The first `limit` edges [source, destination] of every destination, by source."""
+    """Returns the first `limit` edges [source, destination] of every destination, by source."""
     kept: dict[int, list[int]] = {}
     for source, destination in sorted(edges.t().tolist()):
         neighbors = kept.setdefault(destination, [])
@@ -218,7 +218,7 @@ def _feed_forward(first: nn.Module, more: nn.ModuleList, states: Tensor) -> Tens
 
 
 def _joined(module: nn.Module, own: Tensor, joined: Tensor) -> Tensor:
-    """relu of one linear layer over the concatenation of both inputs."""
+    """Returns relu of one linear layer over the concatenation of both inputs."""
     inputs, weight = own, module.own.weight
     if module.joined is not None:
         inputs = torch.cat([own, joined], dim=-1)

@@ -9,6 +9,6 @@ from costbench.models.networks.reductions import REDUCTIONS
 
 
 def cells(only: str | None = None) -> list[tuple[str, str]]:
-    """Return encoder and reduction of every cell, or of the one that is called ENCODER/REDUCTION."""
+    """Returns encoder and reduction of every cell, or of the one that is called ENCODER/REDUCTION."""
     every = product(sorted(ENCODERS), sorted(REDUCTIONS))
     return [(encoder, reduction) for encoder, reduction in every if only in (None, f"{encoder}/{reduction}")]

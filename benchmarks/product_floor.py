@@ -43,7 +43,7 @@ def measure_floor(
     width: int,
     seconds: float,
 ) -> dict[str, float]:
-    """Rate of products, and the share of a step that they would take at that rate.
+    """Returns the rate of products, and the share of a step that they would take at that rate.
 
     Args:
         step: trains on a batch. Products inside fused operators (torch's LSTM) are not counted.

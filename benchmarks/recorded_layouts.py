@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.layout_compiler import LaidOutComputation, LayoutCompiler, peak_bytes
+from benchmarks.layout_compiler import CompiledComputation, LayoutCompiler, peak_bytes
 from costbench.arrays import I16
 from costbench.artifacts import write_json
 from costbench.compiler.analytical_model import AnalyticalModel
@@ -81,7 +81,7 @@ class RegularPricer:
         self._model = AnalyticalModel(target.architecture)
         self.kernel_ns: dict[int, float] = {}
 
-    def total_ns(self, parts: Sequence[LaidOutComputation]) -> float:
+    def total_ns(self, parts: Sequence[CompiledComputation]) -> float:
         """Returns nanoseconds of a run of the program."""
         total = 0.0
         for part in parts:
@@ -102,7 +102,7 @@ class RegularPricer:
             return 0.0
 
 
-def memory_bytes(parts: Sequence[LaidOutComputation], entry: int) -> int:
+def memory_bytes(parts: Sequence[CompiledComputation], entry: int) -> int:
     """Returns the bytes of the entry computation plus those of the largest computation that it calls."""
     callees = [peak_bytes(part) for part in parts if part.computation != entry]
     return sum(peak_bytes(part) for part in parts if part.computation == entry) + max(callees, default=0)

@@ -70,7 +70,7 @@ class Throughput:
 
 
 def kernels_of(names: Sequence[str]) -> list[Kernel]:
-    """The unique kernels of some programs of the corpus."""
+    """Returns the unique kernels of some programs of the corpus."""
     kernels: dict[str, Kernel] = {}
     for name in names:
         data = (FOLDER / f"{name}.hlo.pb.zst").read_bytes()
@@ -82,7 +82,7 @@ def kernels_of(names: Sequence[str]) -> list[Kernel]:
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Least processor time of a few runs."""
+    """Returns the least processor time of a few runs."""
     times = []
     for _ in range(repeats):
         start = time.process_time()

@@ -24,13 +24,13 @@ _OPCODES = np.array([2, 13, 34, 46, 56, 63, 67, 76])
 
 
 def node_counts(seed: int, num_kernels: int) -> list[int]:
-    """Log-normal node counts, 1 to 600."""
+    """Returns log-normal node counts, 1 to 600."""
     logs = rng.stream(seed, "node counts").normal(np.log(_MEDIAN_NODES), _NODES_SIGMA, num_kernels)
     return [int(count) for count in np.clip(np.exp(logs), 1, 600)]
 
 
 def kernel_graph(seed: int, num_nodes: int) -> KernelGraph:
-    """A random kernel: sources first, then instructions that read the one before and others."""
+    """Returns a random kernel: sources first, then instructions that read the one before and others."""
     draw = rng.stream(seed, "graph", num_nodes)
     sources = max(1, round(_SOURCE_SHARE * num_nodes))
     edges = []
@@ -50,7 +50,7 @@ def kernel_graph(seed: int, num_nodes: int) -> KernelGraph:
 
 
 def kernel_samples(seed: int, num_nodes: int, num_configs: int, application: str = "zoo") -> KernelSamples:
-    """A random kernel with `num_configs` random tile sizes.
+    """Returns a random kernel with `num_configs` random tile sizes.
 
     The runtime is best at a tile volume that depends on the kernel and grows away from it: by the distance
     in doublings, 15% each.
@@ -71,7 +71,7 @@ def kernel_samples(seed: int, num_nodes: int, num_configs: int, application: str
 
 
 def kernels(seed: int, num_kernels: int, num_configs: int) -> list[KernelSamples]:
-    """Random kernels of realistic sizes, spread over three applications of unequal size."""
+    """Returns random kernels of realistic sizes, spread over three applications of unequal size."""
     names = ("often", "often", "often", "sometimes", "sometimes", "rarely")
     return [
         kernel_samples(seed + 1000 * place, count, num_configs, names[place % len(names)])

@@ -87,7 +87,7 @@ def training(network: torch.nn.Module, costs: Callable[[], Tensor], runtime_ns: 
 
 
 def tile(place: Placement, hidden: int, execution: Execution) -> dict[str, float]:
-    """Throughput of a tile network whose configs join at `place`, in training and inference."""
+    """Returns the throughput of a tile network whose configs join at `place`, in training and inference."""
     spec = NetSpec(hidden=hidden, decision_features=place, module_layers=0)
     samples = [kernel_samples(seed, TILE_NODES, TILE_CONFIGS) for seed in range(TILE_KERNELS)]
     scaling = FeatureScaling.fit(samples)
@@ -144,15 +144,15 @@ class LayoutWork:
         self._start = 0
 
     def full(self) -> Work:
-        """A step through the whole graph."""
+        """Takes a step through the whole graph."""
         return training(self.net, lambda: self.net(self.inputs, self._options()), self._runtime_ns)
 
     def segment(self) -> Work:
-        """A step through a segment; the whole graph forward."""
+        """Takes a step through a segment; the whole graph forward."""
         return training(self.net, self._segment_scores, self._runtime_ns)
 
     def naive(self) -> Work:
-        """A step of naive PyG."""
+        """Takes a step of naive PyG."""
         return training(
             self._naive_net, lambda: self._naive(naive_batch(self.inputs, self._options())), self._runtime_ns
         )
@@ -181,7 +181,7 @@ class LayoutWork:
 
 
 def layout(hidden: int, execution: Execution) -> dict[str, float]:
-    """Throughput of layout networks, nodes x configs per second."""
+    """Returns the throughput of layout networks, nodes x configs per second."""
     work = LayoutWork(random_graph(0, *LAYOUT_SIZES), hidden)
     step_nodes = LAYOUT_SIZES[0] * STEP_CONFIGS
     with apply_execution(execution):
@@ -237,7 +237,7 @@ def measured_apart(case: str, path: Path, hidden: int, threads: int) -> float:
 
 
 def memory(hidden: int, threads: int, folder: Path) -> dict[str, float]:
-    """Peak memory of layout training and evaluation."""
+    """Returns the peak memory of layout training and evaluation."""
     found = {}
     path = write_random_graph(folder / "layout.arrow", *LAYOUT_SIZES)
     for case in ("full", "segments", "naive"):
@@ -269,7 +269,7 @@ def measure(only: str | None, hidden: int, threads: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print a table, or one flat JSON object."""
+    """Prints a table, or one flat JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--hidden", type=int, default=64, help="width of the hidden layers")
     parser.add_argument("--threads", type=int, default=2, help="threads of both contenders")

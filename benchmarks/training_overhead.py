@@ -40,7 +40,7 @@ _TURNS = 3
 
 
 def columns_of(samples: Sequence[KernelSamples]) -> KernelColumns:
-    """Kernels as a feature shard holds them; tile bounds are random."""
+    """Returns kernels as a feature shard holds them; tile bounds are random."""
     nodes = [sample.graph.num_nodes for sample in samples]
     configs = [len(sample) for sample in samples]
     graphs = [sample.graph for sample in samples]
@@ -111,7 +111,7 @@ class BareLoop:
 
 
 def bare_loop(spec: TrainSpec, source: ColumnSource) -> BareLoop:
-    """Train for an epoch without Lightning; its first step, which loads compiled code, is not counted."""
+    """Trains for an epoch without Lightning; its first step, which loads compiled code, is not counted."""
     scaling = FeatureScaling.of_extremes(source.extremes(), spec.transform)
     net = LearnedCostNet(spec.net, scaling.sizes)
     batches = PlannedBatches(source.scaled(scaling), Collator(scaling, spec.net.max_neighbors))
@@ -133,7 +133,7 @@ def bare_loop(spec: TrainSpec, source: ColumnSource) -> BareLoop:
 
 
 def lightning_step_s(spec: TrainSpec, source: ColumnSource) -> float:
-    """Seconds a step by `training.fit.fit`: what its second and third epoch add to the first one."""
+    """Returns seconds a step by `training.fit.fit`: what its second and third epoch add to the first one."""
     seconds = []
     few = replace(spec, validation=ValidationSpec(kernels=1, configs=2), patience=9)
     for epochs in (1, 3):

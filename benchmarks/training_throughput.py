@@ -101,7 +101,7 @@ class Contender:
         self.seconds: dict[int, list[float]] = {}
 
     def round(self, data: Sequence[KernelSamples]) -> None:
-        """Train on every batch once and note the CPU times."""
+        """Trains on every batch once and notes the CPU times."""
         with apply_execution(self._execution):
             for place in range(0, len(data), KERNELS_PER_BATCH):
                 started = time.process_time()
@@ -123,7 +123,7 @@ class Contender:
 
 
 def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> dict[str, float]:
-    """Throughput of the three forms of one network, and ratios."""
+    """Returns the throughput of the three forms of one network, and ratios."""
     scaling = FeatureScaling.fit(data)
 
     def shared(execution: Execution) -> Contender:
@@ -154,7 +154,7 @@ def measure_cell(spec: NetSpec, data: Sequence[KernelSamples], rounds: int) -> d
 
 
 def measure_products(spec: NetSpec, data: Sequence[KernelSamples], samples_per_s: float) -> dict[str, float]:
-    """How far the shared-graph form is from its matrix products."""
+    """Returns how far the shared-graph form is from its matrix products."""
     scaling = FeatureScaling.fit(data)
     network, collate = LearnedCostNet(spec, scaling.sizes), Collator(scaling, spec.max_neighbors)
     contender = Contender(network, lambda samples: network(collate(samples)), FAST)
@@ -163,7 +163,7 @@ def measure_products(spec: NetSpec, data: Sequence[KernelSamples], samples_per_s
 
 
 def measure_inference(spec: NetSpec, data: Sequence[KernelSamples]) -> dict[str, float]:
-    """Latency of predictions: the best of three, CPU time."""
+    """Returns the latency of predictions: the best of three, CPU time."""
     scaling = FeatureScaling.fit(data)
     model = LearnedCostModel(LearnedCostNet(spec, scaling.sizes), scaling, "score", FAST)
 
@@ -183,7 +183,7 @@ def measure_inference(spec: NetSpec, data: Sequence[KernelSamples]) -> dict[str,
 
 
 def main() -> None:
-    """Print a table, or one flat JSON object."""
+    """Prints a table, or one flat JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--hidden", type=int, default=64, help="width of the hidden layers")
     parser.add_argument("--batches", type=int, default=8, help="different batches")

@@ -45,7 +45,7 @@ class Collected:
     """Names of the programs that a run of `collect` handled, sorted."""
 
     built: tuple[str, ...]
-    kept: tuple[str, ...]
+    unchanged: tuple[str, ...]
     removed: tuple[str, ...]
 
 

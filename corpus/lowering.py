@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from corpus.context import Abstract, Ctx, Recorded
+from corpus.context import Abstract, Ctx
 from costbench.errors import choose
 
 if TYPE_CHECKING:
@@ -40,41 +40,27 @@ def lower_for_tpu(build: Build, context: Ctx, optimizer: str) -> bytes:
     """
     import jax
 
+    struct: Any = jax.ShapeDtypeStruct  # which has no types
+
+    def abstract(arguments: Sequence[Abstract]) -> list[Any]:
+        return [struct(argument.shape, argument.dtype) for argument in arguments]
+
     jax.eval_shape(lambda: build(context))
     signature = context.recorded()
+    params, states, inputs = map(abstract, (signature.params, signature.states, signature.inputs))
+    key = abstract([Abstract((4,), "uint32")])[0] if signature.draws else None
     if context.train:
         rule = choose(OPTIMIZERS, optimizer, "optimizer")
-        step, arguments = _training_step(build, context, rule), _training_arguments(signature, rule)
+        slots = [abstract([Abstract(param.shape, "float32")] * rule.slots) for param in signature.params]
+        step = jax.jit(_training_step(build, context, rule), keep_unused=False)
+        count = abstract([Abstract((), "int32")])[0]
+        traced = step.trace(params, slots, states, inputs, key, count)
     else:
-        step, arguments = _inference_step(build, context), _inference_arguments(signature)
-    traced = jax.jit(step, keep_unused=False).trace(*arguments)
+        step = jax.jit(lambda *arguments: build(context.replay(*arguments)), keep_unused=False)
+        traced = step.trace(params, states, inputs, key)
     lowered = traced.lower(lowering_platforms=("tpu",))
     proto: bytes = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
     return proto
-
-
-def _shapes(arguments: Sequence[Abstract]) -> list[Any]:
-    import jax
-
-    abstract: Any = jax.ShapeDtypeStruct
-    return [abstract(argument.shape, argument.dtype) for argument in arguments]
-
-
-def _key_shape(signature: Recorded) -> Any:
-    return _shapes([Abstract((4,), "uint32")])[0] if signature.draws else None
-
-
-def _training_arguments(signature: Recorded, rule: Optimizer) -> tuple[Any, ...]:
-    slots = [_shapes([Abstract(param.shape, "float32")] * rule.slots) for param in signature.params]
-    count = _shapes([Abstract((), "int32")])[0]
-    parts = (signature.params, signature.states, signature.inputs)
-    params, states, inputs = (_shapes(part) for part in parts)
-    return params, slots, states, inputs, _key_shape(signature), count
-
-
-def _inference_arguments(signature: Recorded) -> tuple[Any, ...]:
-    parts = (signature.params, signature.states, signature.inputs)
-    return (*(_shapes(part) for part in parts), _key_shape(signature))
 
 
 def _training_step(build: Build, context: Ctx, rule: Optimizer) -> Callable[..., Any]:
@@ -100,16 +86,9 @@ def _training_step(build: Build, context: Ctx, rule: Optimizer) -> Callable[...,
     return step
 
 
-def _inference_step(build: Build, context: Ctx) -> Callable[..., Any]:
-    def step(params: list[Array], states: list[Array], inputs: list[Array], key: Array | None) -> Any:
-        return build(context.replay(params, states, inputs, key))
-
-    return step
-
-
 @dataclass(frozen=True)
 class Optimizer:
-    """Slots kept per weight (float32, shaped like it), the update rule, the global-norm clip (0: none)."""
+    """Slots per weight (float32, shaped like it), the update rule, the global-norm clip (0: none)."""
 
     slots: int
     update: Update

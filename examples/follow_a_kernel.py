@@ -26,7 +26,7 @@ PROGRAM = Path(__file__).resolve().parents[1] / "data" / "programs" / "convdraw_
 
 
 def main() -> None:
-    """Print what each stage makes of the kernel."""
+    """Prints what each stage makes of the kernel."""
     target = load_target("tpu_v2")
 
     module = read_module(PROGRAM)

@@ -22,7 +22,7 @@ class LargestTile:
     """
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
-        """Return a cost for each tile size, lower is faster, float64 [n].
+        """Returns a cost for each tile size, lower is faster, float64 [n].
 
         Args:
             kernel: `kernel.instruction(i)` for `i` in `kernel.instructions` are what it computes.

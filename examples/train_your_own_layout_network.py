@@ -53,7 +53,7 @@ class Network(nn.Module):
 
 
 def loss(scores: Tensor, runtime_ns: Tensor) -> Tensor:
-    """Pairwise hinge loss: a slower config should score higher by 1."""
+    """Returns the pairwise hinge loss: a slower config should score higher by 1."""
     slower = runtime_ns[:, None] > runtime_ns[None]
     return torch.relu(1.0 - (scores[:, None] - scores[None]))[slower].mean()
 

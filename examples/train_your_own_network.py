@@ -52,7 +52,7 @@ class Network(nn.Module):
 
 
 def loss(scores: Tensor, batch: KernelData) -> Tensor:
-    """Squared error of log runtimes within each kernel, whatever the kernel's mean."""
+    """Returns the squared error of log runtimes within each kernel, whatever the kernel's mean."""
     errors = scores - batch.runtime_ns.double().log().float()
     means = scatter(errors, batch.kernel_of_decision, dim_size=batch.num_graphs, reduce="mean")
     return (errors - means[batch.kernel_of_decision]).square().mean()

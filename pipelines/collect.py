@@ -22,11 +22,11 @@ _log = logging.getLogger("costbench.collect")
 
 
 def build(options: argparse.Namespace) -> None:
-    """Build what is missing or differs (with names, only those) and bring the documentation up to date."""
+    """Builds what is missing or differs (with names, only those) and brings the documentation up to date."""
     names, progress = options.names or None, partial(_log.info, "[%d/%d] %s")
     result = collect(options.folder, names, options.jobs, progress, options.force)
     update_table(options.document, load_manifest(options.folder))
-    _log.info("%d built, %d kept, %d removed", len(result.built), len(result.kept), len(result.removed))
+    _log.info("%d built, %d kept, %d removed", len(result.built), len(result.unchanged), len(result.removed))
 
 
 if __name__ == "__main__":

@@ -69,9 +69,9 @@ def test_the_package_itself_imports_nothing_of_it() -> None:
     """It runs before every module: its names, which are for notebooks, are imported when they are used."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
     running = [node for node in tree.body if not isinstance(node, ast.If)]
-    found = {alias.name for node in running if isinstance(node, ast.Import) for alias in node.names}
-    found |= {str(node.module) for node in running if isinstance(node, ast.ImportFrom)}
-    assert found == {"importlib", "typing"}
+    imported = {alias.name for node in running if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {str(node.module) for node in running if isinstance(node, ast.ImportFrom)}
+    assert imported == {"importlib", "typing"}
 
 
 @pytest.mark.parametrize(

@@ -231,13 +231,13 @@ def test_only_stale_temporaries_are_removed(tmp_path: Path) -> None:
     dead = f".tmp-{host}-{dead_process()}-00000000-a"
     elsewhere = f".tmp-{other}-1-00000000-a"
     elsewhere_old = f".tmp-{other}-1-00000001-a"
-    kept = ["shard.npy", ".tmp-of-somebody-else", mine, elsewhere]
-    for name in [*kept, mine_old, dead, elsewhere_old]:
+    names = ["shard.npy", ".tmp-of-somebody-else", mine, elsewhere]
+    for name in [*names, mine_old, dead, elsewhere_old]:
         (tmp_path / name).write_bytes(b"")
     two_days_ago = time.time() - 2 * 24 * 3600
     for name in (mine_old, elsewhere_old):
         os.utime(tmp_path / name, (two_days_ago, two_days_ago))
     removed = artifacts.remove_stale_temporaries(tmp_path)
     assert sorted(removed) == sorted([mine_old, dead, elsewhere_old])
-    assert names_in(tmp_path) == sorted(kept)
+    assert names_in(tmp_path) == sorted(names)
     assert artifacts.remove_stale_temporaries(tmp_path / "absent") == ()

@@ -165,9 +165,9 @@ class Named:
 
 
 def test_a_mapping_has_members_of_one_kind_by_name() -> None:
-    given = {"a": {"name": "adam", "learning_rate": 1}, "b": {"name": "sgd", "learning_rate": 0.5}}
-    found = params.parse(Named, {"optimizers": given}, where="x")
-    assert found.optimizers == {name: Optimizer(**one) for name, one in given.items()}  # type: ignore[arg-type]
+    settings = {"a": {"name": "adam", "learning_rate": 1}, "b": {"name": "sgd", "learning_rate": 0.5}}
+    parsed = params.parse(Named, {"optimizers": settings}, where="x")
+    assert parsed.optimizers == {name: Optimizer(**one) for name, one in settings.items()}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -118,17 +118,17 @@ def test_points_of_learning_curves_are_the_same_budgets_for_all_networks(reposit
 
 def samples_of_networks(params: Params) -> dict[tuple[str, Side], int]:
     """Samples that the networks of a profile see, by task and by what their rows are listed under."""
-    found: dict[tuple[str, Side], int] = {}
+    counts: dict[tuple[str, Side], int] = {}
     for experiment in [load_experiment(params, one) for one in experiment_names(params)]:
         for cell in experiment.cells:
             model, variant = listed_as(cell, cell.chip)
             spec = experiment.variants[cell.variant].spec
             samples = spec.epochs * spec.steps_per_epoch * math.prod(spec.per_step)
             # Of experiments that train one variant in one place, the first one's rows go by its name.
-            found.setdefault(
+            counts.setdefault(
                 (cell.task, Side(model, variant, reported_split(cell.split), cell.chip)), samples
             )
-    return found
+    return counts
 
 
 def unequal(claims: Sequence[Claim], samples: Mapping[tuple[str, Side], int]) -> dict[str, set[int]]:

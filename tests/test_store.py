@@ -34,7 +34,7 @@ def made(folder: Path, numbers: list[int], code: str, jobs: int = 1) -> tuple[di
     def log(one: Progress[Squared]) -> None:
         said.append(f"{one.done}/{one.total} {one.name} {one.result.value}")
 
-    items = [WorkItem.of(f"n{each}", each, folder, (code, str(each))) for each in numbers]
+    items = [WorkItem.of(f"n{number}", number, folder, (code, str(number))) for number in numbers]
     results = compute(square, Squared, items, Backend(jobs=jobs), "squares", log, folder=folder)
     return {name: one.value for name, one in results.items()}, said
 

@@ -33,13 +33,17 @@ def test_the_chips_that_ship() -> None:
     [("tpu_v2", 700, 1, 350, 22.9), ("tpu_v3", 940, 2, 450, 61.6)],
 )
 def test_public_figures(name: str, clock: int, mxus: int, bandwidth: int, teraflops: float) -> None:
-    found = load_target(name).architecture
-    assert (found.clock_mhz, found.num_mxus, found.hbm_gb_per_s) == (clock, mxus, bandwidth)
-    assert (found.mxu_size, found.lanes, found.sublanes) == (128, 128, 8)
-    assert found.scratchpad_bytes == 16 * 2**20
+    architecture = load_target(name).architecture
+    assert (architecture.clock_mhz, architecture.num_mxus, architecture.hbm_gb_per_s) == (
+        clock,
+        mxus,
+        bandwidth,
+    )
+    assert (architecture.mxu_size, architecture.lanes, architecture.sublanes) == (128, 128, 8)
+    assert architecture.scratchpad_bytes == 16 * 2**20
     # A multiplication and an addition in each of 128 x 128 cells, units and cycles.
     assert 2 * 128**2 * mxus * clock * 1e6 == pytest.approx(teraflops * 1e12, rel=0.005)
-    assert found.cycle_ns == pytest.approx(1000 / clock)
+    assert architecture.cycle_ns == pytest.approx(1000 / clock)
 
 
 def test_the_machine_is_no_faster_than_its_public_figures() -> None:
@@ -86,10 +90,10 @@ def test_nothing_was_measured_on_a_v2() -> None:
 
 def test_a_chip_of_ones_own(tmp_path: Path) -> None:
     file = chip_file(tmp_path, ("name: tpu_v3", "name: mine"), ("clock_mhz: 940.0", "clock_mhz: 1000"))
-    found = load_target(file)
-    assert found.name == "mine"
-    assert found.architecture.clock_mhz == 1000.0
-    assert load_target(str(file)) == found
+    target = load_target(file)
+    assert target.name == "mine"
+    assert target.architecture.clock_mhz == 1000.0
+    assert load_target(str(file)) == target
 
 
 def test_an_unknown_chip_is_an_error_with_the_choices() -> None:

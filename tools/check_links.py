@@ -37,7 +37,7 @@ class Link:
 
 
 def prose_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Number and text of the lines outside fenced code, code spans blanked."""
+    """Returns number and text of the lines outside fenced code, code spans blanked."""
     fence = None
     for number, line in enumerate(text.splitlines(), start=1):
         mark = _FENCE.match(line)
@@ -48,14 +48,14 @@ def prose_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def links_of(file: Path) -> Iterator[Link]:
-    """The inline links and link definitions of a Markdown file."""
+    """Returns the inline links and link definitions of a Markdown file."""
     for number, line in prose_lines(file.read_text("utf-8")):
         for match in (*_LINK.finditer(line), *_REFERENCE.finditer(line)):
             yield Link(file, number, match["target"])
 
 
 def anchors_of(file: Path) -> frozenset[str]:
-    """What may follow `#` in a link to a Markdown file: headings as GitHub slugs, and named anchors."""
+    """Returns what may follow `#` in a link to a Markdown file: slugs of headings, and named anchors."""
     anchors: set[str] = set()
     seen: Counter[str] = Counter()
     fence = None
@@ -73,7 +73,7 @@ def anchors_of(file: Path) -> frozenset[str]:
 
 
 def problem_with(link: Link, root: Path) -> str | None:
-    """What is wrong with a link, or None."""
+    """Returns what is wrong with a link, or None."""
     if _ELSEWHERE.match(link.target):
         return None
     path, _, anchor = unquote(link.target).partition("#")
@@ -89,7 +89,7 @@ def problem_with(link: Link, root: Path) -> str | None:
 
 
 def markdown_files(root: Path) -> list[Path]:
-    """The `*.md` files git knows or would add below `root`; without git, all of them."""
+    """Returns the `*.md` files git knows or would add below `root`; without git, all of them."""
     command = [
         "git",
         "-C",
@@ -109,7 +109,7 @@ def markdown_files(root: Path) -> list[Path]:
 
 
 def main() -> int:
-    """Print each broken link; 1 if there is one."""
+    """Prints each broken link; returns 1 if there is one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("root", type=Path, help="folder to look through")
     root: Path = parser.parse_args().root

@@ -156,7 +156,7 @@ def page(text: str) -> str:
 
 
 def main() -> None:
-    """Write the page, or check it."""
+    """Writes the page, or checks it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit code 1 if it is out of date"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Resolve pyproject.toml with all extras into requirements.lock; pins already there are kept unless
-# UPGRADE=1. Written for Python 3.11, the oldest that is supported.
+# Resolve pyproject.toml into requirements.lock with the extras that `make venv` installs: all but `cpu`, which
+# has an environment of its own (tools/test_cpu.sh), and `docs`. Pins already there are kept unless UPGRADE=1.
+# Written for Python 3.11, the oldest that is supported.
 set -euo pipefail
 
 venv=${1:?usage: tools/lock.sh FOLDER}
+extras=(corpus dev scale sweep-postgres)
 if [ -n "${PIP_FIND_LINKS:-}" ]; then
   index=()
   for link in $PIP_FIND_LINKS; do
@@ -17,7 +19,7 @@ fi
 if [ -e requirements.lock ]; then
   sed -i -E '/^torch==/d' requirements.lock
 fi
-"$venv/bin/uv" pip compile pyproject.toml --all-extras --python-version 3.11 ${UPGRADE:+--upgrade} \
+"$venv/bin/uv" pip compile pyproject.toml "${extras[@]/#/--extra=}" --python-version 3.11 ${UPGRADE:+--upgrade} \
   "${index[@]}" --quiet --custom-compile-command "make lock" --output-file requirements.lock
 if grep -q '^nvidia-' requirements.lock; then
   echo "the torch that was found needs CUDA; requirements.lock is not fit for use" >&2

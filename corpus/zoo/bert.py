@@ -118,19 +118,19 @@ def electra(c: Ctx, steps: int = 128) -> Array:
     table, shared = c.weight(VOCABULARY, _WORD_FEATURES), list[jax.Array]()
     with c.tied(shared):
         x = embed_with(c, table, corrupted, segments)
-    places = c.tokens(c.batch, round(steps * MASKED_SHARE))
-    logits = masked_words(c, _encode_embedded(c, x, 64, 1, mask), places, table)
-    truth = c.tokens(*places.shape)
+    positions = c.tokens(c.batch, round(steps * MASKED_SHARE))
+    logits = masked_words(c, _encode_embedded(c, x, 64, 1, mask), positions, table)
+    truth = c.tokens(*positions.shape)
     noise = jax.random.gumbel(c.rng(), logits.shape)
-    drawn = jnp.argmax(jax.lax.stop_gradient(logits).astype("float32") + noise, -1).astype("int32")
+    sampled = jnp.argmax(jax.lax.stop_gradient(logits).astype("float32") + noise, -1).astype("int32")
     rows = jnp.arange(c.batch)[:, None]
     with c.tied(shared):
-        x = embed_with(c, table, corrupted.at[rows, places].set(drawn), segments)
+        x = embed_with(c, table, corrupted.at[rows, positions].set(sampled), segments)
     x = _encode_embedded(c, x, 256, 4, mask)
     score = dense(c, jax.nn.gelu(dense(c, x, 256), approximate=False), 1)[..., 0].astype("float32")
-    changed = jnp.zeros(score.shape).at[rows, places].set((drawn != truth).astype("float32"))
-    found = jnp.mean(binary_cross_entropy(score, changed))
-    return cross_entropy(logits, truth) + _DISCRIMINATOR_WEIGHT * found
+    changed = jnp.zeros(score.shape).at[rows, positions].set((sampled != truth).astype("float32"))
+    detection_loss = jnp.mean(binary_cross_entropy(score, changed))
+    return cross_entropy(logits, truth) + _DISCRIMINATOR_WEIGHT * detection_loss
 
 
 def _talking_heads(c: Ctx, x: Array, heads: int, mask: Array) -> Array:

@@ -70,13 +70,13 @@ def _multibox_loss(c: Ctx, boxes: Array, logits: Array) -> Array:
     offset = jnp.abs(boxes - c.input(*boxes.shape, dtype="float32"))
     smooth = jnp.sum(jnp.where(offset < 1.0, 0.5 * jnp.square(offset), offset - 0.5), -1)
     positive = labels > 0
-    found = jnp.sum(positive, 1, keepdims=True)
+    num_positive = jnp.sum(positive, 1, keepdims=True)
     entropy = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)[..., 0]
     mined = jax.lax.stop_gradient(jnp.where(positive, 0.0, entropy))
     rank = jnp.argsort(jnp.argsort(-mined, 1), 1)
-    chosen = positive | (rank < 3 * found)
+    chosen = positive | (rank < 3 * num_positive)
     per_image = jnp.sum(jnp.where(positive, smooth, 0.0) + jnp.where(chosen, entropy, 0.0), 1)
-    return jnp.mean(per_image / jnp.maximum(found[:, 0], 1))
+    return jnp.mean(per_image / jnp.maximum(num_positive[:, 0], 1))
 
 
 def decode_boxes(offsets: Array, anchors: Array, scales: tuple[float, float] = (0.1, 0.2)) -> Array:
@@ -116,10 +116,10 @@ def suppress_overlaps(boxes: Array, scores: Array, limit: float = _OVERLAP) -> A
     overlap = overlaps(boxes, boxes)
     later = jnp.arange(scores.shape[0])
 
-    def body(index: Array, kept: Array) -> Array:
+    def body(index: Array, remaining: Array) -> Array:
         row = lax.dynamic_slice_in_dim(overlap, index, 1)[0]
-        alive = lax.dynamic_slice_in_dim(kept, index, 1)[0] > 0
-        return jnp.where(alive & (row > limit) & (later > index), 0.0, kept)
+        alive = lax.dynamic_slice_in_dim(remaining, index, 1)[0] > 0
+        return jnp.where(alive & (row > limit) & (later > index), 0.0, remaining)
 
     survivors: Array = lax.fori_loop(0, scores.shape[0], body, scores)
     return survivors
@@ -140,9 +140,9 @@ def ssd(c: Ctx, size: int = 300) -> Array | tuple[Array, Array, Array]:
     anchor_boxes = c.input(boxes.shape[1], 4, dtype="float32")
     corners, probabilities = decode_boxes(boxes, anchor_boxes), jax.nn.softmax(logits)[..., 1:]
     best, classes = jnp.max(probabilities, -1), jnp.argmax(probabilities, -1)
-    scores, places = lax.top_k(best, _SSD_CANDIDATES)
-    corners = jnp.take_along_axis(corners, places[..., None], 1)
-    return corners, jax.vmap(suppress_overlaps)(corners, scores), jnp.take_along_axis(classes, places, 1)
+    scores, indices = lax.top_k(best, _SSD_CANDIDATES)
+    corners = jnp.take_along_axis(corners, indices[..., None], 1)
+    return corners, jax.vmap(suppress_overlaps)(corners, scores), jnp.take_along_axis(classes, indices, 1)
 
 
 def resnet50_stages(c: Ctx, size: int) -> list[Array]:
@@ -203,13 +203,13 @@ def _focal_loss(c: Ctx, logits: Array, offsets: Array) -> Array:
     return (jnp.sum(focal) + jnp.sum(jnp.where(positive, distance, 0.0))) / jnp.maximum(jnp.sum(positive), 1)
 
 
-def best_boxes(corners: Array, scores: Array, kept: int) -> tuple[Array, Array, Array]:
-    """The best of [b, n] scores with their boxes [b, n, 4]: boxes, scores, places, best first."""
+def best_boxes(corners: Array, scores: Array, count: int) -> tuple[Array, Array, Array]:
+    """The best of [b, n] scores with their boxes [b, n, 4]: boxes, scores, indices, best first."""
     import jax.numpy as jnp
     from jax import lax
 
-    best, places = lax.top_k(scores, kept)
-    return jnp.take_along_axis(corners, places[..., None], 1), best, places
+    best, indices = lax.top_k(scores, count)
+    return jnp.take_along_axis(corners, indices[..., None], 1), best, indices
 
 
 def suppress_by_class(corners: Array, scores: Array, classes: Array) -> Array:
@@ -221,7 +221,7 @@ def suppress_by_class(corners: Array, scores: Array, classes: Array) -> Array:
     return jax.vmap(suppress_overlaps)(apart, scores)
 
 
-def _detections(c: Ctx, logits: Array, offsets: Array, places: list[int]) -> tuple[Array, Array, Array]:
+def _detections(c: Ctx, logits: Array, offsets: Array, level_sizes: list[int]) -> tuple[Array, Array, Array]:
     """Boxes, scores, classes of the best detections; candidates are the 1000 best of each level."""
     import jax
     import jax.numpy as jnp
@@ -231,13 +231,13 @@ def _detections(c: Ctx, logits: Array, offsets: Array, places: list[int]) -> tup
     corners = decode_boxes(offsets, anchors, scales=(1.0, 1.0))
     probabilities = jax.nn.sigmoid(logits)
     boxes, scores, classes, start = [], [], [], 0
-    for count in places:
-        best, found = lax.top_k(probabilities[:, start : start + count].reshape(c.batch, -1), _PER_LEVEL)
-        anchor = start + found // _RETINANET_CLASSES
+    for size in level_sizes:
+        best, indices = lax.top_k(probabilities[:, start : start + size].reshape(c.batch, -1), _PER_LEVEL)
+        anchor = start + indices // _RETINANET_CLASSES
         boxes.append(jnp.take_along_axis(corners, anchor[..., None], 1))
         scores.append(best)
-        classes.append(found % _RETINANET_CLASSES)
-        start += count
+        classes.append(indices % _RETINANET_CLASSES)
+        start += size
     merged, best, chosen = best_boxes(jnp.concatenate(boxes, 1), jnp.concatenate(scores, 1), _CANDIDATES)
     classes_of = jnp.take_along_axis(jnp.concatenate(classes, 1), chosen, 1)
     shown, left, chosen = best_boxes(merged, suppress_by_class(merged, best, classes_of), _SHOWN)

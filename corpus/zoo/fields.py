@@ -31,9 +31,9 @@ def _radiance(c: Ctx, points: Array, directions: Array) -> tuple[Array, Array]:
     import jax
     import jax.numpy as jnp
 
-    place = _frequencies(points, 10).astype(c.dtype)
-    x = mlp(c, place, (256,) * 5)
-    x = mlp(c, jnp.concatenate([place, x], -1), (256,) * 3)
+    encoded = _frequencies(points, 10).astype(c.dtype)
+    x = mlp(c, encoded, (256,) * 5)
+    x = mlp(c, jnp.concatenate([encoded, x], -1), (256,) * 3)
     density = jax.nn.relu(dense(c, x, 1)[..., 0].astype("float32"))
     view = _frequencies(directions, 4)[:, None].astype(c.dtype)
     view = jnp.broadcast_to(view, (*points.shape[:2], view.shape[-1]))
@@ -61,16 +61,16 @@ def _finer_depths(c: Ctx, depths: Array, weights: Array) -> Array:
     shares = weights[:, 1:-1] + 1e-5
     shares = shares / jnp.sum(shares, -1, keepdims=True)
     below = jnp.concatenate([jnp.zeros_like(shares[:, :1]), jnp.cumsum(shares, -1)], -1)
-    drawn = jax.random.uniform(c.rng(), (depths.shape[0], _FINE))
+    quantiles = jax.random.uniform(c.rng(), (depths.shape[0], _FINE))
     # Comparing with all bounds at once: a binary search would be a loop of gathers.
-    upper = jnp.sum(drawn[..., None] >= below[:, None], -1)
+    upper = jnp.sum(quantiles[..., None] >= below[:, None], -1)
     pair = jnp.stack([jnp.maximum(upper - 1, 0), jnp.minimum(upper, below.shape[1] - 1)], -1)
     flat = pair.reshape(pair.shape[0], -1)
     bounds = jnp.take_along_axis(below, flat, 1).reshape(pair.shape)
-    places = jnp.take_along_axis(middles, flat, 1).reshape(pair.shape)
+    ends = jnp.take_along_axis(middles, flat, 1).reshape(pair.shape)
     width = bounds[..., 1] - bounds[..., 0]
-    part = (drawn - bounds[..., 0]) / jnp.where(width < 1e-5, 1.0, width)
-    return places[..., 0] + part * (places[..., 1] - places[..., 0])
+    part = (quantiles - bounds[..., 0]) / jnp.where(width < 1e-5, 1.0, width)
+    return ends[..., 0] + part * (ends[..., 1] - ends[..., 0])
 
 
 def nerf(c: Ctx) -> Array:

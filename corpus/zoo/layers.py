@@ -346,7 +346,7 @@ def lstm_state(c: Ctx, batch: int, hidden: int, projection: int = 0) -> tuple[Ar
 
 
 def scan_time(cell: Cell, state: Any, x: Array, reverse: bool = False) -> tuple[Any, Array]:
-    """Run `cell` along time: x [b, t, f] -> (last state, outputs [b, t, f'])."""
+    """Runs `cell` along time: x [b, t, f] -> (last state, outputs [b, t, f'])."""
     import jax.numpy as jnp
     from jax import lax
 

@@ -120,8 +120,8 @@ def _region_loss(c: Ctx, levels: list[Array], sample: Sample) -> Array:
     on_objects = slice(0, _ON_OBJECTS)
     masks = _mask_head(c, levels, sample.boxes[:, on_objects], sample.labels[:, on_objects])
     entropy = jnp.mean(binary_cross_entropy(masks, c.input(*masks.shape, dtype="float32")), (2, 3))
-    found = positive[:, on_objects]
-    mask_loss = jnp.sum(jnp.where(found, entropy, 0.0)) / jnp.maximum(jnp.sum(found), 1)
+    on_object = positive[:, on_objects]
+    mask_loss = jnp.sum(jnp.where(on_object, entropy, 0.0)) / jnp.maximum(jnp.sum(on_object), 1)
     return cross_entropy(logits, sample.labels) + boxes + mask_loss
 
 
@@ -134,11 +134,11 @@ def _detections(c: Ctx, levels: list[Array], boxes: Array) -> tuple[Array, Array
     probabilities = jax.nn.softmax(logits)[..., 1:]
     scores, classes = jnp.max(probabilities, -1), jnp.argmax(probabilities, -1) + 1
     corners = decode_boxes(_of_class(offsets, classes), centre_and_size(boxes), _BOX_SCALES)
-    corners, scores, places = best_boxes(corners, scores, _PROPOSALS)
-    classes = jnp.take_along_axis(classes, places, 1)
+    corners, scores, indices = best_boxes(corners, scores, _PROPOSALS)
+    classes = jnp.take_along_axis(classes, indices, 1)
     left = suppress_by_class(corners, scores, classes)
-    corners, left, places = best_boxes(corners, left, _OBJECTS)
-    classes = jnp.take_along_axis(classes, places, 1)
+    corners, left, indices = best_boxes(corners, left, _OBJECTS)
+    classes = jnp.take_along_axis(classes, indices, 1)
     return corners, left, classes, jax.nn.sigmoid(_mask_head(c, levels, corners, classes))
 
 
@@ -152,8 +152,8 @@ def maskrcnn(c: Ctx, size: int = 1024) -> Array | tuple[Array, Array, Array, Arr
     scores, offsets = _proposal_head(c, levels)
     anchors = c.input(offsets.shape[1], 4, dtype="float32")
     corners = jnp.clip(decode_boxes(offsets, anchors, scales=(1.0, 1.0)), 0.0, float(size))
-    places = [_ANCHORS * math.prod(one.shape[1:3]) for one in levels]
-    boxes, _ = jax.lax.stop_gradient(propose(corners, jax.nn.sigmoid(scores), places, _PROPOSALS))
+    level_sizes = [_ANCHORS * math.prod(level.shape[1:3]) for level in levels]
+    boxes, _ = jax.lax.stop_gradient(propose(corners, jax.nn.sigmoid(scores), level_sizes, _PROPOSALS))
     if not c.train:
         return _detections(c, pyramid, boxes)
     truth, classes = c.input(c.batch, _OBJECTS, 4, dtype="float32"), c.tokens(c.batch, _OBJECTS)
@@ -179,27 +179,28 @@ def encode_boxes(corners: Array, anchors: Array, scales: tuple[float, float]) ->
     return jnp.concatenate([move, growth], -1)
 
 
-def propose(corners: Array, scores: Array, places: list[int], kept: int) -> tuple[Array, Array]:
-    """The `kept` best boxes [b, kept, 4] with scores, none of which overlap much.
+def propose(corners: Array, scores: Array, level_sizes: list[int], num_boxes: int) -> tuple[Array, Array]:
+    """The `num_boxes` best boxes [b, num_boxes, 4] with scores, none of which overlap much.
 
     Args:
         corners: of all anchors, [b, anchors, 4].
         scores: [b, anchors]; suppressed boxes end up with score 0, last.
-        places: anchors of each level, in order; each level gives its 1000 best.
+        level_sizes: anchors of each level, in order; each level gives its 1000 best.
+        num_boxes: number of boxes that come back.
     """
     import jax
     import jax.numpy as jnp
 
     boxes, best, start = [], [], 0
-    for count in places:
-        level = slice(start, start + count)
-        found, score, _ = best_boxes(corners[:, level], scores[:, level], min(_PER_LEVEL, count))
-        boxes.append(found)
+    for size in level_sizes:
+        level = slice(start, start + size)
+        level_boxes, score, _ = best_boxes(corners[:, level], scores[:, level], min(_PER_LEVEL, size))
+        boxes.append(level_boxes)
         best.append(score)
-        start += count
-    merged, score, _ = best_boxes(jnp.concatenate(boxes, 1), jnp.concatenate(best, 1), kept)
+        start += size
+    merged, score, _ = best_boxes(jnp.concatenate(boxes, 1), jnp.concatenate(best, 1), num_boxes)
     left = jax.vmap(lambda box, one: suppress_overlaps(box, one, _SUPPRESS_ABOVE))(merged, score)
-    ordered, score, _ = best_boxes(merged, left, kept)
+    ordered, score, _ = best_boxes(merged, left, num_boxes)
     return ordered, score
 
 
@@ -287,7 +288,7 @@ def align_regions(levels: list[Array], boxes: Array, side: int) -> Array:
         for column, across in zip(corners[1], weights[1], strict=True):
             index = start + row[..., :, None] * extent[..., None] + column[..., None, :]
             # One gather of rows of all images, whose places are within them by construction.
-            found = flat.at[index.reshape(-1)].get(mode="promise_in_bounds")
+            values = flat.at[index.reshape(-1)].get(mode="promise_in_bounds")
             weight = (down[..., :, None] * across[..., None, :]).astype(flat.dtype)
-            total = total + found * weight.reshape(-1, 1)
+            total = total + values * weight.reshape(-1, 1)
     return jnp.mean(total.reshape(b, -1, side, 2, side, 2, features), (3, 5))

@@ -128,8 +128,8 @@ def smartcompose(c: Ctx, hidden: int = 1024, prefix: int = 32) -> Array | tuple[
     beams = 4
     repeated = jnp.repeat(context, beams, axis=0)
 
-    def step(last: Array, cache: Any, place: Array) -> tuple[Array, Any]:
-        del place
+    def step(last: Array, cache: Any, position: Array) -> tuple[Array, Any]:
+        del position
         y, fresh = jnp.concatenate([table[last], repeated], -1), []
         for cell, state in zip(cells, cache, strict=True):
             updated, y = cell((state[0, :], state[1, :]), y)

@@ -72,10 +72,10 @@ def _relative_attention(c: Ctx, x: Array, heads: int) -> Array:
     query, key, value = (heads_of(c, x, heads, size) for _ in range(3))
     rates = jnp.exp(jnp.arange(features // 2) * (-9.21 / (features // 2 - 1)))
     angles = jnp.arange(t - 1, -t, -1)[:, None] * rates
-    places = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1).astype(c.dtype)
-    places = jnp.einsum("tf,fhd->htd", places, c.weight(features, heads, size))
+    encodings = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1).astype(c.dtype)
+    encodings = jnp.einsum("tf,fhd->htd", encodings, c.weight(features, heads, size))
     content = jnp.einsum("bhqd,bhkd->bhqk", query + c.weight(heads, 1, size), key)
-    by_distance = jnp.einsum("bhqd,hrd->bhqr", query + c.weight(heads, 1, size), places)
+    by_distance = jnp.einsum("bhqd,hrd->bhqr", query + c.weight(heads, 1, size), encodings)
     # Row q wants distances q - k: pad by one, and read the rows as if they were one longer.
     padded = jnp.pad(by_distance, ((0, 0), (0, 0), (0, 0), (1, 0))).reshape(b, heads, 2 * t, t)
     shifted = padded[:, :, 1:].reshape(b, heads, t, 2 * t - 1)[..., :t]

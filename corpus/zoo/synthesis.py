@@ -90,10 +90,10 @@ class _Decoder:
         from jax import lax
 
         seen = jnp.stack([weights, total], -1)
-        place = lax.conv_general_dilated(
+        location = lax.conv_general_dilated(
             seen, self.location_filters, (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC")
         )
-        energy = jnp.tanh(self.keys + (query @ self.query)[:, None] + place @ self.location) @ self.score
+        energy = jnp.tanh(self.keys + (query @ self.query)[:, None] + location @ self.location) @ self.score
         return jax.nn.softmax(energy.astype("float32")).astype(self.c.dtype)
 
 
@@ -248,8 +248,8 @@ def wavernn_sampling(c: Ctx, size: int = 896, steps: int = 2400) -> Array:
         logits = jax.nn.relu(hidden @ head[0]) @ head[1]
         return jnp.argmax(logits.astype("float32") + gumbel, -1)[:, None]
 
-    def scaled(drawn: Array) -> Array:
-        return (drawn.astype("float32") / 127.5 - 1.0).astype(c.dtype)
+    def scaled(sample: Array) -> Array:
+        return (sample.astype("float32") / 127.5 - 1.0).astype(c.dtype)
 
     def step(state: Any, gumbel: Array) -> tuple[Any, Array]:
         coarse, fine, last = state

@@ -153,7 +153,9 @@ class _DecoderLayer:
         wide = wide * lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + 1e-6)
         return (wide * scale + offset).astype(self.c.dtype)
 
-    def step(self, x: Array, cache: Array, place: Array, visible: Array, mask: Array) -> tuple[Array, Array]:
+    def step(
+        self, x: Array, cache: Array, position: Array, visible: Array, mask: Array
+    ) -> tuple[Array, Array]:
         """x [rows, f], cache [2, rows, t, h, d] -> the layer's output and the cache with this step in it."""
         import jax
         import jax.numpy as jnp
@@ -161,7 +163,7 @@ class _DecoderLayer:
 
         query, key, value = jnp.moveaxis(jnp.einsum("rf,fkhd->rkhd", x, self.projection), 1, 0)
         fresh = jnp.stack([key, value])[:, :, None]
-        cache = lax.dynamic_update_slice(cache, fresh, (0, 0, place, 0, 0))
+        cache = lax.dynamic_update_slice(cache, fresh, (0, 0, position, 0, 0))
         seen = jnp.moveaxis(cache, 3, 2)
         mixed = attend(self.c, query[:, :, None], seen[0], seen[1], visible)
         x = self._norm(x + jnp.einsum("rhd,hdf->rf", mixed[:, :, 0], self.out), 0)
@@ -186,6 +188,8 @@ def beam_search(
     Args:
         step: (last words [batch beams], cache, position) -> log probabilities [batch beams, words], cache.
         cache: tree of arrays with a dimension of batch x beams, second in each.
+        batch: number of sentences.
+        beams: number of hypotheses that are followed for each.
         limit: most words per sentence.
 
     Returns:
@@ -198,23 +202,23 @@ def beam_search(
     rows = jnp.arange(batch)[:, None]
 
     def running(loop: Any) -> Array:
-        place: Array = loop[0]
-        return (place < limit) & ~jnp.all(loop[3])
+        position: Array = loop[0]
+        return (position < limit) & ~jnp.all(loop[3])
 
     def body(loop: Any) -> Any:
-        place, words, scores, ended, cache = loop
-        last = lax.dynamic_slice_in_dim(words, jnp.maximum(place - 1, 0), 1, 2)[..., 0]
-        log_probs, cache = step(last.reshape(-1), cache, place)
+        position, words, scores, ended, cache = loop
+        last = lax.dynamic_slice_in_dim(words, jnp.maximum(position - 1, 0), 1, 2)[..., 0]
+        log_probs, cache = step(last.reshape(-1), cache, position)
         vocabulary = log_probs.shape[-1]
         only_end = jnp.where(jnp.arange(vocabulary) == _END, 0.0, -1e9)
         log_probs = jnp.where(ended[..., None], only_end, log_probs.reshape(batch, beams, vocabulary))
         total = (scores[..., None] + log_probs).reshape(batch, -1)
         scores, choice = lax.top_k(total, beams)
         origin, word = choice // vocabulary, choice % vocabulary
-        words = lax.dynamic_update_slice(words[rows, origin], word[..., None], (0, 0, place))
+        words = lax.dynamic_update_slice(words[rows, origin], word[..., None], (0, 0, position))
         flat = (rows * beams + origin).reshape(-1)
         cache = jax.tree.map(lambda one: jnp.take(one, flat, axis=1), cache)
-        return place + 1, words, scores, ended[rows, origin] | (word == _END), cache
+        return position + 1, words, scores, ended[rows, origin] | (word == _END), cache
 
     scores = jnp.where(jnp.arange(beams) == 0, 0.0, jnp.full((batch, beams), -1e9))
     words, ended = jnp.zeros((batch, beams, limit), "int32"), jnp.zeros((batch, beams), bool)
@@ -233,12 +237,12 @@ def translate(c: Ctx, sizes: Sizes = BASE, beams: int = 4, steps: int = 64) -> t
     layers = [_DecoderLayer(c, sizes, memory) for _ in range(sizes.layers)]
     positions = _positions(steps, sizes.features).astype(c.dtype)
 
-    def step(last: Array, caches: Any, place: Array) -> tuple[Array, Any]:
-        x = table[last] * sizes.features**0.5 + jnp.take(positions, place, axis=0)
-        visible = (jnp.arange(steps) <= place)[None, None, None, :]
+    def step(last: Array, caches: Any, position: Array) -> tuple[Array, Any]:
+        x = table[last] * sizes.features**0.5 + jnp.take(positions, position, axis=0)
+        visible = (jnp.arange(steps) <= position)[None, None, None, :]
         fresh = []
         for layer, cache in zip(layers, caches, strict=True):
-            x, updated = layer.step(x, cache, place, visible, mask)
+            x, updated = layer.step(x, cache, position, visible, mask)
             fresh.append(updated)
         return jax.nn.log_softmax((x @ table.T).astype("float32")), fresh
 

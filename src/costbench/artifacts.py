@@ -108,7 +108,7 @@ def write_bytes(path: str | PathLike[str], data: bytes) -> None:
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Writes `text` as UTF-8 with `\\n` line ends. Raises: DataError naming `path`."""
+    r"""Writes `text` as UTF-8 with `\n` line ends. Raises: DataError naming `path`."""
     write_bytes(path, text.encode("utf-8"))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TypeVar
 
+Error = TypeVar("Error", bound="CostbenchError")
+
 
 class CostbenchError(Exception):
     """A problem with what came in; the command line prints it as one line and exits with 1.
@@ -36,6 +38,20 @@ class CostbenchError(Exception):
         head = ": ".join(part for part in (self.where, self.field) if part)
         tail = f" (expected {self.expected})" if self.expected else ""
         return f"{head}: {self.problem}{tail}" if head else f"{self.problem}{tail}"
+
+    def recast(
+        self, kind: type[Error], *, where: str | PathLike[str] | None = None, field: str | None = None
+    ) -> Error:
+        """Returns the problem as an error of another kind, or of another file or field.
+
+        Args:
+            kind: class of the new error.
+            where: file that has the problem; None for the one of this error.
+            field: field inside `where`; None for the one of this error.
+        """
+        return kind(
+            self.problem, where=where or self.where, field=field or self.field, expected=self.expected
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only fields do not survive the default pickling between worker processes.

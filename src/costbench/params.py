@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -44,7 +44,14 @@ _SHOWN_VALUE_LENGTH = 60
 _MAX_VALUES = 1_000_000
 
 
-def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
+def parse(
+    cls: type[T],
+    mapping: object,
+    *,
+    where: Where,
+    field: str = "",
+    error: type[CostbenchError] = ParamsError,
+) -> T:
     """Returns an instance of the dataclass `cls` from a mapping of field name to plain value.
 
     Understood annotations: bool, int, float, str, Literal, X | Y, X | None, tuple[X, ...],
@@ -55,10 +62,11 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
         mapping: contents of the file.
         where: file, for errors.
         field: dotted name of `mapping` inside the file, for errors.
+        error: kind of error that is raised; for files that are no parameters, another.
 
     Raises:
-        ParamsError: naming file, dotted field, offending value and what was expected, for an unknown
-            key, a missing key without default, a wrong type, NaN or an infinity, or a ValueError
+        ParamsError: or `error`, naming file, dotted field, offending value and what was expected, for an
+            unknown key, a missing key without default, a wrong type, NaN or an infinity, or a ValueError
             from `__post_init__`.
     """
     # Imported only here: it takes longer than everything else that settings import.
@@ -66,8 +74,8 @@ def parse(cls: type[T], mapping: object, *, where: Where, field: str = "") -> T:
 
     try:
         parsed: T = _adapter(cls).validate_python(mapping)
-    except ValidationError as error:
-        _translate(cls, mapping, error, where, field)
+    except ValidationError as problems:
+        raise _translate(cls, mapping, problems, where, field).recast(error) from problems
     return parsed
 
 
@@ -155,8 +163,8 @@ def _refuse_other_than_int(value: object) -> object:
 
 def _translate(
     cls: type[DataclassInstance], mapping: object, errors: ValidationError, where: Where, field: str
-) -> NoReturn:
-    """Raises the most telling of pydantic's errors as a ParamsError.
+) -> ParamsError:
+    """Returns the most telling of pydantic's errors as a ParamsError.
 
     An unknown key is often a misspelt one, and then explains what else is missing.
     """
@@ -169,15 +177,15 @@ def _translate(
     if error["type"] in _UNKNOWN:
         key, fields = error["loc"][-1], _fields(hint)
         problem, expected = f"unknown key{_nearest(key, fields)}", "one of " + ", ".join(sorted(fields))
-        raise ParamsError(problem, where=where, field=_join(field, key), expected=expected)
+        return ParamsError(problem, where=where, field=_join(field, key), expected=expected)
     if error["type"] == "missing" and not isinstance(value, list | tuple):
-        raise ParamsError("missing", where=where, field=field, expected=describe(hint))
+        return ParamsError("missing", where=where, field=field, expected=describe(hint))
     if isinstance(cause, CostbenchError):
         inner = _join(field, cause.field) if cause.field else field
-        raise ParamsError(cause.problem, where=where, field=inner, expected=cause.expected) from cause
+        return ParamsError(cause.problem, where=where, field=inner, expected=cause.expected)
     if isinstance(cause, ValueError):
-        raise ParamsError(str(cause), where=where, field=field) from cause
-    _refuse(value, where, field, _expected(hint, value), _nearest_choice(hint, value))
+        return ParamsError(str(cause), where=where, field=field)
+    return _refusal(value, where, field, _expected(hint, value), _nearest_choice(hint, value))
 
 
 def _locate(cls: Any, mapping: object, field: str, loc: tuple[int | str, ...]) -> tuple[Any, Any, str]:
@@ -221,11 +229,11 @@ def _nearest(key: object, known: Iterable[str]) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
-def _refuse(value: object, where: Where, field: str, expected: str, hint: str = "") -> NoReturn:
+def _refusal(value: object, where: Where, field: str, expected: str, hint: str = "") -> ParamsError:
     shown = repr(value)
     if len(shown) > _SHOWN_VALUE_LENGTH:
         shown = shown[: _SHOWN_VALUE_LENGTH - 3] + "..."
-    raise ParamsError(
+    return ParamsError(
         f"{shown} ({_kind(value)}) is not accepted{hint}", where=where, field=field, expected=expected
     )
 
@@ -302,10 +310,10 @@ def load_yaml(path: Where) -> dict[str, object]:
         # What the reader raises for scalars, tags and depths that it did not expect.
         raise ParamsError(f"malformed YAML: {error}", where=path) from error
     if not isinstance(value, dict):
-        _refuse(value, path, "", "a mapping of sections")
+        raise _refusal(value, path, "", "a mapping of sections")
     for key in value:
         if not isinstance(key, str):
-            _refuse(key, path, str(key), "a name as key")
+            raise _refusal(key, path, str(key), "a name as key")
     return value
 
 

@@ -29,7 +29,7 @@ from costbench.artifacts import (
     write_bytes,
     write_json,
 )
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError
 from costbench.execution.workers import Backend, run_work_items
 from costbench.params import parse
 
@@ -131,7 +131,7 @@ class Entry:
                 path.unlink(missing_ok=True)
 
     def keep(self, result: R) -> R:
-        """Writes the note of a computed result whose files are complete, and return the result.
+        """Writes the note of a computed result whose files are complete, and returns the result.
 
         Raises:
             DataError: if a file is missing, or the note cannot be written.
@@ -176,10 +176,7 @@ def _read(note: Path, kind: type[R]) -> tuple[R, dict[str, str], str]:
     if not isinstance(values, dict) or not isinstance(files, dict):
         raise DataError("no note of a result", where=note)
     content = str(values.pop(_CONTENT, ""))
-    try:
-        return parse(kind, values, where=note), files, content
-    except ParamsError as error:
-        raise DataError(error.problem, where=note, field=error.field, expected=error.expected) from error
+    return parse(kind, values, where=note, error=DataError), files, content
 
 
 @dataclass(frozen=True)
@@ -214,7 +211,7 @@ class WorkItem(Generic[T]):
         return self.entry.key
 
     def keep(self, result: R) -> R:
-        """Writes the result to its note, and return it. Raises: DataError, if that is impossible."""
+        """Writes the result to its note, and returns it. Raises: DataError, if that is impossible."""
         return self.entry.keep(result)
 
 

@@ -146,9 +146,7 @@ def load_target(name_or_path: str | Path) -> Target:
     try:
         target = parse(Target, load_yaml(path), where=str(path))
     except ParamsError as error:
-        raise TargetError(
-            error.problem, where=error.where, field=error.field, expected=error.expected
-        ) from None
+        raise error.recast(TargetError) from None
     _check_positive(target, path)
     return target
 

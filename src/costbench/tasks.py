@@ -98,7 +98,7 @@ class Task:
 
     @property
     def known_measures(self) -> tuple[Measure, ...]:
-        """All measures that result rows may hold under a name of their own."""
+        """Returns all measures that result rows may hold under a name of their own."""
         return (*self.measures, *self.short_kernels, *self.all_kernels)
 
 
@@ -213,6 +213,6 @@ def labels_of(task: str) -> Labels:
 
 
 def task_order(task: str) -> tuple[int, str]:
-    """Sort key of tasks: those of `TASKS` in that order, others behind them by name."""
+    """Returns the sort key of tasks: those of `TASKS` in that order, others behind them by name."""
     names = list(TASKS)
     return (names.index(task) if task in TASKS else len(names), task)

@@ -106,7 +106,7 @@ def _forward(
 
 
 def _is_fused(network: CostNetwork) -> bool:
-    """Whether fused kernels run all products over decisions, so that torch multiplies one row per node."""
+    """Returns whether fused kernels run all products over decisions: torch multiplies one row per node."""
     spec = network.spec
     drops = network.training and spec.dropout > 0.0
     if spec.encoder == f"{RESIDUAL}gcn":

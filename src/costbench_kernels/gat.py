@@ -147,7 +147,7 @@ class GatStates(NamedTuple):
 
 @compiled
 def allocate_states(hops: int, kept: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
-    """Allocate buffers for `gat_forward`; `kept` is the number of hops, or 1 without gradients."""
+    """Allocates buffers for `gat_forward`; `kept` is the number of hops, or 1 without gradients."""
     num_nodes, edge_types = count_nodes_and_edge_types(pairs)
     value_width, score_width = edge_types * width, rows // num_nodes * heads
     return GatStates(
@@ -216,7 +216,7 @@ def _exponentials(x: F32, powers: F32) -> None:
 
 @compiled
 def _normalize(out: F32, total: F32) -> None:
-    """Divide the rows of `out` by their sum, which makes softmax weights of exponentials."""
+    """Divides the rows of `out` by their sum, which makes softmax weights of exponentials."""
     total[:] = out[0]
     for p in range(1, len(out)):
         for w in range(len(total)):
@@ -235,7 +235,7 @@ def _divide(out: F32, rows: int, total: F32) -> None:
 
 @compiled
 def _softmax(hop: GatStates, pairs: Pairs, first: int, last: int, scratch: F32) -> None:
-    """Write the softmax weights of all pairs whose receivers are nodes `first` to `last` (exclusive).
+    """Writes the softmax weights of all pairs whose receivers are nodes `first` to `last` (exclusive).
 
     A weight is exp(leaky_relu(r + s)) over the sum of these in its slot. The exponentials of all pairs are
     one loop, since those of a single pair are few if there are few decisions. Shape: scratch [C heads].
@@ -272,7 +272,7 @@ def row_offsets(nodes: I64, starts: I64, edge_types: int, node_step: int, type_s
 
 @compiled
 def gat_forward(states: F32, matrices: F32, attention_vectors: F32, pairs: Pairs, gat: GatStates) -> None:
-    """Compute x^(l+1)_i = relu(sum over edge types and over senders j of i of a_ij V x^l_j) for all hops l.
+    """Computes x^(l+1)_i = relu(sum over edge types and over senders j of i of a_ij V x^l_j) for all hops l.
 
     a_i is the softmax of leaky_relu(s . V x_j + r . V x_i) over the senders j of i of an edge type.
 
@@ -307,7 +307,7 @@ def gat_forward(states: F32, matrices: F32, attention_vectors: F32, pairs: Pairs
 
 @compiled
 def _score(hop: GatStates, attention_vectors: F32, first_row: int, shape: Shape) -> None:
-    """Write the scores s . V x and r . V x of rows from `first_row` on; `shape` has their number first."""
+    """Writes the scores s . V x and r . V x of rows from `first_row` on; `shape` has their number first."""
     width, row, heads = attention_vectors.shape[1], hop.projected.shape[1], shape[1]
     projected, vectors, scores = (
         hop.projected.reshape(-1),
@@ -324,7 +324,7 @@ def _score(hop: GatStates, attention_vectors: F32, first_row: int, shape: Shape)
 def _attend(
     hop: GatStates, pairs: Pairs, weight_offsets: I64, value_offsets: I64, first: int, last: int
 ) -> None:
-    """Write the outputs of nodes `first` to `last`: the ReLU of the weighted sums of their senders' values.
+    """Writes the outputs of nodes `first` to `last`: the ReLU of the weighted sums of their senders' values.
 
     The offsets are those of each pair's weights and of its sender's values.
     """
@@ -339,7 +339,7 @@ def _attend(
 
 @compiled
 def _softmax_gradient(weights: F32, d: F32, total: F32) -> None:
-    """Backpropagate through the softmax of one slot: d_p becomes a_p (d_p - sum over q of a_q d_q).
+    """Backpropagates through the softmax of one slot: d_p becomes a_p (d_p - sum over q of a_q d_q).
 
     Shape: weights a and d [pairs, W]; total [W] is scratch.
     """
@@ -356,7 +356,7 @@ def _softmax_gradient(weights: F32, d: F32, total: F32) -> None:
 
 @compiled
 def _leaky_relu_gradient(scores: F32, node: int, edge_type: int, senders: I64, d: F32, total: F32) -> None:
-    """Backpropagate through the leaky ReLU of one slot: d [pairs, W] is overwritten.
+    """Backpropagates through the leaky ReLU of one slot: d [pairs, W] is overwritten.
 
     `total` [W] becomes the sum over the pairs, which is the gradient of the receiver's score.
     """
@@ -394,7 +394,7 @@ class _GroupGradients(NamedTuple):
 
 @compiled
 def _allocate_gradients(pairs: Pairs, shape: Shape) -> _GroupGradients:
-    """Allocate a workspace that is large enough for every group."""
+    """Allocates a workspace that is large enough for every group."""
     configs, heads, depth = shape
     edge_types = count_nodes_and_edge_types(pairs)[1]
     max_nodes, max_pairs = 0, 0
@@ -421,7 +421,7 @@ def gat_backward(
     gat: GatStates,
     gradients: GatGradients,
 ) -> None:
-    """Write the gradients of `gat_forward`.
+    """Writes the gradients of `gat_forward`.
 
     Args:
         gradient: gradient of the last hop's output, [N C, H].
@@ -470,7 +470,7 @@ def gat_backward(
 def _through_receivers(
     pairs: Pairs, hop: GatStates, value_offsets: I64, first: int, last: int, gradients: _GroupGradients
 ) -> None:
-    """Backpropagate from the output of a hop to the scores of pairs and of receivers.
+    """Backpropagates from the output of a hop to the scores of pairs and of receivers.
 
     Args:
         pairs: senders and receivers of attention.
@@ -513,7 +513,7 @@ def _through_senders(
     last: int,
     gradients: _GroupGradients,
 ) -> None:
-    """Backpropagate from the scores of pairs to those of senders, and from all scores to values and vectors.
+    """Backpropagates from the scores of pairs to those of senders, and from all scores to values and vectors.
 
     Args:
         pairs: senders and receivers of attention.
@@ -546,7 +546,7 @@ def _through_senders(
 
 @compiled
 def _sum_rows(table: F32, rows: I64, first_row: int, out: F32) -> None:
-    """Write the sum of some rows of a table whose first row has number `first_row`."""
+    """Writes the sum of some rows of a table whose first row has number `first_row`."""
     out[:] = table[rows[0] - first_row]
     for number in range(1, len(rows)):
         row = table[rows[number] - first_row]

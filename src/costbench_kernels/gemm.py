@@ -48,7 +48,7 @@ Units = tuple[I64, int]
 
 @compiled
 def aligned(rows: int, width: int) -> F32:
-    """Allocate [rows, width] from the start of a cache line (64 bytes) on, where vector loads are fastest."""
+    """Allocates [rows, width] from the start of a cache line (64 bytes), where vector loads are fastest."""
     buffer = np.empty(rows * width + 16, np.float32)
     skipped = (-(buffer.ctypes.data >> 2)) % 16
     return buffer[skipped : skipped + rows * width].reshape(rows, width)
@@ -56,7 +56,7 @@ def aligned(rows: int, width: int) -> F32:
 
 @compiled
 def aligned_zeros(rows: int, width: int) -> F32:
-    """Allocate as `aligned` does, filled with zeros."""
+    """Allocates as `aligned` does, filled with zeros."""
     array = aligned(rows, width)
     array[:] = 0.0
     return array
@@ -96,7 +96,7 @@ def _offsets(x: Rows, w: F32, y: Rows, mask: Rows, i: int, j: int, depth: int) -
 
 @compiled_inline
 def _product(x: Rows, w: F32, y: Rows, rows: int, mask: Rows, units: Units, flags: int) -> None:
-    """Write x w to y over `rows` rows, as the flags say; `units` are the columns of x that are summed over.
+    """Writes x w to y over `rows` rows, as the flags say; `units` are the columns of x that are summed over.
 
     Four loops cover the edges: full and narrow tiles of columns, by `ROWS` rows and by one.
     """
@@ -183,7 +183,7 @@ def all_units(width: int) -> I64:
 
 @compiled
 def find_active_units(x: F32, row: int, rows: int, configs: int, units: I64) -> Units:
-    """Find the columns of x that are not 0 in at least one of `rows` rows from `row` on.
+    """Finds the columns of x that are not 0 in at least one of `rows` rows from `row` on.
 
     Overwrites `units`: the active columns first, ascending, then the others. Returns `units` and the number
     of active columns. With fewer than `MANY_DECISIONS` decisions all columns are returned without looking.

@@ -94,7 +94,7 @@ class _ActiveUnits(NamedTuple):
 
 @compiled
 def sage_forward(states: F32, weights: SageMatrices, graph: MessageGraph, keep: bool) -> SageStates:
-    """Compute m = relu([x[consumer senders] F; x[producer senders] B]), a = A m, x = relu(x U + a V) per hop.
+    """Takes per hop m = relu([x[consumer senders] F; x[producer senders] B]), a = A m, x = relu(x U + a V).
 
     Args:
         states: x, [N C, H].
@@ -145,7 +145,7 @@ def _forward_hop(
     messages: F32,
     active_units: _ActiveUnits,
 ) -> None:
-    """Compute one hop of a group of nodes.
+    """Computes one hop of a group of nodes.
 
     Args:
         hop: input, and arrays of which the group's rows are written.
@@ -202,7 +202,7 @@ def _chunks_per_node(configs: int) -> int:
 
 @compiled
 def _allocate_active_units(max_nodes: int, width: int, configs: int) -> _ActiveUnits:
-    """Allocate the result of `_find_active_units_of` for the largest group; all units are active at first.
+    """Allocates the result of `_find_active_units_of` for the largest group; all units are active at first.
 
     With few decisions inactive units are not looked for, and one row stands for all chunks.
     """
@@ -214,7 +214,7 @@ def _allocate_active_units(max_nodes: int, width: int, configs: int) -> _ActiveU
 
 @compiled
 def _find_active_units_of(states: F32, begin: int, end: int, configs: int, found: _ActiveUnits) -> None:
-    """Write the active units of nodes `begin` to `end` to the first rows of `found`, for all products."""
+    """Writes the active units of nodes `begin` to `end` to the first rows of `found`, for all products."""
     chunk, row = 0, begin * configs
     while configs >= MANY_DECISIONS and row < end * configs:
         stop = chunk_end(row, end * configs, configs)
@@ -234,7 +234,7 @@ def _send(
     configs: int,
     messages: F32,
 ) -> int:
-    """Write the messages of a group's senders to the first rows of `messages`; returns the number of senders.
+    """Writes the messages of a group's senders to the first rows of `messages`; returns how many there are.
 
     `first_node` is the group's first node, from which on chunks are counted in `active_units`.
     """
@@ -258,7 +258,7 @@ def _send(
 
 @compiled
 def _send_blocks(states: F32, weight: F32, senders: I64, configs: int, messages: F32) -> None:
-    """Write messages of few decisions: one product per block of senders, copied unless consecutive."""
+    """Writes messages of few decisions: one product per block of senders, copied unless consecutive."""
     width = states.shape[1]
     block, step, units = aligned(BLOCK_ROWS, width), BLOCK_ROWS // configs, (all_units(width), width)
     for place in range(0, len(senders), step):
@@ -299,7 +299,7 @@ def longest_run(starts: I64) -> int:
 
 @compiled
 def are_consecutive(nodes: I64) -> bool:
-    """Whether strictly ascending nodes are consecutive."""
+    """Returns whether strictly ascending nodes are consecutive."""
     return bool(nodes[-1] - nodes[0] == len(nodes) - 1)
 
 
@@ -313,7 +313,7 @@ def _record_active(messages: F32, active: Bool) -> None:
 
 @compiled
 def gather_rows(states: F32, nodes: I64, configs: int, out: F32) -> None:
-    """Copy the rows of `nodes`, `configs` each, to `out`, one node after another."""
+    """Copies the rows of `nodes`, `configs` each, to `out`, one node after another."""
     for place in range(len(nodes)):
         first = nodes[place] * configs
         out[place * configs : (place + 1) * configs] = states[first : first + configs]
@@ -321,7 +321,7 @@ def gather_rows(states: F32, nodes: I64, configs: int, out: F32) -> None:
 
 @compiled
 def scatter_add(block: F32, nodes: I64, configs: int, out: F32, shift: int) -> None:
-    """Add the rows of `block`, `configs` per node, to the rows of `nodes` in `out`, shifted by `shift`."""
+    """Adds the rows of `block`, `configs` per node, to the rows of `nodes` in `out`, shifted by `shift`."""
     for place in range(len(nodes)):
         for c in range(configs):
             row, addend = out[nodes[place] * configs + c + shift], block[place * configs + c]
@@ -399,7 +399,7 @@ def _hop_gradient(
     d_weights: _Weights,
     d_aggregated: F32,
 ) -> None:
-    """Backpropagate through one hop of a group.
+    """Backpropagates through one hop of a group.
 
     Args:
         d_output: gradient of the hop's output; the group begins at its row.
@@ -455,7 +455,7 @@ def _through_messages(
     weight: F32,
     d_weight: F32,
 ) -> None:
-    """Backpropagate through the messages of a group's senders, adding to the gradients of states and matrix.
+    """Backpropagates through the messages of a group's senders, adding to the gradients of states and matrix.
 
     Args:
         d_messages: A^T times the gradient of the aggregates: the gradient of the messages.
@@ -496,7 +496,7 @@ def _through_messages(
 
 @compiled_fused
 def _multiply_relu_gradient(d_messages: _SparseProduct, place: int, active: Bool, out: F32) -> None:
-    """Write the gradients of messages before their ReLU, from message `first_row + place` on."""
+    """Writes the gradients of messages before their ReLU, from message `first_row + place` on."""
     matrix, table, first_column = d_messages.matrix, d_messages.table, d_messages.first_column
     size, first = table.shape[1], d_messages.first_row + place
     rows, active_rows = out.reshape(-1, size), active.reshape(-1, size)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from costbench.arrays import F32
 from costbench.models.edges import Edges
-from costbench.models.networks.graphsage import GcnHop, GraphSage, ResidualHops, SageHop, gcn_edges
+from costbench.models.networks.graphsage import GcnHop, GraphSage, ResidualHops, SageHop
 from costbench_kernels.graphsage import SageMatrices, sage_backward, sage_forward
 from costbench_kernels.layers import is_dropout_active
 from costbench_kernels.messages import GcnMatrix, MessageMatrix, aggregate, undirected
@@ -91,7 +91,7 @@ def residual_steps(encoder: ResidualHops, edges: Edges) -> list[Step]:
     """Returns the steps of hops x = l2(x + hop(x)) over states [N, C, H] of a batch, one a hop."""
     spec = encoder.spec
     if isinstance(encoder.hops[0], GcnHop):
-        matrices = [GcnMatrix(index, edges.num_nodes) for index in gcn_edges(edges, directed=spec.directed)]
+        matrices = [GcnMatrix(index, edges.num_nodes) for index in edges.edge_indices(directed=spec.directed)]
         hops: list[Step] = [_GcnStep(cast(GcnHop, hop), matrices) for hop in encoder.hops]
     else:
         messages = edges if spec.directed else undirected(edges)

@@ -128,7 +128,7 @@ def join(own: F32, joined: F32, kernel_of_node: I64, out: F32) -> None:
 
 @compiled
 def join_gradient(d: F32, out: F32, kernel_of_node: I64, d_own: F32, d_joined: F32) -> None:
-    """Add the gradients of the arguments of `join` to `d_own` [N, H] and `d_joined` [K, C, H].
+    """Adds the gradients of the arguments of `join` to `d_own` [N, H] and `d_joined` [K, C, H].
 
     `d` is the gradient of `out`; it passes where `out` is above 0. A NaN lets it pass, as in torch.
     """
@@ -203,5 +203,5 @@ def head_steps(head: Head, joined: Tensor, kernel_of_row: Tensor | None, configs
 
 
 def is_dropout_active(dropout: torch.nn.Dropout) -> bool:
-    """Whether a dropout layer changes states: in training mode, with a probability above 0."""
+    """Returns whether a dropout layer changes states: in training mode, with a probability above 0."""
     return dropout.training and dropout.p > 0.0

@@ -98,7 +98,7 @@ class LstmStates(NamedTuple):
 
 @compiled_fused
 def _activate(gates: tuple[F32, ...], before: F32, cells: F32, hidden: F32) -> None:
-    """Apply the activations of one step; all arrays are flat, [C W].
+    """Applies the activations of one step; all arrays are flat, [C W].
 
     Overwrites the pre-activations in `gates` by i, f, g, o, and writes c_t to `cells` and h_t to `hidden`.
     `before` is c_(t-1).
@@ -129,7 +129,7 @@ def _slice_gates(gates: F32, first: int, end: int) -> tuple[F32, ...]:
 
 @compiled
 def lstm_forward(inputs: F32, weights: LstmMatrices, starts: I64, configs: int) -> tuple[F32, LstmStates]:
-    """Run the LSTM over the nodes of each kernel, starting from h = c = 0.
+    """Runs the LSTM over the nodes of each kernel, starting from h = c = 0.
 
     h_t = o tanh(c_t), c_t = f c_(t-1) + i g, (i, f, g, o) = (s, s, tanh, s)(W x_t + U h_(t-1) + offset),
     where s is the sigmoid and the offset is `FORGET_OFFSET` for f and 0 for the other gates.
@@ -179,14 +179,14 @@ def lstm_forward(inputs: F32, weights: LstmMatrices, starts: I64, configs: int) 
 
 @compiled_fused
 def _tanh_of(cells: F32, out: F32) -> None:
-    """Write tanh c to `out`: computing it again is cheaper than keeping it from the forward kernel."""
+    """Writes tanh c to `out`: computing it again is cheaper than keeping it from the forward kernel."""
     for w in range(len(cells)):
         out[w] = _tanh(cells[w])
 
 
 @compiled_fused
 def _multiply(states: F32, gate: F32) -> None:
-    """Replace tanh c in `states` by the hidden state h = o tanh c, where `gate` is o."""
+    """Replaces tanh c in `states` by the hidden state h = o tanh c, where `gate` is o."""
     for w in range(len(gate)):
         states[w] *= gate[w]
 
@@ -200,7 +200,7 @@ def _activate_gradient(
     d_cells: F32,
     d_gates: tuple[F32, ...],
 ) -> None:
-    """Backpropagate through the activations of one step; all arrays are flat, [C W].
+    """Backpropagates through the activations of one step; all arrays are flat, [C W].
 
     Args:
         gates: i, f, g, o.
@@ -276,7 +276,7 @@ def lstm_backward(
 
 @compiled
 def _add_input_gradients(inputs: Rows, d_gates: F32, rows: int, configs: int, units: I64, out: F32) -> None:
-    """Add x^T d of each gate to `out`, [4, H, W], over one block of rows.
+    """Adds x^T d of each gate to `out`, [4, H, W], over one block of rows.
 
     This is the transposed weight gradient: x comes from a ReLU and has inactive units to leave out, while the
     gradients of the gates have none, and `add_gathered_gradient` leaves out columns of its first argument.
@@ -310,7 +310,7 @@ def _through_steps(
     d_states: tuple[F32, F32],
     d_gates: F32,
 ) -> None:
-    """Backpropagate through the steps of a block, the last one first.
+    """Backpropagates through the steps of a block, the last one first.
 
     Args:
         lstm: what `lstm_forward` returned.

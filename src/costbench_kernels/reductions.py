@@ -25,7 +25,7 @@ from costbench.models.networks.transformer import EncoderLayer, KernelTransforme
 
 @compiled
 def sum_and_max(states: F32, starts: I64, total: F32, largest: F32, ties: F32) -> None:
-    """Write, for each column of a kernel's nodes, the sum, the maximum, and how many nodes reach the maximum.
+    """Writes, for each column of a kernel's nodes, the sum, the maximum, and how many nodes reach it.
 
     The rows of a kernel are read once for all three. Kernel k has the nodes starts[k] to starts[k + 1].
     Shape: states [N, W]; total, largest and ties [K, W].

@@ -100,17 +100,17 @@ class _Code:
         return self.builder.gep(array, [start])
 
     def vector(self, array: Any, start: Any, *offsets: Any) -> Any:
-        """Load `LANES` consecutive elements."""
+        """Loads `LANES` consecutive elements."""
         address = self.builder.bitcast(self.address(array, start, offsets), _VECTOR.as_pointer())
         return self.builder.load(address, align=_ALIGNED)
 
     def store(self, value: Any, array: Any, start: Any, *offsets: Any) -> None:
-        """Store a vector to consecutive elements."""
+        """Stores a vector to consecutive elements."""
         address = self.builder.bitcast(self.address(array, start, offsets), _VECTOR.as_pointer())
         self.builder.store(value, address, align=_ALIGNED)
 
     def spread(self, array: Any, start: Any, *offsets: Any) -> Any:
-        """Load one element into all lanes (a broadcast)."""
+        """Loads one element into all lanes (a broadcast)."""
         number = self.builder.load(self.address(array, start, offsets), align=_ALIGNED)
         single = self.builder.insert_element(_UNDEFINED, number, ir.Constant(ir.IntType(32), 0))
         return self.builder.shuffle_vector(single, _UNDEFINED, _FIRST_LANE)
@@ -123,7 +123,7 @@ class _Code:
         return self.builder.call(function, [left, right, addend])
 
     def loop(self, depth: Any, start: list[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        """Append a loop for k < depth and return its final values (`start` if depth is 0).
+        """Appends a loop for k < depth and returns its final values (`start` if depth is 0).
 
         `step` maps k and the values before an iteration to those after it. Values are phi nodes, so they stay
         in registers.
@@ -148,7 +148,7 @@ class _Code:
         return ended
 
     def activate(self, value: Any, flags: int, mask: Callable[[], Any]) -> Any:
-        """Apply the ReLU or the mask that the flags ask for to a sum. A NaN stays NaN, as in torch."""
+        """Applies the ReLU or the mask that the flags ask for to a sum. A NaN stays NaN, as in torch."""
         if flags & RELU:
             return self.builder.select(self.builder.fcmp_ordered("<", value, _ZEROS), _ZEROS, value)
         if flags & MASK:
@@ -274,7 +274,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _vector_intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an intrinsic of a typing function; compiled code leaves out its first argument, the context."""
+    """Makes an intrinsic of a typing function; compiled code leaves out its first argument, the context."""
     return cast(Callable[..., Any], intrinsic(function))
 
 
@@ -293,7 +293,7 @@ def _spread(builder: Any, number: Any) -> Any:
 
 @_vector_intrinsic
 def load(_context: Any, array: Any, at: Any) -> Any:
-    """Load sixteen elements of `array` from `at` on."""
+    """Loads sixteen elements of `array` from `at` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address = _address(context, builder, signature.args[0], *arguments)
@@ -304,7 +304,7 @@ def load(_context: Any, array: Any, at: Any) -> Any:
 
 @_vector_intrinsic
 def spread(_context: Any, array: Any, at: Any) -> Any:
-    """Load the element of `array` at `at` into all lanes."""
+    """Loads the element of `array` at `at` into all lanes."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address = _address(context, builder, signature.args[0], *arguments)
@@ -315,7 +315,7 @@ def spread(_context: Any, array: Any, at: Any) -> Any:
 
 @_vector_intrinsic
 def store(_context: Any, value: Any, array: Any, at: Any) -> Any:
-    """Store a vector to `array` from `at` on."""
+    """Stores a vector to `array` from `at` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address = _address(context, builder, signature.args[1], *arguments[1:])

@@ -44,7 +44,7 @@ Step = FusedKernel | Callable[[Tensor], Tensor]
 
 
 def run_steps(states: Tensor, steps: Sequence[Step]) -> Tensor:
-    """Run the steps one after another on `states` and return the last output; see the module for kernels."""
+    """Runs the steps one after another on `states`, returns the last output; see the module for kernels."""
     for fused, group in groupby(steps, lambda step: isinstance(step, FusedKernel)):
         if fused:
             states = run_fused(states, [cast(FusedKernel, step) for step in group])
@@ -55,7 +55,7 @@ def run_steps(states: Tensor, steps: Sequence[Step]) -> Tensor:
 
 
 def run_fused(states: Tensor, kernels: Sequence[FusedKernel]) -> Tensor:
-    """Run kernels one after another on states [N, C, H] as one torch function and return the output."""
+    """Runs kernels one after another on states [N, C, H] as one torch function and returns the output."""
     weights = [weight for kernel in kernels for weight in kernel.weights]
     inputs = (states, *(weight for weight in weights if weight is not None))
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):

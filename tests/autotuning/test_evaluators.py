@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costbench.arrays import F64, I64, Bool
-from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
+from costbench.autotuning.evaluators import DeviceEvaluator, Evaluation, ModelEvaluator
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.spaces import TileSizes
@@ -78,9 +78,26 @@ def test_failures_score_infinity_and_pay_for_their_compile(kernel: Kernel, tiles
 def test_the_simulated_machine_measures_one_by_one_as_all_at_once(kernel: Kernel, tiles: TileSizes) -> None:
     evaluator = DeviceEvaluator(kernel, Device(TARGET), "tpu_v3")
     whole = evaluator.evaluate(tiles)
-    single = [evaluator.evaluate(tiles[place : place + 1]) for place in range(len(tiles))]
+    single = [evaluator.evaluate(tiles[index : index + 1]) for index in range(len(tiles))]
     assert whole.scores.tolist() == [one.scores[0] for one in single]
     assert whole.seconds.tolist() == [one.seconds[0] for one in single]
     # Three runs, the score is the fastest of them: at least three times as long, and noise is small.
     assert (whole.seconds >= 2.999 * whole.scores * 1e-9).all()
     assert whole.seconds.sum() == pytest.approx(Device(TARGET).measure(kernel, tiles).seconds)
+
+
+@pytest.mark.parametrize(
+    ("scores", "seconds", "problem"),
+    [
+        ([1.0, math.nan], [1.0, 1.0], "no number"),
+        ([1.0, -math.inf], [1.0, 1.0], "no number"),
+        ([1.0, math.inf], [1.0, -1.0], "negative or endless"),
+        ([1.0, 2.0], [1.0, math.inf], "negative or endless"),
+        ([1.0], [1.0, 1.0], "scores"),
+    ],
+)
+def test_what_a_trace_would_refuse_is_refused_at_once(
+    scores: list[float], seconds: list[float], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Evaluation(np.array(scores), np.array(seconds))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costbench.arrays import F64, I64
-from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels, smaller_tile
+from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel import Kernel
@@ -89,11 +89,11 @@ def test_kernels_lowered_last_are_kept(kernels: tuple[Kernel, ...]) -> None:
 
 
 def assert_same(
-    found: list[tuple[int, TileSpace, I64]],
+    tiled_kernels: list[tuple[int, TileSpace, I64]],
     expected: list[tuple[int, TileSpace, I64]],
 ) -> None:
-    assert [(place, space.size, tile.tolist()) for place, space, tile in found] == [
-        (place, space.size, tile.tolist()) for place, space, tile in expected
+    assert [(index, space.size, tile.tolist()) for index, space, tile in tiled_kernels] == [
+        (index, space.size, tile.tolist()) for index, space, tile in expected
     ]
 
 
@@ -114,8 +114,8 @@ def test_the_next_smaller_tile_by_hand() -> None:
     b.op("tanh", b.parameter("f32[64,512]"))
     space = tile_space(compile_program(b.build(), "tanh").kernels[0], TARGET.architecture)
     steps = [np.array([8, 4])]
-    while steps[-1].max() > 1:
-        steps.append(smaller_tile(space, steps[-1]))
+    while (smaller := space.smaller(steps[-1])) is not None:
+        steps.append(smaller)
     assert [step.tolist() for step in steps] == [
         [8, 4], [4, 4], [3, 4], [3, 2], [2, 2], [1, 2], [1, 1],
     ]  # fmt: skip

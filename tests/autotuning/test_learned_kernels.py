@@ -56,13 +56,13 @@ def test_kernels_cost_what_the_model_says_at_the_chosen_tile(
 ) -> None:
     model = model_of(program, "log_runtime_ns", residual)
     kernels = [unique.kernel for unique in program.unique_kernels]
-    found = LearnedKernels(tiled(program), model).costs(kernels)
-    for kernel, cost in zip(kernels, found, strict=True):
+    costs_ns = LearnedKernels(tiled(program), model).costs(kernels)
+    for kernel, cost in zip(kernels, costs_ns, strict=True):
         space = tile_space(kernel, TARGET.architecture)
         chosen = AnalyticalModel(TARGET.architecture).choose(space)
         alone = model.predict(kernel, space.nest.tile_sizes(chosen[None]))
         assert cost == pytest.approx(alone[0], rel=1e-4)
-    assert len(set(found.round(6).tolist())) > len(kernels) / 2
+    assert len(set(costs_ns.round(6).tolist())) > len(kernels) / 2
 
 
 def test_programs_are_priced_in_batches_as_one_by_one(program: PreparedProgram) -> None:

@@ -154,9 +154,9 @@ def test_traces_are_verified() -> None:
     trace = tune(PROBLEM, table, Plan("annealing", UNLIMITED, 0))
     verify_trace(trace, PROBLEM, table)
     verify_trace(replace(trace, decisions=(), scores=(), seconds=()), PROBLEM, table)
-    place = trace.decisions.index(8)
-    lied = (*trace.scores[:place], 0.0, *trace.scores[place + 1 :])
-    with pytest.raises(DataError, match=rf"scores\[{place}\]: 0.0 .expected 1.0"):
+    index = trace.decisions.index(8)
+    lied = (*trace.scores[:index], 0.0, *trace.scores[index + 1 :])
+    with pytest.raises(DataError, match=rf"scores\[{index}\]: 0.0 .expected 1.0"):
         verify_trace(replace(trace, scores=lied), PROBLEM, table)
     works = tuple(1.0 if math.isinf(score) else score for score in trace.scores)
     with pytest.raises(DataError, match="expected inf"):

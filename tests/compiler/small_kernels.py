@@ -23,7 +23,7 @@ def finish(b: ModuleBuilder, *roots: int) -> Kernel:
 
 def as_arrays(kernels: Sequence[Kernel]) -> KernelArrays:
     """The positions of the kernels of one computation, one kernel after the other."""
-    return kernel_arrays((kernel.instructions, kernel.inputs, kernel.outputs) for kernel in kernels)
+    return kernel_arrays(kernel.positions for kernel in kernels)
 
 
 def elementwise(shape: str = "f32[256,512]", opcode: str = "add") -> Kernel:

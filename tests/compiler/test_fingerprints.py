@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costbench.compiler.fingerprints import ModuleFingerprints, module_fingerprint, subgraph_fingerprint
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_arrays import kernel_arrays
+from costbench.compiler.kernel_arrays import KernelPositions, kernel_arrays
 from costbench.errors import HloError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -192,7 +192,7 @@ def test_a_batch_gives_what_each_part_has_alone(module: HloModule, data: st.Data
     for _ in range(4):
         part = data.draw(st.sets(st.integers(0, len(body) - 1), min_size=1))
         inputs = {o for p in part for o in body[p].operands} - part
-        parts.append((sorted(part), sorted(inputs), [max(part)]))
+        parts.append(KernelPositions(tuple(sorted(part)), tuple(sorted(inputs)), (max(part),)))
     shared = ModuleFingerprints(module)
     names = [name.hex() for name in shared.kernels(module.entry, kernel_arrays(parts))]
     for name, (inside, inputs, outputs) in zip(names, parts, strict=True):
@@ -230,18 +230,18 @@ def test_a_fingerprint_is_the_digest_that_the_formula_says() -> None:
     first_x = h(f"input {shape}".encode())
     first_tanh = h(first_x, f"1 {int(Opcode.TANH)} {shape}".encode())
     first_add = h(first_tanh, first_x, f"2 {int(Opcode.ADD)} {shape}".encode())
-    place = [number.to_bytes(4, "little") for number in range(2)]
+    numbers = [number.to_bytes(4, "little") for number in range(2)]
     second_add = h(first_add, b"out")
-    second_tanh = h(first_tanh, b"in", second_add + place[0])
-    second_x = h(first_x, b"in", *sorted([second_tanh + place[0], second_add + place[1]]))
+    second_tanh = h(first_tanh, b"in", second_add + numbers[0])
+    second_x = h(first_x, b"in", *sorted([second_tanh + numbers[0], second_add + numbers[1]]))
     expected = h(*sorted([second_x, second_tanh, second_add])).hex()
     assert subgraph_fingerprint(b.build(), 0, (x,), (tanh, add), (add,)) == expected
 
 
-def batched(*found: Kernel) -> list[str]:
+def batched(*kernels: Kernel) -> list[str]:
     """Fingerprints of kernels of one computation, by one call."""
-    first = found[0]
-    names = ModuleFingerprints(first.module).kernels(first.computation, as_arrays(found))
+    first = kernels[0]
+    names = ModuleFingerprints(first.module).kernels(first.computation, as_arrays(kernels))
     return [name.hex() for name in names]
 
 

@@ -17,11 +17,11 @@ def test_each_hash_is_new_once(batches: list[list[int]]) -> None:
     met, known = SeenHashes(), set[int]()
     for batch in batches:
         expected = []
-        for place, value in enumerate(batch):
+        for index, value in enumerate(batch):
             # 0 marks an empty slot, so 0 and 1 count as one.
             if max(value, 1) not in known:
                 known.add(max(value, 1))
-                expected.append(place)
+                expected.append(index)
         assert met.add(np.array(batch, dtype=np.uint64)).tolist() == expected
 
 

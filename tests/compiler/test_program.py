@@ -97,8 +97,8 @@ def test_a_program_without_work_has_no_kernels() -> None:
 
 def test_several_results_of_one_instruction_are_outputs_of_its_kernel() -> None:
     b = ModuleBuilder()
-    drawn = b.op("rng-bit-generator", b.parameter("u64[2]"), shape="(u64[2], u32[64,128])")
-    b.op("negate", b.get(drawn, 1))
+    bits = b.op("rng-bit-generator", b.parameter("u64[2]"), shape="(u64[2], u32[64,128])")
+    b.op("negate", b.get(bits, 1))
     made, used = compile_program(b.build(), "draw").kernels
     assert opcodes(made) == ["rng-bit-generator", "get-tuple-element"]
     assert [made.instruction(p).opcode for p in made.outputs] == [Opcode.GET_TUPLE_ELEMENT]

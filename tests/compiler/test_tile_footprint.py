@@ -21,12 +21,12 @@ def spans(
     kernel: Kernel, *extents: tuple[int, ...], transfer: int = 0, of_copies: bool = False
 ) -> list[list[float]]:
     """Native tiles of a transfer's tile per physical axis, one row per tile size."""
-    found = []
+    lengths = []
     for one in extents:
         packed, tile, _ = laid_out(kernel, one)
         measure = copied if of_copies else covered
-        found.append([measure(axis, tile) for axis in transfer_axes(packed, transfer)])
-    return found
+        lengths.append([measure(axis, tile) for axis in transfer_axes(packed, transfer)])
+    return lengths
 
 
 def test_aligned_tiles_count_native_tiles() -> None:
@@ -121,9 +121,9 @@ def test_rows_under_a_window_by_counting(padding: tuple[int, int], stride: int, 
         # padding says, and padding is met in the outer tiles alone.
         exact = (out - 1) * stride - padding[0] + 2 * dilation == 15 + padding[1]
         exact &= extent * stride >= padding[0]
-        found = spans(kernel, tile, of_copies=True)[0][1]
+        mean = spans(kernel, tile, of_copies=True)[0][1]
         if exact:
-            assert found == pytest.approx(np.mean(seen))
+            assert mean == pytest.approx(np.mean(seen))
         assert spans(kernel, tile)[0][1] >= max(seen) - 1e-9
 
 
@@ -141,9 +141,9 @@ def test_padding_under_a_window_is_not_copied() -> None:
 
 def test_a_cut_window_copies_what_its_part_sees() -> None:
     # One row of the window at a time: 4 rows each; the first sees no row above, the last none below.
-    found = spans(small.convolution(), (8, 4, 2, 2, 1, 3, 1), of_copies=True)
+    lengths = spans(small.convolution(), (8, 4, 2, 2, 1, 3, 1), of_copies=True)
     # Over 4 parts x 3 window rows, two of twelve miss one row: 4 - 2 / 12.
-    assert found[0][1] == pytest.approx(4 - 2 / 12)
+    assert lengths[0][1] == pytest.approx(4 - 2 / 12)
 
 
 def test_windows_in_sublanes_cross_native_tiles() -> None:

@@ -70,9 +70,9 @@ def test_a_large_space_is_sampled_but_not_listed() -> None:
     # Axes of 4 have the candidates 1, 2 and 4.
     space = space_of(small.elementwise(f"f32[{'4,' * 16}8,128]"))
     assert space.size == 3**16
-    drawn = space.sample(np.random.default_rng(0), 100)
-    assert len(drawn) == 100
-    assert space.legal(drawn).all()
+    ids = space.sample(np.random.default_rng(0), 100)
+    assert len(ids) == 100
+    assert space.legal(ids).all()
     with pytest.raises(
         SpaceTooLargeError, match=rf"{space.size} tile sizes to list \(expected at most 16777216"
     ):
@@ -132,8 +132,8 @@ def test_an_extent_that_is_no_balanced_split_is_refused() -> None:
 def test_neighbours_are_one_candidate_away() -> None:
     space = space_of(small.elementwise("f32[40,512]"))
     centre = int(space.encode(TileSizes(np.zeros((1, 0), dtype=np.int64), np.array([[3, 2]])))[0])
-    found = space.decode(space.neighbours(centre)).output_bounds.tolist()
-    assert sorted(found) == [[2, 2], [3, 1], [3, 4], [5, 2]]
+    bounds = space.decode(space.neighbours(centre)).output_bounds.tolist()
+    assert sorted(bounds) == [[2, 2], [3, 1], [3, 4], [5, 2]]
 
 
 def test_neighbours_at_the_limit_of_the_scratchpad_are_legal() -> None:
@@ -144,20 +144,20 @@ def test_neighbours_at_the_limit_of_the_scratchpad_are_legal() -> None:
 
 def test_all_legal_tiles_are_sampled_where_there_are_no_more() -> None:
     space = space_of(small.elementwise("f32[8192,1024]"))
-    drawn = space.sample(np.random.default_rng(0), 10_000)
-    assert drawn.tolist() == space.legal_ids().tolist()
+    ids = space.sample(np.random.default_rng(0), 10_000)
+    assert ids.tolist() == space.legal_ids().tolist()
 
 
 @pytest.mark.parametrize("count", [10, 200])
 def test_samples_are_distinct_legal_and_ascending(count: int) -> None:
     # 200 of 1,260 are listed first, 10 are drawn.
     space = space_of(small.convolution())
-    drawn = space.sample(np.random.default_rng(0), count)
-    assert len(drawn) == count
-    assert (np.diff(drawn) > 0).all()
-    assert space.legal(drawn).all()
-    assert drawn.tolist() == space.sample(np.random.default_rng(0), count).tolist()
-    assert drawn.tolist() != space.sample(np.random.default_rng(1), count).tolist()
+    ids = space.sample(np.random.default_rng(0), count)
+    assert len(ids) == count
+    assert (np.diff(ids) > 0).all()
+    assert space.legal(ids).all()
+    assert ids.tolist() == space.sample(np.random.default_rng(0), count).tolist()
+    assert ids.tolist() != space.sample(np.random.default_rng(1), count).tolist()
 
 
 def test_drawing_is_uniform() -> None:

@@ -51,8 +51,8 @@ def loop(known: int | None, in_condition: int | None = None, in_state: int | Non
 
 
 def counts(module: HloModule, **options: int) -> dict[str, int]:
-    found = execution_counts(module, **options)
-    return {c.name.split(".")[0]: n for c, n in zip(module.computations, found, strict=True)}
+    runs = execution_counts(module, **options)
+    return {c.name.split(".")[0]: n for c, n in zip(module.computations, runs, strict=True)}
 
 
 def test_a_known_trip_count_is_taken() -> None:

@@ -6,27 +6,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
+from benchmarks.synthetic_layouts import random_graph
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import tile_space
+from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.experiments.evaluation.unfitted import IterationModel, RandomModel
 from costbench.features.graph_tensors import KernelGraph
 from costbench.models.checkpoint import load_checkpoint, save_checkpoint
-from costbench.models.cost_model import CostModel
+from costbench.models.cost_model import CostModel, Predictor
 from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
+from costbench.models.layout.inputs import LayoutScaling
+from costbench.models.layout.model import LayoutModel
+from costbench.models.layout.network import LayoutNetwork
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.graphsage import RESIDUAL_HOPS
 from costbench.models.networks.reductions import REDUCTIONS
-from costbench.models.spec import NetSpec
+from costbench.models.spec import LayoutNetSpec, NetSpec
 from costbench.target import load_target
 from costbench.training.losses import pairwise_hinge
 from tests.hlo.builder import ModuleBuilder
@@ -174,14 +179,15 @@ def hybrid() -> LearnedCostModel:
     return LearnedCostModel(LearnedCostNet(spec, SCALING.sizes, 0), SCALING, "score", analytical=ANALYTICAL)
 
 
-COST_MODELS: dict[str, Callable[[], CostModel]] = {
-    "learned": learned,
-    "hybrid": hybrid,
-    "analytical": lambda: ANALYTICAL,
-    "iterations": IterationModel,
-    "random": lambda: RandomModel(3),
-}
-every_model = pytest.mark.parametrize("model", sorted(COST_MODELS))
+def layout() -> LayoutModel:
+    scaling = LayoutScaling.fit([program()])
+    spec = LayoutNetSpec(hidden=16, opcode_embedding=8)
+    net = LayoutNetwork(spec, scaling.node.num_outputs, scaling.option.num_outputs, 0)
+    return LayoutModel(net, scaling, "score")
+
+
+def program() -> LayoutGraph:
+    return random_graph(20, 40, 6, 12)
 
 
 def tiles(kernel: Kernel) -> TileSizes:
@@ -189,41 +195,58 @@ def tiles(kernel: Kernel) -> TileSizes:
     return space.decode(space.legal_ids())
 
 
+MODELS: dict[str, Callable[[], Predictor[Any, Any]]] = {
+    "learned": learned,
+    "hybrid": hybrid,
+    "analytical": lambda: ANALYTICAL,
+    "iterations": IterationModel,
+    "random": lambda: RandomModel(3),
+    "layout": layout,
+}
+every_model = pytest.mark.parametrize("model", sorted(MODELS))
+
+
+def subject_and_decisions(model: str) -> tuple[Any, Any]:
+    """A kernel and its tile sizes, or a program and the rows of its configs."""
+    if model == "layout":
+        return program(), np.arange(program().num_configs)
+    return tanh_kernel(), tiles(tanh_kernel())
+
+
 @every_model
-def test_cost_models_give_one_finite_cost_per_decision(model: str) -> None:
-    kernel = tanh_kernel()
-    decisions = tiles(kernel)
-    found = COST_MODELS[model]().predict(kernel, decisions)
-    assert found.dtype == np.float64
-    assert found.shape == (len(decisions),)
-    assert np.isfinite(found).all()
-    assert len(np.unique(found)) > 1
+def test_models_give_one_finite_cost_per_decision(model: str) -> None:
+    subject, decisions = subject_and_decisions(model)
+    costs = MODELS[model]().predict(subject, decisions)
+    assert costs.dtype == np.float64
+    assert costs.shape == (len(decisions),)
+    assert np.isfinite(costs).all()
+    assert len(np.unique(costs)) > 1
 
 
 @every_model
 def test_costs_do_not_depend_on_which_others_are_asked_for(model: str) -> None:
-    kernel = tanh_kernel()
-    decisions = tiles(kernel)
+    subject, decisions = subject_and_decisions(model)
     some = np.arange(len(decisions))[::-3].copy()
-    whole = COST_MODELS[model]().predict(kernel, decisions)
+    whole = MODELS[model]().predict(subject, decisions)
     np.testing.assert_allclose(
-        COST_MODELS[model]().predict(kernel, decisions[some]), whole[some], rtol=1e-4, atol=1e-5
+        MODELS[model]().predict(subject, decisions[some]), whole[some], rtol=1e-4, atol=1e-5
     )
 
 
 @every_model
 def test_no_decisions_no_costs(model: str) -> None:
-    kernel = tanh_kernel()
-    assert COST_MODELS[model]().predict(kernel, tiles(kernel)[:0]).shape == (0,)
+    subject, decisions = subject_and_decisions(model)
+    assert MODELS[model]().predict(subject, decisions[:0]).shape == (0,)
 
 
 @every_model
-def test_equal_kernels_have_equal_costs(model: str) -> None:
-    decisions = tiles(tanh_kernel())
-    first, second = (COST_MODELS[model]().predict(tanh_kernel(), decisions) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
+def test_equal_subjects_have_equal_costs(model: str) -> None:
+    (first, decisions), (second, _) = (subject_and_decisions(model) for _ in range(2))
+    np.testing.assert_array_equal(
+        MODELS[model]().predict(first, decisions), MODELS[model]().predict(second, decisions)
+    )
 
 
-@every_model
+@pytest.mark.parametrize("model", sorted(set(MODELS) - {"layout"}))
 def test_cost_models_are_such_by_their_method(model: str) -> None:
-    assert isinstance(COST_MODELS[model](), CostModel)
+    assert isinstance(MODELS[model](), CostModel)

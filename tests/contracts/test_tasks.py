@@ -10,12 +10,12 @@ import pytest
 
 from costbench.datasets.card import QUANTITIES
 from costbench.datasets.record_types import RECORD_TYPES
-from costbench.experiments.autotuning.programs import AUTOTUNE
+from costbench.experiments.autotuning.comparison import AUTOTUNE
+from costbench.experiments.autotuning.program_tuning import TUNE
 from costbench.experiments.stages.evaluate import EVALUATE
 from costbench.experiments.stages.features import READERS
 from costbench.experiments.stages.generate import WORK_ITEMS
 from costbench.experiments.stages.train import TRAININGS
-from costbench.experiments.tuning.tune import TUNE
 from costbench.models.baselines.fitting import classes_of
 from costbench.models.baselines.spec import BaselineParams
 from costbench.params import load_yaml
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "costbench"
 NEEDED = {
     "src/costbench/tasks.py": "the value: measures, labels, kind of answer",
-    "src/costbench/datasets/record_types.py": "columns of its samples",
+    "src/costbench/datasets/record_types.csv": "columns of its samples",
     "src/costbench/datasets/card.py": "quantities of the data set's card",
     "src/costbench/experiments/stages/generate.py": "its parameters, and work items that measure",
     "src/costbench/experiments/stages/features.py": "how samples become features",
@@ -39,9 +39,9 @@ NEEDED = {
 OPTIONAL = {
     "src/costbench/baselines.py": "baselines that are fitted for it",
     "src/costbench/models/baselines/spec.py": "settings of these",
-    "src/costbench/experiments/autotuning/programs.py": "autotuning of test programs",
+    "src/costbench/experiments/autotuning/comparison.py": "autotuning of test programs",
     "src/costbench/experiments/autotuning/work_items.py": "its parameters",
-    "src/costbench/experiments/tuning/tune.py": "tuning of one program",
+    "src/costbench/experiments/autotuning/program_tuning.py": "tuning of one program",
 }
 """Files that have an entry of a task only where it has baselines, or is searched for."""
 ALL = {"records": RECORD_TYPES, "card": QUANTITIES, "generation": WORK_ITEMS, "features": READERS}

@@ -56,7 +56,7 @@ def test_a_second_run_builds_only_what_is_not_there(tmp_path: Path, monkeypatch:
     names = [TINY, "nmt_b32_infer_f32"]
     assert collect(tmp_path, names).built == tuple(sorted(names))
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert collect(tmp_path, names).kept == tuple(sorted(names))
+    assert collect(tmp_path, names).unchanged == tuple(sorted(names))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
     write_bytes(tmp_path / f"{TINY}.hlo.pb.zst", first[f"{TINY}.hlo.pb.zst"][:100])
     assert collect(tmp_path, names).built == (TINY,)

@@ -18,8 +18,8 @@ RATE = 1e-3
 def one_step(name: str, weight: float, gradient: float, *slots: float) -> tuple[float, list[float]]:
     given = [jnp.float32(slot) for slot in slots]
     assert len(given) == OPTIMIZERS[name].slots
-    new, kept = OPTIMIZERS[name].update(jnp.float32(gradient), jnp.float32(weight), given, jnp.int32(0))
-    return float(new), [float(slot) for slot in kept]
+    new, new_slots = OPTIMIZERS[name].update(jnp.float32(gradient), jnp.float32(weight), given, jnp.int32(0))
+    return float(new), [float(slot) for slot in new_slots]
 
 
 def test_sgd() -> None:

@@ -39,17 +39,17 @@ def test_one_model_has_one_description() -> None:
         described.setdefault(f"{spec.application}: {spec.builder}", set()).add(
             (spec.faithful, spec.reference)
         )
-    several = {builder for builder, found in described.items() if len(found) > 1}
+    several = {builder for builder, applications in described.items() if len(applications) > 1}
     assert several == set()
 
 
 @pytest.mark.parametrize("application", HELD_OUT)
 def test_held_out_applications_share_no_model_with_training(application: str) -> None:
     """Otherwise a split by application would test on what was trained on."""
-    own = {spec.builder.partition("(")[0] for spec in SPECS if spec.application == application}
+    builders = {spec.builder.partition("(")[0] for spec in SPECS if spec.application == application}
     others = {spec.builder.partition("(")[0] for spec in SPECS if spec.application not in HELD_OUT}
-    assert own
-    assert own & others == set()
+    assert builders
+    assert builders & others == set()
 
 
 def test_the_corpus_is_as_wide_as_it_is_said_to_be() -> None:

@@ -18,9 +18,9 @@ from tests.datasets.tile_columns import fusion_columns, metadata, tile_columns
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    place = tmp_path / "resnet.arrow"
-    write_shard(place, tile_columns(), metadata())
-    return place
+    path = tmp_path / "resnet.arrow"
+    write_shard(path, tile_columns(), metadata())
+    return path
 
 
 def layout_columns() -> dict[str, AnyArray]:

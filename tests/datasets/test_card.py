@@ -127,9 +127,9 @@ def test_counts_by_hand() -> None:
 def test_empty_bins_before_the_first_are_left_out() -> None:
     histogram = LogHistogram(2)
     histogram.add([1_000, 100_000])
-    found = histogram.to_dict()
+    content = histogram.to_dict()
     # 1,000 is 10^(6/2), 100,000 is 10^(10/2).
-    assert (found["first"], found["counts"]) == (6, [1, 0, 0, 0, 1])
+    assert (content["first"], content["counts"]) == (6, [1, 0, 0, 0, 1])
 
 
 def test_nothing_counted() -> None:

@@ -83,8 +83,10 @@ def test_every_kernel_is_there_once_and_the_default_ones_with_their_runs(made: P
     assert len(set(names)) == len(names) > 100
     module = module_from_bytes(PROGRAM, where=NAME)
     expected = {u.fingerprint: u.runs_per_program for u in unique_kernels(compile_program(module, NAME))}
-    found = {name: int(runs) for name, runs in zip(names, shard["kernel_default_runs"], strict=True) if runs}
-    assert found == expected
+    runs_by_name = {
+        name: int(runs) for name, runs in zip(names, shard["kernel_default_runs"], strict=True) if runs
+    }
+    assert runs_by_name == expected
 
 
 def test_rows_name_kernels_that_have_their_fingerprint_tile_and_runtime(made: Path) -> None:

@@ -67,12 +67,12 @@ def test_what_is_there_is_kept_and_the_heaviest_comes_first(tmp_path: Path) -> N
     existing: list[ShardSummary] = []
     done: list[ShardSummary] = []
     Written("c", tmp_path).make()
-    found = generate(tasks, Backend(), done.append, existing.append)
-    assert [summary.chip for summary in found] == ["a", "a-2", "b", "b-2", "c", "c-2"]
+    summaries = generate(tasks, Backend(), done.append, existing.append)
+    assert [summary.chip for summary in summaries] == ["a", "a-2", "b", "b-2", "c", "c-2"]
     assert [summary.name for summary in existing] == ["c", "c"]
     assert [summary.name for summary in done] == ["b", "b", "a", "a"]
     assert (tmp_path / "made").read_text() == "cba"
-    assert generate(tasks, Backend()) == found
+    assert generate(tasks, Backend()) == summaries
     assert (tmp_path / "made").read_text() == "cba"
 
 
@@ -84,9 +84,9 @@ def test_a_group_is_done_together_where_its_weights_add_up_to_most(tmp_path: Pat
         Written("d", tmp_path, 9, group_name="ac"),
     ]
     tasks[3].make()
-    found = generate(tasks, Backend())
+    summaries = generate(tasks, Backend())
     assert (tmp_path / "made").read_text() == "dacb"
-    assert [summary.name for summary in found] == list("aabbccdd")
+    assert [summary.name for summary in summaries] == list("aabbccdd")
 
 
 def test_a_group_reads_compiles_and_writes_its_program_once(tmp_path: Path, repository: Path) -> None:

@@ -67,8 +67,8 @@ def test_a_shard_is_complete_and_repeatable(tmp_path: Path, strategy: str) -> No
     assert space.legal(configs).all()
     assert (configs[0] == space.default).all()
     assert shard.metadata["default_runtime_ns"] == shard["config_runtime_ns"][0]
-    found = set(np.asarray(shard["config_source"])[1:].tolist())
-    assert found == {"random": {1}, "genetic": {2}, "both": {1, 2}}[strategy]
+    sources = set(np.asarray(shard["config_source"])[1:].tolist())
+    assert sources == {"random": {1}, "genetic": {2}, "both": {1, 2}}[strategy]
     (summary,) = summaries_of(first) or ()
     assert (summary.task, summary.num_samples) == ("layout", len(configs))
 
@@ -149,9 +149,9 @@ def test_prices_are_those_of_kernels_measured_one_by_one() -> None:
     space = space_of(two_convolutions())
     pricer = ProgramPricer(space, [Device(TARGET)], memory_gib=16.0)
     configs = space.sample(np.random.default_rng(1), 12)
-    found = pricer.priced(configs)
+    priced = pricer.priced(configs)
     model = AnalyticalModel(TARGET.architecture)
-    for config, total, num_bytes in zip(configs, found.total_ns[:, 0], found.num_bytes, strict=True):
+    for config, total, num_bytes in zip(configs, priced.total_ns[:, 0], priced.num_bytes, strict=True):
         wanted = 0.0
         program = compile_with_layouts(space, config, "p")
         for kernel in program.kernels:
@@ -235,12 +235,12 @@ def test_a_search_is_repeatable(genetic: bool) -> None:
 
 
 def test_the_genetic_search_goes_where_it_is_fast() -> None:
-    found, drawn = (
+    evolved, sampled = (
         searched(genetic, 60).columns()["config_runtime_ns"].astype(np.int64) for genetic in (True, False)
     )
-    assert found[0] == drawn[0] == 100 + (SPACE.num_choices - 1).sum()
-    assert found.min() <= 101
-    assert np.median(found[-30:]) < np.median(drawn[-30:])
+    assert evolved[0] == sampled[0] == 100 + (SPACE.num_choices - 1).sum()
+    assert evolved.min() <= 101
+    assert np.median(evolved[-30:]) < np.median(sampled[-30:])
 
 
 @pytest.mark.parametrize("genetic", [False, True])

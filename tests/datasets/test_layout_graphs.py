@@ -41,9 +41,9 @@ def small_graph(num_configs: int = 4) -> LayoutGraph:
     )
 
 
-def assert_equal(found: LayoutGraph, wanted: LayoutGraph) -> None:
+def assert_equal(graph: LayoutGraph, wanted: LayoutGraph) -> None:
     for field in fields(LayoutGraph):
-        left, right = getattr(found, field.name), getattr(wanted, field.name)
+        left, right = getattr(graph, field.name), getattr(wanted, field.name)
         if isinstance(right, str):
             assert left == right
         else:
@@ -56,10 +56,10 @@ def test_a_graph_comes_back_as_it_was(tmp_path: Path, options: type[np.generic])
     graph = small_graph()
     graph = replace(graph, config_options=graph.config_options.astype(options))
     write_layout_graph(tmp_path / "x.arrow", graph, {"source": "a test"})
-    found = open_layout_graph(tmp_path / "x.arrow")
-    assert_equal(found, graph)
+    opened = open_layout_graph(tmp_path / "x.arrow")
+    assert_equal(opened, graph)
     assert Shard.open(tmp_path / "x.arrow").metadata["source"] == "a test"
-    assert (found.num_nodes, found.num_configs, found.is_labelled) == (5, 4, True)
+    assert (opened.num_nodes, opened.num_configs, opened.is_labelled) == (5, 4, True)
 
 
 def test_config_features_are_those_of_the_options(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_runtimes_may_be_withheld_and_nodes_missing(tmp_path: Path) -> None:
         config_options=np.zeros((4, 0), np.int16),
     )
     write_layout_graph(tmp_path / "x.arrow", graph)
-    found = open_layout_graph(tmp_path / "x.arrow")
-    assert_equal(found, graph)
-    assert not found.is_labelled
-    assert found.config_features(np.arange(4)).shape == (4, 0, 18)
+    opened = open_layout_graph(tmp_path / "x.arrow")
+    assert_equal(opened, graph)
+    assert not opened.is_labelled
+    assert opened.config_features(np.arange(4)).shape == (4, 0, 18)
 
 
 def test_columns_are_views_of_the_file(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_repeated_configs_are_one_pair_and_two_samples(tmp_path: Path) -> None:
     # Four different configs, then the first two again.
     graphs = [small_graph(6), replace(small_graph(3), name="other"), small_graph(2)]
     graphs[2] = replace(graphs[2], collection="layout:nlp:random", config_options=np.zeros((2, 2), np.int16))
-    for place, graph in enumerate(graphs):
-        write_layout_graph(tmp_path / f"{place}.arrow", graph)
+    for index, graph in enumerate(graphs):
+        write_layout_graph(tmp_path / f"{index}.arrow", graph)
     assert collection_sizes(sorted(tmp_path.glob("*.arrow"))) == (
         CollectionSize("layout:nlp:random", 1, 5.0, 5, 5, 1.0, 1, 1, 1, 2),
         CollectionSize("layout:xla:random", 2, 5.0, 5, 5, 3.5, 3, 4, 7, 9),

@@ -32,7 +32,7 @@ def default_kernels_alone(configs: I16) -> list[bool]:
         {one for part in compiler.compile(config) for one in part.hashes.tolist()}
         for config in np.concatenate([SPACE.default[None], configs])
     ]
-    return [own <= kernels[0] for own in kernels[1:]]
+    return [numbers <= kernels[0] for numbers in kernels[1:]]
 
 
 def test_kernels_are_lowered_one_by_one_where_that_fails_together(monkeypatch: pytest.MonkeyPatch) -> None:

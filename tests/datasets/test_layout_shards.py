@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.datasets.layout_shards import NLP_BUILDERS, SEARCHES, collection_folder, family_of
-from costbench.datasets.record_types import DEFAULT, GENETIC, RANDOM
+from costbench.datasets.layout_shards import NLP_BUILDERS, collection_folder, family_of
 from costbench.programs.manifest import load_manifest
 
 
@@ -37,4 +36,3 @@ def test_every_listed_builder_occurs_in_the_corpus(repository: Path) -> None:
 
 def test_collections_are_named_by_the_searches_in_them() -> None:
     assert collection_folder("layout:nlp:random") == "layout-nlp-random"
-    assert SEARCHES == {"random": (DEFAULT, RANDOM), "default": (DEFAULT, GENETIC)}

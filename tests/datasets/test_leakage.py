@@ -94,8 +94,8 @@ def test_fusion_kernels_weigh_what_they_take_in_the_untuned_program(tmp_path: Pa
     write("b.1.arrow", "b", [2, 9], [0, 1], [1000, 7])
     report = leakage_audit(Split("random", ("a",), (), ("b",)), _shards(tmp_path))
     assert dict(report.by_program)["b"] == report.test
-    found = report.test
-    assert (found.kernels, found.leaked_kernels, found.runtime_ns, found.leaked_runtime_ns) == (
+    leakage = report.test
+    assert (leakage.kernels, leakage.leaked_kernels, leakage.runtime_ns, leakage.leaked_runtime_ns) == (
         4,
         2,
         257,

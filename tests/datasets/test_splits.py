@@ -17,7 +17,6 @@ from costbench.datasets.splits import (
     builder_of,
     connected_groups,
     expand_folds,
-    fold_names,
     fold_splits,
     manual_split,
     random_split,
@@ -156,8 +155,8 @@ def test_programs_that_share_a_builder_with_a_held_out_application_are_dropped()
 
 def test_sets_restricted_to_what_a_task_has() -> None:
     split = Split("s", ("a", "b"), ("c",), ("d",), ("e",))
-    found = split.restricted({"b", "d", "z"})
-    assert found == {"train": ("b",), "validation": (), "test": ("d",), "dropped": ()}
+    restricted = split.restricted({"b", "d", "z"})
+    assert restricted == {"train": ("b",), "validation": (), "test": ("d",), "dropped": ()}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,7 @@ def test_sets_must_be_disjoint() -> None:
 def test_splits_survive_their_file(tmp_path: Path) -> None:
     split = manual_split(PROGRAMS, ["wavernn_1"], ["WaveRNN"], num_validation=2)
     write_split(tmp_path / "a.json", split)
-    assert read_split(tmp_path / "a.json", NAMES) == split
+    assert read_split(tmp_path / "a.json") == split
     first = (tmp_path / "a.json").read_bytes()
     write_split(tmp_path / "a.json", read_split(tmp_path / "a.json"))
     assert (tmp_path / "a.json").read_bytes() == first
@@ -209,14 +208,13 @@ GOOD = {"name": "x", "train": ["a"], "validation": [], "test": ["b"], "dropped":
         ({**GOOD, "reasons": {"a": 1}}, "reasons: is malformed"),
         ({**GOOD, "test": ["a"]}, "a more than once"),
         ({**GOOD, "train": []}, "train: no program"),
-        ({**GOOD, "test": ["stranger"]}, "test: unknown program stranger"),
     ],
 )
 def test_bad_files_name_the_file_and_the_field(tmp_path: Path, content: object, problem: str) -> None:
     path = tmp_path / "split.json"
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=rf"split\.json: {problem}|split\.json.*{problem}"):
-        read_split(path, {"a", "b"})
+        read_split(path)
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
@@ -246,13 +244,13 @@ def shares(one: ProgramInfo, other: ProgramInfo) -> bool:
 
 def reachable(programs: Sequence[ProgramInfo]) -> set[frozenset[str]]:
     """Groups by brute force: the closure of `shares`, grown from every program until nothing is added."""
-    found = set()
+    names = set()
     for start in programs:
         group = {start}
         while more := {p for p in programs if p not in group and any(shares(p, q) for q in group)}:
             group |= more
-        found.add(frozenset(program.name for program in group))
-    return found
+        names.add(frozenset(program.name for program in group))
+    return names
 
 
 @given(corpora())
@@ -277,9 +275,9 @@ def check(programs: Sequence[ProgramInfo], splits: Sequence[Split], num_validati
         assert sorted(name for part in parts for name in part) == sorted(by_name)
         assert capacity - max(largest, len(splits)) <= len(split.test) <= capacity + largest
         assert 0 < len(split.validation) <= num_validation
-        for i, own in enumerate(parts):
+        for i, names in enumerate(parts):
             for other in parts[i + 1 :]:
-                assert not any(shares(by_name[a], by_name[b]) for a in own for b in other)
+                assert not any(shares(by_name[a], by_name[b]) for a in names for b in other)
 
 
 @given(corpora(), st.integers(2, 5), st.integers(0, 10**6), st.integers(1, 8), st.data())
@@ -319,8 +317,8 @@ def test_folds_of_the_corpus(corpus: list[ProgramInfo], k: int) -> None:
 
 def moved(before: Sequence[Split], after: Sequence[Split]) -> int:
     """Number of programs that another fold tests."""
-    place = {name: split.name for split in before for name in split.test}
-    return sum(place.get(name, split.name) != split.name for split in after for name in split.test)
+    fold_of = {name: split.name for split in before for name in split.test}
+    return sum(fold_of.get(name, split.name) != split.name for split in after for name in split.test)
 
 
 def test_a_new_program_moves_few_others_between_folds(corpus: list[ProgramInfo]) -> None:
@@ -356,7 +354,6 @@ def test_programs_have_different_names() -> None:
 
 
 def test_names_of_folds() -> None:
-    assert fold_names(3) == ("fold1", "fold2", "fold3")
     assert expand_folds(("random", "folds", "manual"), 2) == ("random", "fold1", "fold2", "manual")
     assert [reported_split(name) for name in ("fold1", "fold12", "random", "fold0", "folds")] == [
         "folds", "folds", "random", "fold0", "folds",

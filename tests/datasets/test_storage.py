@@ -24,9 +24,9 @@ from tests.deadline import HANGS_AFTER_S
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    place = tmp_path / "tile" / "resnet.arrow"
-    write_shard(place, tile_columns(), metadata())
-    return place
+    path = tmp_path / "tile" / "resnet.arrow"
+    write_shard(path, tile_columns(), metadata())
+    return path
 
 
 def unchecked(record: RecordType = TILE, **changes: object) -> RecordType:
@@ -117,21 +117,21 @@ def test_damage_to_any_byte_is_found_or_changes_nothing(path: Path) -> None:
     """Padding, and the second copy of the schema that streams start with, are not read."""
     wanted = contents(verify_shard(path))
     whole = path.read_bytes()
-    found = 0
+    detected = 0
     with path.open("r+b", buffering=0) as file:
-        for place in range(0, len(whole), 3):
-            byte = whole[place]
-            file.seek(place)
-            file.write(bytes([byte ^ (1 << place % 8)]))
+        for position in range(0, len(whole), 3):
+            byte = whole[position]
+            file.seek(position)
+            file.write(bytes([byte ^ (1 << position % 8)]))
             try:
                 assert contents(verify_shard(path)) == wanted
             except DataError as error:
                 assert str(error).startswith(str(path))
-                found += 1
-            file.seek(place)
+                detected += 1
+            file.seek(position)
             file.write(bytes([byte]))
     assert contents(verify_shard(path)) == wanted
-    assert found > sum(array.nbytes for array in tile_columns().values()) // 3
+    assert detected > sum(array.nbytes for array in tile_columns().values()) // 3
 
 
 def contents(shard: Shard) -> dict[str, object]:
@@ -141,8 +141,8 @@ def contents(shard: Shard) -> dict[str, object]:
 def test_damage_names_the_column(path: Path) -> None:
     whole = path.read_bytes()
     runtime = tile_columns()["config_runtime_ns"]
-    place = whole.index(runtime.tobytes())
-    path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x01]) + whole[place + 1 :])
+    position = whole.index(runtime.tobytes())
+    path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x01]) + whole[position + 1 :])
     Shard.open(path)  # the schema alone does not show it
     with pytest.raises(DataError, match=r"resnet\.arrow: config_runtime_ns: damaged \(expected SHA-256"):
         verify_shard(path)
@@ -193,9 +193,9 @@ def rewritten(path: Path, table: pa.Table, **options: object) -> None:
 
 
 def with_column(table: pa.Table, key: str, array: pa.Array, **field: object) -> pa.Table:
-    place = table.schema.get_field_index(key)
+    index = table.schema.get_field_index(key)
     old = table.schema.field(key)
-    return table.set_column(place, old.with_type(array.type).with_nullable(bool(field)), array)
+    return table.set_column(index, old.with_type(array.type).with_nullable(bool(field)), array)
 
 
 def int_lists(offsets: list[int], values: list[int]) -> pa.Array:

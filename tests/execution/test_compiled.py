@@ -14,15 +14,15 @@ from costbench.execution.compiled import cache_folder, compiled, compiled_fused,
 
 
 @compiled_step
-def ratio(numbers: np.ndarray, place: int) -> float:
-    return float(numbers[place] / numbers[place + 1])
+def ratio(numbers: np.ndarray, index: int) -> float:
+    return float(numbers[index] / numbers[index + 1])
 
 
 @compiled
 def ratios(numbers: np.ndarray) -> np.ndarray:
     result = np.empty(len(numbers) - 1)
-    for place in range(len(result)):
-        result[place] = ratio(numbers, place)
+    for index in range(len(result)):
+        result[index] = ratio(numbers, index)
     return result
 
 
@@ -85,9 +85,9 @@ def test_the_digest_covers_packages_that_are_installed_beside(tmp_path: Path) ->
 def test_code_is_kept_in_the_first_place_that_can_be_written(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("", "utf-8")
-    found = cache_folder([blocked, tmp_path / "second", tmp_path / "third"], "code")
-    assert found == tmp_path / "second" / "code"
-    assert found.is_dir()
+    folder = cache_folder([blocked, tmp_path / "second", tmp_path / "third"], "code")
+    assert folder == tmp_path / "second" / "code"
+    assert folder.is_dir()
     assert cache_folder([blocked], "code").is_dir()
 
 

@@ -33,9 +33,9 @@ def _die_once(marker: Path) -> str:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_keep_the_order_of_the_work_items(jobs: int) -> None:
     done: dict[str, int] = {}
-    found = run_work_items(_square, {"c": 3, "a": 1, "b": 2}, Backend(jobs=jobs), done.__setitem__)
-    assert list(found.items()) == [("c", 9), ("a", 1), ("b", 4)]
-    assert done == found
+    results = run_work_items(_square, {"c": 3, "a": 1, "b": 2}, Backend(jobs=jobs), done.__setitem__)
+    assert list(results.items()) == [("c", 9), ("a", 1), ("b", 4)]
+    assert done == results
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -49,8 +49,8 @@ def test_a_killed_worker_costs_its_work_item_only(tmp_path: Path) -> None:
     items = {name: tmp_path / name for name in ("a", "b", "c")}
     (tmp_path / "a").write_text("")
     (tmp_path / "c").write_text("")
-    found = run_work_items(_die_once, items, Backend(jobs=2), lambda name, result: done.append(name))
-    assert found == {"a": "a", "b": "b", "c": "c"}
+    results = run_work_items(_die_once, items, Backend(jobs=2), lambda name, result: done.append(name))
+    assert results == {"a": "a", "b": "b", "c": "c"}
     assert sorted(done) == ["a", "b", "c"]
 
 

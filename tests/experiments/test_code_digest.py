@@ -17,7 +17,7 @@ from costbench.datasets.layout_generation import LayoutTask
 from costbench.datasets.tile_generation import TileTask
 from costbench.execution.closure import Sources, find_closure, read_sources
 from costbench.experiments import identity
-from costbench.experiments.autotuning.programs import autotune
+from costbench.experiments.autotuning.comparison import autotune
 from costbench.experiments.grid.kernel_training import KernelTraining
 from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.training_run import train_cell

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, shard_path
 from costbench.datasets.splits import Split, write_split
+from costbench.datasets.storage import Shard
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import program_features
@@ -31,8 +32,9 @@ def write_stages(root: Path, repository: Path) -> None:
         application, data = name.split("_")[0], root / "generate"
         params = TileParams(_DECISIONS, 5)
         TileTask(name, application, program, (_TARGET,), params, data).make()
-        shard = TileShard(shard_path(data, _TARGET.name, name), CompiledPrograms(data), _TARGET.architecture)
-        kernels = [shard.kernel(index) for index in range(len(shard))]
+        shard = Shard.open(shard_path(data, _TARGET.name, name))
+        samples = MeasuredKernels((shard,), CompiledPrograms(data), _TARGET.architecture)
+        kernels = [samples.kernel(index) for index in range(len(samples))]
         write_features(
             feature_path(root / "features", "tile", _TARGET.name, name),
             kernels,

@@ -78,8 +78,8 @@ def test_gathered_tile_sizes_are_those_of_their_kernels() -> None:
     )
     lengths = ranks.sum(axis=1)
     flat = np.concatenate([piece.ravel() for piece in pieces]).astype(np.int32)
-    found = gathered_tile_features(flat, np.cumsum(lengths) - lengths, ranks)
-    np.testing.assert_array_equal(found, np.concatenate([tile_features(s) for s in sizes]))
+    gathered = gathered_tile_features(flat, np.cumsum(lengths) - lengths, ranks)
+    np.testing.assert_array_equal(gathered, np.concatenate([tile_features(s) for s in sizes]))
     assert gathered_tile_features(flat, np.zeros(0, np.int64), ranks[:0]).shape == (0, 24)
 
 

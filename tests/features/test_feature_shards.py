@@ -101,10 +101,10 @@ def test_estimates_of_other_qualities_lie_beside_a_shard(items: list[Item], tmp_
 
 
 def test_graphs_are_those_of_the_kernels(items: list[Item], shard: Path) -> None:
-    found, cache = FeatureShard(shard), ProgramFeatureCache()
-    assert len(found) == len(items) > 10
+    features, cache = FeatureShard(shard), ProgramFeatureCache()
+    assert len(features) == len(items) > 10
     for index, item in enumerate(items):
-        graph, expected = found.graph(index), kernel_graph(item.kernel, cache)
+        graph, expected = features.graph(index), kernel_graph(item.kernel, cache)
         for name in ("opcodes", "node_features", "edges", "static_features"):
             read, computed = getattr(graph, name), getattr(expected, name)
             assert read.dtype == computed.dtype, name
@@ -112,21 +112,21 @@ def test_graphs_are_those_of_the_kernels(items: list[Item], shard: Path) -> None
 
 
 def test_tile_sizes_and_runtimes_are_those_measured(items: list[Item], shard: Path) -> None:
-    found = FeatureShard(shard)
-    assert found.num_configs().tolist() == [len(item.runtime_ns) for item in items]
+    features = FeatureShard(shard)
+    assert features.num_configs().tolist() == [len(item.runtime_ns) for item in items]
     with_contraction = 0
     for index, item in enumerate(items):
-        sizes = found.tile_sizes(index)
+        sizes = features.tile_sizes(index)
         np.testing.assert_array_equal(sizes.kernel_bounds, item.tile_sizes.kernel_bounds)
         np.testing.assert_array_equal(sizes.output_bounds, item.tile_sizes.output_bounds)
-        np.testing.assert_array_equal(found.runtime_ns(index), item.runtime_ns)
+        np.testing.assert_array_equal(features.runtime_ns(index), item.runtime_ns)
         predicted = MODEL.predict(item.kernel, item.tile_sizes)
-        np.testing.assert_array_equal(found.analytical_ns(index), predicted)
+        np.testing.assert_array_equal(features.analytical_ns(index), predicted)
         with_contraction += sizes.kernel_bounds.shape[1] > 0
     assert 0 < with_contraction < len(items)
-    assert found.runs().tolist() == [item.runs for item in items]
-    assert found.space_sizes().tolist() == [item.space.size for item in items]
-    assert found.fingerprints() == tuple(item.fingerprint for item in items)
+    assert features.runs().tolist() == [item.runs for item in items]
+    assert features.space_sizes().tolist() == [item.space.size for item in items]
+    assert features.fingerprints() == tuple(item.fingerprint for item in items)
 
 
 def test_a_value_is_stored_once_for_all_kernels_that_read_it(items: list[Item], shard: Path) -> None:
@@ -158,11 +158,11 @@ def test_rows_lie_with_the_first_kernel_that_has_them(shard: Path) -> None:
 
 def test_a_graph_read_twice_is_not_shared(shard: Path) -> None:
     """The numbers of inputs and the outputs are written into a copy, never into the file."""
-    found = FeatureShard(shard)
-    first = found.graph(0).node_features
+    features = FeatureShard(shard)
+    first = features.graph(0).node_features
     first[:, [PARAMETER_NUMBER_COLUMN, IS_ROOT_COLUMN]] = 99
-    assert found.graph(0).node_features.max() != 99 or (found.graph(0).node_features != first).any()
-    assert found.graph(0).node_features[0, PARAMETER_NUMBER_COLUMN] == 0
+    assert features.graph(0).node_features.max() != 99 or (features.graph(0).node_features != first).any()
+    assert features.graph(0).node_features[0, PARAMETER_NUMBER_COLUMN] == 0
 
 
 def test_equal_samples_give_equal_bytes(items: list[Item], shard: Path, tmp_path: Path) -> None:

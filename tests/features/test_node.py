@@ -162,8 +162,8 @@ def test_convolution_with_window() -> None:
 
 def test_slice_is_start_stride_limit_and_two_places() -> None:
     slices = (SliceDimension(1, 9, 2), SliceDimension(0, 4, 1), SliceDimension(3, 5, 2))
-    found = features_of(Instruction(name="s", opcode=Opcode.SLICE, shape=NEUTRAL, slices=slices))
-    assert found == {
+    row = features_of(Instruction(name="s", opcode=Opcode.SLICE, shape=NEUTRAL, slices=slices))
+    assert row == {
         "slice_dims_start_0": 1,
         "slice_dims_start_sum": 4,
         "slice_dims_start_product": 0,
@@ -191,9 +191,9 @@ def test_dynamic_slice() -> None:
 
 def test_pad_leaves_out_interior_padding() -> None:
     padding = (PaddingDimension(low=-2, high=5, interior=7), PaddingDimension(low=3, high=4, interior=9))
-    found = features_of(Instruction(name="p", opcode=Opcode.PAD, shape=NEUTRAL, padding=padding))
+    row = features_of(Instruction(name="p", opcode=Opcode.PAD, shape=NEUTRAL, padding=padding))
     prefix = "padding_config_edge_padding_"
-    assert found == {
+    assert row == {
         f"{prefix}low_0": -2,
         f"{prefix}low_1": 3,
         f"{prefix}low_sum": 1,
@@ -213,12 +213,12 @@ def test_stable_sort_and_its_dimension_list() -> None:
 def test_more_than_six_dimensions_count_in_the_totals_only() -> None:
     shape = Shape(ElementType.S4, (2, 3, 1, 1, 1, 1, 7), (6, 5, 4, 3, 2, 1, 0))
     inst = Instruction(name="b", opcode=Opcode.BROADCAST, shape=shape, dimensions=(0, 1, 2, 3, 4, 5, 6))
-    found = features_of(inst)
-    assert found["shape_dimensions_sum"] == 16
-    assert found["shape_dimensions_product"] == 42
-    assert found["shape_dimensions_5"] == 1
-    assert found["dimensions_5"] == 5
-    assert found["layout_minor_to_major_5"] == 1
+    row = features_of(inst)
+    assert row["shape_dimensions_sum"] == 16
+    assert row["shape_dimensions_product"] == 42
+    assert row["shape_dimensions_5"] == 1
+    assert row["dimensions_5"] == 5
+    assert row["layout_minor_to_major_5"] == 1
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_more_than_six_dimensions_count_in_the_totals_only() -> None:
     ],
 )
 def test_element_types_stand_in_feature_order_not_code_order(element_type: ElementType, index: int) -> None:
-    found = features_of(Instruction(name="x", opcode=Opcode.COPY, shape=Shape(element_type)))
-    assert found == {NODE_FEATURES[index].name: 1}
+    row = features_of(Instruction(name="x", opcode=Opcode.COPY, shape=Shape(element_type)))
+    assert row == {NODE_FEATURES[index].name: 1}
 
 
 @pytest.mark.parametrize("element_type", [ElementType.F8E5M2, ElementType.U4, ElementType.F8E8M0FNU])
@@ -256,9 +256,9 @@ def test_later_element_types_set_nothing(element_type: ElementType) -> None:
     ],
 )
 def test_products_wrap_around_beyond_63_bits(sizes: tuple[int, ...], product: int) -> None:
-    found = features_of(Instruction(name="x", opcode=Opcode.IOTA, shape=Shape(ElementType.S4, sizes)))
-    assert found["shape_dimensions_product"] == np.float32(product)
-    assert found["shape_dimensions_sum"] == np.float32(sum(sizes))
+    row = features_of(Instruction(name="x", opcode=Opcode.IOTA, shape=Shape(ElementType.S4, sizes)))
+    assert row["shape_dimensions_product"] == np.float32(product)
+    assert row["shape_dimensions_sum"] == np.float32(sum(sizes))
 
 
 def test_edges_merge_repeated_operands_and_reach_the_roots_of_called_computations() -> None:
@@ -363,9 +363,9 @@ def _row(i: hlo_pb2.HloInstructionProto, is_root: bool) -> list[int]:
     return [*row, int(i.is_stable), *_list(i.shape.layout.minor_to_major, 6)[:6]]
 
 
-def _list(values: object, places: int) -> list[int]:
+def _list(values: object, width: int) -> list[int]:
     whole = [int(value) for value in values]  # type: ignore[attr-defined]
-    return [*(whole + [0] * places)[:places], sum(whole), math.prod(whole)]
+    return [*(whole + [0] * width)[:width], sum(whole), math.prod(whole)]
 
 
 def test_a_chain_of_25_thousand_instructions_has_features() -> None:
@@ -414,18 +414,18 @@ def test_nothing_noted_writes_nothing() -> None:
 
 @given(
     rows=st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9), min_size=1, max_size=8),
-    places=st.integers(1, 6),
+    width=st.integers(1, 6),
 )
-def test_equals_a_row_by_row_computation(rows: list[list[int]], places: int) -> None:
-    table = np.zeros((len(rows), places + 2), dtype=np.float32)
-    columns = ListColumns(start=0, num_values=places)
+def test_equals_a_row_by_row_computation(rows: list[list[int]], width: int) -> None:
+    table = np.zeros((len(rows), width + 2), dtype=np.float32)
+    columns = ListColumns(start=0, num_values=width)
     for row, values in enumerate(rows):
         columns.add(row, values)
     columns.write(table)
     for row, values in enumerate(rows):
-        expected = np.zeros(places + 2, dtype=np.float32)
+        expected = np.zeros(width + 2, dtype=np.float32)
         if values:
-            leading = values[:places]
+            leading = values[:width]
             expected[: len(leading)] = np.array(leading, dtype=np.int64)
-            expected[places:] = np.array([_wrapped(sum(values)), _wrapped(math.prod(values))], dtype=np.int64)
+            expected[width:] = np.array([_wrapped(sum(values)), _wrapped(math.prod(values))], dtype=np.int64)
         np.testing.assert_array_equal(table[row], expected)

@@ -29,7 +29,7 @@ def _rows(*rows: tuple[float, ...]) -> F32:
 
 def test_minimum_goes_to_zero_maximum_to_one_and_constants_go_away() -> None:
     scaler = MinMaxNormalizer.fit([_rows((2, 5, -1), (4, 5, 1)), _rows((10, 5, 0))])
-    assert scaler.kept.tolist() == [True, False, True]
+    assert scaler.varying.tolist() == [True, False, True]
     assert (scaler.num_inputs, scaler.num_outputs) == (3, 2)
     assert scaler(_rows((2, 5, -1), (4, 5, 1), (10, 7, 0))).tolist() == [[0, 0], [0.25, 1], [1, 0.5]]
 
@@ -142,8 +142,8 @@ def test_scalers_of_some_columns(table: F32, transform: Transform, data: st.Data
     chosen = sorted(data.draw(st.sets(st.integers(0, table.shape[1] - 1), min_size=1)))
     whole = MinMaxNormalizer.fit([table], transform)
     part = whole.of_columns(chosen)
-    kept = [int(whole.kept[:place].sum()) for place in chosen if whole.kept[place]]
-    assert part(table[:, chosen]).tobytes() == whole(table)[:, kept].tobytes()
+    outputs = [int(whole.varying[:index].sum()) for index in chosen if whole.varying[index]]
+    assert part(table[:, chosen]).tobytes() == whole(table)[:, outputs].tobytes()
 
 
 def test_a_column_keeps_its_name_in_a_scaler_of_some() -> None:
@@ -161,9 +161,9 @@ def test_many_rows_are_scaled_as_few() -> None:
 def test_columns_go_away_by_the_ends_of_their_names() -> None:
     table = np.array([[0.0, 2.0, 4.0], [1.0, 3.0, 8.0]])
     scaler = MinMaxNormalizer.fit([table], names=("sizes_0", "sizes_product", "production"))
-    kept = scaler.without(["_product", "_sum"])
-    assert kept.kept.tolist() == [True, False, True]
-    assert kept(np.array([[1.0, 99.0, 6.0]])).tolist() == [[1.0, 0.5]]
+    reduced = scaler.without(["_product", "_sum"])
+    assert reduced.varying.tolist() == [True, False, True]
+    assert reduced(np.array([[1.0, 99.0, 6.0]])).tolist() == [[1.0, 0.5]]
     assert scaler.without([]) is scaler
     assert scaler.without(["_1"]).num_outputs == 3
 

@@ -28,8 +28,8 @@ from tests.datasets.tpugraphs.public_folder import write_public_folder
 SAMPLES = [kernel_samples(seed, 3 + seed, 2 + seed) for seed in range(4)]
 
 
-def pack(*places: int, estimates: bool = True) -> PackedKernels:
-    some = [SAMPLES[place] for place in places]
+def pack(*indices: int, estimates: bool = True) -> PackedKernels:
+    some = [SAMPLES[index] for index in indices]
     return pack_kernels(
         [sample.graph for sample in some],
         [sample.config_features for sample in some],
@@ -39,18 +39,18 @@ def pack(*places: int, estimates: bool = True) -> PackedKernels:
 
 
 def test_edges_of_later_kernels_are_shifted() -> None:
-    found = pack(0, 1)
-    assert found.num_kernels == 2
-    assert found.node_counts.tolist() == [3, 4]
+    packed = pack(0, 1)
+    assert packed.num_kernels == 2
+    assert packed.node_counts.tolist() == [3, 4]
     first = SAMPLES[0].graph.edges.shape[1]
-    np.testing.assert_array_equal(found.edges[:, :first], SAMPLES[0].graph.edges)
-    np.testing.assert_array_equal(found.edges[:, first:], SAMPLES[1].graph.edges + 3)
+    np.testing.assert_array_equal(packed.edges[:, :first], SAMPLES[0].graph.edges)
+    np.testing.assert_array_equal(packed.edges[:, first:], SAMPLES[1].graph.edges + 3)
 
 
 def test_joined_parts_are_the_kernels_packed_at_once() -> None:
-    found, expected = PackedKernels.concatenate([pack(0, 1), pack(2), pack(3, 0)]), pack(0, 1, 2, 3, 0)
-    for field in fields(found):
-        np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name))
+    concatenated, expected = PackedKernels.concatenate([pack(0, 1), pack(2), pack(3, 0)]), pack(0, 1, 2, 3, 0)
+    for field in fields(concatenated):
+        np.testing.assert_array_equal(getattr(concatenated, field.name), getattr(expected, field.name))
     assert PackedKernels.concatenate([pack(0), pack(1, estimates=False)]).analytical_ns is None
 
 
@@ -69,18 +69,18 @@ def test_runs_of_numbers() -> None:
 
 def test_pairs_of_later_kernels_are_shifted() -> None:
     pairs = np.array([[0, 1], [1, 2], [0, 3], [0, 1]], np.int32)
-    found = shift_pairs(pairs, np.array([2, 0, 1, 1]), np.array([0, 3, 5, 10]))
-    assert found.tolist() == [[0, 1, 5, 10], [1, 2, 8, 11]]
-    assert found.dtype == np.int64
+    shifted = shift_pairs(pairs, np.array([2, 0, 1, 1]), np.array([0, 3, 5, 10]))
+    assert shifted.tolist() == [[0, 1, 5, 10], [1, 2, 8, 11]]
+    assert shifted.dtype == np.int64
     assert shift_pairs(pairs[:0], NONE, NONE).shape == (2, 0)
 
 
 def test_inputs_have_numbers_and_others_say_whether_they_are_outputs() -> None:
     """Of two inputs and two instructions, then of no input and one instruction."""
-    own = np.full((5, 2), 9, np.float32)
+    boundary = np.full((5, 2), 9, np.float32)
     is_output = np.array([0, 0, 0, 1, 1], np.uint8)
-    write_batch_boundaries(own, is_output, np.array([2, 0]), np.array([4, 1]))
-    assert own.tolist() == [[0, 9], [1, 9], [9, 0], [9, 1], [9, 1]]
+    write_batch_boundaries(boundary, is_output, np.array([2, 0]), np.array([4, 1]))
+    assert boundary.tolist() == [[0, 9], [1, 9], [9, 0], [9, 1], [9, 1]]
 
 
 def test_bounds_with_their_sum_and_product() -> None:

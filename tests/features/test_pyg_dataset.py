@@ -37,21 +37,21 @@ def shard(root: Path, program: str) -> FeatureShard:
 
 
 def test_kernels_are_those_of_the_shards_in_the_order_of_the_split(root: Path) -> None:
-    found = KernelDataset(root, part="train")
-    expected = [(shard(root, name), place) for name in SPLIT.train for place in range(len(shard(root, name)))]
-    assert len(found) == len(expected) == 10
-    for data, (source, place) in zip(found, expected, strict=True):
-        graph = source.graph(place)
+    dataset = KernelDataset(root, part="train")
+    expected = [(shard(root, name), index) for name in SPLIT.train for index in range(len(shard(root, name)))]
+    assert len(dataset) == len(expected) == 10
+    for data, (source, index) in zip(dataset, expected, strict=True):
+        graph = source.graph(index)
         np.testing.assert_array_equal(data.x, graph.node_features)
         np.testing.assert_array_equal(data.opcode, graph.opcodes)
         np.testing.assert_array_equal(data.edge_index, graph.edges)
         np.testing.assert_array_equal(data.static_features, graph.static_features[None])
-        np.testing.assert_array_equal(data.config_features, source.config_features(place))
-        np.testing.assert_array_equal(data.runtime_ns, source.runtime_ns(place))
-        np.testing.assert_array_equal(data.analytical_ns, source.analytical_ns(place))
-        assert (data.program, data.application, data.kernel) == (source.program, source.application, place)
-        assert data.fingerprint == source.fingerprints()[place]
-        assert data.runs.tolist() == [source.runs()[place]]
+        np.testing.assert_array_equal(data.config_features, source.config_features(index))
+        np.testing.assert_array_equal(data.runtime_ns, source.runtime_ns(index))
+        np.testing.assert_array_equal(data.analytical_ns, source.analytical_ns(index))
+        assert (data.program, data.application, data.kernel) == (source.program, source.application, index)
+        assert data.fingerprint == source.fingerprints()[index]
+        assert data.runs.tolist() == [source.runs()[index]]
         assert data.validate()
         assert 0 <= int(data.opcode.min()) <= int(data.opcode.max()) < NUM_OPCODES
 
@@ -77,7 +77,7 @@ def test_a_loader_gives_all_kernels_and_its_workers_read_the_same_ones(root: Pat
     kernels = KernelDataset(root, part="train")
     # How a loader hands the data set to workers that are not forked.
     of_worker = ForkingPickler.loads(ForkingPickler.dumps(kernels))
-    loaded = [list(DataLoader(each, batch_size=4)) for each in (kernels, of_worker)]
+    loaded = [list(DataLoader(data, batch_size=4)) for data in (kernels, of_worker)]
     for one, other in zip(*loaded, strict=True):
         assert torch.equal(one.x, other.x)
         assert torch.equal(one.runtime_ns, other.runtime_ns)
@@ -190,10 +190,10 @@ def test_draws_are_torchs_and_from_the_rows_alone(path: Path) -> None:
     rows = np.array([3, 8, 9, 20])
     graphs = LayoutDataset([path], count=2, rows=[rows])
     torch.manual_seed(0)
-    drawn = [graphs[0].rows.tolist() for _ in range(20)]
-    assert set(np.concatenate(drawn).tolist()) == set(rows.tolist())
+    samples = [graphs[0].rows.tolist() for _ in range(20)]
+    assert set(np.concatenate(samples).tolist()) == set(rows.tolist())
     torch.manual_seed(0)
-    assert [graphs[0].rows.tolist() for _ in range(20)] == drawn
+    assert [graphs[0].rows.tolist() for _ in range(20)] == samples
 
 
 def test_rows_of_every_graph_are_needed(path: Path) -> None:

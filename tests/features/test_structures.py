@@ -22,16 +22,16 @@ Graph = tuple[list[Node], list[tuple[int, int]]]
 def _features(node: Node) -> np.ndarray:
     row = np.zeros(len(NODE_FEATURES), np.float32)
     row[column(NODE_FEATURES, f"shape_element_type_is_{node[1]}")] = 1.0
-    for place, extent in enumerate(node[2]):
-        row[column(NODE_FEATURES, f"shape_dimensions_{place}")] = extent
+    for dimension, extent in enumerate(node[2]):
+        row[column(NODE_FEATURES, f"shape_dimensions_{dimension}")] = extent
     return row
 
 
 def _write(path: Path, graphs: list[Graph], first: int = 0) -> Path:
     """A feature shard in which every node has a row of its own; fingerprints count from `first`."""
-    nodes = [node for own, _ in graphs for node in own]
-    edges = [edge for _, own in graphs for edge in own]
-    k, node_offsets = len(graphs), offsets_of(len(own) for own, _ in graphs)
+    nodes = [node for part, _ in graphs for node in part]
+    edges = [edge for _, part in graphs for edge in part]
+    k, node_offsets = len(graphs), offsets_of(len(part) for part, _ in graphs)
     ones = np.arange(k + 1, dtype=np.int64)
     columns = {
         "row_opcode_offsets": node_offsets,
@@ -46,7 +46,7 @@ def _write(path: Path, graphs: list[Graph], first: int = 0) -> Path:
         "node_row_offsets": node_offsets,
         "node_row": np.arange(len(nodes), dtype=np.int32),
         "node_is_output": np.array([node[3] for node in nodes], np.uint8),
-        "edge_nodes_offsets": offsets_of(len(own) for _, own in graphs),
+        "edge_nodes_offsets": offsets_of(len(part) for _, part in graphs),
         "edge_nodes": np.array(edges, np.int32).reshape(-1, 2),
         "tile_bounds_offsets": 2 * ones,
         "tile_bounds": np.ones(2 * k, np.int32),
@@ -92,14 +92,14 @@ def test_hashes_are_equal_where_graphs_are_isomorphic(tmp_path: Path) -> None:
         edges = [pair for pair in combinations(range(4), 2) if generator.random() < 0.5]
         graphs.append((nodes, edges))
     hashes = kernel_structures(_write(tmp_path / "p.arrow", graphs))
-    drawn = []
+    nx_graphs = []
     for nodes, edges in graphs:
         graph = nx.DiGraph(edges)
-        graph.add_nodes_from((place, {"opcode": node[0]}) for place, node in enumerate(nodes))
-        drawn.append(graph)
+        graph.add_nodes_from((index, {"opcode": node[0]}) for index, node in enumerate(nodes))
+        nx_graphs.append(graph)
     pairs = list(combinations(range(len(graphs)), 2))
     alike = [
-        nx.is_isomorphic(drawn[i], drawn[j], node_match=lambda a, b: a["opcode"] == b["opcode"])
+        nx.is_isomorphic(nx_graphs[i], nx_graphs[j], node_match=lambda a, b: a["opcode"] == b["opcode"])
         for i, j in pairs
     ]
     assert [hashes[i] == hashes[j] for i, j in pairs] == alike

@@ -40,7 +40,7 @@ V3 = load_target("tpu_v3")
 
 def recorded(target: Target) -> list[Recorded]:
     """Exact runs of three kernels on a machine."""
-    found = []
+    runs = []
     for make in (small.elementwise, small.copy, small.dot):
         kernel = make()
         space = tile_space(kernel, target.architecture)
@@ -48,8 +48,8 @@ def recorded(target: Target) -> list[Recorded]:
         runtime = np.rint(simulate(kernel, tiles, target).runtime_ns).astype(np.int64)
         nest = loop_nest(kernel)
         item = RecordedKernel(kernel.module.name, kernel, tiles, runtime)
-        found.append(Recorded(item, nest, nest.extents(tiles)))
-    return found
+        runs.append(Recorded(item, nest, nest.extents(tiles)))
+    return runs
 
 
 def test_a_fit_finds_the_machine_that_the_runs_come_from() -> None:
@@ -58,31 +58,31 @@ def test_a_fit_finds_the_machine_that_the_runs_come_from() -> None:
     values |= {"transfer_ns": 100.0, "dot_drain_ns": 400.0, "read_gb_per_s": 400.0}
     true = with_values(without_codegen(V3), np.log(list(values.values())))
     runs = recorded(true)
-    found = fit(runs, V3).target
-    before, after = fidelity(runs, expected), fidelity(runs, without_codegen(found))
+    machine = fit(runs, V3).target
+    before, after = fidelity(runs, expected), fidelity(runs, without_codegen(machine))
     assert before.mape > 10.0
     assert after.mape < 1.0
-    assert found.timing.dot_drain_ns == pytest.approx(400.0, rel=0.1)
+    assert machine.timing.dot_drain_ns == pytest.approx(400.0, rel=0.1)
     # What these kernels do not show stays at what was expected before.
     for name in ("convolution_drain_ns", "random_cycles", "cross_lane_ns"):
-        assert getattr(found.timing, name) == pytest.approx(PRIORS[name][0], rel=1e-6), name
+        assert getattr(machine.timing, name) == pytest.approx(PRIORS[name][0], rel=1e-6), name
 
 
 def test_a_fit_keeps_what_it_does_not_fit() -> None:
-    found = fit(recorded(V3), V3).target
-    assert found.architecture == V3.architecture
-    assert found.timing.codegen_compute_sd == V3.timing.codegen_compute_sd
-    assert found.timing.failure_rate == V3.timing.failure_rate
+    machine = fit(recorded(V3), V3).target
+    assert machine.architecture == V3.architecture
+    assert machine.timing.codegen_compute_sd == V3.timing.codegen_compute_sd
+    assert machine.timing.failure_rate == V3.timing.failure_rate
 
 
 def test_scaling_to_another_chip() -> None:
     v2 = load_target("tpu_v2")
-    found = scale_timing(V3, v2)
-    assert found.architecture == v2.architecture
-    assert found.timing.launch_ns == pytest.approx(V3.timing.launch_ns * 940 / 700)
-    assert found.timing.read_gb_per_s == pytest.approx(V3.timing.read_gb_per_s * 350 / 450)
-    assert found.timing.bank_ns == pytest.approx(V3.timing.bank_ns * 450 / 350)
-    assert found.timing.weight_load_cycles == V3.timing.weight_load_cycles
+    scaled = scale_timing(V3, v2)
+    assert scaled.architecture == v2.architecture
+    assert scaled.timing.launch_ns == pytest.approx(V3.timing.launch_ns * 940 / 700)
+    assert scaled.timing.read_gb_per_s == pytest.approx(V3.timing.read_gb_per_s * 350 / 450)
+    assert scaled.timing.bank_ns == pytest.approx(V3.timing.bank_ns * 450 / 350)
+    assert scaled.timing.weight_load_cycles == V3.timing.weight_load_cycles
 
 
 def test_a_draw_moves_priors_and_weights() -> None:
@@ -114,9 +114,9 @@ def test_drawn_machines_are_reproducible_and_differ() -> None:
 def test_drawn_scalings_spread_around_the_public_ratios() -> None:
     v2 = load_target("tpu_v2")
     centre = scale_timing(V3, v2).timing
-    drawn = [sample_scaling(V3, v2, 0, number).timing for number in range(200)]
+    timings = [sample_scaling(V3, v2, 0, number).timing for number in range(200)]
     for name, sd in (("launch_ns", SCALED_SD), ("read_gb_per_s", SCALED_BANDWIDTH_SD)):
-        logs = np.log([getattr(one, name) / getattr(centre, name) for one in drawn])
+        logs = np.log([getattr(one, name) / getattr(centre, name) for one in timings])
         assert logs.mean() == pytest.approx(0.0, abs=4 * sd / np.sqrt(200))
         assert logs.std() == pytest.approx(sd, rel=0.2)
 
@@ -140,10 +140,10 @@ def test_a_written_ensemble_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "chip.ensemble.json"
     machines = [changed(V3, launch_ns=123.456), changed(V3, launch_ns=7.0)]
     file.write_text(ensemble_text(machines), "utf-8")
-    found = read_ensemble(file, V3)
-    assert [one.name for one in found] == ["tpu_v3/0", "tpu_v3/1"]
-    assert [one.timing.launch_ns for one in found] == [123.5, 7.0]
-    assert found[0].architecture == V3.architecture
+    read = read_ensemble(file, V3)
+    assert [one.name for one in read] == ["tpu_v3/0", "tpu_v3/1"]
+    assert [one.timing.launch_ns for one in read] == [123.5, 7.0]
+    assert read[0].architecture == V3.architecture
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[]", '{"machines": 3}', '{"machines": [{"launch_ns": 1}]}'])

@@ -101,10 +101,10 @@ def test_what_is_measured_together_does_not_matter(kernel: Kernel) -> None:
 
 def test_equal_kernels_measure_equally_and_others_do_not() -> None:
     tiles = all_tiles(small.elementwise())
-    found = [DEVICE.measure(small.elementwise(), tiles).runtime_ns.tolist() for _ in range(2)]
-    assert found[0] == found[1]
+    runtimes = [DEVICE.measure(small.elementwise(), tiles).runtime_ns.tolist() for _ in range(2)]
+    assert runtimes[0] == runtimes[1]
     other = small.elementwise(opcode="multiply")
-    assert DEVICE.measure(other, tiles).runtime_ns.tolist() != found[0]
+    assert DEVICE.measure(other, tiles).runtime_ns.tolist() != runtimes[0]
 
 
 def test_compiles_fail_near_the_limit_of_the_scratchpad_only() -> None:
@@ -197,8 +197,8 @@ def test_kernels_that_are_not_chosen_are_not_run() -> None:
     space = tile_space(kernel, V3.architecture)
     batch = lowered(kernel, kernel)
     extents = space.extents(np.array([1]))
-    found = measure_batch(Device(V3), batch.lowered, np.array([1]), extents, [kernel.fingerprint])
-    assert found.runtime_ns.tolist() == Device(V3).measure_nest(space.nest, extents).runtime_ns.tolist()
+    measurement = measure_batch(Device(V3), batch.lowered, np.array([1]), extents, [kernel.fingerprint])
+    assert measurement.runtime_ns.tolist() == Device(V3).measure_nest(space.nest, extents).runtime_ns.tolist()
 
 
 def test_a_batch_that_is_priced_at_nonsense_is_found_out() -> None:

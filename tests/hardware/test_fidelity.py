@@ -54,14 +54,14 @@ def test_by_hand() -> None:
     measured[order] = [1200, 1000, 3000, 4000]
     item = RecordedKernel("swapped", kernel, tiles, measured)
     report = evaluate_fidelity([item], V3)
-    (found,) = report.kernels
-    assert found.kendall_tau == pytest.approx((5 - 1) / 6)
+    (agreement,) = report.kernels
+    assert agreement.kendall_tau == pytest.approx((5 - 1) / 6)
     # It picks the tile that took 1200 where 1000 was to be had.
-    assert found.top1_slowdown == pytest.approx(0.2)
-    assert found.mape == pytest.approx(np.mean(np.abs(priced - measured) / measured) * 100)
-    assert found.num_runs == 4
+    assert agreement.top1_slowdown == pytest.approx(0.2)
+    assert agreement.mape == pytest.approx(np.mean(np.abs(priced - measured) / measured) * 100)
+    assert agreement.num_runs == 4
     # The fastest quarter of four runs is one run, which ranks nothing.
-    assert found.tau_fastest_quartile is None
+    assert agreement.tau_fastest_quartile is None
     # Fewer than five runs do not count for the mean ranking.
     assert report.kendall_tau is None
     assert report.top1_slowdown == pytest.approx(0.2)
@@ -89,11 +89,11 @@ def test_equal_runtimes_rank_nothing() -> None:
 
 def test_a_report_is_plain_json() -> None:
     report = evaluate_fidelity([recorded([1.0] * 12), recorded([1.0])], V3)
-    found = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert found["chip"] == "tpu_v3"
-    assert found["overall"]["num_kernels"] == 2
-    assert found["overall"]["num_runs"] == 13
-    assert set(found["kernels"][0]) == {
+    document = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert document["chip"] == "tpu_v3"
+    assert document["overall"]["num_kernels"] == 2
+    assert document["overall"]["num_runs"] == 13
+    assert set(document["kernels"][0]) == {
         "name",
         "num_runs",
         "kendall_tau",
@@ -101,7 +101,7 @@ def test_a_report_is_plain_json() -> None:
         "mape",
         "tau_fastest_quartile",
     }
-    assert found["kernels"][1]["kendall_tau"] is None
+    assert document["kernels"][1]["kendall_tau"] is None
 
 
 def test_nothing_recorded_is_an_error() -> None:
@@ -189,9 +189,9 @@ def test_iterations_alone_rank_worse(shared_data: Path, real: FidelityReport) ->
     left = np.sign(iterations[:, None] - iterations[None, :])
     right = np.sign(measured[fast][:, None] - measured[fast][None, :])
     counted = (left * right).sum() / np.abs(right).sum()
-    found = next(k for k in real.kernels if k.name == "fusion.191").tau_fastest_quartile
-    assert found is not None
-    assert found > counted + 0.2
+    tau = next(k for k in real.kernels if k.name == "fusion.191").tau_fastest_quartile
+    assert tau is not None
+    assert tau > counted + 0.2
 
 
 def test_a_kernel_that_cannot_be_priced_is_named_and_the_others_count() -> None:
@@ -209,9 +209,9 @@ def test_a_kernel_that_cannot_be_priced_is_named_and_the_others_count() -> None:
 
 
 def test_the_spread_is_the_median_and_nine_tenths() -> None:
-    found = spread([float(value) for value in range(21)])
-    assert found is not None
-    assert (found.median, found.low, found.high) == (10.0, 1.0, 19.0)
+    summary = spread([float(value) for value in range(21)])
+    assert summary is not None
+    assert (summary.median, summary.low, summary.high) == (10.0, 1.0, 19.0)
     assert spread([None, 3.0, None]) == spread([3.0])
     assert spread([None]) is None
 
@@ -221,10 +221,10 @@ def test_fidelity_over_machines() -> None:
         report_of("chip", [KernelFidelity("k", 5, tau, 0.0, error, None)])
         for tau, error in ((0.8, 4.0), (0.9, 6.0), (1.0, 8.0))
     ]
-    found = fidelity_spread(reports)
-    assert found.num_machines == 3
-    assert found.kendall_tau is not None
-    assert found.kendall_tau.median == pytest.approx(0.9)
-    assert found.mape is not None
-    assert (found.mape.median, found.mape.low) == pytest.approx((6.0, 4.2))
-    assert found.tau_fastest_quartile is None
+    summary = fidelity_spread(reports)
+    assert summary.num_machines == 3
+    assert summary.kendall_tau is not None
+    assert summary.kendall_tau.median == pytest.approx(0.9)
+    assert summary.mape is not None
+    assert (summary.mape.median, summary.mape.low) == pytest.approx((6.0, 4.2))
+    assert summary.tau_fastest_quartile is None

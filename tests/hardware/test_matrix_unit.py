@@ -103,8 +103,8 @@ def test_batch_groups_are_groups_of_columns() -> None:
     )
     # One group per column: 128 passes of ceil(8 / 128) blocks for each of 196 taps; 3 rows of
     # T(4,128) fill 16.
-    found = price(kernel, machine(vector_cycles=1e6), (1, 3, 1, 1, 14, 14, 1))
-    assert found == [128 * 196 * 16]
+    times = price(kernel, machine(vector_cycles=1e6), (1, 3, 1, 1, 14, 14, 1))
+    assert times == [128 * 196 * 16]
 
 
 def test_the_matrix_unit_is_drained_in_every_iteration() -> None:
@@ -121,8 +121,8 @@ def test_a_cut_depth_adds_up_partial_sums() -> None:
     adding = machine(accumulate_cycles=1.0)
     plain = 64 * 12
     # 8 x 3 registers of sums, two or four times.
-    found = price(small.dot(), adding, (8, 3, 4), (8, 3, 2), (8, 3, 1))
-    assert found == [plain, plain + 2 * 24, plain + 4 * 24]
+    times = price(small.dot(), adding, (8, 3, 4), (8, 3, 2), (8, 3, 1))
+    assert times == [plain, plain + 2 * 24, plain + 4 * 24]
 
 
 def test_edge_tiles_run_in_full() -> None:

@@ -45,9 +45,9 @@ KEYS = mix(np.arange(100_000, dtype=np.uint64))
 def factors(kernel: Kernel, *extents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     nest = loop_nest(kernel)
     packed = unpacked(nest.words)
-    places = [structure_of(packed, np.array(one, dtype=np.int64)) for one in extents]
+    structures = [structure_of(packed, np.array(one, dtype=np.int64)) for one in extents]
     compute, transfer = codegen_factors(nest, VARIED)
-    return compute[places], transfer[places]
+    return compute[structures], transfer[structures]
 
 
 def chain(*opcodes: str, shape: str = "f32[256,512]") -> Kernel:
@@ -73,9 +73,9 @@ def test_the_halves_are_independent() -> None:
 
 
 def test_extents_from_eight_on_unroll_alike() -> None:
-    for found in factors(small.unary("f32[8,4,256,2048]"), (1, 1, 8, 8), (8, 4, 32, 16), (1, 1, 7, 8)):
-        assert found[0] == found[1]
-        assert found[0] != found[2]
+    for values in factors(small.unary("f32[8,4,256,2048]"), (1, 1, 8, 8), (8, 4, 32, 16), (1, 1, 7, 8)):
+        assert values[0] == values[1]
+        assert values[0] != values[2]
 
 
 def test_the_mix_of_operations_decides_not_the_kernel() -> None:

@@ -123,8 +123,8 @@ def test_the_overlap_is_soft(exponent: float) -> None:
 
 def test_the_soft_maximum_lies_between_maximum_and_sum() -> None:
     pairs = ((0.0, 0.0), (1.0, 1.0), (3.0, 4.0), (5.0, 0.0))
-    found = [soft_maximum(a, b, 2.0) for a, b in pairs]
-    assert found == pytest.approx([0, np.sqrt(2), 5, 5])
+    maxima = [soft_maximum(a, b, 2.0) for a, b in pairs]
+    assert maxima == pytest.approx([0, np.sqrt(2), 5, 5])
     for a, b in pairs:
         assert soft_maximum(a, b, 1.0) == pytest.approx(a + b)
         for exponent in (1.5, 3.0, 10.0):
@@ -176,8 +176,8 @@ def test_generated_code_varies_with_structure() -> None:
     regular = machine(vector_cycles=1.0)
     varied = changed(regular, codegen_compute_sd=0.1)
     kernel = small.unary("f32[256,512]")
-    plain, found = (breakdown(kernel, target, (32, 4), (8, 4), (32, 2)) for target in (regular, varied))
-    factor = found.vector_ns / plain.vector_ns
+    plain, irregular = (breakdown(kernel, target, (32, 4), (8, 4), (32, 2)) for target in (regular, varied))
+    factor = irregular.vector_ns / plain.vector_ns
     # Both innermost extents count up to eight: the first two tiles run the same loops.
     assert factor[0] == pytest.approx(factor[1])
     assert factor[2] != pytest.approx(factor[0])
@@ -306,19 +306,19 @@ def test_a_dot_with_prologue_and_epilogue() -> None:
         dot_drain_ns=7.0,
         cross_lane_ns=50.0,
     )
-    found = breakdown(kernel, timed, (8, 3, 2))
+    parts = breakdown(kernel, timed, (8, 3, 2))
     # Twice half of the depth: 2 blocks x 3 columns x 64 rows, and the drain.
-    assert found.matrix_ns.tolist() == [2 * (2 * 3 * 64 + 7)]
+    assert parts.matrix_ns.tolist() == [2 * (2 * 3 * 64 + 7)]
     # In each half 8 x 2 registers of exponentials (two simple operations and a transcendental) and 24
     # registers of sums; once 24 registers negated and 24 reduced over lanes.
-    assert found.vector_ns.tolist() == [2 * (16 * (2 + 10) + 24 * 100) + 24 + 24 + 50]
+    assert parts.vector_ns.tolist() == [2 * (16 * (2 + 10) + 24 * 100) + 24 + 24 + 50]
 
 
 def test_without_a_contraction_everything_runs_in_every_iteration() -> None:
     for tile, registers in (((32, 4), 128), ((8, 1), 8)):
-        found = breakdown(small.unary(times=2), machine(vector_cycles=1.0), tile)
-        assert found.vector_ns.tolist() == [2 * registers * (128 // registers)]
-        assert found.matrix_ns.tolist() == [0]
+        parts = breakdown(small.unary(times=2), machine(vector_cycles=1.0), tile)
+        assert parts.vector_ns.tolist() == [2 * registers * (128 // registers)]
+        assert parts.matrix_ns.tolist() == [0]
 
 
 def test_alike_values_are_summed_before_they_are_priced() -> None:

@@ -30,13 +30,13 @@ def test_no_cost_is_negative() -> None:
 
 
 def test_every_operation_of_the_corpus_has_a_routine(repository: Path) -> None:
-    found: set[str] = set()
+    names: set[str] = set()
     for file in sorted((repository / "data" / "programs").glob("*.hlo.pb.zst")):
         # Names alone: reading whole modules would take seconds.
         module = hlo_pb2.HloModuleProto.FromString(decompress(file.read_bytes(), where=file.name))
-        found.update(inst.opcode for computation in module.computations for inst in computation.instructions)
-    assert len(found) > 40
-    opcodes = {Opcode.from_name(name) for name in found} - CONTROL
+        names.update(inst.opcode for computation in module.computations for inst in computation.instructions)
+    assert len(names) > 40
+    opcodes = {Opcode.from_name(name) for name in names} - CONTROL
     assert {opcode.xla_name for opcode in opcodes if opcode not in VECTOR_COSTS} == set()
 
 
@@ -228,8 +228,8 @@ def test_windows_work_on_every_place() -> None:
     # 8 x 8 x 1 x 1 registers of results, nine places, one and a half operations each.
     assert price(small.pooling(), machine(vector_cycles=1.0), (8, 8, 1, 1)) == [64 * 9 * 1.5]
     # 8 x 8 x 1 registers of sources, four places, three operations; and 8 x 16 x 2 of results.
-    found = price(small.pooling_gradient(), machine(vector_cycles=1.0), (8, 16, 2, 1))
-    assert found == [64 * 4 * 3 + 256]
+    times = price(small.pooling_gradient(), machine(vector_cycles=1.0), (8, 16, 2, 1))
+    assert times == [64 * 4 * 3 + 256]
 
 
 def test_a_sort_exchanges_in_rounds() -> None:
@@ -241,9 +241,9 @@ def test_a_sort_exchanges_in_rounds() -> None:
 
 def test_an_update_in_place_works_on_the_update() -> None:
     kernel = small.dynamic_update_slice()
-    found = price(kernel, machine(vector_cycles=1.0, row_move_cycles=0.125), (8, 2))
+    times = price(kernel, machine(vector_cycles=1.0, row_move_cycles=0.125), (8, 2))
     # 8 x 2 registers: an operation each, and eight rows moved at an eighth of a cycle.
-    assert found == [16 + 16]
+    assert times == [16 + 16]
 
 
 def test_a_kernel_without_tiles_works_on_everything_at_once() -> None:

@@ -179,13 +179,13 @@ class ComputationBuilder:
         """Adds a reduction of `value` by `kind` (an opcode) over some axes, starting from a constant."""
         source = self.shape(value)
         start = self.constant(_row_major(source, []))
-        kept = [size for axis, size in enumerate(source.dimensions) if axis not in dimensions]
+        sizes = [size for axis, size in enumerate(source.dimensions) if axis not in dimensions]
         called = (self.function(kind, source),)
         return self.op(
             "reduce",
             value,
             start,
-            shape=_row_major(source, kept),
+            shape=_row_major(source, sizes),
             dimensions=tuple(dimensions),
             called=called,
         )

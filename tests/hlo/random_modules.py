@@ -87,9 +87,9 @@ def renumbered(module: HloModule, seed: int) -> HloModule:
     """The same program, renamed, its instructions and computations stored in another valid order."""
     generator = np.random.default_rng(seed)
     order = _random_order([_callees(c) for c in module.computations], generator)
-    place = {old: new for new, old in enumerate(order)}
-    computations = tuple(_shuffled(module.computations[old], place, generator) for old in order)
-    return HloModule("renamed", computations, place[module.entry]).verify()
+    new_index = {old: new for new, old in enumerate(order)}
+    computations = tuple(_shuffled(module.computations[old], new_index, generator) for old in order)
+    return HloModule("renamed", computations, new_index[module.entry]).verify()
 
 
 def _callees(computation: HloComputation) -> set[int]:
@@ -105,20 +105,20 @@ def _random_order(needs: list[set[int]], generator: np.random.Generator) -> list
 
 
 def _shuffled(
-    computation: HloComputation, place: dict[int, int], generator: np.random.Generator
+    computation: HloComputation, new_index: dict[int, int], generator: np.random.Generator
 ) -> HloComputation:
     order = _random_order([set(inst.operands) for inst in computation.instructions], generator)
     new = {old: position for position, old in enumerate(order)}
-    instructions = tuple(_moved(computation.instructions[old], new, place, generator) for old in order)
+    instructions = tuple(_moved(computation.instructions[old], new, new_index, generator) for old in order)
     return HloComputation(f"c{generator.integers(1 << 30)}", instructions, new[computation.root])
 
 
 def _moved(
-    inst: Instruction, new: dict[int, int], place: dict[int, int], generator: np.random.Generator
+    inst: Instruction, new: dict[int, int], new_index: dict[int, int], generator: np.random.Generator
 ) -> Instruction:
     return dataclasses.replace(
         inst,
         name=f"i{generator.integers(1 << 30)}",
         operands=tuple(new[o] for o in inst.operands),
-        called=tuple(place[c] for c in inst.called),
+        called=tuple(new_index[c] for c in inst.called),
     )

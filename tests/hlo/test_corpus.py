@@ -44,7 +44,7 @@ def in_post_order(module: HloModule) -> list[list[Instruction]]:
 
     Names, which XLA makes unique, and contents of constants, which texts lack, are left out.
     """
-    found = []
+    computations = []
     for computation in module.computations:
         order: dict[int, int] = {}
         for start in (computation.root, *range(len(computation.instructions))):
@@ -58,8 +58,8 @@ def in_post_order(module: HloModule) -> list[list[Instruction]]:
         instructions = [computation.instructions[position] for position in order]
         operands = [tuple(order[o] for o in inst.operands) for inst in instructions]
         pairs = zip(instructions, operands, strict=True)
-        found.append([replace(inst, name="", literal=b"", operands=read) for inst, read in pairs])
-    return found
+        computations.append([replace(inst, name="", literal=b"", operands=read) for inst, read in pairs])
+    return computations
 
 
 @pytest.mark.parametrize("file", CORPUS, ids=NAMES)

@@ -9,7 +9,7 @@ import pytest
 
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import HloError
-from costbench.experiments.tuning.prices import outside_instruction
+from costbench.experiments.autotuning.outside_prices import outside_instruction
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
 from costbench.hlo.text.parser import module_from_text

@@ -53,7 +53,9 @@ def test_every_function_compiles_once_fusions_are_taken_apart(dumps: Path) -> No
     for file in sorted(dumps.glob("*.hlo.pb")):
         program = compile_program(inline_fusions(read_module(file)), file.name)
         running = {
-            kernel.instruction(place).opcode for kernel in program.kernels for place in kernel.instructions
+            kernel.instruction(position).opcode
+            for kernel in program.kernels
+            for position in kernel.instructions
         }
         assert running, file.name
         assert Opcode.FUSION not in running, file.name

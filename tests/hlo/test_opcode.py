@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from costbench.errors import HloError
-from costbench.hlo.opcode import NUM_OPCODE_CODES, Opcode
+from costbench.hlo.opcode import NUM_OPCODE_CODES, Opcode, opcodes
 
 
 def test_names_are_xlas_spelling_both_ways() -> None:
@@ -11,6 +11,12 @@ def test_names_are_xlas_spelling_both_ways() -> None:
     assert all(Opcode.from_name(opcode.xla_name) is opcode for opcode in Opcode)
     with pytest.raises(HloError, match="unknown opcode 'reduce_window'"):
         Opcode.from_name("reduce_window")
+
+
+def test_sets_are_written_as_names() -> None:
+    assert opcodes("reduce-window add") == {Opcode.REDUCE_WINDOW, Opcode.ADD}
+    with pytest.raises(HloError, match="unknown opcode 'adds'"):
+        opcodes("adds")
 
 
 def test_codes_fit_the_embedding_and_the_files_of_tpugraphs() -> None:

@@ -72,12 +72,12 @@ def test_every_truncation_is_one_clear_error() -> None:
     whole = reader.module_from_bytes(data, where="x.pb")
     for cut in range(len(data)):
         try:
-            found = reader.module_from_bytes(data[:cut], where="x.pb")
+            damaged = reader.module_from_bytes(data[:cut], where="x.pb")
         except HloError as error:
             assert "x.pb" in str(error)
         else:
             # Behind the last computation come optional fields only: nothing of the program is lost.
-            assert found.computations[: len(whole.computations)] == whole.computations
+            assert damaged.computations[: len(whole.computations)] == whole.computations
 
 
 def test_every_truncation_of_a_compressed_file_is_an_error() -> None:
@@ -97,8 +97,8 @@ def test_random_bytes_are_an_error(data: bytes) -> None:
 def test_damaged_modules_are_errors_or_still_whole(module: HloModule, seed: int) -> None:
     generator = np.random.default_rng(seed)
     data = bytearray(module_to_bytes(module))
-    for place in generator.integers(len(data), size=generator.integers(1, 4)):
-        data[place] = generator.integers(256)
+    for index in generator.integers(len(data), size=generator.integers(1, 4)):
+        data[index] = generator.integers(256)
     try:
         damaged = reader.module_from_bytes(bytes(data), where="damaged")
     except HloError as error:
@@ -211,9 +211,9 @@ def test_the_real_layout_module(layout_proto: hlo_pb2.HloModuleProto, shared_dat
 def test_the_real_tile_modules(shared_data: Path) -> None:
     message = tuning_pb2.TuningData()
     message.ParseFromString((shared_data / "real_tpu" / "tile_calibration.pb").read_bytes())
-    found = [reader.module_from_proto(m.module, where="tile") for m in message.modules]
-    assert len(found) == 7
-    assert all(m.entry_computation.instructions for m in found)
+    kernels = [reader.module_from_proto(m.module, where="tile") for m in message.modules]
+    assert len(kernels) == 7
+    assert all(m.entry_computation.instructions for m in kernels)
 
 
 @pytest.mark.parametrize(

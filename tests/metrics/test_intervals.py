@@ -12,7 +12,7 @@ from costbench.metrics.intervals import (
     LEAST_P,
     CrossedDraws,
     LargestInterval,
-    Redrawn,
+    ResampledEffect,
     ShareInterval,
     StudentInterval,
     Variances,
@@ -27,7 +27,7 @@ from costbench.rng import stream
 TAIL = 0.025
 
 
-def redrawn(values: F64, resamples: int = 20_000) -> Redrawn:
+def redrawn(values: F64, resamples: int = 20_000) -> ResampledEffect:
     """Returns the mean of values, [num_programs, num_runs], drawn again."""
     n, m = values.shape
     generator = stream(0, "redrawn")
@@ -35,32 +35,32 @@ def redrawn(values: F64, resamples: int = 20_000) -> Redrawn:
     runs = generator.multinomial(m, np.full(m, 1.0 / m), size=resamples) / m
     both = np.einsum("rn,nm,rm->r", programs, values, runs)
     parts = (programs @ values.mean(axis=1), runs @ values.mean(axis=0), both)
-    return Redrawn(float(values.mean()), *parts, n, m)
+    return ResampledEffect(float(values.mean()), *parts, n, m)
 
 
 def test_students_t_is_that_of_the_tables() -> None:
-    found = [student(tail, freedom) for tail, freedom in ((0.025, 5.0), (0.025, 7.0), (0.005, 39.0))]
-    assert found == pytest.approx([2.571, 2.365, 2.708], abs=0.001)
+    quantiles = [student(tail, freedom) for tail, freedom in ((0.025, 5.0), (0.025, 7.0), (0.005, 39.0))]
+    assert quantiles == pytest.approx([2.571, 2.365, 2.708], abs=0.001)
 
 
 def test_one_run_of_symmetric_programs_has_the_interval_of_t() -> None:
     # Mean 0, s^2 = 2 (1 + 4 + 9) / 5, standard error sqrt(5.6 / 6); t is 2.571.
-    found = small_sample_interval(redrawn(np.array([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])))
+    interval = small_sample_interval(redrawn(np.array([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])))
     half = 2.571 * np.sqrt(5.6 / 6.0)
-    assert (found.low(TAIL), found.high(TAIL)) == pytest.approx((-half, half), rel=0.04)
-    assert (found.freedom, found.of_runs) == (5.0, 0.0)
+    assert (interval.low(TAIL), interval.high(TAIL)) == pytest.approx((-half, half), rel=0.04)
+    assert (interval.freedom, interval.of_runs) == (5.0, 0.0)
 
 
 def test_variances_are_those_of_an_analysis_of_variance() -> None:
     generator = np.random.default_rng(3)
     values = generator.standard_normal((7, 1)) + generator.standard_normal((1, 3))
     values += 0.5 * generator.standard_normal((7, 3))
-    found = redrawn(values, 200_000).variances()
-    assert found.programs == pytest.approx(values.mean(axis=1).var(ddof=1) / 7, rel=0.02)
+    variances = redrawn(values, 200_000).variances()
+    assert variances.programs == pytest.approx(values.mean(axis=1).var(ddof=1) / 7, rel=0.02)
     rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
     interaction = (rest**2).sum() / (6 * 2) / 21
-    assert found.interaction == pytest.approx(interaction, rel=0.1)
-    assert found.added == pytest.approx(values.mean(axis=0).var(ddof=1) / 3 - interaction, rel=0.03)
+    assert variances.interaction == pytest.approx(interaction, rel=0.1)
+    assert variances.added == pytest.approx(values.mean(axis=0).var(ddof=1) / 3 - interaction, rel=0.03)
 
 
 def test_degrees_of_freedom_are_satterthwaites() -> None:
@@ -74,27 +74,27 @@ def test_degrees_of_freedom_are_satterthwaites() -> None:
 def test_noise_that_is_neither_of_programs_nor_of_runs_is_counted_once() -> None:
     # Means of columns that differ by no more than the interaction says nothing of runs.
     values = np.array([[1.0, -1.0], [-1.0, 1.0]] * 4) + np.arange(8.0)[:, None]
-    found = redrawn(values).variances()
-    assert found.programs == pytest.approx(np.arange(8.0).var(ddof=1) / 8, rel=0.03)
-    assert found.added == 0.0
+    variances = redrawn(values).variances()
+    assert variances.programs == pytest.approx(np.arange(8.0).var(ddof=1) / 8, rel=0.03)
+    assert variances.added == 0.0
 
 
 def test_runs_that_differ_widen_the_interval_by_their_few_degrees_of_freedom() -> None:
     # Programs alike; two runs 2 apart: standard error 1, one degree of freedom, t = 12.71.
-    found = small_sample_interval(redrawn(np.tile([1.0, 3.0], (6, 1))))
-    assert (found.low(TAIL), found.high(TAIL)) == pytest.approx((2.0 - 12.71, 2.0 + 12.71), rel=0.02)
-    assert found.of_runs == pytest.approx(1.0)
+    interval = small_sample_interval(redrawn(np.tile([1.0, 3.0], (6, 1))))
+    assert (interval.low(TAIL), interval.high(TAIL)) == pytest.approx((2.0 - 12.71, 2.0 + 12.71), rel=0.02)
+    assert interval.of_runs == pytest.approx(1.0)
 
 
 def test_no_difference_between_programs_and_runs_has_no_width() -> None:
-    found = small_sample_interval(redrawn(np.full((6, 2), 4.0)))
-    assert (found.low(TAIL), found.estimate, found.high(TAIL)) == pytest.approx((4.0, 4.0, 4.0))
+    interval = small_sample_interval(redrawn(np.full((6, 2), 4.0)))
+    assert (interval.low(TAIL), interval.estimate, interval.high(TAIL)) == pytest.approx((4.0, 4.0, 4.0))
 
 
 def test_skewed_resamples_skew_the_interval_and_leave_its_width() -> None:
     values = np.array([[0.0], [0.1], [0.2], [0.3], [0.4], [5.0]])
-    found = small_sample_interval(redrawn(values))
-    below, above = found.estimate - found.low(TAIL), found.high(TAIL) - found.estimate
+    interval = small_sample_interval(redrawn(values))
+    below, above = interval.estimate - interval.low(TAIL), interval.high(TAIL) - interval.estimate
     assert above > 1.5 * below
     assert below + above == pytest.approx(
         2.0 * student(TAIL, 5.0) * values.std(ddof=1) / np.sqrt(6.0), rel=0.03
@@ -103,30 +103,30 @@ def test_skewed_resamples_skew_the_interval_and_leave_its_width() -> None:
 
 def test_resamples_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DataError, match="resamples"):
-        Redrawn(0.0, np.zeros(3), np.zeros(3), np.zeros(2), 1, 1)
+        ResampledEffect(0.0, np.zeros(3), np.zeros(3), np.zeros(2), 1, 1)
     with pytest.raises(DataError, match="drawn"):
-        Redrawn(0.0, np.zeros(3), np.zeros(3), np.zeros(3), 6, 0)
+        ResampledEffect(0.0, np.zeros(3), np.zeros(3), np.zeros(3), 6, 0)
 
 
 @pytest.mark.parametrize(
     ("won", "n", "low", "high"), [(6, 6, 0.5407, 1.0), (7, 8, 0.4735, 0.9968), (0, 8, 0.0, 0.3694)]
 )
 def test_shares_have_the_interval_of_clopper_and_pearson(won: int, n: int, low: float, high: float) -> None:
-    found = ShareInterval(StudentInterval(won / n, 0.0, 0.0, n - 1.0), n)
-    assert (found.low(TAIL), found.high(TAIL)) == pytest.approx((low, high), abs=0.0001)
+    interval = ShareInterval(StudentInterval(won / n, 0.0, 0.0, n - 1.0), n)
+    assert (interval.low(TAIL), interval.high(TAIL)) == pytest.approx((low, high), abs=0.0001)
 
 
 def test_a_share_is_as_uncertain_as_its_runs_at_least() -> None:
-    found = ShareInterval(StudentInterval(0.5, 0.4, 0.1, 2.0, 0.9), 8)
-    assert (found.low(TAIL), found.of_runs) == (0.0, 0.9)
-    assert found.high(TAIL) == pytest.approx(0.5 + 0.4303, abs=0.001)
+    interval = ShareInterval(StudentInterval(0.5, 0.4, 0.1, 2.0, 0.9), 8)
+    assert (interval.low(TAIL), interval.of_runs) == (0.0, 0.9)
+    assert interval.high(TAIL) == pytest.approx(0.5 + 0.4303, abs=0.001)
 
 
 def test_the_largest_of_several_is_known_up_to_the_luck_of_each() -> None:
-    found = LargestInterval(np.log([1.0, 1.1, 1.5]), 0.01, 12.0, lambda log: float(np.exp(log)))
+    interval = LargestInterval(np.log([1.0, 1.1, 1.5]), 0.01, 12.0, lambda log: float(np.exp(log)))
     # t(12) is 2.179 at 2.5%, and 2.780 at a third of that.
     expected = (1.5 * np.exp(-0.02780), 1.5, 1.5 * np.exp(0.02179))
-    assert (found.low(TAIL), found.estimate, found.high(TAIL)) == pytest.approx(expected, abs=0.0005)
+    assert (interval.low(TAIL), interval.estimate, interval.high(TAIL)) == pytest.approx(expected, abs=0.0005)
 
 
 def test_p_is_where_the_interval_ends_at_the_bound() -> None:
@@ -139,8 +139,8 @@ def test_p_is_where_the_interval_ends_at_the_bound() -> None:
 
 def test_false_discovery_rates_by_hand() -> None:
     # 4 tests: p(i) 4 / i, then the least of those of higher rank.
-    found = false_discovery_rates([0.03, 0.005, 0.6, 0.02])
-    assert found == pytest.approx([0.04, 0.02, 0.6, 0.04])
+    q_values = false_discovery_rates([0.03, 0.005, 0.6, 0.02])
+    assert q_values == pytest.approx([0.04, 0.02, 0.6, 0.04])
     harmonic = 1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0
     dependent = false_discovery_rates([0.03, 0.005, 0.6, 0.02], dependent=True)
     assert dependent == pytest.approx([0.04 * harmonic, 0.02 * harmonic, 1.0, 0.04 * harmonic])
@@ -209,14 +209,14 @@ def test_no_programs_are_refused() -> None:
 def test_crossed_draws_take_programs_and_seeds_by_hand() -> None:
     # One program of two, one seed of two: a resample's mean over both drawn programs and both drawn seeds.
     values = np.array([[0.0, 4.0], [10.0, 14.0]])
-    drawn = CrossedDraws(stream(0, "test"), 4_000).resampled(values, ("a", "b"), (0, 1))
-    assert drawn.shape == (4_000, 2)
+    resampled = CrossedDraws(stream(0, "test"), 4_000).resampled(values, ("a", "b"), (0, 1))
+    assert resampled.shape == (4_000, 2)
     # Seeds 0 0, 0 1 (twice as likely), 1 1 lead to 0, 2, 4 in program a and 10, 12, 14 in program b.
-    levels, counts = np.unique(drawn, return_counts=True)
+    levels, counts = np.unique(resampled, return_counts=True)
     assert levels.tolist() == [0.0, 2.0, 4.0, 10.0, 12.0, 14.0]
     assert counts / counts.sum() == pytest.approx([0.125, 0.25, 0.125, 0.125, 0.25, 0.125], abs=0.02)
     # The seeds of a resample are the same for all its programs.
-    assert set(np.diff(drawn, axis=1).ravel().tolist()) <= {-10.0, 0.0, 10.0}
+    assert set(np.diff(resampled, axis=1).ravel().tolist()) <= {-10.0, 0.0, 10.0}
 
 
 def test_crossed_draws_are_shared_by_equal_programs_and_seeds() -> None:
@@ -231,12 +231,12 @@ def test_crossed_draws_are_shared_by_equal_programs_and_seeds() -> None:
 def test_only_programs_or_only_seeds_are_drawn_with_the_draws_of_both() -> None:
     values, names, seeds = np.random.default_rng(0).random((5, 3)), tuple("abcde"), (0, 1, 2)
     draws = CrossedDraws(stream(0, "test"), 50)
-    programs, runs = (draws.resampled(values, names, seeds, drawn) for drawn in ("programs", "seeds"))
+    programs, runs = (draws.resampled(values, names, seeds, nearest) for nearest in ("programs", "seeds"))
     assert set(programs.ravel().round(12)) <= set(values.mean(axis=1).round(12))
     both = draws.resampled(values, names, seeds)
     means = values.mean(axis=1)
-    drawn = np.argmin(np.abs(programs[:, :, None] - means), axis=2)
-    assert both == pytest.approx(np.take_along_axis(runs, drawn, axis=1))
+    nearest = np.argmin(np.abs(programs[:, :, None] - means), axis=2)
+    assert both == pytest.approx(np.take_along_axis(runs, nearest, axis=1))
 
 
 def test_what_a_deviation_of_few_runs_may_be() -> None:

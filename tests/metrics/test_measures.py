@@ -15,10 +15,10 @@ APE, TAU = LEARNED["tile"].measures
 
 
 def test_averages_by_hand() -> None:
-    found = {kind: APE.average(kind, [1.0, 4.0, 16.0]) for kind in AVERAGES}
+    averages = {kind: APE.average(kind, [1.0, 4.0, 16.0]) for kind in AVERAGES}
     # Around 7: -6, -3, 9; their squares add up to 126.
     expected = {"median": 4.0, "geometric_mean": 4.0, "mean": 7.0, "standard_deviation": 63.0**0.5}
-    assert found == pytest.approx(expected)
+    assert averages == pytest.approx(expected)
 
 
 def test_what_does_not_exist_is_none() -> None:

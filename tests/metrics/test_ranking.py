@@ -84,11 +84,11 @@ def test_few_and_many_values_are_counted_alike(count: int) -> None:
     x, y = draw.integers(0, 99, count).astype(float), draw.integers(0, 99, count).astype(float)
     assert kendall_tau(x, y) == pytest.approx(float(kendalltau(x, y).statistic), abs=1e-12)
     pairs = [(np.sign(x[i] - x[j]), np.sign(y[i] - y[j])) for i in range(count) for j in range(i)]
-    found = count_pairs(x, y)
-    assert found.concordant == sum(a * b > 0 for a, b in pairs)
-    assert found.discordant == sum(a * b < 0 for a, b in pairs)
-    assert found.tied_predicted == sum(a == 0 for a, _ in pairs)
-    assert found.tied_measured == sum(b == 0 for _, b in pairs)
+    counts = count_pairs(x, y)
+    assert counts.concordant == sum(a * b > 0 for a, b in pairs)
+    assert counts.discordant == sum(a * b < 0 for a, b in pairs)
+    assert counts.tied_predicted == sum(a == 0 for a, _ in pairs)
+    assert counts.tied_measured == sum(b == 0 for _, b in pairs)
 
 
 def test_half_a_million_decisions_equal_scipy() -> None:

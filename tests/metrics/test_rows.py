@@ -40,8 +40,8 @@ def test_round_trip_is_sorted_and_exact(tmp_path: Path) -> None:
 def test_rows_say_what_computed_a_trained_network() -> None:
     common = {name: getattr(ROW, name) for name in RowOrigin.__dataclass_fields__}
     metrics = {("learned", "main", 0): {"mape": 1.0}, ("analytical", "main", 0): {"mape": 2.0}}
-    found = RowOrigin(**common).rows("all", metrics, {("learned", "main", 0): "compiled"})
-    assert {row.model: row.computed_by for row in found} == {"learned": "compiled", "analytical": ""}
+    rows = RowOrigin(**common).rows("all", metrics, {("learned", "main", 0): "compiled"})
+    assert {row.model: row.computed_by for row in rows} == {"learned": "compiled", "analytical": ""}
 
 
 def test_the_same_number_twice_is_refused(tmp_path: Path) -> None:
@@ -95,11 +95,11 @@ def test_rows_without_a_variant_are_refused(tmp_path: Path) -> None:
 
 def test_rows_of_a_program_by_model_variant_and_seed() -> None:
     origin = RowOrigin("tile", "random", "tpu_v2", "VGG", "vgg19", "p", "d", "r")
-    found = {
+    problems = {
         ("learned", "top10", 1): {"speedup": 1.5, "slowdown": 0.25},
         ("random", "top10", 0): {"speedup": 0.5},
     }
-    rows = list(origin.rows("all", found))
+    rows = list(origin.rows("all", problems))
     assert [(r.model, r.variant, r.seed, r.metric, r.value) for r in rows] == [
         ("learned", "top10", 1, "speedup", 1.5),
         ("learned", "top10", 1, "slowdown", 0.25),

@@ -21,7 +21,6 @@ from costbench.metrics.tpugraphs import (
     graph_metrics,
     kendall_tau_b,
     labels_of,
-    mean_slowdown,
     ordered_pair_accuracy,
     ordered_pairs,
     pooled_accuracy,
@@ -33,8 +32,8 @@ SMALL = st.integers(0, 6)
 
 def every_ordered_pair(labels: list[float], scores: list[float]) -> tuple[int, int]:
     """Correct and all ordered pairs, one after another, as the definition says."""
-    kept = [(y, s) for y, s in zip(labels, scores, strict=True) if y >= 0]
-    ordered = [(one, other) for one in kept for other in kept if one[0] > other[0]]
+    valid = [(y, s) for y, s in zip(labels, scores, strict=True) if y >= 0]
+    ordered = [(one, other) for one in valid for other in valid if one[0] > other[0]]
     return sum(one[1] > other[1] for one, other in ordered), len(ordered)
 
 
@@ -42,8 +41,8 @@ def every_ordered_pair(labels: list[float], scores: list[float]) -> tuple[int, i
 def test_pairs_are_those_of_brute_force(rows: list[tuple[int, int]]) -> None:
     labels, scores = [float(y) for y, _ in rows], [float(s) for _, s in rows]
     correct, total = every_ordered_pair(labels, scores)
-    found = ordered_pairs(labels, scores)
-    assert (found.correct, found.total) == (correct, total)
+    pairs = ordered_pairs(labels, scores)
+    assert (pairs.correct, pairs.total) == (correct, total)
     accuracy = ordered_pair_accuracy(labels, scores)
     assert math.isnan(accuracy) if not total else accuracy == correct / total
 
@@ -53,16 +52,16 @@ def test_many_configurations_are_counted_like_few() -> None:
     labels, scores = draw.integers(-1, 40, 700), draw.integers(0, 60, 700)
     valid = labels >= 0
     more = (labels[:, None] > labels) & valid & valid[:, None]
-    found = ordered_pairs(labels, scores)
-    assert found == OrderedPairs(int((more & (scores[:, None] > scores)).sum()), int(more.sum()))
+    pairs = ordered_pairs(labels, scores)
+    assert pairs == OrderedPairs(int((more & (scores[:, None] > scores)).sum()), int(more.sum()))
 
 
 def test_pairs_of_a_hundred_thousand_configurations_are_not_listed() -> None:
     draw = np.random.default_rng(2)
     runtime, scores = draw.integers(1, 2**40, 100_000), draw.normal(size=100_000)
-    found = ordered_pairs(runtime, scores)  # 5e9 pairs, for which there is neither memory nor time
-    assert found.total > 4.9e9
-    assert found.accuracy == pytest.approx(0.5, abs=0.01)
+    pairs = ordered_pairs(runtime, scores)  # 5e9 pairs, for which there is neither memory nor time
+    assert pairs.total > 4.9e9
+    assert pairs.accuracy == pytest.approx(0.5, abs=0.01)
 
 
 def test_equal_scores_of_different_runtimes_are_wrong() -> None:
@@ -93,19 +92,19 @@ def test_normalizers_divide_in_float64() -> None:
 @given(st.lists(st.tuples(st.integers(1, 9), SMALL), min_size=2, max_size=12), st.integers(1, 14))
 def test_slowdowns_are_those_of_brute_force(rows: list[tuple[int, int]], k: int) -> None:
     # Sorting pairs (score, place) is a stable order.
-    order = sorted(range(len(rows)), key=lambda place: (rows[place][1], place))
-    wanted = min(rows[place][0] for place in order[:k]) / min(y for y, _ in rows) - 1
+    order = sorted(range(len(rows)), key=lambda index: (rows[index][1], index))
+    wanted = min(rows[index][0] for index in order[:k]) / min(y for y, _ in rows) - 1
     assert top_k_slowdown([y for y, _ in rows], [s for _, s in rows], k) == pytest.approx(wanted)
 
 
 @given(st.lists(st.tuples(SMALL, SMALL), max_size=20))
 def test_tau_is_that_of_scipy(rows: list[tuple[int, int]]) -> None:
     labels, scores = [y for y, _ in rows], [s for _, s in rows]
-    found = kendall_tau_b(labels, scores)
+    tau = kendall_tau_b(labels, scores)
     if len(set(labels)) < 2 or len(set(scores)) < 2:
-        assert math.isnan(found)
+        assert math.isnan(tau)
     else:
-        assert found == stats.kendalltau(scores, labels).statistic
+        assert tau == stats.kendalltau(scores, labels).statistic
 
 
 def test_the_first_of_equal_scores_is_chosen() -> None:
@@ -117,14 +116,12 @@ def test_a_single_configuration_has_no_metric() -> None:
     assert graph_metrics([7], [1.0], TILE_TOP_K, [7]) == dict.fromkeys(
         ("opa", "kendall_tau", "top_1", "top_5", "top_10")
     )
-    assert mean_slowdown([0.2, math.nan, 0.4]) == pytest.approx(0.3)
-    assert math.isnan(mean_slowdown([math.nan]))
 
 
 def test_metrics_of_a_graph() -> None:
     runtime, scores = [10, 20, 30, 40], [1.0, 3.0, 2.0, 4.0]
-    found = graph_metrics(runtime, scores, LAYOUT_TOP_K)
-    assert found == {
+    metrics = graph_metrics(runtime, scores, LAYOUT_TOP_K)
+    assert metrics == {
         "opa": 5 / 6,
         "kendall_tau": pytest.approx(stats.kendalltau(scores, runtime).statistic),
         "top_1": 0.0,
@@ -134,9 +131,9 @@ def test_metrics_of_a_graph() -> None:
 
 
 def test_constant_scores_have_no_tau_but_an_accuracy() -> None:
-    found = graph_metrics([1, 2], [5.0, 5.0], TILE_TOP_K, [1, 1])
-    assert found["kendall_tau"] is None
-    assert found["opa"] == 0.0
+    metrics = graph_metrics([1, 2], [5.0, 5.0], TILE_TOP_K, [1, 1])
+    assert metrics["kendall_tau"] is None
+    assert metrics["opa"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -167,6 +164,6 @@ def test_scores_of_the_competition() -> None:
     assert competition_layout_score([10, 30, 20], [0, 2, 1]) == 1.0
     assert competition_layout_score([10, 30, 20], [1, 2, 0]) == -1.0
     published = [0.9551, 0.3188, 0.5569, 0.5053, 0.8845]
-    named = {str(place): [score] for place, score in enumerate(published)}
+    named = {str(number): [score] for number, score in enumerate(published)}
     assert competition_score(named) == pytest.approx(0.64412)
     assert competition_score({"a": [1.0, math.nan], "b": [0.0, 0.5]}) == 0.625

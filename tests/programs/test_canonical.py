@@ -77,10 +77,10 @@ def test_shapes_are_those_of_the_arguments(module: str) -> None:
 @needs_jax
 def test_every_kind_of_number(module: str) -> None:
     body = entry(lower_function(f"{module}:many", ["bf16[2]", "pred[]", "u8[3,1]", "f8e4m3fn[4]"]))
-    given = [inst.shape for inst in body if inst.opcode is Opcode.PARAMETER]
-    found = [(shape.element_type, shape.dimensions) for shape in given]
+    shapes = [inst.shape for inst in body if inst.opcode is Opcode.PARAMETER]
+    types = [(shape.element_type, shape.dimensions) for shape in shapes]
     wanted = [ElementType.BF16, ElementType.PRED, ElementType.U8, ElementType.F8E4M3FN]
-    assert found == list(zip(wanted, [(2,), (), (3, 1), (4,)], strict=True))
+    assert types == list(zip(wanted, [(2,), (), (3, 1), (4,)], strict=True))
 
 
 @needs_jax

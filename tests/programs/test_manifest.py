@@ -146,11 +146,11 @@ def test_another_program_under_the_same_name_is_noticed(small: tuple[Path, Progr
         verify_program(folder, entry)
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
-def test_a_truncated_program_is_an_error(small: tuple[Path, ProgramEntry], kept: float) -> None:
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_truncated_program_is_an_error(small: tuple[Path, ProgramEntry], share: float) -> None:
     folder, entry = small
     data = (folder / entry.file).read_bytes()
-    write_bytes(folder / entry.file, data[: int(len(data) * kept)])
+    write_bytes(folder / entry.file, data[: int(len(data) * share)])
     with pytest.raises(DataError, match=entry.file):
         verify_program(folder, entry)
 
@@ -174,21 +174,21 @@ def test_user_programs_of_every_suffix_are_listed(small: tuple[Path, ProgramEntr
     text = "HloModule m\n\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] tanh(x)\n}\n"
     for name in ("dump.hlo.txt", "plain.hlo", "printed.txt"):
         (folder / "user" / name).write_text(text)
-    found = user_programs(folder)
-    assert [one.name for one in found] == [
+    entries = user_programs(folder)
+    assert [one.name for one in entries] == [
         "user_dump", "user_mine", "user_other", "user_packed", "user_plain", "user_printed",
     ]  # fmt: skip
-    assert all(one.is_user_program for one in found)
+    assert all(one.is_user_program for one in entries)
     assert not entry.is_user_program
-    for one in (found[0], found[4], found[5]):
+    for one in (entries[0], entries[4], entries[5]):
         module = module_from_bytes(read_program_bytes(folder, one), where=one.name)
         assert [inst.name for inst in module.entry_computation.instructions] == ["x", "y"]
-    assert [one.application for one in found] == [
+    assert [one.application for one in entries] == [
         f"user:{stem}" for stem in ("dump", "mine", "other", "packed", "plain", "printed")
     ]
-    assert all(read_program_bytes(folder, found[place]) == proto for place in (1, 2, 3))
-    assert all_programs(folder) == (entry, *found)
-    for one in found:
+    assert all(read_program_bytes(folder, entries[index]) == proto for index in (1, 2, 3))
+    assert all_programs(folder) == (entry, *entries)
+    for one in entries:
         verify_program(folder, one)
 
 

@@ -55,8 +55,8 @@ def programs(repository: Path) -> list[tuple[ProgramEntry, Facts]]:
 
 
 def test_all_programs_are_canonical(programs: list[tuple[ProgramEntry, Facts]]) -> None:
-    found = {entry.name: sorted(NOT_CANONICAL & set(facts.opcodes)) for entry, facts in programs}
-    assert {name: opcodes for name, opcodes in found.items() if opcodes} == {}
+    opcodes_of = {entry.name: sorted(NOT_CANONICAL & set(facts.opcodes)) for entry, facts in programs}
+    assert {name: opcodes for name, opcodes in opcodes_of.items() if opcodes} == {}
 
 
 def test_rows_count_their_instructions(programs: list[tuple[ProgramEntry, Facts]]) -> None:

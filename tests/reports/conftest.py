@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -101,14 +100,6 @@ def kind_rows(kinds: dict[str, list[tuple[float, float, float, float] | None]]) 
             score,
             strict=True,
         )
-    ]
-
-
-def numbers(text: str) -> list[float]:
-    """The numbers of a text, in its order, without those in names such as tpu_v2 and lpm2021."""
-    return [
-        float(number.replace(",", ""))
-        for number in re.findall(r"(?<![\w.,])[+-]?\d[\d,]*(?:\.\d+)?(?![\w])", text)
     ]
 
 

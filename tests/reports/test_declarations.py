@@ -139,3 +139,88 @@ def test_columns_show_measures_of_the_task_and_are_left_out_without_results(tmp_
     assert learned[2:] == (2, pytest.approx(90.0))
     assert table.rows[-1][0] == "Arithmetic mean"
     assert table.rows[-1][3] is None
+
+
+INTERVALS = """
+tables:
+- name: against_trees
+  title: "Each model less boosted trees"
+  filter: {task: tile, split: random, group: all, metric: tile_size_ape}
+  rows: [model]
+  columns:
+  - {key: mean, statistic: mean}
+  - {key: mean_low, statistic: mean, interval: low}
+  - {key: mean_high, statistic: mean, interval: high}
+  - {key: difference, statistic: mean, against: {model: trees}}
+  - {key: low, statistic: mean, against: {model: trees}, interval: low}
+  - {key: high, statistic: mean, against: {model: trees}, interval: high}
+  - {key: won, statistic: share_won, scale: percent, against: {model: trees}}
+"""
+
+
+def test_intervals_are_over_programs_and_differences_over_those_of_both(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(INTERVALS)
+    errors = {"learned": [3.0, 5.0, 4.0, 9.0], "trees": [1.0, 3.0, 4.0]}
+    rows = [
+        make_row(program=f"p{i}", model=model, value=value)
+        for model, values in errors.items()
+        for i, value in enumerate(values)
+    ]
+    (table,) = declared_tables(path, frame_of(rows))["tables"]
+    (learned, trees) = table.rows
+    assert learned[1] == pytest.approx(5.25)
+    assert learned[2] < 5.25 < learned[3]
+    # Over the three programs of both 4 less 8 / 3; a tie is half won.
+    assert learned[4] == pytest.approx(4.0 - 8.0 / 3.0)
+    assert learned[5] < learned[4] < learned[6]
+    assert learned[7] == pytest.approx(100.0 / 6.0)
+    # Nothing is compared with itself.
+    assert trees[4:] == (None, None, None, None)
+    again, other = (declared_tables(path, frame_of(rows), seed)["tables"][0].rows[0] for seed in (0, 1))
+    assert again == learned
+    assert other[2] != learned[2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("share_won, scale: percent, against: {model: trees}", "share_won", "won: programs are won against"),
+        ("statistic: mean, interval: low", "statistic: sum, interval: low", "mean_low: only mean"),
+        ("against: {model: trees}", "against: {brand: trees}", "brand: no column of results"),
+    ],
+)
+def test_what_has_no_interval_is_told(tmp_path: Path, before: str, after: str, told: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(INTERVALS.replace(before, after, 1))
+    with pytest.raises(ParamsError, match=told):
+        declared_tables(path, frame_of([]))
+
+
+BLOCKS = """
+tables:
+- name: by_group
+  title: "All kernels and those of a kind"
+  filter: {task: tile, split: random, metric: tile_size_ape}
+  rows: [application, program]
+  values: {model: {random: chance, learned: a network}}
+  headers: {mean: Together}
+  columns:
+  - {key: "{value}_all", header: all, group: "{title}", across: model, block: models, filter: {group: all}}
+  - {key: "{value}_seen", group: "{title}", across: model, block: models, filter: {group: seen}}
+  summary: [mean]
+"""
+
+
+def test_columns_of_a_block_stand_together_for_each_value(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(BLOCKS)
+    (table,) = declared_tables(path, frame_of(rows_of()))["tables"]
+    shown = [(column.key, column.header, column.group) for column in table.columns[2:]]
+    assert shown == [
+        ("random_all", "all", "chance"),
+        ("random_seen", "chance", "chance"),
+        ("learned_all", "all", "a network"),
+        ("learned_seen", "a network", "a network"),
+    ]
+    assert table.rows[-1][0] == "Together"

@@ -41,16 +41,16 @@ def test_children_are_new_and_each_is_there_once(tries: int) -> None:
 def test_survivors_are_the_best_and_of_equals_the_older() -> None:
     old = Population(np.array([[1], [2]]), np.array([5.0, np.inf]))
     young = Population(np.array([[3], [4]]), np.array([4.0, 5.0]))
-    kept = Genetic(population=2).survivors(old, young)
-    assert kept.rows.tolist() == [[3], [1]]
-    assert kept.scores.tolist() == [4.0, 5.0]
+    survivors = Genetic(population=2).survivors(old, young)
+    assert survivors.rows.tolist() == [[3], [1]]
+    assert survivors.scores.tolist() == [4.0, 5.0]
 
 
 def test_parents_that_are_better_are_chosen_more_often() -> None:
     # Of two drawn ones the better: the best of two with probability 3/4. 4000 draws, four deviations 0.027.
     pair = Population(np.array([[0], [1]]), np.array([1.0, 2.0]))
-    drawn = pair.tournament(np.random.default_rng(0), 4000)
-    assert np.mean(drawn == 0) == pytest.approx(0.75, abs=0.028)
+    parents = pair.tournament(np.random.default_rng(0), 4000)
+    assert np.mean(parents == 0) == pytest.approx(0.75, abs=0.028)
 
 
 def test_evolution_beats_drawing_blindly() -> None:

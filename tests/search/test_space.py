@@ -59,9 +59,9 @@ def test_a_program_without_choices_has_one_decision() -> None:
 def test_draw_finds_what_is_left(count: int) -> None:
     line = NumberedSearchSpace(Line())
     seen = Seen(line.rows([1, 2, 3, 4, 6, 7, 8]))
-    found = line.numbers(line.draw(np.random.default_rng(count), count, seen))
-    assert len(found) == min(count, 2)
-    assert set(found) <= {9, 11}
+    numbers = line.numbers(line.draw(np.random.default_rng(count), count, seen))
+    assert len(numbers) == min(count, 2)
+    assert set(numbers) <= {9, 11}
     seen.add(line.rows([9, 11]))
     assert len(line.draw(np.random.default_rng(0), count, seen)) == 0
 

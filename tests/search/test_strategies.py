@@ -19,18 +19,18 @@ def test_exhaustive_goes_by_number() -> None:
 
 
 def test_exhaustive_goes_in_pieces() -> None:
-    found = batches(
+    proposed = batches(
         exhaustive(NumberedSearchSpace(Line(40_000, frozenset())), np.random.default_rng(0), NONE)
     )
-    assert [len(batch) for batch in found] == [16384, 16384, 7232]
-    assert [i for batch in found for i in batch] == list(range(40_000))
+    assert [len(batch) for batch in proposed] == [16384, 16384, 7232]
+    assert [i for batch in proposed for i in batch] == list(range(40_000))
 
 
 def test_enumeration_is_exhaustive_in_small_batches() -> None:
     line = NumberedSearchSpace(Line(40, frozenset()))
-    found = batches(enumeration(line, np.random.default_rng(0), line.rows([9])))
-    assert [len(batch) for batch in found] == [1, 16, 16, 7]
-    assert [one for batch in found for one in batch] == [9, *range(9), *range(10, 40)]
+    proposed = batches(enumeration(line, np.random.default_rng(0), line.rows([9])))
+    assert [len(batch) for batch in proposed] == [1, 16, 16, 7]
+    assert [one for batch in proposed for one in batch] == [9, *range(9), *range(10, 40)]
 
 
 def test_exhaustive_begins_with_the_first_of_more_than_there_could_be() -> None:
@@ -42,9 +42,11 @@ def test_exhaustive_begins_with_the_first_of_more_than_there_could_be() -> None:
 
 
 def test_random_batches_double() -> None:
-    found = batches(random_draws(NumberedSearchSpace(Line(400, frozenset())), np.random.default_rng(0), NONE))
-    assert [len(batch) for batch in found] == [64, 64, 128, 144]
-    assert sorted(i for batch in found for i in batch) == list(range(400))
+    proposed = batches(
+        random_draws(NumberedSearchSpace(Line(400, frozenset())), np.random.default_rng(0), NONE)
+    )
+    assert [len(batch) for batch in proposed] == [64, 64, 128, 144]
+    assert sorted(i for batch in proposed for i in batch) == list(range(400))
 
 
 def test_the_first_draw_is_uniform() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.arrays import I64
@@ -17,7 +18,6 @@ from costbench.rng import stream
 from costbench.training.batches import (
     BatchPlan,
     BatchSampler,
-    KernelDataModule,
     PlannedBatches,
     ValidationSpec,
     choose_configs,
@@ -45,21 +45,13 @@ def test_a_plan_becomes_the_batch_it_names() -> None:
 def test_loaders_follow_their_plans(num_workers: int) -> None:
     sampler = BatchSampler(SOURCE, BATCH, 0)
     plans = validation_plans(SOURCE, ValidationSpec(), BATCH, 0)
-    module = KernelDataModule((SOURCE, sampler), (SOURCE, plans), COLLATOR, num_workers=num_workers)
-    batches = list(module.train_dataloader())
-    planned = [PlannedBatches(SOURCE, COLLATOR)[plan] for plan in sampler]
+    planned = PlannedBatches(SOURCE, COLLATOR)
+    batches = list(DataLoader(planned, sampler=sampler, batch_size=None, num_workers=num_workers))
     assert len(batches) == 3
-    for found, expected in zip(batches, planned, strict=True):
-        assert torch.equal(found.config_features, expected.config_features)
-        assert torch.equal(found.edges.message, expected.edges.message)
-    assert len(list(module.val_dataloader())) == len(plans)
-
-
-def test_batches_stay_where_the_network_is() -> None:
-    module = KernelDataModule((SOURCE, BatchSampler(SOURCE, BATCH, 0)), (SOURCE, []), COLLATOR)
-    batch = COLLATOR([SOURCE[0]])
-    assert module.transfer_batch_to_device(batch, torch.device("cpu"), 0) is batch
-    assert module.transfer_batch_to_device(batch, torch.device("meta"), 0).mask.device.type == "meta"
+    for batch, expected in zip(batches, (planned[plan] for plan in sampler), strict=True):
+        assert torch.equal(batch.config_features, expected.config_features)
+        assert torch.equal(batch.edges.message, expected.edges.message)
+    assert len(list(DataLoader(planned, sampler=plans, batch_size=None))) == len(plans)
 
 
 def test_validation_reads_every_kernel_once_up_to_its_limits() -> None:

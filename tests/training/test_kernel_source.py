@@ -11,7 +11,8 @@ import pytest
 
 from costbench.arrays import I64
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, shard_path
+from costbench.datasets.storage import Shard
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import DataError
 from costbench.features.decision_features import decision_features
@@ -53,8 +54,9 @@ def data(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     return folder
 
 
-def tile_shard(data: Path, name: str) -> TileShard:
-    return TileShard(shard_path(data, "tpu_v3", name), CompiledPrograms(data), TARGET.architecture)
+def tile_shard(data: Path, name: str) -> MeasuredKernels:
+    shard = Shard.open(shard_path(data, "tpu_v3", name))
+    return MeasuredKernels((shard,), CompiledPrograms(data), TARGET.architecture)
 
 
 def shards(data: Path) -> list[Path]:

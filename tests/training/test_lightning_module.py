@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import ParamsError
+from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.params import parse
 from costbench.training.lightning_module import CostModelModule
 from costbench.training.losses import LOSSES
@@ -92,3 +94,11 @@ def test_weights_decay_beside_their_gradient() -> None:
     optimizer.step()
     # 2 (1 - 0.1 * 0.5); the gradient is zero.
     assert net.weight.item() == pytest.approx(1.9)
+
+
+def test_batches_go_where_the_network_is() -> None:
+    samples = [kernel_samples(0, 3, 4)]
+    batch = Collator(FeatureScaling.fit(samples), 20)(samples)
+    module = CostModelModule(nn.Linear(1, 1), LOSSES["mse"], TrainSpec())
+    assert module.transfer_batch_to_device(batch, torch.device("cpu"), 0) is batch
+    assert module.transfer_batch_to_device(batch, torch.device("meta"), 0).mask.device.type == "meta"

@@ -7,7 +7,7 @@ search decides what to spend. The device is a protocol, so this package does not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,10 +28,23 @@ class Evaluation:
     Attributes:
         scores: float64 [n], lower is faster; infinite for a decision that failed.
         seconds: float64 [n], charged for each.
+
+    Raises:
+        ValueError: for arrays of different lengths, a score that is NaN or -inf, or a negative or endless
+            time.
     """
 
     scores: F64
     seconds: F64
+
+    def __post_init__(self) -> None:
+        # A search stops at once: its budget would be spent before the trace refuses the score.
+        if self.scores.shape != self.seconds.shape:
+            raise ValueError(f"{self.scores.shape} scores, {self.seconds.shape} seconds")
+        if not (self.scores > -np.inf).all():
+            raise ValueError("a score is no number")
+        if not ((self.seconds >= 0.0) & (self.seconds < np.inf)).all():
+            raise ValueError("an evaluation took a negative or endless time")
 
 
 class Evaluator(Protocol[Decisions_contra]):
@@ -97,10 +110,7 @@ class ModelEvaluator:
     name: str
     evaluation_s: float = 0.0
 
-    @property
-    def source(self) -> Source:
-        """Predicted."""
-        return "model"
+    source: ClassVar[Source] = "model"
 
     def evaluate(self, decisions: TileSizes) -> Evaluation:
         """Returns predicted costs.
@@ -137,10 +147,7 @@ class DeviceEvaluator:
     name: str
     compile_s: float = 0.0
 
-    @property
-    def source(self) -> Source:
-        """Measured."""
-        return "device"
+    source: ClassVar[Source] = "device"
 
     def evaluate(self, decisions: TileSizes) -> Evaluation:
         """Returns measured nanoseconds, infinite where the compile failed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -138,10 +139,7 @@ class FusionModelEvaluator:
     name: str
     evaluation_s: float = 0.0
 
-    @property
-    def source(self) -> Source:
-        """Predicted."""
-        return "model"
+    source: ClassVar[Source] = "model"
 
     def evaluate(self, decisions: I16) -> Evaluation:
         """Returns predicted nanoseconds of a run of the program; infinite where no tile of a kernel fits."""
@@ -170,10 +168,7 @@ class FusionDeviceEvaluator:
     charge: ProgramCharge
     _compiled: set[bytes] = field(default_factory=set)
 
-    @property
-    def source(self) -> Source:
-        """Measured."""
-        return "device"
+    source: ClassVar[Source] = "device"
 
     def evaluate(self, decisions: I16) -> Evaluation:
         """Returns nanoseconds of a run of the program; infinite where no tile of a kernel fits."""

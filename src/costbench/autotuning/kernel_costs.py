@@ -16,10 +16,10 @@ import numpy as np
 
 from costbench.arrays import F64, I64
 from costbench.autotuning.evaluators import Measured
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import LoopNest, Lowering
-from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.models.user_model import UserModel
 from costbench.target import Architecture
@@ -30,18 +30,6 @@ class KernelCosts(Protocol):
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Returns nanoseconds of each kernel, float64 [k]; infinite for one that cannot run."""
-        ...
-
-
-class TileChoice(Protocol):
-    """The compiler's own tile model."""
-
-    def choose(self, space: TileSpace) -> I64:
-        """Returns the loop extents, [num_loops], of the tile size that the compiler chooses."""
-        ...
-
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
-        """Returns estimated nanoseconds of tile sizes, [n]."""
         ...
 
 
@@ -58,7 +46,7 @@ class TiledKernels:
 
     lowering: Lowering
     architecture: Architecture
-    tiles: TileChoice
+    tiles: AnalyticalModel
     capacity: int = 0
     _kept: OrderedDict[Kernel, tuple[TileSpace, I64] | None] = field(
         default_factory=OrderedDict, init=False, repr=False
@@ -131,7 +119,7 @@ class KernelDevice(Protocol):
     def measure_kernels(
         self, nests: Sequence[LoopNest], extents: Sequence[I64], fingerprints: Sequence[str], /
     ) -> Measured:
-        """Compiles and run the kernels."""
+        """Compiles and runs the kernels."""
         ...
 
 
@@ -139,8 +127,7 @@ class KernelDevice(Protocol):
 class MeasuredKernels:
     """Kernel costs measured on a machine.
 
-    Where the machine refuses a tile near the limit of the scratchpad, the next smaller one is tried; the
-    smallest always runs.
+    Where the machine refuses a tile near the limit of the scratchpad, the next smaller one is tried.
 
     Attributes:
         tiled: lowering and choice of tiles of the kernels.
@@ -156,29 +143,18 @@ class MeasuredKernels:
         """Returns measured nanoseconds, float64 [k]."""
         costs_ns = np.full(len(kernels), np.inf)
         waiting = self.tiled.tiled(kernels)
-        names = {index: self._name(kernels[index]) for index, _, _ in waiting}
+        names = {}
+        for index, _, _ in waiting:
+            k = kernels[index]
+            names[index] = self.fingerprints.subgraph(k.computation, k.inputs, k.instructions, k.outputs)
         while waiting:
             nests, extents = [space.nest for _, space, _ in waiting], [tile for _, _, tile in waiting]
             measured = self.device.measure_kernels(nests, extents, [names[index] for index, _, _ in waiting])
             refused = []
             for number, (index, space, tile) in enumerate(waiting):
-                if measured.failed[number]:
-                    refused.append((index, space, smaller_tile(space, tile)))
-                else:
+                if not measured.failed[number]:
                     costs_ns[index] = float(measured.runtime_ns[number])
+                elif (smaller := space.smaller(tile)) is not None:
+                    refused.append((index, space, smaller))
             waiting = refused
         return costs_ns
-
-    def _name(self, kernel: Kernel) -> str:
-        return self.fingerprints.subgraph(
-            kernel.computation, kernel.inputs, kernel.instructions, kernel.outputs
-        )
-
-
-def smaller_tile(space: TileSpace, extents: I64) -> I64:
-    """Returns the next smaller tile, whose longest loop is cut one step more, [num_loops]."""
-    result = extents.copy()
-    loop = int(np.argmax(extents))
-    shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]
-    result[loop] = shorter[-1]
-    return result

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.autotuning.kernel_costs import TileChoice, TiledKernels
+from costbench.autotuning.kernel_costs import TiledKernels
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.estimate_quality import knowledge_of
 from costbench.compiler.kernel import Kernel
@@ -45,24 +45,18 @@ class LearnedKernels:
                 expected="log_runtime_ns: a model of the fusion task",
             )
 
-    @property
-    def _estimator(self) -> TileChoice | None:
-        """Returns the model whose estimates a hybrid corrects."""
-        spec = self.model.net.spec
-        if spec.residual == "none":
-            return None
-        if spec.estimate:
-            return AnalyticalModel(self.tiled.architecture, knowledge_of(spec.estimate))
-        return self.tiled.tiles
-
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Returns predicted nanoseconds, float64 [k]; all kernels form one batch."""
         costs_ns = np.full(len(kernels), np.inf)
-        indices, samples, estimator = [], [], self._estimator
+        spec, estimator = self.model.net.spec, None
+        if spec.residual != "none":
+            knowledge = knowledge_of(spec.estimate) if spec.estimate else None
+            estimator = AnalyticalModel(self.tiled.architecture, knowledge)
+        indices, samples = [], []
         for index, space, extents in self.tiled.tiled(kernels):
             kernel, tile = kernels[index], space.nest.tile_sizes(extents[None])
             graph, features = kernel_graph(kernel, self._features), decision_features(space.nest, tile)
-            # A hybrid corrects the tile model's estimate; computed here, where the kernel is lowered already.
+            # What a hybrid corrects is computed here, where the kernel is lowered already.
             estimates = estimator.predict_nest(space.nest, tile) if estimator else None
             samples.append(KernelSamples(graph, features, _UNKNOWN_NS, "", estimates))
             indices.append(index)

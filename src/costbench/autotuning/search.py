@@ -279,15 +279,11 @@ def tune(
             search.
         SearchInterrupted: on Ctrl-C, with what was found.
     """
-    search = Search(problem, evaluator, plan.budget, plan.strategy, plan.seed, watch)
-    return search.follow(_proposals(problem, plan), recorded)
-
-
-def _proposals(problem: TuningProblem[Any], plan: Plan) -> Proposals:
-    propose = choose(STRATEGIES, plan.strategy, "strategy")
-    subject = problem.subject
+    propose, subject = choose(STRATEGIES, plan.strategy, "strategy"), problem.subject
     rng = stream(plan.seed, "autotuning", plan.strategy, subject.task, subject.fingerprint)
-    return propose(problem.space, rng, _checked_start(problem, plan.start))
+    proposals = propose(problem.space, rng, _checked_start(problem, plan.start))
+    search = Search(problem, evaluator, plan.budget, plan.strategy, plan.seed, watch)
+    return search.follow(proposals, recorded)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from costbench.arrays import F64
 from costbench.artifacts import read_json, write_json
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Source
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError
 from costbench.params import parse
 
 FORMAT = 2
@@ -179,17 +179,12 @@ def read_trace(path: str | PathLike[str]) -> SearchTrace:
     Raises:
         DataError: naming file and field, if the file is missing, not a trace, or inconsistent.
     """
-    try:
-        stored = parse(_TraceFile, read_json(path), where=path)
-    except ParamsError as error:
-        raise DataError(
-            error.problem, where=error.where, field=error.field, expected=error.expected
-        ) from None
+    stored = parse(_TraceFile, read_json(path), where=path, error=DataError)
     if stored.format != FORMAT:
         raise DataError(f"{stored.format}", where=path, field="format", expected=str(FORMAT))
     try:
         return SearchTrace(
-            subject=_subject(stored.subject),
+            subject=Subject(**{**asdict(stored.subject), "space_size": int(stored.subject.space_size, 16)}),
             strategy=stored.strategy,
             source=stored.source,
             evaluator=stored.evaluator,
@@ -201,7 +196,3 @@ def read_trace(path: str | PathLike[str]) -> SearchTrace:
         )
     except ValueError as error:
         raise DataError(str(error), where=path) from error
-
-
-def _subject(stored: _SubjectEntry) -> Subject:
-    return Subject(**{**asdict(stored), "space_size": int(stored.space_size, 16)})

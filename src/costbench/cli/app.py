@@ -212,7 +212,7 @@ def pages(port: Annotated[int, typer.Option(help="Of `mlflow ui`.")] = 5000) -> 
 
 
 def main() -> None:
-    """Entry point: what the user can mend is one line on stderr and exit code 1, never a traceback."""
+    """Runs the command line; what the user can mend is one line on stderr and exit code 1, no traceback."""
     from costbench.experiments.stages.entry import guarded
 
     def run() -> None:

@@ -80,13 +80,13 @@ class Key:
 
 @cache
 def sections() -> Mapping[str, str]:
-    """Return the dataclass of each section, those of other packages' stages in files beside included."""
+    """Returns the dataclass of each section, those of other packages' stages in files beside included."""
     stages = load_extensions(STAGES, StageExtension).values()
     return {**SECTIONS, **{name: cls for stage in stages for name, cls in stage.sections.items()}}
 
 
 def keys() -> Iterator[Key]:
-    """Yield all keys of all sections but `experiments`, in order.
+    """Yields all keys of all sections but `experiments`, in order.
 
     What stands under names of the user's has the name `NAME`.
     """
@@ -96,7 +96,7 @@ def keys() -> Iterator[Key]:
 
 
 def find_key(name: str) -> Key:
-    """Return what is known of a key by its dotted name.
+    """Returns what is known of a key by its dotted name.
 
     Raises:
         ParamsError: if there is none.
@@ -117,7 +117,7 @@ def find_key(name: str) -> Key:
 
 
 def value_of(params: Path, name: str) -> object:
-    """Return the value that a parameter file gives a key, with what it extends; `MISSING` if it gives none.
+    """Returns the value that a parameter file gives a key, with what it extends; `MISSING` if it gives none.
 
     Raises:
         ParamsError: for a file that cannot be read.
@@ -133,7 +133,7 @@ def value_of(params: Path, name: str) -> object:
 
 
 def with_comments(text: str) -> str:
-    """Return the text of a parameter file with the meaning of each key beside it.
+    """Returns the text of a parameter file with the meaning of each key beside it.
 
     A comment is the first sentence of the key's description. Lines that hold a comment alone stay.
     Of entries under names of the user's, as in section `experiments`, the first has comments for all.
@@ -163,7 +163,7 @@ def with_comments(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a parameter file writes it; `-` for one that is not there."""
+    """Returns a value as a parameter file writes it; `-` for one that is not there."""
     if value is dataclasses.MISSING:
         return "-"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -181,7 +181,7 @@ def _section(name: str) -> Key:
 
 
 def _first_line(cls: Any) -> str:
-    """Return what the docstring of a dataclass says first, without the name of its section."""
+    """Returns what the docstring of a dataclass says first, without the name of its section."""
     first = (inspect.getdoc(cls) or "").partition("\n")[0]
     return first.partition(": ")[2] or first
 
@@ -208,7 +208,7 @@ def _entry_keys(prefix: str) -> Iterator[Key]:
 
 
 def attributes(cls: type) -> dict[str, str]:
-    """Return the descriptions under `Attributes:` of a dataclass and of those that it inherits from."""
+    """Returns the descriptions under `Attributes:` of a dataclass and of those that it inherits from."""
     descriptions: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
@@ -228,7 +228,7 @@ def attributes(cls: type) -> dict[str, str]:
 
 
 def _dataclass_in(hint: Any) -> Any:
-    """Return the dataclass that an annotation is or may be, or None."""
+    """Returns the dataclass that an annotation is or may be, or None."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = next((one for one in typing.get_args(hint) if dataclasses.is_dataclass(one)), None)
     return hint if dataclasses.is_dataclass(hint) else None
@@ -245,7 +245,7 @@ def _unit(name: str) -> str:
 
 
 def section_class(name: str) -> Any:
-    """Return the dataclass of a section."""
+    """Returns the dataclass of a section."""
     return _class(sections()[name])
 
 

@@ -92,7 +92,7 @@ def train(  # noqa: PLR0913 (a command has its options)
         run_stage(lambda path: run(path, experiment, backend_flags(backend, scheduler, jobs)), params)
         return
     from costbench.execution.workers import start_logging
-    from costbench.experiments.imported_data import ImportedData, train_on
+    from costbench.experiments.tpugraphs.training import ImportedData, train_on
 
     start_logging()
     monitor, fit = train_on(ImportedData(data, collection, cache), settings, out, seed, threads)
@@ -132,7 +132,7 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
 
         run_stage(lambda path: run(path, experiment, backend_flags(backend, scheduler, jobs)), params)
         return
-    from costbench.experiments.imported_data import ImportedData, evaluate_on
+    from costbench.experiments.tpugraphs.training import ImportedData, evaluate_on
 
     scored = evaluate_on(ImportedData(data, collection, cache), split, model, threads)
     if as_json:
@@ -164,7 +164,7 @@ def collect(
         typer.echo(f"[{done}/{total}] {name}", err=True)
 
     result = build(folder, names or None, jobs, progress, force)
-    typer.echo(f"{len(result.built)} built, {len(result.kept)} kept, {len(result.removed)} removed")
+    typer.echo(f"{len(result.built)} built, {len(result.unchanged)} kept, {len(result.removed)} removed")
 
 
 def generate(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from costbench.autotuning.search import Progress
-    from costbench.experiments.tuning.program import Report, Step, Tuned, TuneOptions
+    from costbench.experiments.autotuning.session import Report, Step, TuneOptions, TuningResult
 
 _LISTED = 10
 _NS_PER_MS, _NS_PER_US = 1e6, 1e3
@@ -130,7 +130,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
     from costbench.tasks import SEARCHED
 
     def of_program() -> None:
-        from costbench.experiments.tuning.program import TuneOptions
+        from costbench.experiments.autotuning.session import TuneOptions
 
         _refuse(context, ("trials", "target"), task)
         options = TuneOptions(
@@ -169,7 +169,7 @@ def _extensions() -> dict[str, Callable[..., None]]:
 
 
 def _given(context: typer.Context, option: str) -> bool:
-    """Whether an option was given, not left to its default."""
+    """Returns whether an option was given, not left to its default."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -186,8 +186,8 @@ def _refuse(context: typer.Context, options: tuple[str, ...], task: str) -> None
 
 def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: bool) -> None:
     """Tunes a program on a simulated chip and prints what came out."""
-    from costbench.experiments.tuning.program import Session, write_results
-    from costbench.experiments.tuning.tune import tune_program
+    from costbench.experiments.autotuning.program_tuning import tune_program
+    from costbench.experiments.autotuning.session import Session, write_results
     from costbench.target import load_target
 
     folder = out or Path("out") / "tune" / f"{_stem(options.file)}-{options.task}"
@@ -195,13 +195,13 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
     try:
         with _stopping() as stop, _reporting(screen, options.file) as report:
             session = Session(folder, options, load_target(chip), resume=resume, report=stop.before(report))
-            tuned = tune_program(session, _stem(options.file))
+            result = tune_program(session, _stem(options.file))
     except KeyboardInterrupt:
         typer.echo("costbench: stopped; no results written", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    write_results(folder, options, session.target.name, tuned)
-    _draw(tuned, options, folder)
-    _print(screen, tuned, options, folder, session.target.name)
+    write_results(folder, options, session.target.name, result)
+    _draw(result, options, folder)
+    _print(screen, result, options, folder, session.target.name)
     if session.interrupted:
         typer.echo("costbench: stopped; --resume goes on", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -223,7 +223,7 @@ class _Stop:
         self._pressed = True
 
     def before(self, report: Report) -> Report:
-        """Check for an interrupt before each report of progress."""
+        """Checks for an interrupt before each report of progress."""
 
         def checked(step: Step, progress: Progress) -> None:
             self._searching = True
@@ -252,16 +252,16 @@ def _stem(file: Path) -> str:
     return name
 
 
-def _draw(tuned: Tuned, options: TuneOptions, folder: Path) -> None:
+def _draw(result: TuningResult, options: TuneOptions, folder: Path) -> None:
     from costbench.reports.figures.search_curves import SearchCurve, draw_search
     from costbench.tasks import TASKS
 
-    measured = [row.measured_ns for row in tuned.rows] if TASKS[options.task].measures_programs else []
+    measured = [row.measured_ns for row in result.rows] if TASKS[options.task].measures_programs else []
     curve = SearchCurve(
-        title=f"{tuned.program}, {options.task}",
-        default_ns=tuned.default_ns,
-        seconds=[second for second, _ in tuned.curve],
-        best_ns=[ns for _, ns in tuned.curve],
+        title=f"{result.program}, {options.task}",
+        default_ns=result.default_ns,
+        seconds=[second for second, _ in result.curve],
+        best_ns=[ns for _, ns in result.curve],
         measured_ns=[math.nan if ns is None else ns for ns in measured],
     )
     draw_search(curve, folder / "search")
@@ -269,21 +269,21 @@ def _draw(tuned: Tuned, options: TuneOptions, folder: Path) -> None:
 
 @contextmanager
 def _reporting(console: Console, file: Path) -> Iterator[Report]:
-    """A bar on a terminal, a line every few seconds elsewhere."""
+    """Yields what reports progress: a bar on a terminal, a line every few seconds elsewhere."""
     if not console.is_terminal:
         yield _lines(time.monotonic)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[found]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[best]}"))
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        yield _bar(bar, bar.add_task(f"reading {file.name}", total=None, found=""))
+        yield _bar(bar, bar.add_task(f"reading {file.name}", total=None, best=""))
 
 
 def _bar(bar: Bar, task: TaskID) -> Report:
     def report(step: Step, progress: Progress) -> None:
         part, whole = _part(step, progress)
-        bar.update(task, description=step.label, total=whole, completed=part, found=_found(step, progress))
+        bar.update(task, description=step.label, total=whole, completed=part, best=_best(step, progress))
 
     return report
 
@@ -296,36 +296,37 @@ def _lines(clock: Callable[[], float]) -> Report:
             last[:] = [clock()]
             part, whole = _part(step, progress)
             percent = f" ({100 * part / whole:.0f}%)" if whole else ""
-            typer.echo(f"costbench: {step.label}{percent}: {_found(step, progress)}", err=True)
+            typer.echo(f"costbench: {step.label}{percent}: {_best(step, progress)}", err=True)
 
     return report
 
 
 def _part(step: Step, progress: Progress) -> tuple[float, float | None]:
-    """What is done, of how much: steps where there are many, otherwise of the budget."""
-    number, count = step.place
+    """Returns what is done, of how much: steps where there are many, otherwise of the budget."""
     if step.decisions is not None:
         return progress.num_decisions, step.decisions
-    return (number, count) if count > 1 else (progress.budget.spent_seconds, progress.budget.seconds)
+    if step.count > 1:
+        return step.number, step.count
+    return progress.budget.spent_seconds, progress.budget.seconds
 
 
-def _found(step: Step, progress: Progress) -> str:
+def _best(step: Step, progress: Progress) -> str:
     ns = progress.best_score if step.program_ns is None else step.program_ns
     best = f"{ns / _NS_PER_MS:,.3f} ms" if math.isfinite(ns) else "none yet"
     return f"{progress.num_decisions:,} tried, best {best}"
 
 
-def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path, chip: str) -> None:
+def _print(console: Console, result: TuningResult, options: TuneOptions, folder: Path, chip: str) -> None:
     from rich.table import Table
 
     from costbench.tasks import TASKS
 
-    gained = sorted((gain for gain in tuned.gains if gain.saved_ns > 0), key=lambda gain: -gain.saved_ns)
+    gained = sorted((gain for gain in result.gains if gain.saved_ns > 0), key=lambda gain: -gain.saved_ns)
     if gained:
-        table = Table(title=f"{tuned.program}, {options.task}: what was gained on {chip}")
+        table = Table(title=f"{result.program}, {options.task}: what was gained on {chip}")
         # A trained model of tile sizes predicts scores without unit.
         in_ns = not TASKS[options.task].ranks_decisions or options.model == "analytical"
-        predicted = ["predicted (µs)" if in_ns else "predicted score"] if tuned.num_predicted else []
+        predicted = ["predicted (µs)" if in_ns else "predicted score"] if result.num_predicted else []
         for name in ("what", "runs", "default (µs)", "now (µs)", "saved (µs)", *predicted):
             table.add_column(name, justify="left" if name == "what" else "right")
         for gain in gained[:_LISTED]:
@@ -337,46 +338,45 @@ def _print(console: Console, tuned: Tuned, options: TuneOptions, folder: Path, c
             rest = sum(gain.saved_ns for gain in gained[_LISTED:]) / _NS_PER_US
             table.add_row(f"{len(gained) - _LISTED:,} more", "", "", "", f"{rest:,.3f}")
         console.print(table)
-    console.print(summary(tuned, options, folder, chip), highlight=False, soft_wrap=True)
+    console.print(summary(result, options, folder, chip), highlight=False, soft_wrap=True)
 
 
-def summary(tuned: Tuned, options: TuneOptions, folder: Path, chip: str = "") -> str:
-    """What came out, in words; `chip` names what it was measured on."""
+def summary(result: TuningResult, options: TuneOptions, folder: Path, chip: str = "") -> str:
+    """Returns what came out, in words; `chip` names what it was measured on."""
     from costbench.tasks import TASKS, labels_of
 
-    default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (tuned.default_ns, tuned.best_ns))
+    default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (result.default_ns, result.best_ns))
     chosen = labels_of(options.task).decisions
-    if tuned.unmeasured is not None:
-        chosen_ns, default_ns = (f"{ns / _NS_PER_MS:.3f} ms" for ns in tuned.unmeasured)
+    if result.unmeasured is not None:
+        chosen_ns, default_ns = (f"{ns / _NS_PER_MS:.3f} ms" for ns in result.unmeasured)
         gain = f"the best fusions found are predicted to take {chosen_ns}, the default ones {default_ns}"
-        lines = [f"{tuned.program}: nothing was measured; {gain}"]
-    elif tuned.speedup > 1.0:
-        gain = f"{100 * (tuned.speedup - 1):.1f}% faster than with the compiler's default {chosen}"
-        lines = [f"{tuned.program}: {gain} ({default} → {best}, {tuned.speedup:.3f} times as fast)"]
+        lines = [f"{result.program}: nothing was measured; {gain}"]
+    elif result.speedup > 1.0:
+        gain = f"{100 * (result.speedup - 1):.1f}% faster than with the compiler's default {chosen}"
+        lines = [f"{result.program}: {gain} ({default} → {best}, {result.speedup:.3f} times as fast)"]
     else:
-        lines = [f"{tuned.program}: nothing faster found than the compiler's default {chosen} ({default})"]
-    if tuned.num_predicted:
-        lines.append(f"{tuned.num_predicted:,} {chosen} predicted by {options.model}")
+        lines = [f"{result.program}: nothing faster found than the compiler's default {chosen} ({default})"]
+    if result.num_predicted:
+        lines.append(f"{result.num_predicted:,} {chosen} predicted by {options.model}")
     on = f" on {chip} (simulated)" if chip else ""
-    lines.append(f"{tuned.num_measured:,} measured{on} in {tuned.hardware_seconds:,.4g} s of hardware time")
+    lines.append(f"{result.num_measured:,} measured{on} in {result.hardware_seconds:,.4g} s of hardware time")
     compiles = TASKS[options.task].measures_programs
-    if not tuned.num_measured and compiles and options.compile_s > 60 * options.minutes:
+    if not result.num_measured and compiles and options.compile_s > 60 * options.minutes:
         lines.append(
             f"{options.compile_s:g} s for compiling a program do not fit in {options.minutes:g} minutes: "
             "give a larger --budget, or a smaller --compile-s"
         )
-    lines += _left_out(tuned)
+    lines += _left_out(result)
     return "\n".join([*lines, f"decisions.json, costs.csv, search.png and search.svg are in {folder}"])
 
 
-def _left_out(tuned: Tuned) -> list[str]:
+def _left_out(result: TuningResult) -> list[str]:
     """Says which kernels were not tuned, those without a time first."""
     lines = []
-    for one in sorted(tuned.left_out, key=lambda one: one.total_ns is not None):
-        took = "counts nothing" + ("; --prices gives it a time" if one.what else "")
-        if one.total_ns is not None:
-            took = f"takes {one.total_ns / _NS_PER_MS:.3f} ms by the given prices"
-        lines.append(
-            f"left out: {one.what or 'a kernel'}, {one.runs:,} runs, e.g. {one.example}: {one.reason}; {took}"
-        )
+    for kind in sorted(result.left_out, key=lambda kind: kind.total_ns is not None):
+        took = "counts nothing" + ("; --prices gives it a time" if kind.what else "")
+        if kind.total_ns is not None:
+            took = f"takes {kind.total_ns / _NS_PER_MS:.3f} ms by the given prices"
+        what = f"{kind.what or 'a kernel'}, {kind.runs:,} runs, e.g. {kind.example}"
+        lines.append(f"left out: {what}: {kind.reason}; {took}")
     return lines

@@ -6,14 +6,14 @@ to operands, gives it a digest that also covers which nodes read the value and a
 fingerprint is a digest over the sorted second digests. The first pass covers what a value is computed from,
 the second how it is used, so that `f(a, b) + g(a, c)` and `f(a, b) + g(b, c)` differ although a, b and c look
 alike. For a graph with one output in which every node is used this separates all graphs that are not
-isomorphic: starting from the output, (user, place) identifies each node. Graphs with several outputs can
-collide only if outputs are symmetric to each other.
+isomorphic: starting from the output, (user, operand number) identifies each node. Graphs with several outputs
+can collide only if outputs are symmetric to each other.
 
 With H for BLAKE2b of 128 bits, the fingerprint of a kernel of n nodes takes 2n + 1 calls of it:
 
 - first(v) = H(first(operand 0) .. first(operand m - 1), label(v)) for an instruction, from operands to users;
-- second(v) = H(first(v), "out" or "in", sorted second(user) + place for every read of v), from users to
-  operands, with the place of the operand as 4 bytes, little-endian;
+- second(v) = H(first(v), "out" or "in", sorted second(user) + number for every read of v), from users to
+  operands, with the number of the operand as 4 bytes, little-endian;
 - the fingerprint = H(sorted second(v) of all nodes).
 
 Not in a label, because they do not change what a kernel costs: names, literals (beyond their element type and
@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from costbench.arrays import I64, U64, Bool
-from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays, lists_to_arrays
+from costbench.compiler.kernel_arrays import KernelArrays, KernelPositions, kernel_arrays, lists_to_arrays
 from costbench.errors import HloError
 from costbench.execution.compiled import compiled
 from costbench.hashing import DIGEST_WORDS, WORD_BYTES, digest_16, put_word, words_of
@@ -82,7 +82,7 @@ def _shape_text(shape: Shape) -> str:
     return f"{int(shape.element_type)}{shape.dimensions}{shape.layout}"
 
 
-_DIGEST_BYTES = 16
+_DIGEST_BYTES = DIGEST_WORDS * WORD_BYTES
 _NO_DIGEST = bytes(_DIGEST_BYTES)
 
 
@@ -177,7 +177,11 @@ class ModuleFingerprints:
             [b""] * len(read) + [labels[position] for position in inside],
             [inputs[position] for position in read] + [_NO_DIGEST] * len(inside),
         )
-        part = range(len(read), len(numbers)), range(len(read)), {numbers[position] for position in outputs}
+        part = KernelPositions(
+            instructions=tuple(range(len(read), len(numbers))),
+            inputs=tuple(range(len(read))),
+            outputs=tuple({numbers[position] for position in outputs}),
+        )
         return _as_bytes(kernel_arrays([part]), body)[0]
 
 
@@ -223,8 +227,7 @@ def _blake2b(data: bytes) -> bytes:
 # ---- digests of many kernels of one computation, compiled ------------------------------------------------
 
 
-_DIGEST_BYTES = DIGEST_WORDS * WORD_BYTES
-_PLACE_BYTES = 4
+_OPERAND_NUMBER_BYTES = 4
 _LEAVES, _STAYS = (np.uint64(int.from_bytes(word, "little")) for word in (b"out", b"in"))
 _LEAVES_BYTES, _STAYS_BYTES = len(b"out"), len(b"in")
 _SPARE_WORDS = 4
@@ -258,8 +261,8 @@ class _Scratch(NamedTuple):
         leaves: [n], whether a value leaves the kernel; false between kernels.
         reads_start: [n], where a value's entries begin.
         reads_stop: [n], where they end so far; before the second pass, how many there will be.
-        entries: [reads, 3], reads of values: second digest of the user, and place, words with their bytes
-            swapped.
+        entries: [reads, 3], reads of values: second digest of the user, and number of the operand, words with
+            their bytes swapped.
         message: bytes to be digested next, as words.
         hash_state: for `digest_16`, which leaves its result in the first two words.
     """
@@ -386,7 +389,7 @@ def _digest_uses(position: int, s: _Scratch) -> None:
     for entry in range(s.reads_start[position], s.reads_stop[position]):
         for word in range(DIGEST_WORDS + 1):
             put_word(s.message, num_bytes + WORD_BYTES * word, _swapped(s.entries[entry, word]))
-        num_bytes += _DIGEST_BYTES + _PLACE_BYTES
+        num_bytes += _DIGEST_BYTES + _OPERAND_NUMBER_BYTES
     digest_16(s.message, num_bytes, s.hash_state)
 
 

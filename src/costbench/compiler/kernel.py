@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from costbench.compiler.fingerprints import subgraph_fingerprint
+from costbench.compiler.kernel_arrays import KernelPositions
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.instruction import Instruction
@@ -51,6 +52,11 @@ class Kernel:
     def body(self) -> HloComputation:
         """Returns the computation that the kernel is a part of."""
         return self.module.computations[self.computation]
+
+    @property
+    def positions(self) -> KernelPositions:
+        """Returns instructions, inputs and outputs."""
+        return KernelPositions(self.instructions, self.inputs, self.outputs)
 
     @property
     def nodes(self) -> tuple[int, ...]:

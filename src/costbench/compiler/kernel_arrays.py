@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from costbench.arrays import I64
+
+
+class KernelPositions(NamedTuple):
+    """Positions in its computation of what one kernel holds, of what it reads and of what it writes."""
+
+    instructions: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def renumber(self, numbers: Mapping[int, int]) -> KernelPositions:
+        """Returns the kernel where its computation's instructions have other numbers."""
+        return KernelPositions._make(tuple(numbers[p] for p in positions) for positions in self)
 
 
 class KernelArrays(NamedTuple):
@@ -38,34 +50,30 @@ def lists_to_arrays(lists: Sequence[Iterable[int]]) -> tuple[I64, I64]:
     return offsets, np.array([value for values in entries for value in values], dtype=np.int64)
 
 
-def kernel_arrays(kernels: Iterable[tuple[Iterable[int], Iterable[int], Iterable[int]]]) -> KernelArrays:
-    """Packs kernels given by their instructions, inputs and outputs; inverse of `kernel_lists`."""
-    parts: tuple[list[Iterable[int]], ...] = ([], [], [])
-    for kernel in kernels:
-        for part, positions in zip(parts, kernel, strict=True):
-            part.append(positions)
-    instructions, inputs, outputs = map(lists_to_arrays, parts)
-    return KernelArrays(*instructions, *inputs, *outputs)
+def kernel_arrays(kernels: Iterable[KernelPositions]) -> KernelArrays:
+    """Packs the positions of kernels."""
+    kernels = list(kernels)
+    return KernelArrays(
+        *lists_to_arrays([kernel.instructions for kernel in kernels]),
+        *lists_to_arrays([kernel.inputs for kernel in kernels]),
+        *lists_to_arrays([kernel.outputs for kernel in kernels]),
+    )
 
 
-def kernel_lists(kernels: KernelArrays) -> Iterator[tuple[list[int], list[int], list[int]]]:
-    """Yields instructions, inputs and outputs of each kernel."""
+def unpack_kernels(kernels: KernelArrays) -> Iterator[KernelPositions]:
+    """Yields the positions of each kernel; inverse of `kernel_arrays`."""
     ends = [offsets.tolist() for offsets in kernels[::2]]
     values = [positions.tolist() for positions in kernels[1::2]]
     for k in range(len(ends[0]) - 1):
-        instructions, inputs, outputs = (v[e[k] : e[k + 1]] for e, v in zip(ends, values, strict=True))
-        yield instructions, inputs, outputs
+        yield KernelPositions._make(tuple(v[e[k] : e[k + 1]]) for e, v in zip(ends, values, strict=True))
 
 
-def kernel_positions(
-    kernels: KernelArrays, number: int
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Returns instructions, inputs and outputs of one of the kernels."""
-    instructions, inputs, outputs = (
+def kernel_positions(kernels: KernelArrays, number: int) -> KernelPositions:
+    """Returns the positions of one of the kernels."""
+    return KernelPositions._make(
         tuple(positions[offsets[number] : offsets[number + 1]].tolist())
         for offsets, positions in zip(kernels[::2], kernels[1::2], strict=True)
     )
-    return instructions, inputs, outputs
 
 
 def select_kernels(kernels: KernelArrays, numbers: I64) -> KernelArrays:

@@ -23,7 +23,7 @@ from costbench.compiler.fusion.groups import KernelGroups
 from costbench.compiler.fusion.heuristic import default_groups
 from costbench.compiler.fusion.rules import Kind, is_free, kind_of
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.kernel_arrays import kernel_arrays, kernel_lists
+from costbench.compiler.kernel_arrays import kernel_arrays, unpack_kernels
 from costbench.compiler.layout.assign import assign_layouts
 from costbench.compiler.lowering.loop_nest import Lowering
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT, execution_counts
@@ -80,7 +80,7 @@ class PreparedProgram:
     def __init__(
         self, module: HloModule, name: str, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
     ) -> None:
-        self.module = place(module)
+        self.module = lay_out_program(module)
         self.name = name
         self.counts = tuple(execution_counts(self.module, unknown_trip_count=unknown_trip_count))
 
@@ -127,7 +127,7 @@ def compile_program(
     return PreparedProgram(module, name, unknown_trip_count=unknown_trip_count).compiled
 
 
-def place(module: HloModule) -> HloModule:
+def lay_out_program(module: HloModule) -> HloModule:
     """Returns a canonical program with layouts assigned and copies inserted."""
     return assign_layouts(fold_reversals(module))
 
@@ -194,15 +194,8 @@ def kernels_of(
 ) -> Iterator[Kernel]:
     """Yields the kernels of one computation, given its groups."""
     arrays = cut_out(groups.groups, groups.reads, body_nodes(groups.body, groups.graph))
-    for instructions, inputs, outputs in kernel_lists(arrays):
-        yield Kernel(
-            module=module,
-            computation=computation,
-            instructions=tuple(instructions),
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
-            trip_count=trip_count,
-        )
+    for positions in unpack_kernels(arrays):
+        yield Kernel(module, computation, *positions, trip_count=trip_count)
 
 
 def unique_kernels(compiled: CompiledProgram) -> tuple[UniqueKernel, ...]:
@@ -215,7 +208,7 @@ def _unique(compiled: CompiledProgram, fingerprints: ModuleFingerprints) -> tupl
     runs: dict[str, int] = {}
     for computation, group in groupby(compiled.kernels, attrgetter("computation")):
         kernels = list(group)
-        arrays = kernel_arrays((k.instructions, k.inputs, k.outputs) for k in kernels)
+        arrays = kernel_arrays(kernel.positions for kernel in kernels)
         for kernel, name in zip(kernels, fingerprints.kernels(computation, arrays), strict=True):
             key = name.hex()
             first.setdefault(key, kernel)

@@ -60,7 +60,7 @@ def balanced_splits(units: int) -> I64:
 
 
 def loop_candidates(loop: Loop) -> I64:
-    """Extents in native tiles that a loop may take, ascending: balanced splits, or all of a fixed loop."""
+    """Returns the extents in native tiles of a loop, ascending: balanced splits, or all of a fixed loop."""
     return np.array([loop.units], dtype=np.int64) if loop.fixed else balanced_splits(loop.units)
 
 
@@ -118,6 +118,18 @@ class TileSpace:
         """Returns the scratchpad that a tile may take; infinite if all tiles fit, so no check is needed."""
         available = float(self.architecture.scratchpad_bytes)
         return float(needed_limit(self.nest.words, self.packed, available))
+
+    def smaller(self, extents: I64) -> I64 | None:
+        """Returns the extents whose longest loop is cut one step more, [num_loops]; None if it cannot be."""
+        if not len(extents):
+            return None
+        loop = int(np.argmax(extents))
+        shorter = self.candidates[loop][self.candidates[loop] < extents[loop]]
+        if not len(shorter):
+            return None
+        result = extents.copy()
+        result[loop] = shorter[-1]
+        return result
 
     def extents(self, ids: I64) -> I64:
         """Returns loop extents of numbered tile sizes, int64 [n, num_loops]."""

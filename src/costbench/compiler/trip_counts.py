@@ -10,10 +10,11 @@ initial state. Without such an integer `unknown_trip_count` is used.
 from __future__ import annotations
 
 from costbench.compiler.layout.value_classes import WHILE_BODY, WHILE_CONDITION
+from costbench.hlo.conversion import INTEGER_FIELDS
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.shape import ElementType
+from costbench.hlo.proto import hlo_pb2
 
 DEFAULT_UNKNOWN_TRIP_COUNT = 100
 MAX_TRIP_COUNT_BOUND = 1 << 20
@@ -110,58 +111,10 @@ def _is_invariant(module: HloModule, loop: Instruction, index: int) -> bool:
     return member.opcode is Opcode.GET_TUPLE_ELEMENT and member.tuple_index == index
 
 
-# ---- integers inside literals ----------------------------------------------------------------------------
-
-# Fields of XLA's LiteralProto that hold integers: as packed varints, or (16 bits wide) as bytes.
-_VARINT_FIELDS = {
-    ElementType.S32: 4,
-    ElementType.S64: 5,
-    ElementType.U32: 6,
-    ElementType.U64: 7,
-}
-_BITS = 64
-
-
 def scalar_value(inst: Instruction) -> int | None:
     """Returns the value of an integer scalar constant; None for other types or without a stored literal."""
-    field = _VARINT_FIELDS.get(inst.shape.element_type)
+    field = INTEGER_FIELDS.get(inst.shape.element_type)
     if field is None or inst.shape.rank or not inst.literal:
         return None
-    payload = _packed_field(inst.literal, field)
-    if payload is None:
-        return None
-    value, _ = _varint(payload, 0)
-    signed = inst.shape.element_type in (ElementType.S32, ElementType.S64)
-    return value - (1 << _BITS) if signed and value >> (_BITS - 1) else value
-
-
-def _packed_field(message: bytes, field: int) -> bytes | None:
-    """Returns the payload of a packed field of a serialised message."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        wire = tag & 7
-        if wire == 2:
-            length, position = _varint(message, position)
-            if tag >> 3 == field:
-                return message[position : position + length] or None
-            position += length
-        elif wire == 0:
-            start = position
-            _, position = _varint(message, position)
-            if tag >> 3 == field:
-                return message[start:position]
-        else:
-            position += 8 if wire == 1 else 4
-    return None
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, position
+    values = getattr(hlo_pb2.LiteralProto.FromString(inst.literal), field)
+    return int(values[0]) if values else None

@@ -28,7 +28,7 @@ from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion_pricing import FusionPricing, NewKernels
 from costbench.datasets.generation import ProgramTask, Shards, SharedProgram, shard_key, summaries_of
 from costbench.datasets.measured_kernels import compiled_program_path, fusion_part_path
-from costbench.datasets.record_types import FUSION, FUSION_GENERATOR_VERSION
+from costbench.datasets.record_types import FUSION
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 from costbench.rng import stream
@@ -71,7 +71,7 @@ class FusionTask(ProgramTask):
 
     params: FusionParams
     task = "fusion"
-    version = FUSION_GENERATOR_VERSION
+    version = 1
 
     def shards(self, target: Target) -> list[Path]:
         """Returns the paths of the parts that exist, or else of the first part."""

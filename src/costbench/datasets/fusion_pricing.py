@@ -157,7 +157,7 @@ class FusionPricing:
     def _run(
         self, batch: KernelBatch, indices: I64, names: Sequence[str], outcomes: Sequence[_Outcome]
     ) -> None:
-        """Runs the kernels of a batch; `places` are their indices in the outcomes."""
+        """Runs the kernels of a batch; `indices` are their rows in the outcomes."""
         nests: Memo[int, LoopNest] = Memo(batch.lowered.nest)
         for device, model, outcome in zip(self._devices, self._models, outcomes, strict=True):
             fits = batch.smallest_fits(device.target.architecture.scratchpad_bytes)

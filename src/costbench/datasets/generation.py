@@ -77,7 +77,7 @@ class ShardTask(Protocol):
 
     @property
     def weight(self) -> int:
-        """Relative work estimate; the largest tasks are run first."""
+        """Returns a relative estimate of the work; the largest tasks are run first."""
 
     def make(self, shared: SharedProgram | None = None) -> None:
         """Writes the shards that are missing, each of them atomically.
@@ -102,6 +102,8 @@ class ProgramTask(ABC):
         params: parameters of the task.
         folder: folder of the data set.
         code: digest of the code that makes the shards.
+        task: name of the task; the same for all of a class, as the next.
+        version: version of the samples, to be raised when the same inputs would give others.
     """
 
     name: str
@@ -144,7 +146,7 @@ class ProgramTask(ABC):
 
     @property
     def weight(self) -> int:
-        """Work estimate, which grows with the size of the program."""
+        """Returns an estimate of the work, which grows with the size of the program."""
         return len(self.program)
 
     @property
@@ -233,7 +235,7 @@ class SharedProgram:
         return self._prepared
 
     def log_assumed_loops(self) -> None:
-        """Warn of the loops of the program, if any task read it, whose trip counts are not stated in it."""
+        """Warns of the loops of the program, if any task read it, whose trip counts are not stated in it."""
         if self._prepared is None:
             return
         for name, (trips, bounded) in assumed_trip_counts(self._prepared.module).items():
@@ -303,7 +305,7 @@ def generate(
 
     # Largest groups first, so that processes finish at similar times.
     longest_first = sorted(groups, key=lambda group: (-sum(task.weight for task in groups[group]), group))
-    work_items = {group: (groups[group], groups[group][0].name in optional) for group in longest_first}
+    work_items = {name: _Group(groups[name], groups[name][0].name in optional) for name in longest_first}
     run_work_items(_make, work_items, backend, take)
     return tuple(summary for task in tasks for summary in summaries[_key(task)])
 
@@ -312,27 +314,34 @@ def _key(task: ShardTask) -> str:
     return str(task.paths[0])
 
 
-def _make(item: tuple[Sequence[ShardTask], bool]) -> tuple[tuple[ShardSummary, ...] | str, ...]:
+@dataclass(frozen=True)
+class _Group:
+    """Tasks that share a compiled program, and whether they may fail without ending the run."""
+
+    tasks: tuple[ShardTask, ...]
+    is_optional: bool
+
+
+def _make(group: _Group) -> tuple[tuple[ShardSummary, ...] | str, ...]:
     """Returns the summaries of each task of a group, or the reason why an optional one failed."""
-    tasks, optional = item
     shared = SharedProgram()
     failed: dict[str, str] = {}
     with _rare_collections():
-        for task in tasks:
+        for task in group.tasks:
             # A killed worker may have finished some tasks of the group.
             if summaries_of(task) is None:
                 try:
                     task.make(shared)
                 except CostbenchError as error:
-                    if not optional:
+                    if not group.is_optional:
                         raise
                     failed[_key(task)] = str(error)
-    made = {_key(task): summaries_of(task) or () for task in tasks}
-    if optional:
+    made = {_key(task): summaries_of(task) or () for task in group.tasks}
+    if group.is_optional:
         shared.log_assumed_loops()
         empty = [key for key, shards in made.items() if not sum(shard.num_kernels for shard in shards)]
         failed = dict.fromkeys(empty, "no kernel with two or more decisions") | failed
-    for task in tasks:
+    for task in group.tasks:
         for entry in task.entries if _key(task) in failed else ():
             entry.remove()
     return tuple(failed.get(key, shards) for key, shards in made.items())

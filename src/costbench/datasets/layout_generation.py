@@ -27,7 +27,7 @@ from costbench.compiler.spaces import VectorSpace
 from costbench.datasets.generation import ProgramTask, Shards, SharedProgram
 from costbench.datasets.layout_pricing import ProgramPricer
 from costbench.datasets.layout_shards import Family, layout_shard_path
-from costbench.datasets.record_types import DEFAULT, GENETIC, LAYOUT, LAYOUT_GENERATOR_VERSION, RANDOM
+from costbench.datasets.record_types import DEFAULT, GENETIC, LAYOUT, RANDOM
 from costbench.datasets.records import offsets_of
 from costbench.datasets.storage import write_shard
 from costbench.hardware.device import NUM_RUNS, Device
@@ -231,7 +231,7 @@ class LayoutTask(ProgramTask):
     params: LayoutParams
     family: Family = field(kw_only=True)
     task = "layout"
-    version = LAYOUT_GENERATOR_VERSION
+    version = 2
 
     def shards(self, target: Target) -> tuple[Path, ...]:
         """Returns the path of the shard of a chip."""

@@ -17,9 +17,8 @@ import numpy.typing as npt
 from costbench.arrays import F32, I16, I32, I64, AnyArray
 from costbench.artifacts import read_json
 from costbench.datasets.record_types import LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH
-from costbench.datasets.records import RecordType
 from costbench.datasets.storage import Shard, write_shard
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError
 from costbench.params import parse
 
 # Options that are looked at together when their range is checked.
@@ -29,16 +28,30 @@ _FACTS = ("name", "program", "collection")
 
 
 @dataclass(frozen=True, eq=False)
-class LayoutGraph:
-    """A program of n nodes and m edges, nc of its nodes configurable, with c measured layout configs.
+class ProgramGraph:
+    """A program of n nodes and m edges in TpuGraphs' numbering.
+
+    Attributes:
+        node_features: float32 [n, 140], TpuGraphs' features as published.
+        opcodes: int32 [n], TpuGraphs' codes (0: unknown).
+        edges: int32 [m, 2], rows (consumer, producer), each once; producers come first in the order of nodes.
+        node_splits: int64 [s], ascending, nodes at which the major parts of the program begin.
+    """
+
+    node_features: F32
+    opcodes: I32
+    edges: I32
+    node_splits: I64
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutGraph(ProgramGraph):
+    """A program, nc of its nodes configurable, with c measured layout configs.
 
     Attributes:
         name: id of the graph.
         program: unit of tables; for layouts the same as `name`.
         collection: collection of the data set, such as `layout:xla:random`.
-        node_features: float32 [n, 140], TpuGraphs' features as published.
-        opcodes: int32 [n], TpuGraphs' codes (0: unknown).
-        edges: int32 [m, 2], rows (consumer, producer); producers come first in the order of nodes.
         node_config_ids: int32 [nc], the configurable nodes, ascending.
         option_offsets: int64 [nc + 1]; the options of configurable node k are the rows
             `option_offsets[k]:option_offsets[k + 1]` of `option_features`.
@@ -46,21 +59,16 @@ class LayoutGraph:
         config_options: int16 or int32 [c, nc], option of each configurable node, from 0; memory-mapped in an
             opened graph.
         runtime_ns: int64 [c], or [0] where runtimes are withheld.
-        node_splits: int64 [s], ascending, nodes at which the major parts of the program begin.
     """
 
     name: str
     program: str
     collection: str
-    node_features: F32
-    opcodes: I32
-    edges: I32
     node_config_ids: I32
     option_offsets: I64
     option_features: F32
     config_options: I16 | I32
     runtime_ns: I64
-    node_splits: I64
 
     @property
     def num_nodes(self) -> int:
@@ -134,7 +142,8 @@ def open_layout_graph(path: Path | str) -> LayoutGraph:
         DataError: naming the file and the column, if the file is missing, damaged or no layout graph.
     """
     shard = Shard.open(path)
-    _require_graph(shard.record, shard.path)
+    if shard.record not in (LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH):
+        raise DataError(f"holds {shard.record.name} records", where=shard.path, expected="a layout graph")
     for key in _FACTS:
         if not isinstance(shard.metadata.get(key), str):
             raise DataError("missing", where=path, field=f"metadata.{key}", expected="a text")
@@ -153,11 +162,6 @@ def open_layout_graph(path: Path | str) -> LayoutGraph:
     )
     _check(graph, shard.path)
     return graph
-
-
-def _require_graph(record: RecordType, path: Path) -> None:
-    if record not in (LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH):
-        raise DataError(f"holds {record.name} records", where=path, expected="a layout graph")
 
 
 def _check(graph: LayoutGraph, path: Path) -> None:
@@ -239,12 +243,10 @@ def read_collection_sizes(folder: Path) -> tuple[CollectionSize, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError("no list", where=path, expected="one object a collection")
-    try:
-        return tuple(
-            parse(CollectionSize, size, where=path, field=f"[{i}]") for i, size in enumerate(content)
-        )
-    except ParamsError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return tuple(
+        parse(CollectionSize, size, where=path, field=f"[{i}]", error=DataError)
+        for i, size in enumerate(content)
+    )
 
 
 def collection_sizes(paths: Iterable[Path]) -> tuple[CollectionSize, ...]:
@@ -261,13 +263,10 @@ def collection_sizes(paths: Iterable[Path]) -> tuple[CollectionSize, ...]:
     counted: dict[str, list[tuple[int, int, int]]] = {}
     for path in paths:
         graph = open_layout_graph(path)
-        sizes = (graph.num_nodes, _distinct_configs(graph), graph.num_configs)
+        configs = {blake2b(row.tobytes(), digest_size=16).digest() for row in graph.config_options}
+        sizes = (graph.num_nodes, len(configs), graph.num_configs)
         counted.setdefault(graph.collection, []).append(sizes)
     return tuple(_size(name, counted[name]) for name in sorted(counted))
-
-
-def _distinct_configs(graph: LayoutGraph) -> int:
-    return len({blake2b(row.tobytes(), digest_size=16).digest() for row in graph.config_options})
 
 
 def _size(name: str, counted: list[tuple[int, int, int]]) -> CollectionSize:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from costbench.compiler.kernel_hashes import UNKNOWN, HashNumbers
 from costbench.compiler.layout.compile import CompiledPart, KernelPool, NewPart, PackedCompiler
 from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
-from costbench.compiler.tile_space import KernelBatch, TileSpace, nest_tile_space
+from costbench.compiler.tile_space import KernelBatch, nest_tile_space
 from costbench.errors import SpaceTooLargeError, UnsupportedKernelError
 from costbench.hardware.device import Device, measure_batch
 from costbench.rng import stream
@@ -135,9 +136,9 @@ def measured_alone(nest: LoopNest, device: Device, model: AnalyticalModel, attem
         measured = device.measure_nest(space.nest, extents[None])
         if not measured.failed[0]:
             return float(measured.runtime_ns[0])
-        smaller = _smaller(space, extents)
-        if attempts is None and (smaller == extents).all():
-            return _measured_with_room(nest, device)
+        smaller = space.smaller(extents)
+        if smaller is None:
+            return _measured_with_room(nest, device) if attempts is None else float("inf")
         extents = smaller
         tried += 1
     return float("inf")
@@ -153,15 +154,6 @@ def _measured_with_room(nest: LoopNest, device: Device) -> float:
     larger = replace(target.architecture, scratchpad_bytes=2 * target.architecture.scratchpad_bytes)
     roomy = Device(replace(target, architecture=larger), device.seed)
     return measured_alone(nest, roomy, AnalyticalModel(larger), None)
-
-
-def _smaller(space: TileSpace, extents: I64) -> I64:
-    """Returns the tile with the longest loop cut one step more; the smallest tile never fails."""
-    loop = int(np.argmax(extents))
-    shorter = space.candidates[loop][space.candidates[loop] < extents[loop]]
-    result = extents.copy()
-    result[loop] = shorter[-1] if len(shorter) else extents[loop]
-    return result
 
 
 PROGRAM_NOISE_SD = 0.0004
@@ -248,25 +240,23 @@ class ProgramPricer:
             configs: configs to measure, [n, m].
             attempts: tiles tried for each kernel that is new; None for no limit.
         """
-        compiled = [self._compiled(config) for config in configs]
+        programs: list[list[CompiledPart]] = []
+        numbers: list[list[I64]] = []
+        for config in configs:
+            # Kernels are numbered before the next config, which may have the same computations.
+            programs.append(self._compiler.compile(config))
+            numbers.append([self._kernels.number(part) for part in programs[-1]])
         runtimes = self._kernels.runtimes(attempts)
         total = np.zeros((len(configs), len(self._devices)))
-        num_bytes = np.zeros(len(configs), dtype=np.int64)
-        for row, (parts, numbers) in enumerate(compiled):
-            for part, kernels_of_part in zip(parts, numbers, strict=True):
-                total[row] += part.trip_count * runtimes[kernels_of_part].sum(axis=0)
-            num_bytes[row] = self._bytes(parts)
-        programs = tuple(tuple(part.key for part in parts) for parts, _ in compiled)
-        numbers = [
-            kernels_of_part for _, numbers_of_parts in compiled for kernels_of_part in numbers_of_parts
-        ]
-        kernels = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *numbers]))
-        return PricedPrograms(total, num_bytes, programs, kernels)
-
-    def _compiled(self, config: I16) -> tuple[list[CompiledPart], list[I64]]:
-        """Returns the computations of a program under a config, and the numbers of each one's kernels."""
-        parts = self._compiler.compile(config)
-        return parts, [self._kernels.number(part) for part in parts]
+        for row, parts in enumerate(programs):
+            for part, kernels in zip(parts, numbers[row], strict=True):
+                total[row] += part.trip_count * runtimes[kernels].sum(axis=0)
+        return PricedPrograms(
+            total_ns=total,
+            num_bytes=np.array([self._bytes(parts) for parts in programs], dtype=np.int64),
+            programs=tuple(tuple(part.key for part in parts) for parts in programs),
+            kernels=np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *chain.from_iterable(numbers)])),
+        )
 
     def _bytes(self, parts: Sequence[CompiledPart]) -> int:
         """Returns the bytes of the entry computation plus those of the largest computation that it calls."""

@@ -1,6 +1,6 @@
 """Describes the columns of a shard by record types, and checks columns before they are stored or used.
 
-The columns themselves are in `record_types`.
+The columns themselves are in `record_types.csv`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.arrays import I64, U8, AnyArray
+from costbench.arrays import F32, I16, I64, U8, AnyArray
 from costbench.errors import DataError
 
 
@@ -38,11 +38,6 @@ class Column:
     offsets_into: str | None = None
 
 
-def offsets_column(key: str, meaning: str) -> Column:
-    """Describes the offsets, [k + 1], at which each kernel's part of column `key` begins and ends."""
-    return Column(f"{key}_offsets", "<i8", ("k+1",), "entries", meaning, offsets_into=key)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class RecordType:
     """A kind of shard; instances are equal only by identity.
@@ -59,7 +54,7 @@ class RecordType:
     version: int
     columns: tuple[Column, ...]
     runtime: str
-    row: str = "k"
+    row: str
 
     def column(self, key: str) -> Column:
         """Returns the column called `key`.
@@ -169,3 +164,29 @@ def digests_of(fingerprints: Sequence[str]) -> U8:
 def offsets_of(lengths: Iterable[int]) -> I64:
     """Returns where lists of these lengths begin, laid end to end, and where the last ends, int64 [k + 1]."""
     return np.concatenate([[0], np.cumsum(list(lengths), dtype=np.int64)]).astype(np.int64)
+
+
+def equal_rows(opcodes: I16, features: F32) -> tuple[I64, I64]:
+    """Returns the indices of distinct rows, and for each row which of these it equals."""
+    rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
+    _, first, inverse = np.unique(
+        rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True
+    )
+    return first, inverse
+
+
+def number_by_first_use(node_row: I64, node_offsets: I64) -> tuple[I64, I64, I64]:
+    """Renumbers feature rows, each of which some node has, by the first node that has them.
+
+    Args:
+        node_row: row of each node, int64 [n].
+        node_offsets: where each kernel's nodes begin and end, int64 [k + 1].
+
+    Returns:
+        Old numbers of the rows in their new order, int64 [r]; where the rows begin and end that each kernel
+        is the first to have, int64 [k + 1]; new row of each node, int64 [n].
+    """
+    _, first_node = np.unique(node_row, return_index=True)
+    order = np.argsort(first_node)
+    new_number = np.argsort(order)
+    return order, np.searchsorted(first_node[order], node_offsets).astype(np.int64), new_number[node_row]

@@ -99,25 +99,9 @@ class Split:
         """Returns the programs by name of the set: train, validation, test, dropped."""
         return {part: getattr(self, part) for part in _SETS}
 
-    def for_training(self) -> TrainingPrograms:
-        """Returns the training and validation programs."""
-        return TrainingPrograms(self.train, self.validation)
-
     def restricted(self, programs: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Returns each set restricted to `programs`, since a task may lack samples of some programs."""
         return {part: tuple(n for n in names if n in programs) for part, names in self.sets().items()}
-
-    def check_known(self, programs: Collection[str], where: Path | str) -> None:
-        """Raises DataError naming the programs of the split that are not among `programs`."""
-        for part, names in self.sets().items():
-            unknown = sorted(set(names) - set(programs))
-            if unknown:
-                raise DataError(
-                    f"unknown program {', '.join(unknown)}",
-                    where=where,
-                    field=part,
-                    expected="programs of the corpus",
-                )
 
 
 def random_split(
@@ -257,16 +241,11 @@ def write_split(path: Path, split: Split) -> None:
     write_json(path, content | {"name": split.name, "reasons": dict(split.reasons)})
 
 
-def read_split(path: Path, known: Collection[str] | None = None) -> Split:
-    """Reads a split.
-
-    Args:
-        path: JSON file of the split.
-        known: names of existing programs; None to accept any.
+def read_split(path: Path) -> Split:
+    """Reads a split from a JSON file.
 
     Raises:
-        DataError: naming the file and the field, if it is missing, malformed, inconsistent or names a program
-            that is not known.
+        DataError: naming the file and the field, if it is missing, malformed or inconsistent.
     """
     content = read_json(path)
     if not isinstance(content, dict) or content.keys() != {"name", "reasons", *_SETS}:
@@ -279,17 +258,15 @@ def read_split(path: Path, known: Collection[str] | None = None) -> Split:
     if not isinstance(reasons, dict) or not all(isinstance(reason, str) for reason in reasons.values()):
         raise DataError("is malformed", where=path, field="reasons", expected="program name -> text")
     try:
-        split = Split(content["name"], **parts, reasons=reasons)
+        return Split(content["name"], **parts, reasons=reasons)
     except DataError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
-    if known is not None:
-        split.check_known(known, path)
-    return split
+        raise error.recast(DataError, where=path) from error
 
 
 def read_training_programs(path: Path) -> TrainingPrograms:
     """Returns a split's training and validation programs alone. Raises: DataError, as `read_split` does."""
-    return read_split(path).for_training()
+    split = read_split(path)
+    return TrainingPrograms(split.train, split.validation)
 
 
 def _names(value: object, path: Path, part: str) -> tuple[str, ...]:
@@ -359,14 +336,10 @@ def fold_name(fold: int) -> str:
     return f"fold{fold + 1}"
 
 
-def fold_names(k: int) -> tuple[str, ...]:
-    """Returns `fold1` to `fold<k>`."""
-    return tuple(map(fold_name, range(k)))
-
-
 def expand_folds(names: Sequence[str], k: int) -> tuple[str, ...]:
     """Returns names of splits as in parameters, with `fold1` to `fold<k>` in place of `folds`."""
-    return tuple(split for name in names for split in (fold_names(k) if name == FOLDS else (name,)))
+    folds = tuple(map(fold_name, range(k)))
+    return tuple(split for name in names for split in (folds if name == FOLDS else (name,)))
 
 
 def reported_split(name: str) -> str:

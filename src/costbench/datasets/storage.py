@@ -1,4 +1,8 @@
-"""The summary of a finished shard, which every stage that makes shards logs."""
+"""Shards as Arrow files: written whole, read by memory map, refused where they are damaged.
+
+A shard is one table (`arrow_tables`) whose schema says in its metadata what the samples were made from, and
+the digest of every column. Reading checks what it costs nothing to check; `verify_shard` compares all bytes.
+"""
 
 from __future__ import annotations
 
@@ -193,7 +197,7 @@ class Shard:
         return Shard(path, _read_table(path))
 
     def __getitem__(self, key: str) -> AnyArray:
-        """A column.
+        """Returns a column.
 
         Raises:
             DataError: if there is none of that name, or if it holds values that cannot be data.
@@ -304,7 +308,8 @@ def _read_table(path: Path) -> _Table:
         batch = reader.get_batch(0)
         batch.validate()
     except _UNREADABLE as error:
-        raise _damaged(path, error) from error
+        problem = f"truncated or damaged: {one_line(error)}"
+        raise DataError(problem, where=path, expected="an Arrow IPC file") from error
     if not record.row and batch.num_rows != 1:
         raise DataError(f"{batch.num_rows} rows", where=path, expected="one")
     return _Table(record, facts["metadata"], facts["sha256"], reader.schema, batch, file)
@@ -324,11 +329,6 @@ def _mapped(path: Path) -> pa.Buffer:
     if begin != _MAGIC[: len(begin)]:
         raise DataError("is no shard", where=path, expected="an Arrow IPC file")
     return pa.py_buffer(mapped)
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    problem = one_line(error)
-    return DataError(f"truncated or damaged: {problem}", where=path, expected="an Arrow IPC file")
 
 
 def _read_facts(schema: pa.Schema, path: Path) -> dict[str, Any]:
@@ -388,4 +388,4 @@ def _named(path: Path, key: str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(error.problem, where=path, field=key, expected=error.expected) from error
+        raise error.recast(DataError, where=path, field=key) from error

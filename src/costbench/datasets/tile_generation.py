@@ -22,7 +22,7 @@ from costbench.compiler.program import UniqueKernel
 from costbench.compiler.tile_space import nest_tile_space
 from costbench.datasets.generation import ProgramTask, Shards, SharedProgram
 from costbench.datasets.measured_kernels import compiled_program_path, kernel_columns, shard_path
-from costbench.datasets.record_types import TILE, TILE_GENERATOR_VERSION
+from costbench.datasets.record_types import TILE
 from costbench.datasets.records import offsets_of
 from costbench.datasets.storage import write_shard
 from costbench.errors import SpaceTooLargeError
@@ -60,7 +60,7 @@ class TileTask(ProgramTask):
 
     params: TileParams
     task = "tile"
-    version = TILE_GENERATOR_VERSION
+    version = 2
 
     def shards(self, target: Target) -> tuple[Path, ...]:
         """Returns the path of the shard of a chip."""
@@ -163,7 +163,7 @@ def _measure_sample(
 
 def _columns(samples: Sequence[_KernelSample]) -> dict[str, AnyArray]:
     kernels = [s.unique.kernel for s in samples]
-    positions = kernel_arrays((k.instructions, k.inputs, k.outputs) for k in kernels)
+    positions = kernel_arrays(kernel.positions for kernel in kernels)
     computations = np.array([k.computation for k in kernels], dtype=np.int64)
     empty = np.zeros(0, dtype=np.int64)
     return {

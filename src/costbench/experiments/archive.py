@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json, write_text
 from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.history import history_text, read_epochs
 from costbench.experiments.identity import IDENTITY_FILE, read_identity
@@ -156,10 +156,7 @@ def records_of(table: pa.Table) -> list[Record]:
 def read_manifest(folder: Path) -> Manifest:
     """Reads the manifest of an archive. Raises: DataError, if it is missing, damaged or something else."""
     path = folder / MANIFEST_FILE
-    try:
-        return parse(Manifest, read_json(path), where=path)
-    except ParamsError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return parse(Manifest, read_json(path), where=path, error=DataError)
 
 
 def read_archive(folder: Path, manifest: Manifest) -> dict[str, Part]:
@@ -465,7 +462,7 @@ def _results() -> dict[str, tuple[str, ...]]:
 
 
 def _exists(folder: Path) -> bool:
-    """Whether there is an archive. Raises: DataError, if there are files of one without its manifest."""
+    """Returns whether there is an archive. Raises: DataError, for files of one without its manifest."""
     if (folder / MANIFEST_FILE).exists():
         return True
     if any((folder / name).exists() for name in SCHEMAS):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costbench.artifacts import digest_bytes, read_json, write_json
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError
 from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.params import digest, parse
@@ -149,7 +149,4 @@ def read_identity(folder: Path) -> StageIdentity:
     path = folder / IDENTITY_FILE
     if not path.exists():
         raise DataError("not there", where=path, expected=f"the finished stage {folder.name!r}")
-    try:
-        return parse(StageIdentity, read_json(path), where=path)
-    except ParamsError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return parse(StageIdentity, read_json(path), where=path, error=DataError)

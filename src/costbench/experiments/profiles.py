@@ -118,7 +118,7 @@ def profiles(root: Path) -> dict[str, Path]:
 
 
 def set_profile(root: Path, name: str) -> Path:
-    """Writes the sizes of a profile into `params.yaml` and return the file's path.
+    """Writes the sizes of a profile into `params.yaml` and returns the file's path.
 
     The previous contents are kept in the output folder under the previous profile's name
     (`out/laptop/params.laptop.yaml`); setting that name restores them.

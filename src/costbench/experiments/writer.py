@@ -23,6 +23,6 @@ def this_process() -> str:
 
 
 def is_gone(writer: str) -> bool:
-    """Whether the process with this writer tag has ended; False for one of another machine."""
+    """Returns whether the process with this writer tag has ended; False for one of another machine."""
     machine_name, _, pid = writer.rpartition(" ")
     return machine_name == machine() and pid.isdigit() and not is_alive(int(pid))

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
-from costbench.arrays import F32, F64, I16, I64, U8, AnyArray
+from costbench.arrays import F32, F64, I16, I64, AnyArray
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
-from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
-from costbench.compiler.tile_space import TileSpace
+from costbench.datasets.measured_kernels import MeasuredKernel
 from costbench.datasets.record_types import ESTIMATES, FEATURES, TILE_GRAPHS
-from costbench.datasets.records import digests_of, offsets_of
+from costbench.datasets.records import digests_of, equal_rows, number_by_first_use, offsets_of
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 from costbench.features.decision_features import loop_features, static_performance, tile_features
@@ -37,41 +36,6 @@ from costbench.hlo.opcode import Opcode
 _ESTIMATES = "estimates"
 """Folder, inside that of the stage, of estimates of further qualities."""
 _ESTIMATE = "config_analytical_ns"
-
-
-class Measured(Protocol):
-    """A measured kernel, such as a `costbench.datasets.measured_kernels.MeasuredKernel`."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """View of the compiled program."""
-
-    @property
-    def fingerprint(self) -> str:
-        """32 hexadecimal digits."""
-
-    @property
-    def runs(self) -> int:
-        """Executions in one run of the program."""
-
-    @property
-    def space(self) -> TileSpace:
-        """Its tile space."""
-
-    @property
-    def tile_sizes(self) -> TileSizes:
-        """The n tile sizes that were measured."""
-
-    @property
-    def runtime_ns(self) -> I64:
-        """The measured runtime of each, int64 [n]."""
-
-
-class CostModel(Protocol):
-    """A model that predicts runtimes of lowered kernels."""
-
-    def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
-        """Returns the runtime of each decision of a lowered kernel in ns, float64 [n]."""
 
 
 def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
@@ -121,9 +85,18 @@ def read_paths(shards: Sequence[Path], quality: str) -> list[Path]:
 
 
 def write_estimates(
-    path: Path, kernels: Sequence[Measured], analytical: CostModel, metadata: dict[str, object]
+    path: Path,
+    kernels: Sequence[MeasuredKernel],
+    analytical: AnalyticalModel,
+    metadata: dict[str, object],
 ) -> None:
     """Writes the predictions of an analytical model for kernels of which there is a feature shard.
+
+    Args:
+        path: destination, see `estimates_path`.
+        kernels: kernels of the feature shard, in its order.
+        analytical: model of the quality.
+        metadata: JSON values, as those of the feature shard.
 
     Raises:
         DataError: if the shard cannot be written.
@@ -137,15 +110,15 @@ def write_estimates(
     write_shard(path, columns, metadata, ESTIMATES)
 
 
-def _estimate(kernels: Sequence[Measured], analytical: CostModel) -> list[F64]:
+def _estimate(kernels: Sequence[MeasuredKernel], analytical: AnalyticalModel) -> list[F64]:
     return [analytical.predict_nest(m.space.nest, m.tile_sizes) for m in kernels]
 
 
 def write_features(
     path: Path,
-    kernels: Sequence[Measured],
+    kernels: Sequence[MeasuredKernel],
     program: ProgramFeatures,
-    analytical: CostModel,
+    analytical: AnalyticalModel,
     metadata: dict[str, object],
 ) -> None:
     """Writes one feature shard.
@@ -166,12 +139,19 @@ def write_features(
     rows, node_key = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
     row_opcode, row_features = _rows(rows, program)
     # Programs repeat their layers, so most rows are equal to others and are stored once.
-    first, row_of_key = _first_of_equals(row_opcode, row_features)
+    first, row_of_key = equal_rows(row_opcode, row_features)
     node_offsets = offsets_of(len(part) for part in keys)
-    by_use, row_offsets, node_row = _by_first_use(row_of_key[node_key], node_offsets)
+    by_use, row_offsets, node_row = number_by_first_use(row_of_key[node_key], node_offsets)
     first = first[by_use]
     edges = [kernel_edges(kernel).T for kernel in views]
-    bounds = [_bounds(measured.tile_sizes) for measured in kernels]
+    sizes = [measured.tile_sizes for measured in kernels]
+    bounds = [np.concatenate([s.kernel_bounds, s.output_bounds], axis=1) for s in sizes]
+    ranks = [(s.kernel_bounds.shape[1], s.output_bounds.shape[1]) for s in sizes]
+    # Inputs come first among the nodes of a kernel, and none of them is an output.
+    is_output: list[bool] = []
+    for kernel in views:
+        outputs = frozenset(kernel.outputs)
+        is_output += [False] * len(kernel.inputs) + [p in outputs for p in kernel.instructions]
     static = [static_performance(kernel, program.cost_analysis) for kernel in views]
     runtimes = [measured.runtime_ns for measured in kernels]
     columns: dict[str, AnyArray] = {
@@ -183,10 +163,10 @@ def write_features(
         "kernel_space_size": np.array([measured.space.size for measured in kernels], np.int64),
         "kernel_num_inputs": np.array([len(kernel.inputs) for kernel in views], np.int32),
         "kernel_static": np.array(static, np.float32).reshape(-1, 4),
-        "kernel_ranks": np.array([_ranks(m.tile_sizes) for m in kernels], np.int32).reshape(-1, 2),
+        "kernel_ranks": np.array(ranks, np.int32).reshape(-1, 2),
         "node_row_offsets": node_offsets,
         "node_row": node_row.astype(np.int32),
-        "node_is_output": np.concatenate([np.zeros(0, np.uint8), *(_outputs(k) for k in views)]),
+        "node_is_output": np.array(is_output, np.uint8),
         "edge_nodes_offsets": offsets_of(len(part) for part in edges),
         "edge_nodes": np.concatenate([np.zeros((0, 2), np.int32), *edges]).astype(np.int32),
         "tile_bounds_offsets": offsets_of(part.size for part in bounds),
@@ -221,52 +201,13 @@ def _rows(keys: I64, program: ProgramFeatures) -> tuple[I16, F32]:
     return opcodes.astype(np.int16), features
 
 
-def _first_of_equals(opcodes: I16, features: F32) -> tuple[I64, I64]:
-    """Returns the indices of distinct rows, and for each row which of these it equals."""
-    rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
-    _, first, inverse = np.unique(
-        rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True
-    )
-    return first, inverse
-
-
-def _by_first_use(node_row: I64, node_offsets: I64) -> tuple[I64, I64, I64]:
-    """Renumbers feature rows, each of which some node has, by the first node that has them.
-
-    Args:
-        node_row: row of each node, int64 [n].
-        node_offsets: where each kernel's nodes begin and end, int64 [k + 1].
-
-    Returns:
-        Old numbers of the rows in their new order, int64 [r]; where the rows begin and end that each kernel
-        is the first to have, int64 [k + 1]; new row of each node, int64 [n].
-    """
-    _, first_node = np.unique(node_row, return_index=True)
-    order = np.argsort(first_node)
-    new_number = np.argsort(order)
-    return order, np.searchsorted(first_node[order], node_offsets).astype(np.int64), new_number[node_row]
-
-
-def _outputs(kernel: Kernel) -> U8:
-    outputs = frozenset(kernel.outputs)
-    inputs = np.zeros(len(kernel.inputs), np.uint8)
-    return np.concatenate([inputs, np.array([p in outputs for p in kernel.instructions], np.uint8)])
-
-
-def _bounds(sizes: TileSizes) -> I64:
-    return np.concatenate([sizes.kernel_bounds, sizes.output_bounds], axis=1)
-
-
-def _ranks(sizes: TileSizes) -> tuple[int, int]:
-    return sizes.kernel_bounds.shape[1], sizes.output_bounds.shape[1]
-
-
 class FeatureShard:
     """The kernels of a feature shard, by position.
 
     Args:
         path: path of the shard, or of one of imported kernels (`costbench.datasets.tpugraphs.folder`), which
             have no tile sizes but only their features.
+
         estimate: quality of the estimates that are read; empty for that of the chip's compiler.
 
     Raises:
@@ -300,7 +241,7 @@ class FeatureShard:
         return FeatureShard(self.path, quality) if quality else self
 
     def num_configs(self) -> I64:
-        """Measured decisions of each kernel, int64 [k]."""
+        """Returns the number of measured decisions of each kernel, int64 [k]."""
         return np.diff(self._shard["config_runtime_ns_offsets"])
 
     def num_nodes(self) -> I64:
@@ -328,45 +269,45 @@ class FeatureShard:
         return opcodes[int(self._shard["kernel_num_inputs"][index]) :]
 
     def tile_sizes(self, index: int) -> TileSizes:
-        """The tile sizes that were measured."""
+        """Returns the tile sizes that were measured."""
         split, rank = (int(number) for number in np.cumsum(self._shard["kernel_ranks"][index]))
         count = len(self._part("config_runtime_ns", index))
         bounds = self._part("tile_bounds", index).reshape(count, rank).astype(np.int64)
         return TileSizes(bounds[:, :split], bounds[:, split:])
 
     def config_features(self, index: int) -> F32:
-        """All features of the tile sizes that were measured, float32 [n, 28]."""
+        """Returns all features of the tile sizes that were measured, float32 [n, 28]."""
         if self._imported:
             return with_unknown_loops(self._part("config_features", index, like="config_runtime_ns"))
         loops = self._part("config_loops", index, like="config_runtime_ns")
         return np.concatenate([tile_features(self.tile_sizes(index)), loops], axis=1)
 
     def runtime_ns(self, index: int) -> I64:
-        """Measured runtimes, int64 [n]."""
+        """Returns the measured runtimes, int64 [n]."""
         return self._part("config_runtime_ns", index)
 
     def analytical_ns(self, index: int) -> F64:
-        """The analytical model's estimates in ns, float64 [n]."""
+        """Returns the analytical model's estimates in ns, float64 [n]."""
         return self._part(_ESTIMATE, index, like="config_runtime_ns")
 
     def runs(self) -> I64:
-        """Executions of each kernel in a run of the program; of fusion samples, under the default config."""
+        """Returns how often a run of the program executes each kernel (fusion: under the default config)."""
         return np.asarray(self._shard["kernel_runs"])
 
     def space_sizes(self) -> I64:
-        """Tile sizes of each kernel, legal or not."""
+        """Returns the tile sizes of each kernel, legal or not."""
         return np.asarray(self._shard["kernel_space_size"])
 
     def fingerprint(self, index: int) -> str:
-        """Fingerprint of a kernel, 32 hexadecimal digits."""
+        """Returns the fingerprint of a kernel, 32 hexadecimal digits."""
         return bytes(self._shard["kernel_fingerprint"][index]).hex()
 
     def fingerprints(self) -> tuple[str, ...]:
-        """Fingerprint of each kernel, 32 hexadecimal digits."""
+        """Returns the fingerprint of each kernel, 32 hexadecimal digits."""
         return tuple(bytes(row).hex() for row in self._shard["kernel_fingerprint"])
 
     def _part(self, key: str, index: int, like: str = "") -> AnyArray:
-        """A kernel's part of a column; `like` names the column whose parts are as long, if it has none."""
+        """Returns a kernel's part of a column; `like` names a column with parts as long, if it has none."""
         first, last = self._shard[f"{like or key}_offsets"][index : index + 2]
         return np.asarray(self._columns[key][int(first) : int(last)])
 
@@ -384,11 +325,11 @@ class _WithEstimates:
 def _open_estimates(shard: Shard, quality: str) -> Shard:
     path = estimates_path(shard.path, quality)
     if not path.exists():
-        asked = f"{quality!r} among `features.estimates`"
-        raise DataError("no estimates of this quality", where=path, expected=asked)
+        expected = f"{quality!r} among `features.estimates`"
+        raise DataError("no estimates of this quality", where=path, expected=expected)
     estimates = Shard.open(path)
-    same = np.array_equal(estimates["kernel_fingerprint"], shard["kernel_fingerprint"])
+    is_same = np.array_equal(estimates["kernel_fingerprint"], shard["kernel_fingerprint"])
     offsets = estimates[f"{_ESTIMATE}_offsets"], shard["config_runtime_ns_offsets"]
-    if not (same and np.array_equal(*offsets)):
+    if not (is_same and np.array_equal(*offsets)):
         raise DataError("estimates of other kernels", where=path, expected=f"those of {shard.path}")
     return estimates

@@ -148,7 +148,7 @@ def input_rows(producers: F32) -> F32:
 
 
 def write_boundary_features(features: F32, num_inputs: int, is_output: Sequence[bool] | U8) -> None:
-    """Write the features that depend on the kernel: the numbers of its inputs, and which nodes are outputs.
+    """Writes the features that depend on the kernel: the numbers of its inputs, and which nodes are outputs.
 
     Args:
         features: node features, inputs first, float32 [n, 140]; changed.

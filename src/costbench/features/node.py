@@ -1,25 +1,20 @@
-"""Writes lists of integers to fixed columns: the first values, then the sum and the product of all of them.
+"""Computes the features of a program's instructions, and its edges, by the rules of TpuGraphs.
 
-TpuGraphs turns sizes, strides and paddings into features in this way. The lists of many rows are concatenated
-and reduced at once, in 64-bit integers that wrap around as in that data set.
+Lists of integers, such as sizes, strides and paddings, take fixed columns: the first values, then the sum and
+the product of all of them. The lists of many rows are concatenated and reduced at once, in 64-bit integers
+that wrap around as in that data set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol
 
 import numpy as np
 
 from costbench.arrays import F32, I64
 from costbench.features.schema import NODE_FEATURES, absent_row, column
-from costbench.hlo.instruction import (
-    ConvolutionDimensions,
-    PaddingDimension,
-    SliceDimension,
-    WindowDimension,
-)
+from costbench.hlo.instruction import ConvolutionDimensions, Instruction, WindowDimension
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.shape import ElementType, Shape
@@ -42,13 +37,13 @@ class ListColumns:
         self._lists: list[Sequence[int]] = []
 
     def add(self, row: int, values: Sequence[int]) -> None:
-        """Add the list of one row; for an empty one the row keeps its absent values."""
+        """Adds the list of one row; for an empty one the row keeps its absent values."""
         if values:
             self._rows.append(row)
             self._lists.append(values)
 
     def write(self, table: F32) -> None:
-        """Write the added lists to `table` [n, columns]."""
+        """Writes the added lists to `table` [n, columns]."""
         if not self._rows:
             return
         rows = np.array(self._rows, dtype=np.int64)
@@ -83,7 +78,7 @@ _CONVOLUTION_AXES = {
 
 
 def _element_type_columns() -> dict[ElementType, int]:
-    """Column of each element type in the one-hot group; types that TpuGraphs does not list have none."""
+    """Returns the column of each element type in the one-hot group; those not in TpuGraphs have none."""
     prefix = "shape_element_type_is_"
     irregular = {"invalid_type": "INVALID", "opaque_type": "OPAQUE"}
     features = [f for f in NODE_FEATURES if f.name.startswith(prefix)]
@@ -92,9 +87,9 @@ def _element_type_columns() -> dict[ElementType, int]:
 
 
 _ELEMENT_TYPE = _element_type_columns()
-_IS_ROOT = _at("is_root")
+IS_ROOT_COLUMN = _at("is_root")
 _TUPLE_SIZE = _at("shape_tuple_shapes_size")
-_PARAMETER_NUMBER = _at("parameter_number")
+PARAMETER_NUMBER_COLUMN = _at("parameter_number")
 _FEATURE_GROUPS = _at("feature_group_count")
 _BATCH_GROUPS = _at("batch_group_count")
 _IS_STABLE = _at("is_stable")
@@ -108,35 +103,6 @@ SHAPE_COLUMNS = tuple(
     if feature.name.startswith(("shape_", "layout_minor_to_major_"))
 )
 """Columns that describe a node's value (element type, sizes, members, layout), whatever made it."""
-PARAMETER_NUMBER_COLUMN = _PARAMETER_NUMBER
-IS_ROOT_COLUMN = _IS_ROOT
-
-
-class Featured(Protocol):
-    """What features are made of: an `Instruction`, or the same fields of a message as it was dumped."""
-
-    @property
-    def parameter_number(self) -> int: ...
-    @property
-    def feature_group_count(self) -> int: ...
-    @property
-    def batch_group_count(self) -> int: ...
-    @property
-    def is_stable(self) -> bool: ...
-    @property
-    def shape(self) -> Shape: ...
-    @property
-    def dimensions(self) -> Sequence[int]: ...
-    @property
-    def dynamic_slice_sizes(self) -> Sequence[int]: ...
-    @property
-    def window(self) -> tuple[WindowDimension, ...]: ...
-    @property
-    def convolution(self) -> ConvolutionDimensions | None: ...
-    @property
-    def slices(self) -> tuple[SliceDimension, ...]: ...
-    @property
-    def padding(self) -> tuple[PaddingDimension, ...]: ...
 
 
 class NodeTable:
@@ -175,10 +141,10 @@ class NodeTable:
             rows.append(row)
             values.append(value)
 
-    def add(self, row: int, inst: Featured, is_root: bool) -> None:
-        """Add one instruction. Attributes that most instructions lack are looked at only where present."""
-        self._scalar(row, _IS_ROOT, is_root)
-        self._scalar(row, _PARAMETER_NUMBER, inst.parameter_number)
+    def add(self, row: int, inst: Instruction, is_root: bool) -> None:
+        """Adds one instruction. Attributes that most instructions lack are looked at only where present."""
+        self._scalar(row, IS_ROOT_COLUMN, is_root)
+        self._scalar(row, PARAMETER_NUMBER_COLUMN, inst.parameter_number)
         self._scalar(row, _FEATURE_GROUPS, inst.feature_group_count)
         self._scalar(row, _BATCH_GROUPS, inst.batch_group_count)
         self._scalar(row, _IS_STABLE, inst.is_stable)
@@ -252,15 +218,15 @@ def module_node_features(module: HloModule) -> F32:
 
 def module_opcodes(module: HloModule) -> I64:
     """Returns the opcode codes of all instructions: int64 [n]."""
-    every = chain.from_iterable(computation.instructions for computation in module.computations)
-    return np.fromiter((int(inst.opcode) for inst in every), dtype=np.int64, count=module.num_instructions)
+    return np.array([code for computation in module.computations for code in computation.opcodes], np.int64)
 
 
 def tpugraphs_opcodes(module: HloModule) -> I64:
     """Returns the opcode codes of TpuGraphs, 0 for an opcode that it lacks: int64 [n]."""
-    every = chain.from_iterable(computation.instructions for computation in module.computations)
-    codes = {opcode: opcode.tpugraphs_code for opcode in Opcode}
-    return np.fromiter((codes[inst.opcode] for inst in every), dtype=np.int64, count=module.num_instructions)
+    codes = np.zeros(max(Opcode) + 1, np.int64)
+    for opcode in Opcode:
+        codes[opcode] = opcode.tpugraphs_code
+    return codes[module_opcodes(module)]
 
 
 def module_edges(module: HloModule) -> I64:

@@ -95,11 +95,6 @@ class MinMaxNormalizer:
             raise DataError("minimum above maximum", where="features", field=field)
 
     @staticmethod
-    def partial(transform: Transform = "none", names: Sequence[str] = ()) -> MinMaxFit:
-        """A fit to which chunks are added one by one."""
-        return MinMaxFit(transform, names)
-
-    @staticmethod
     def fit(
         chunks: Iterable[AnyFloat],
         transform: Transform = "none",
@@ -111,10 +106,10 @@ class MinMaxNormalizer:
             DataError: without any row, on NaN or infinity (naming the column), or on different widths.
             ChoiceError: on an unknown transform.
         """
-        partial = MinMaxFit(transform, names)
+        fit = MinMaxFit(transform, names)
         for chunk in chunks:
-            partial.update(chunk)
-        return partial.finish()
+            fit.update(chunk)
+        return fit.finish()
 
     @property
     def num_inputs(self) -> int:
@@ -122,7 +117,7 @@ class MinMaxNormalizer:
         return len(self.minimum)
 
     @cached_property
-    def kept(self) -> Bool:
+    def varying(self) -> Bool:
         """Which columns vary over the training data: bool [k]."""
         low, high = self._bounds
         return high > low
@@ -140,8 +135,8 @@ class MinMaxNormalizer:
     @cached_property
     def _scale(self) -> tuple[I64, F64, F64]:
         """Returns the kept columns, t(minimum), and t(maximum) - t(minimum) of each; t is the transform."""
-        low, high = (bound[self.kept] for bound in self._bounds)
-        return np.flatnonzero(self.kept), low, high - low
+        low, high = (bound[self.varying] for bound in self._bounds)
+        return np.flatnonzero(self.varying), low, high - low
 
     def __call__(self, values: AnyFloat) -> F32:
         """Scales [..., k] to float32 [..., num_outputs]; training rows come to lie in [0, 1].
@@ -184,7 +179,7 @@ class MinMaxNormalizer:
         return replace(self, maximum=np.where(dropped, self.minimum, self.maximum))
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON value that `from_dict` turns into an equal scaler, bit for bit."""
+        """Returns a JSON value that `from_dict` turns into an equal scaler, bit for bit."""
         return {
             "transform": self.transform,
             "names": list(self.names),
@@ -194,7 +189,7 @@ class MinMaxNormalizer:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> MinMaxNormalizer:
-        """The scaler that `to_dict` described.
+        """Returns the scaler that `to_dict` described.
 
         Raises:
             DataError: on missing or unknown keys, on values that are no numbers, or on impossible bounds.
@@ -224,7 +219,7 @@ class MinMaxFit:
         self._maximum: F64 | None = None
 
     def update(self, chunk: AnyFloat) -> None:
-        """Update the extremes by a chunk [., k]; an empty one changes nothing.
+        """Updates the extremes by a chunk [., k]; an empty one changes nothing.
 
         Raises:
             DataError: on NaN or infinity (naming the column) or another width than before.

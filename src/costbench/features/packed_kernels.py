@@ -49,7 +49,7 @@ class Columns(Protocol):
     """Arrays by key, such as a `costbench.datasets.storage.Shard`."""
 
     def __getitem__(self, key: str, /) -> AnyArray:
-        """A column."""
+        """Returns a column."""
 
 
 class Scalers(Protocol):
@@ -184,13 +184,13 @@ class KernelColumns:
         self._boundary_outputs: Any = _BOUNDARY
         if scaled_by is not None:
             self._boundary_scaler = scaled_by.node.of_columns(_BOUNDARY)
-            self._boundary_outputs = np.searchsorted(np.flatnonzero(scaled_by.node.kept), _BOUNDARY)[
-                self._boundary_scaler.kept
+            self._boundary_outputs = np.searchsorted(np.flatnonzero(scaled_by.node.varying), _BOUNDARY)[
+                self._boundary_scaler.varying
             ]
         self._offsets = {key: np.asarray(columns[f"{key}_offsets"], np.int64) for key in self.parts}
 
     def __len__(self) -> int:
-        """Kernels."""
+        """Returns the number of kernels."""
         return len(self.columns["kernel_num_inputs"])
 
     def pack(self, kernels: I64, configs: Sequence[I64]) -> PackedKernels:
@@ -378,8 +378,8 @@ def write_batch_boundaries(features: F32, is_output: AnyArray, num_inputs: I64, 
     """Writes what `graph_tensors.write_boundary_features` writes, for several kernels.
 
     Args:
-        own: float32 [n, 2], parameter number and whether it is a root, of counts[0] nodes of one kernel, then
-            of another; changed.
+        features: float32 [n, 2], parameter number and whether it is a root, of counts[0] nodes of one kernel,
+            then of another; changed.
         is_output: whether each node is an output, [n].
         num_inputs: number of inputs of every kernel, its first nodes.
         counts: number of nodes of every kernel.

@@ -22,7 +22,7 @@ from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.splits import read_split
 from costbench.errors import DataError, ParamsError, choose
 from costbench.features.feature_shards import FeatureShard, feature_path
-from costbench.features.normalizer import MinMaxNormalizer, Transform
+from costbench.features.normalizer import MinMaxFit, Transform
 from costbench.features.packed_kernels import FeatureExtremes
 from costbench.hlo.opcode import Opcode
 
@@ -107,7 +107,7 @@ class KernelDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         super().__init__(str(folder), transform=transform)
 
     def len(self) -> int:
-        """Kernels of the set."""
+        """Returns the number of kernels of the set."""
         return int(self._starts[-1])
 
     def get(self, idx: int) -> KernelData:
@@ -139,14 +139,15 @@ class KernelDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         )
 
     def num_decisions(self) -> I64:
-        """Measured decisions of each kernel of the set, int64 [len]; `dataset[dataset.num_decisions() > 1]`
-        is the data set of those that rank anything.
+        """Returns the numbers of measured decisions of its kernels, int64 [len].
+
+        `dataset[dataset.num_decisions() > 1]` is the data set of those that rank anything.
         """
         counts = np.concatenate([shard.num_configs() for shard in self._shards])
         return counts[np.asarray(self.indices(), np.int64)]
 
     def extremes(self) -> Iterator[FeatureExtremes]:
-        """Smallest and largest value of every feature, program by program."""
+        """Returns the smallest and largest value of every feature, program by program."""
         for shard in self._shards:
             yield shard.columns.extremes()
 
@@ -168,14 +169,14 @@ class ScaleFeatures(BaseTransform):  # type: ignore[misc]  # PyG ships no types
     """
 
     def __init__(self, train: KernelDataset, transform: Transform = "log1p") -> None:
-        fits = [MinMaxNormalizer.partial(transform) for _ in range(3)]
+        fits = [MinMaxFit(transform) for _ in range(3)]
         for extremes in train.extremes():
             for fit, values in zip(fits, (extremes.node, extremes.decision, extremes.static), strict=True):
                 fit.update(values)
         self.node, self.config, self.static = (fit.finish() for fit in fits)
 
     def forward(self, data: KernelData) -> KernelData:
-        """The kernel with scaled features."""
+        """Returns the kernel with scaled features."""
         data.x = torch.from_numpy(self.node(data.x.numpy()))
         data.config_features = torch.from_numpy(self.config(data.config_features.numpy()))
         data.static_features = torch.from_numpy(self.static(data.static_features.numpy()))
@@ -201,7 +202,7 @@ class SampleDecisions(BaseTransform):  # type: ignore[misc]  # PyG ships no type
         self.count = count
 
     def forward(self, data: KernelData) -> KernelData:
-        """The kernel with `count` of its decisions, or with all where it has no more."""
+        """Returns the kernel with `count` of its decisions, or with all where it has no more."""
         indices = torch.randperm(len(data.runtime_ns))[: self.count]
         for name in _PER_DECISION:
             data[name] = data[name][indices]

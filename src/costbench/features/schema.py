@@ -70,12 +70,12 @@ NUM_DECISION_FEATURES = len(DECISION_FEATURES)
 
 
 def names(features: Sequence[Feature]) -> tuple[str, ...]:
-    """Names of the columns, in order."""
+    """Returns the names of the columns, in order."""
     return tuple(feature.name for feature in features)
 
 
 def column(features: Sequence[Feature], name: str) -> int:
-    """Place of the column called `name`.
+    """Returns the index of the column called `name`.
 
     Raises:
         ChoiceError: if the table has none.
@@ -87,5 +87,5 @@ def column(features: Sequence[Feature], name: str) -> int:
 
 
 def absent_row(features: Sequence[Feature]) -> F32:
-    """What an array row holds when nothing is present: float32 [len(features)]."""
+    """Returns what an array row holds when nothing is present: float32 [len(features)]."""
     return np.array([feature.absent_value for feature in features], dtype=np.float32)

@@ -15,6 +15,7 @@ import numpy as np
 from costbench.arrays import U64
 from costbench.datasets.storage import Shard
 from costbench.features.schema import NODE_FEATURES, column
+from costbench.hashing import mix
 
 _ROUNDS = 8
 _TYPES = [feature.index for feature in NODE_FEATURES if feature.name.startswith("shape_element_type_is_")]
@@ -42,14 +43,14 @@ def kernel_structures(path: Path) -> U64:
     first = np.repeat(node_offsets[:-1], np.diff(edge_offsets))
     producers, consumers = (np.asarray(shard["edge_nodes"])[:, end] + first for end in (0, 1))
     outputs = np.asarray(shard["node_is_output"]).astype(np.uint64)
-    labels = _mixed(2 * _row_labels(shard)[np.asarray(shard["node_row"])] + outputs)
+    labels = mix(2 * _row_labels(shard)[np.asarray(shard["node_row"])] + outputs)
     for _ in range(_ROUNDS):
         read, users = np.zeros_like(labels), np.zeros_like(labels)
-        np.add.at(read, consumers, _mixed(labels[producers] ^ _INPUTS))
-        np.add.at(users, producers, _mixed(labels[consumers] ^ _USERS))
-        labels = _mixed(labels + 3 * _mixed(read) + 5 * _mixed(users))
-    totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(labels ^ _KERNEL), dtype=np.uint64)])
-    return _mixed(totals[node_offsets[1:]] - totals[node_offsets[:-1]])
+        np.add.at(read, consumers, mix(labels[producers] ^ _INPUTS))
+        np.add.at(users, producers, mix(labels[consumers] ^ _USERS))
+        labels = mix(labels + 3 * mix(read) + 5 * mix(users))
+    totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(labels ^ _KERNEL), dtype=np.uint64)])
+    return mix(totals[node_offsets[1:]] - totals[node_offsets[:-1]])
 
 
 def known_structures(tested: list[Path], trained: list[Path]) -> frozenset[str]:
@@ -76,12 +77,3 @@ def _row_labels(shard: Shard) -> U64:
     opcodes = np.asarray(shard["row_opcode"]).astype(np.int64)
     labels: U64 = ((opcodes * len(_TYPES) + types) * (len(_EXTENTS) + 1) + ranks).astype(np.uint64)
     return labels
-
-
-def _mixed(values: U64) -> U64:
-    """Returns well-mixed 64-bit numbers, equal for equal ones (the finalizer of SplitMix64, Steele 2014)."""
-    mixed = values + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return mixed

@@ -26,7 +26,7 @@ from scipy.optimize import least_squares
 
 from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.errors import ParamsError, TargetError
+from costbench.errors import TargetError
 from costbench.hardware.fidelity import (
     FidelityReport,
     KernelFidelity,
@@ -290,14 +290,10 @@ def read_ensemble(path: Path, target: Target) -> tuple[Target, ...]:
         machines = list(json.loads(path.read_text("utf-8"))["machines"])
     except (ValueError, TypeError, KeyError) as error:
         raise TargetError(f"broken ensemble: {error}", where=path, expected="a list `machines`") from None
-    try:
-        timings = [
-            parse(Timing, timing, where=path, field=f"machines[{i}]") for i, timing in enumerate(machines)
-        ]
-    except ParamsError as error:
-        raise TargetError(
-            error.problem, where=error.where, field=error.field, expected=error.expected
-        ) from None
+    timings = [
+        parse(Timing, timing, where=path, field=f"machines[{i}]", error=TargetError)
+        for i, timing in enumerate(machines)
+    ]
     return tuple(
         replace(target, name=f"{target.name}/{number}", timing=timing)
         for number, timing in enumerate(timings)

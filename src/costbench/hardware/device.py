@@ -216,7 +216,8 @@ class _Inputs(NamedTuple):
         structures: `structure_key` of each kernel, [m].
         starts: keys of the kernels' noise, [m].
         machine: numbers of the chip, see `machine_numbers`.
-        deviations: standard deviations of the generated-code factors: compute, transfers.
+        compute_sd: standard deviation of the generated-code factors of compute.
+        transfer_sd: standard deviation of those of transfers.
     """
 
     subjects: I64
@@ -225,7 +226,8 @@ class _Inputs(NamedTuple):
     structures: U64
     starts: U64
     machine: F64
-    deviations: tuple[float, float]
+    compute_sd: float
+    transfer_sd: float
 
 
 def measure_batch(
@@ -253,7 +255,8 @@ def measure_batch(
         structure_keys(lowered, target.name)[chosen],
         stream_words(device.seed, "device", target.name, ends=fingerprints),
         machine_numbers(target),
-        (target.timing.codegen_compute_sd, target.timing.codegen_transfer_sd),
+        target.timing.codegen_compute_sd,
+        target.timing.codegen_transfer_sd,
     )
     times = np.empty((2, len(chosen)))
     invalid = _run_each(lowered.nests, chosen, extents, inputs, times)
@@ -304,7 +307,7 @@ def _run_each(nests: Nests, chosen: I64, extents: I64, inputs: _Inputs, times: F
     machine = inputs.machine
     limit = machine[FAILURE_FLOOR] * machine[SCRATCHPAD_BYTES]
     columns, factors = np.empty((NUM_PARTS + 2, 1)), np.ones((2, NUM_STRUCTURES))
-    is_regular = inputs.deviations[0] == 0.0 and inputs.deviations[1] == 0.0
+    is_regular = inputs.compute_sd == 0.0 and inputs.transfer_sd == 0.0
     for i in range(len(chosen)):
         words = words_of(nests, chosen[i])
         nest = unpacked(words)
@@ -316,7 +319,7 @@ def _run_each(nests: Nests, chosen: I64, extents: I64, inputs: _Inputs, times: F
         structure = structure_of(nest, tile[0])
         factors[:, structure] = 1.0
         if len(nest.loops) and not is_regular:
-            set_factors(factors, structure, inputs.structures[i], inputs.deviations)
+            set_factors(factors, structure, inputs.structures[i], inputs.compute_sd, inputs.transfer_sd)
         contraction = row_of(inputs.contractions, nests.spaces[chosen[i]])
         price(PreparedKernel(words, contraction, amounts, factors, machine), tile, columns)
         needed = np.zeros(1 if len(nest.loops) and bound_bytes(words) > limit else 0)

@@ -115,34 +115,34 @@ def codegen_factors(nest: LoopNest, target: Target) -> F64:
 
     exp(sd * z) with z standard normal per (operation mix, two innermost output extents up to 8).
     """
-    deviations = (target.timing.codegen_compute_sd, target.timing.codegen_transfer_sd)
+    compute_sd, transfer_sd = target.timing.codegen_compute_sd, target.timing.codegen_transfer_sd
     # A kernel without loops is one fixed routine.
-    if not any(deviations) or not nest.is_tiled:
+    if not (compute_sd or transfer_sd) or not nest.is_tiled:
         return _REGULAR
     opcodes = nest.space.body.opcodes
     operations = tuple(sorted([opcodes[position] for position in nest.kernel.instructions]))
-    return _factors(operations, target.name, deviations)
+    return _factors(operations, target.name, compute_sd, transfer_sd)
 
 
 @lru_cache(maxsize=4096)
-def _factors(opcodes: tuple[int, ...], chip: str, deviations: tuple[float, float]) -> F64:
-    return _factor_table(np.uint64(structure_key(opcodes, chip)), *deviations)
+def _factors(opcodes: tuple[int, ...], chip: str, compute_sd: float, transfer_sd: float) -> F64:
+    return _factor_table(np.uint64(structure_key(opcodes, chip)), compute_sd, transfer_sd)
 
 
 @compiled
 def _factor_table(key: np.uint64, compute_sd: float, transfer_sd: float) -> F64:
     table = np.empty((2, NUM_STRUCTURES))
     for structure in range(NUM_STRUCTURES):
-        set_factors(table, structure, key, (compute_sd, transfer_sd))
+        set_factors(table, structure, key, compute_sd, transfer_sd)
     return table
 
 
 @compiled
-def set_factors(table: F64, structure: int, key: np.uint64, deviations: tuple[float, float]) -> None:
+def set_factors(table: F64, structure: int, key: np.uint64, compute_sd: float, transfer_sd: float) -> None:
     """Fills in one column of a table of factors, for a `structure_key`."""
     compute, transfer = halves(mix((np.uint64(structure) * GOLDEN_GAMMA) ^ key))
-    table[COMPUTE, structure] = np.exp(deviations[0] * normal_quantile(compute))
-    table[TRANSFER, structure] = np.exp(deviations[1] * normal_quantile(transfer))
+    table[COMPUTE, structure] = np.exp(compute_sd * normal_quantile(compute))
+    table[TRANSFER, structure] = np.exp(transfer_sd * normal_quantile(transfer))
 
 
 @compiled_step

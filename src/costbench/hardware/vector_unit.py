@@ -42,7 +42,7 @@ from costbench.hardware.machine import (
 )
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.shape import Shape
 
 _SORT_OPS = 6.0
@@ -90,33 +90,21 @@ class VectorCost:
 _FREE = VectorCost()
 _ONE = VectorCost(simple=1.0)
 
-_ONE_OPERATION = (
+_ONE_OPERATION = opcodes(
     "abs add and ceil clamp compare convert copy floor imag iota is-finite maximum minimum multiply "
     "negate not or popcnt real reduce-precision round-nearest-afz round-nearest-even select "
     "shift-left shift-right-arithmetic shift-right-logical sign subtract xor bitcast-convert "
     "count-leading-zeros complex reverse slice pad concatenate dynamic-slice dynamic-update-slice "
     "gather scatter transpose set-dimension-size"
 )
-"""Names of the opcodes of which a register takes one simple operation."""
+"""Opcodes of which a register takes one simple operation."""
 
 VECTOR_COSTS: dict[Opcode, VectorCost] = {
-    **{Opcode.from_name(name): _ONE for name in _ONE_OPERATION.split()},
+    **dict.fromkeys(_ONE_OPERATION, _ONE),
     **dict.fromkeys(
-        (
-            Opcode.PARAMETER,
-            Opcode.CONSTANT,
-            Opcode.TUPLE,
-            Opcode.GET_TUPLE_ELEMENT,
-            Opcode.BITCAST,
-            Opcode.RESHAPE,
-            Opcode.BROADCAST,
-            Opcode.OPT_BARRIER,
-            Opcode.AFTER_ALL,
-            Opcode.GET_DIMENSION_SIZE,
-            Opcode.PARTITION_ID,
-            Opcode.REPLICA_ID,
-            Opcode.CONVOLUTION,
-            Opcode.DOT,
+        opcodes(
+            "parameter constant tuple get-tuple-element bitcast reshape broadcast opt-barrier after-all "
+            "get-dimension-size partition-id replica-id convolution dot"
         ),
         _FREE,
     ),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
 
 from costbench.errors import HloError
 from costbench.hlo import instruction as ins
@@ -13,6 +17,38 @@ from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.shape import ElementType, Shape
+
+_CONVOLUTION = {
+    "input_batch": "input_batch_dimension",
+    "input_feature": "input_feature_dimension",
+    "input_spatial": "input_spatial_dimensions",
+    "kernel_input_feature": "kernel_input_feature_dimension",
+    "kernel_output_feature": "kernel_output_feature_dimension",
+    "kernel_spatial": "kernel_spatial_dimensions",
+    "output_batch": "output_batch_dimension",
+    "output_feature": "output_feature_dimension",
+    "output_spatial": "output_spatial_dimensions",
+}
+"""Fields of dimension numbers here, and of their messages; likewise below."""
+_DOT = {
+    "lhs_contracting": "lhs_contracting_dimensions",
+    "rhs_contracting": "rhs_contracting_dimensions",
+    "lhs_batch": "lhs_batch_dimensions",
+    "rhs_batch": "rhs_batch_dimensions",
+}
+_GATHER = {field.name: field.name for field in fields(ins.GatherDimensions) if field.name != "slice_sizes"}
+_SCATTER = {field.name: field.name for field in fields(ins.ScatterDimensions)}
+INTEGER_FIELDS = {
+    ElementType.S32: "s32s",
+    ElementType.S64: "s64s",
+    ElementType.U32: "u32s",
+    ElementType.U64: "u64s",
+}
+"""Fields of a literal that hold its elements, of the types that are looked into."""
+Positions = Mapping[int, int]
+"""Positions of instructions or computations by id."""
+ConvertInstruction = Callable[[hlo_pb2.HloInstructionProto, Positions, Positions], Instruction]
+"""Converts an instruction, given the positions of those of its computation, and of the computations."""
 
 
 def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule:
@@ -23,17 +59,33 @@ def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule
     Raises:
         HloError: on unknown ids, opcodes, element types or broken invariants.
     """
-    order = callees_first(proto, where)
-    positions = {proto.computations[index].id: new for new, index in enumerate(order)}
-    computations = tuple(_computation(proto.computations[index], positions, where) for index in order)
-    entry = positions.get(proto.entry_computation_id)
-    if entry is None:
+    computations = computations_from_proto(proto, _instruction, where)
+    if proto.entry_computation_id not in computations:
         raise HloError(f"entry computation id {proto.entry_computation_id} does not exist", where=where)
-    module = HloModule(name=proto.name or Path(where).name, computations=computations, entry=entry)
+    entry = list(computations).index(proto.entry_computation_id)
+    module = HloModule(proto.name or Path(where).name, tuple(computations.values()), entry)
     return module.verify(where=where)
 
 
-def callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
+def computations_from_proto(
+    proto: hlo_pb2.HloModuleProto, convert: ConvertInstruction, where: str
+) -> dict[int, HloComputation]:
+    """Returns the computations of a message by id, callees first.
+
+    Args:
+        proto: the message.
+        convert: function that converts an instruction.
+        where: names the source in errors.
+
+    Raises:
+        HloError: on unknown or repeated ids, a computation that calls itself, or whatever `convert` raises.
+    """
+    ordered = [proto.computations[index] for index in _callees_first(proto, where)]
+    positions = {computation.id: position for position, computation in enumerate(ordered)}
+    return {computation.id: _computation(computation, positions, convert, where) for computation in ordered}
+
+
+def _callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
     """Returns the positions of the computations, each after those that it calls; stored order if it is one.
 
     Raises:
@@ -72,7 +124,7 @@ def callees_first(proto: hlo_pb2.HloModuleProto, where: str) -> list[int]:
 
 
 def _computation(
-    proto: hlo_pb2.HloComputationProto, computations: dict[int, int], where: str
+    proto: hlo_pb2.HloComputationProto, computations: Positions, convert: ConvertInstruction, where: str
 ) -> HloComputation:
     index_of = {inst.id: index for index, inst in enumerate(proto.instructions)}
     if len(index_of) != len(proto.instructions):
@@ -82,7 +134,7 @@ def _computation(
     instructions = []
     for inst in proto.instructions:
         try:
-            instructions.append(_instruction(inst, index_of, computations))
+            instructions.append(convert(inst, index_of, computations))
         except KeyError as error:
             raise HloError(
                 f"operand id {error.args[0]} does not exist", where=where, field=f"{proto.name}/{inst.name}"
@@ -103,17 +155,13 @@ def shape_from_proto(proto: hlo_pb2.ShapeProto) -> Shape:
     )
 
 
-def _instruction(
-    p: hlo_pb2.HloInstructionProto, index_of: dict[int, int], computations: dict[int, int]
-) -> ins.Instruction:
+def _instruction(p: hlo_pb2.HloInstructionProto, index_of: Positions, computations: Positions) -> Instruction:
     opcode = Opcode.from_name(p.opcode)
-    dot, dimensions = None, p.dimensions
-    if opcode is Opcode.DOT:
-        dot = _dot(p.dot_dimension_numbers)
-    elif opcode is Opcode.RAGGED_DOT:
-        dot = _dot(p.ragged_dot_dimension_numbers.dot_dimension_numbers)
+    dot, dimensions = p.dot_dimension_numbers, p.dimensions
+    if opcode is Opcode.RAGGED_DOT:
+        dot = p.ragged_dot_dimension_numbers.dot_dimension_numbers
         dimensions = p.ragged_dot_dimension_numbers.rhs_group_dimensions
-    return ins.Instruction(
+    return Instruction(
         name=p.name,
         opcode=opcode,
         shape=shape_from_proto(p.shape),
@@ -123,20 +171,23 @@ def _instruction(
         tuple_index=p.tuple_index,
         dimensions=tuple(dimensions),
         window=window_from_proto(p.window.dimensions),
+        slices=slices_from_proto(p),
+        padding=padding_from_proto(p),
         convolution=convolution_from_proto(p.convolution_dimension_numbers)
         if opcode is Opcode.CONVOLUTION
         else None,
-        dot=dot,
+        dot=ins.DotDimensions(**_values(dot, _DOT)) if opcode in (Opcode.DOT, Opcode.RAGGED_DOT) else None,
+        gather=ins.GatherDimensions(
+            **_values(p.gather_dimension_numbers, _GATHER), slice_sizes=tuple(p.gather_slice_sizes)
+        )
+        if opcode is Opcode.GATHER
+        else None,
+        scatter=ins.ScatterDimensions(**_values(p.scatter_dimension_numbers, _SCATTER))
+        if opcode is Opcode.SCATTER
+        else None,
         feature_group_count=p.feature_group_count,
         batch_group_count=p.batch_group_count,
-        slices=tuple(ins.SliceDimension(d.start, d.limit, d.stride) for d in p.slice_dimensions),
         dynamic_slice_sizes=tuple(p.dynamic_slice_sizes),
-        padding=tuple(
-            ins.PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding)
-            for d in p.padding_config.dimensions
-        ),
-        gather=_gather(p.gather_dimension_numbers, p.gather_slice_sizes) if opcode is Opcode.GATHER else None,
-        scatter=_scatter(p.scatter_dimension_numbers) if opcode is Opcode.SCATTER else None,
         is_stable=p.is_stable,
         comparison_direction=p.comparison_direction,
         fft_length=tuple(p.fft_length),
@@ -149,67 +200,45 @@ def _instruction(
     )
 
 
-def window_from_proto(dimensions: Iterable[hlo_pb2.WindowDimension]) -> tuple[ins.WindowDimension, ...]:
-    """Returns the dimensions of a window; a stride or dilation of 0 is one of 1 left unset, as XLA does."""
+def window_from_proto(
+    dimensions: Iterable[hlo_pb2.WindowDimension], unset: int = 1
+) -> tuple[ins.WindowDimension, ...]:
+    """Returns the dimensions of a window.
+
+    Args:
+        dimensions: the messages.
+        unset: value of strides and dilations that are 0, which is to say left unset: 1 for XLA.
+    """
     return tuple(
         ins.WindowDimension(
             size=d.size,
-            stride=d.stride or 1,
+            stride=d.stride or unset,
             padding_low=d.padding_low,
             padding_high=d.padding_high,
-            window_dilation=d.window_dilation or 1,
-            base_dilation=d.base_dilation or 1,
+            window_dilation=d.window_dilation or unset,
+            base_dilation=d.base_dilation or unset,
             reversal=d.window_reversal,
         )
         for d in dimensions
     )
 
 
+def slices_from_proto(p: hlo_pb2.HloInstructionProto) -> tuple[ins.SliceDimension, ...]:
+    """Returns the ranges of a static slice."""
+    return tuple(ins.SliceDimension(d.start, d.limit, d.stride) for d in p.slice_dimensions)
+
+
+def padding_from_proto(p: hlo_pb2.HloInstructionProto) -> tuple[ins.PaddingDimension, ...]:
+    """Returns the edge and interior padding of a pad."""
+    return tuple(
+        ins.PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding)
+        for d in p.padding_config.dimensions
+    )
+
+
 def convolution_from_proto(p: hlo_pb2.ConvolutionDimensionNumbers) -> ins.ConvolutionDimensions:
     """Returns the dimension numbers of a convolution."""
-    return ins.ConvolutionDimensions(
-        input_batch=p.input_batch_dimension,
-        input_feature=p.input_feature_dimension,
-        input_spatial=tuple(p.input_spatial_dimensions),
-        kernel_input_feature=p.kernel_input_feature_dimension,
-        kernel_output_feature=p.kernel_output_feature_dimension,
-        kernel_spatial=tuple(p.kernel_spatial_dimensions),
-        output_batch=p.output_batch_dimension,
-        output_feature=p.output_feature_dimension,
-        output_spatial=tuple(p.output_spatial_dimensions),
-    )
-
-
-def _dot(p: hlo_pb2.DotDimensionNumbers) -> ins.DotDimensions:
-    return ins.DotDimensions(
-        lhs_contracting=tuple(p.lhs_contracting_dimensions),
-        rhs_contracting=tuple(p.rhs_contracting_dimensions),
-        lhs_batch=tuple(p.lhs_batch_dimensions),
-        rhs_batch=tuple(p.rhs_batch_dimensions),
-    )
-
-
-def _gather(p: hlo_pb2.GatherDimensionNumbers, slice_sizes: Iterable[int]) -> ins.GatherDimensions:
-    return ins.GatherDimensions(
-        offset_dims=tuple(p.offset_dims),
-        collapsed_slice_dims=tuple(p.collapsed_slice_dims),
-        start_index_map=tuple(p.start_index_map),
-        index_vector_dim=p.index_vector_dim,
-        slice_sizes=tuple(slice_sizes),
-        operand_batching_dims=tuple(p.operand_batching_dims),
-        start_indices_batching_dims=tuple(p.start_indices_batching_dims),
-    )
-
-
-def _scatter(p: hlo_pb2.ScatterDimensionNumbers) -> ins.ScatterDimensions:
-    return ins.ScatterDimensions(
-        update_window_dims=tuple(p.update_window_dims),
-        inserted_window_dims=tuple(p.inserted_window_dims),
-        scatter_dims_to_operand_dims=tuple(p.scatter_dims_to_operand_dims),
-        index_vector_dim=p.index_vector_dim,
-        input_batching_dims=tuple(p.input_batching_dims),
-        scatter_indices_batching_dims=tuple(p.scatter_indices_batching_dims),
-    )
+    return ins.ConvolutionDimensions(**_values(p, _CONVOLUTION))
 
 
 def _trip_count(backend_config: bytes) -> int | None:
@@ -282,8 +311,6 @@ def _write_instruction(
     proto.called_computation_ids.extend(callee + 1 for callee in inst.called)
     proto.parameter_number = inst.parameter_number
     proto.tuple_index = inst.tuple_index
-    if inst.opcode is not Opcode.RAGGED_DOT:
-        proto.dimensions.extend(inst.dimensions)
     proto.feature_group_count = inst.feature_group_count
     proto.batch_group_count = inst.batch_group_count
     proto.dynamic_slice_sizes.extend(inst.dynamic_slice_sizes)
@@ -293,15 +320,12 @@ def _write_instruction(
     proto.fft_type = inst.fft_type
     proto.fusion_kind = inst.fusion_kind
     proto.custom_call_target = inst.custom_call_target
+    if inst.opcode is not Opcode.RAGGED_DOT:
+        proto.dimensions.extend(inst.dimensions)
     if inst.literal:
         proto.literal.ParseFromString(inst.literal)
     if inst.opcode is Opcode.WHILE and inst.trip_count is not None:
         proto.backend_config = b'{"known_trip_count":{"n":"%d"}}' % inst.trip_count
-    _write_dimension_lists(proto, inst)
-    _write_dimension_numbers(proto, inst)
-
-
-def _write_dimension_lists(proto: hlo_pb2.HloInstructionProto, inst: Instruction) -> None:
     for d in inst.window:
         proto.window.dimensions.add(
             size=d.size,
@@ -318,43 +342,32 @@ def _write_dimension_lists(proto: hlo_pb2.HloInstructionProto, inst: Instruction
         proto.padding_config.dimensions.add(
             edge_padding_low=p.low, edge_padding_high=p.high, interior_padding=p.interior
         )
-
-
-def _write_dimension_numbers(proto: hlo_pb2.HloInstructionProto, inst: Instruction) -> None:
     if inst.convolution is not None:
-        c, target = inst.convolution, proto.convolution_dimension_numbers
-        target.input_batch_dimension = c.input_batch
-        target.input_feature_dimension = c.input_feature
-        target.input_spatial_dimensions.extend(c.input_spatial)
-        target.kernel_input_feature_dimension = c.kernel_input_feature
-        target.kernel_output_feature_dimension = c.kernel_output_feature
-        target.kernel_spatial_dimensions.extend(c.kernel_spatial)
-        target.output_batch_dimension = c.output_batch
-        target.output_feature_dimension = c.output_feature
-        target.output_spatial_dimensions.extend(c.output_spatial)
+        _set_values(proto.convolution_dimension_numbers, inst.convolution, _CONVOLUTION)
     if inst.dot is not None:
-        numbers = proto.dot_dimension_numbers
+        dot = proto.dot_dimension_numbers
         if inst.opcode is Opcode.RAGGED_DOT:
-            numbers = proto.ragged_dot_dimension_numbers.dot_dimension_numbers
+            dot = proto.ragged_dot_dimension_numbers.dot_dimension_numbers
             proto.ragged_dot_dimension_numbers.rhs_group_dimensions.extend(inst.dimensions)
-        numbers.lhs_contracting_dimensions.extend(inst.dot.lhs_contracting)
-        numbers.rhs_contracting_dimensions.extend(inst.dot.rhs_contracting)
-        numbers.lhs_batch_dimensions.extend(inst.dot.lhs_batch)
-        numbers.rhs_batch_dimensions.extend(inst.dot.rhs_batch)
+        _set_values(dot, inst.dot, _DOT)
     if inst.gather is not None:
-        g, gather = inst.gather, proto.gather_dimension_numbers
-        gather.offset_dims.extend(g.offset_dims)
-        gather.collapsed_slice_dims.extend(g.collapsed_slice_dims)
-        gather.start_index_map.extend(g.start_index_map)
-        gather.index_vector_dim = g.index_vector_dim
-        gather.operand_batching_dims.extend(g.operand_batching_dims)
-        gather.start_indices_batching_dims.extend(g.start_indices_batching_dims)
-        proto.gather_slice_sizes.extend(g.slice_sizes)
+        _set_values(proto.gather_dimension_numbers, inst.gather, _GATHER)
+        proto.gather_slice_sizes.extend(inst.gather.slice_sizes)
     if inst.scatter is not None:
-        s, scatter = inst.scatter, proto.scatter_dimension_numbers
-        scatter.update_window_dims.extend(s.update_window_dims)
-        scatter.inserted_window_dims.extend(s.inserted_window_dims)
-        scatter.scatter_dims_to_operand_dims.extend(s.scatter_dims_to_operand_dims)
-        scatter.index_vector_dim = s.index_vector_dim
-        scatter.input_batching_dims.extend(s.input_batching_dims)
-        scatter.scatter_indices_batching_dims.extend(s.scatter_indices_batching_dims)
+        _set_values(proto.scatter_dimension_numbers, inst.scatter, _SCATTER)
+
+
+def _values(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+    """Returns fields of dimension numbers by the names that they have here; lists as tuples."""
+    values = ((name, getattr(message, field)) for name, field in names.items())
+    return {name: value if isinstance(value, int) else tuple(value) for name, value in values}
+
+
+def _set_values(message: Message, source: object, names: Mapping[str, str]) -> None:
+    """Fills in the fields of the message of dimension numbers."""
+    for name, field in names.items():
+        value = getattr(source, name)
+        if isinstance(value, tuple):
+            getattr(message, field).extend(value)
+        else:
+            setattr(message, field, value)

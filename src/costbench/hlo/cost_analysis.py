@@ -42,41 +42,28 @@ import numpy as np
 from costbench.errors import UnsupportedKernelError
 from costbench.hlo.instruction import Instruction, WindowDimension
 from costbench.hlo.module import HloComputation, HloModule
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.shape import Shape
 
 _O = Opcode
 _POINTER_BYTES = 8
 _PAIRS_AT_ONCE = 1 << 20
 _DISTINCT_DIMENSIONS = 1 << 14
-TRANSCENDENTAL = frozenset(
-    {
-        _O.EXPONENTIAL,
-        _O.EXPONENTIAL_MINUS_ONE,
-        _O.LOG,
-        _O.LOG_PLUS_ONE,
-        _O.LOGISTIC,
-        _O.POWER,
-        _O.SQRT,
-        _O.CBRT,
-    }
-    | {_O.RSQRT, _O.TANH, _O.SINE, _O.COSINE, _O.TAN, _O.ATAN2, _O.ERF, _O.ACOS, _O.ACOSH, _O.ASIN, _O.ASINH}
-    | {_O.ATANH, _O.COSH, _O.SINH}
+TRANSCENDENTAL = opcodes(
+    "exponential exponential-minus-one log log-plus-one logistic power sqrt cbrt rsqrt tanh sine cosine tan "
+    "atan2 erf acos acosh asin asinh atanh cosh sinh"
 )
-ELEMENTWISE = frozenset(
-    {_O.ABS, _O.ADD, _O.AND, _O.BITCAST_CONVERT, _O.CEIL, _O.CLAMP, _O.COMPARE, _O.COMPLEX, _O.CONVERT}
-    | {_O.COUNT_LEADING_ZEROS, _O.DIVIDE, _O.FLOOR, _O.IMAG, _O.IS_FINITE, _O.MAXIMUM, _O.MINIMUM}
-    | {_O.MULTIPLY, _O.NEGATE, _O.NOT, _O.OR, _O.POPCNT, _O.REAL, _O.REDUCE_PRECISION, _O.REMAINDER}
-    | {_O.ROUND_NEAREST_AFZ, _O.ROUND_NEAREST_EVEN, _O.SELECT, _O.SHIFT_LEFT, _O.SHIFT_RIGHT_ARITHMETIC}
-    | {_O.SHIFT_RIGHT_LOGICAL, _O.SIGN, _O.STOCHASTIC_CONVERT, _O.SUBTRACT, _O.XOR}
+ELEMENTWISE = opcodes(
+    "abs add and bitcast-convert ceil clamp compare complex convert count-leading-zeros divide floor imag "
+    "is-finite maximum minimum multiply negate not or popcnt real reduce-precision remainder "
+    "round-nearest-afz round-nearest-even select shift-left shift-right-arithmetic shift-right-logical sign "
+    "stochastic-convert subtract xor"
 )
 UNPRICED = frozenset({_O.UNKNOWN})
 RANDOM = frozenset({_O.RNG, _O.RNG_BIT_GENERATOR})
 _INLINE = frozenset({_O.CALL, _O.WHILE, _O.CONDITIONAL, _O.ASYNC_START})
 _SLICES = frozenset({_O.SLICE, _O.DYNAMIC_SLICE})
-_FREE = frozenset(
-    {_O.PARAMETER, _O.CONSTANT, _O.GET_TUPLE_ELEMENT, _O.BITCAST, _O.AFTER_ALL, _O.ADD_DEPENDENCY, _O.DOMAIN}
-)
+_FREE = opcodes("parameter constant get-tuple-element bitcast after-all add-dependency domain")
 
 
 @dataclass(frozen=True, slots=True)

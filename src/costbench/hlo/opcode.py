@@ -176,3 +176,12 @@ NUM_OPCODE_CODES = 160
 """Size of an embedding table that holds every opcode, with spare rows for new ones."""
 
 _BY_NAME = {opcode.xla_name: opcode for opcode in Opcode}
+
+
+def opcodes(names: str) -> frozenset[Opcode]:
+    """Returns the opcodes that XLA spells so, names separated by spaces.
+
+    Raises:
+        HloError: for a name that no opcode has.
+    """
+    return frozenset(map(Opcode.from_name, names.split()))

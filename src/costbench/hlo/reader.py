@@ -103,31 +103,13 @@ def parse_proto(data: bytes, *, where: str) -> hlo_pb2.HloModuleProto:
         HloError: if the bytes are truncated or are no HLO module.
     """
     content = decompress(data, where=where)
-    # An `HloProto` dump (xla_dump_hlo_as_proto) wraps the module in its field 1. Read as a bare module, that
-    # field is a name of arbitrary bytes, which may or may not pass for text.
-    proto = _parse(content) or _parse(_first_field(content))
-    if proto is None:
-        raise HloError("truncated or no HLO module", where=where, expected="a binary HloModuleProto")
-    return proto
-
-
-def _parse(content: bytes) -> hlo_pb2.HloModuleProto | None:
-    proto = hlo_pb2.HloModuleProto()
-    try:
-        proto.ParseFromString(content)
-    except DecodeError:
-        return None
-    return proto if proto.computations else None
-
-
-def _first_field(content: bytes) -> bytes:
-    """Returns the payload of field 1 if the message starts with it, length-delimited; else empty bytes."""
-    if content[:1] != b"\x0a":
-        return b""
-    length = shift = 0
-    for end, byte in enumerate(content[1:11], start=2):
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return content[end : end + length]
-    return b""
+    # Read as a bare module, a dump has a name of arbitrary bytes, which may or may not pass for text.
+    for message in (hlo_pb2.HloModuleProto(), hlo_pb2.HloProto()):
+        try:
+            message.ParseFromString(content)
+        except DecodeError:
+            continue
+        proto = message.hlo_module if isinstance(message, hlo_pb2.HloProto) else message
+        if proto.computations:
+            return proto
+    raise HloError("truncated or no HLO module", where=where, expected="a binary HloModuleProto")

@@ -27,12 +27,18 @@ def vector(values: npt.ArrayLike, name: str) -> F64:
     return array
 
 
-def paired(left: npt.ArrayLike, right: npt.ArrayLike, names: tuple[str, str]) -> tuple[F64, F64]:
-    """Returns both as float64 [n]. Raises: DataError, as `vector`, or if their lengths differ."""
-    first, second = vector(left, names[0]), vector(right, names[1])
-    if len(first) != len(second):
-        raise DataError(f"{len(second)} values for {len(first)} {names[0]}", field=names[1])
-    return first, second
+def aligned(**arrays: npt.ArrayLike) -> tuple[F64, ...]:
+    """Returns arrays of equal length as float64 [n], in the order in which they are named.
+
+    Raises:
+        DataError: as `vector`, or naming the first array whose length is not that of the first of all.
+    """
+    vectors = {name: vector(values, name) for name, values in arrays.items()}
+    (first, reference), *others = vectors.items()
+    for name, array in others:
+        if len(array) != len(reference):
+            raise DataError(f"{len(array)} values for {len(reference)} {first}", field=name)
+    return tuple(vectors.values())
 
 
 def positive(values: npt.ArrayLike, name: str) -> F64:

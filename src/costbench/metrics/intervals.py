@@ -3,7 +3,6 @@
 Both models are judged on the same programs, so programs are drawn with replacement and both values of a
 drawn program go together (a paired bootstrap): what is common to a program (hard or easy) cancels.
 
-
 Run j of a network has on program i the score mu + a_i + b_j + e_ij: each run is judged on every program, so
 programs and runs are crossed (Owen, "The pigeonhole bootstrap", 2007). The effect is resampled with programs
 drawn, with runs drawn, and with both; of the three variances follow those of the programs' and of the runs'
@@ -29,12 +28,12 @@ import numpy.typing as npt
 
 from costbench.arrays import F64
 from costbench.errors import DataError
-from costbench.metrics.checks import not_empty, paired
+from costbench.metrics.checks import aligned, not_empty
 
 CONFIDENCE = 0.95
 LEAST_P = 1e-6
 """Smallest p-value: no count of resamples or programs here tells of rarer events."""
-Drawn = Literal["both", "programs", "seeds"]
+ResampledFactor = Literal["both", "programs", "seeds"]
 """What a resample draws."""
 
 
@@ -60,7 +59,7 @@ class Interval(Protocol):
 
 
 @dataclass(frozen=True)
-class Redrawn:
+class ResampledEffect:
     """An effect, and what it becomes with programs and runs drawn with replacement.
 
     Attributes:
@@ -161,19 +160,19 @@ class StudentInterval:
         return self.estimate + self.above * student(tail, self.freedom)
 
 
-def small_sample_interval(redrawn: Redrawn) -> StudentInterval:
+def small_sample_interval(effect: ResampledEffect) -> StudentInterval:
     """Returns the interval of an effect over programs and runs, as the module's description says.
 
     The distances of the 2.5% and 97.5% percentiles of the resamples of programs from the effect give the
     ratio of the standard errors on both sides, whose mean is the root of the variance.
     """
-    tail, estimate = (1.0 - CONFIDENCE) / 2.0, redrawn.estimate
-    variances = redrawn.variances()
-    freedom = variances.freedom(redrawn.num_programs, redrawn.num_runs)
+    tail, estimate = (1.0 - CONFIDENCE) / 2.0, effect.estimate
+    variances = effect.variances()
+    freedom = variances.freedom(effect.num_programs, effect.num_runs)
     error = float(np.sqrt(variances.total))
     if error == 0.0:
         return StudentInterval(estimate, 0.0, 0.0, freedom)
-    low, high = np.quantile(redrawn.programs, [tail, 1.0 - tail])
+    low, high = np.quantile(effect.programs, [tail, 1.0 - tail])
     below, above = max(0.0, estimate - float(low)), max(0.0, float(high) - estimate)
     # What runs add is not skewed: few of them tell nothing of that.
     skewness = (below - above) / (below + above) if below + above > 0.0 else 0.0
@@ -341,7 +340,7 @@ def paired_bootstrap(
         DataError: for arrays that are empty, of different lengths or not finite, `resamples < 1`, or a
             confidence outside (0, 1).
     """
-    first, second = paired(left, right, ("left", "right"))
+    first, second = aligned(left=left, right=right)
     not_empty(first, "left")
     if resamples < 1:
         raise DataError(f"{resamples}", field="resamples", expected="at least 1")
@@ -353,7 +352,7 @@ def paired_bootstrap(
     counts = generator.multinomial(n, np.full(n, 1.0 / n), size=resamples)
     means: F64 = counts @ difference / n
     tail, fixed = (1.0 - confidence) / 2.0, np.full(resamples, difference.mean())
-    interval = small_sample_interval(Redrawn(float(difference.mean()), means, fixed, means, n, 1))
+    interval = small_sample_interval(ResampledEffect(float(difference.mean()), means, fixed, means, n, 1))
     share = float(np.mean((means < 0.0) + 0.5 * (means == 0.0)))
     return BootstrapInterval(interval.estimate, interval.low(tail), interval.high(tail), share)
 
@@ -396,7 +395,7 @@ class CrossedDraws:
         return scales
 
     def resampled(
-        self, values: F64, programs: tuple[str, ...], seeds: tuple[int, ...], drawn: Drawn = "both"
+        self, values: F64, programs: tuple[str, ...], seeds: tuple[int, ...], factor: ResampledFactor = "both"
     ) -> F64:
         """Returns values of drawn programs, each the mean over drawn seeds, [resamples, num_programs].
 
@@ -404,8 +403,8 @@ class CrossedDraws:
             values: finite, [num_programs, num_seeds].
             programs: programs that the rows of `values` belong to.
             seeds: seeds that the columns of `values` belong to.
-            drawn: resampled factor; with `programs`, values are means over all seeds, with `seeds`, those of
-                all programs.
+            factor: factor that is drawn; with `programs`, values are means over all seeds, with `seeds`,
+                those of all programs.
 
         Raises:
             DataError: if the shape of `values` is another, or there is nothing in it.
@@ -420,8 +419,8 @@ class CrossedDraws:
             uniform = np.full(len(seeds), 1.0 / len(seeds))
             counts = self._generator.multinomial(len(seeds), uniform, size=self._resamples)
             self._shares[seeds] = counts / len(seeds)
-        if drawn == "programs":
+        if factor == "programs":
             drawn_values: F64 = values.mean(axis=1)[self._programs[programs]]
             return drawn_values
         means: F64 = self._shares[seeds] @ values.T
-        return means if drawn == "seeds" else np.take_along_axis(means, self._programs[programs], axis=1)
+        return means if factor == "seeds" else np.take_along_axis(means, self._programs[programs], axis=1)

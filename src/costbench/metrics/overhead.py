@@ -71,5 +71,8 @@ def read_overheads(folders: Iterable[Path]) -> tuple[Overhead, ...]:
         content = read_json(path)
         if not isinstance(content, list):
             raise DataError("no list", where=path, expected="one object a program")
-        overheads += [parse(Overhead, item, where=path, field=f"[{i}]") for i, item in enumerate(content)]
+        overheads += [
+            parse(Overhead, item, where=path, field=f"[{i}]", error=DataError)
+            for i, item in enumerate(content)
+        ]
     return tuple(sorted(overheads, key=_ORDER))

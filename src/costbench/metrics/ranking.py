@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costbench.arrays import F64, I64
-from costbench.metrics.checks import paired
+from costbench.metrics.checks import aligned
 
 _MAX_DIRECT = 256
 """Number of values up to which all pairs are compared directly."""
@@ -45,7 +45,7 @@ def count_pairs(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> PairCounts
     Raises:
         DataError: if the lengths differ or a value is NaN or infinite.
     """
-    x, y = paired(predicted, measured, ("predicted", "measured"))
+    x, y = aligned(predicted=predicted, measured=measured)
     n = len(x)
     if n <= _MAX_DIRECT:
         return _count_pairs_directly(x, y)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from costbench.arrays import F64
 from costbench.errors import DataError
-from costbench.metrics.checks import not_empty, paired, positive, vector
+from costbench.metrics.checks import aligned, not_empty, positive
 
 
 def best_of_top_k(predicted: npt.ArrayLike, runtime_ns: npt.ArrayLike, k: int) -> float:
@@ -26,7 +26,7 @@ def best_of_top_k(predicted: npt.ArrayLike, runtime_ns: npt.ArrayLike, k: int) -
     Raises:
         DataError: if the arrays differ in length, are empty or not finite, or `k < 1`.
     """
-    cost, runtime = paired(predicted, runtime_ns, ("predicted", "runtime_ns"))
+    cost, runtime = aligned(predicted=predicted, runtime_ns=runtime_ns)
     not_empty(cost, "predicted")
     if k < 1:
         raise DataError(f"{k}", field="k", expected="at least 1")
@@ -84,15 +84,10 @@ def slowdown_at_k(predicted: npt.ArrayLike, runtime_ns: npt.ArrayLike, k: int) -
 def _weighted(
     chosen_ns: npt.ArrayLike, best_ns: npt.ArrayLike, executions: npt.ArrayLike | None
 ) -> tuple[F64, F64, F64]:
-    chosen, best = paired(chosen_ns, best_ns, ("chosen_ns", "best_ns"))
+    weights = np.ones(np.shape(best_ns)) if executions is None else executions
+    chosen, best, weight = aligned(chosen_ns=chosen_ns, best_ns=best_ns, executions=weights)
     positive(not_empty(chosen, "chosen_ns"), "chosen_ns")
-    positive(best, "best_ns")
-    if executions is None:
-        return chosen, best, np.ones_like(best)
-    weight = positive(vector(executions, "executions"), "executions")
-    if len(weight) != len(best):
-        raise DataError(f"{len(weight)} values for {len(best)} kernels", field="executions")
-    return chosen, best, weight
+    return chosen, positive(best, "best_ns"), positive(weight, "executions")
 
 
 def mape(predicted_ns: npt.ArrayLike, runtime_ns: npt.ArrayLike) -> float:
@@ -103,6 +98,6 @@ def mape(predicted_ns: npt.ArrayLike, runtime_ns: npt.ArrayLike) -> float:
     Raises:
         DataError: for arrays that are empty, of different lengths or not finite, or a runtime <= 0.
     """
-    predicted, measured = paired(predicted_ns, runtime_ns, ("predicted_ns", "runtime_ns"))
+    predicted, measured = aligned(predicted_ns=predicted_ns, runtime_ns=runtime_ns)
     positive(not_empty(measured, "runtime_ns"), "runtime_ns")
     return float(100.0 * np.mean(np.abs(predicted - measured) / measured))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from costbench.arrays import F64, I64
 from costbench.errors import DataError
-from costbench.metrics.checks import paired, positive
+from costbench.metrics.checks import aligned, positive, vector
 from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.ranking import count_pairs
 
@@ -60,8 +60,8 @@ def labels_of(runtime: npt.ArrayLike, normalizers: npt.ArrayLike | None = None) 
         DataError: if lengths differ, a value is not finite or a normalizer not above zero.
     """
     if normalizers is None:
-        return paired(runtime, runtime, ("runtime", "runtime"))[0]
-    labels, divisors = paired(runtime, normalizers, ("runtime", "normalizers"))
+        return vector(runtime, "runtime")
+    labels, divisors = aligned(runtime=runtime, normalizers=normalizers)
     return labels / positive(divisors, "normalizers")
 
 
@@ -143,11 +143,6 @@ def kendall_tau_b(runtime: npt.ArrayLike, scores: npt.ArrayLike) -> float:
     return min(1.0, max(-1.0, tau))
 
 
-def mean_slowdown(slowdowns: Sequence[float]) -> float:
-    """Returns the mean over kernels of equal weight, without those that are NaN; NaN if all are."""
-    return mean_without_nan(slowdowns)
-
-
 def graph_metrics(
     runtime: npt.ArrayLike,
     scores: npt.ArrayLike,
@@ -221,7 +216,7 @@ def _valid(
     runtime: npt.ArrayLike, scores: npt.ArrayLike, normalizers: npt.ArrayLike | None
 ) -> tuple[F64, F64]:
     labels = labels_of(runtime, normalizers)
-    costs = paired(labels, scores, ("runtime", "scores"))[1]
+    labels, costs = aligned(runtime=labels, scores=scores)
     is_valid = labels >= 0.0
     return labels[is_valid], costs[is_valid]
 

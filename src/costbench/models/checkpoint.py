@@ -1,38 +1,23 @@
-"""Saves and loads models of kernels: a folder with `model.json` (description) and `weights.pt` (tensors).
-
-`model_files` has what this format shares with that of layout models.
-"""
+"""Saves and loads models of kernels: a folder with `model.json` and `weights.pt`, see `model_files`."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 
 import torch
 
-from costbench.artifacts import digest_bytes, write_json
+from costbench.artifacts import digest_bytes
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.estimate_quality import knowledge_of
 from costbench.errors import DataError
 from costbench.features import schema
 from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
-from costbench.models.model_files import (
-    PREDICTS,
-    WEIGHTS_FILE,
-    load_weights,
-    naming_file,
-    read_description,
-    read_scaling,
-    read_weights,
-    save_weights,
-)
+from costbench.models.model_files import ModelFormat
 from costbench.models.spec import DEFAULT_EXECUTION, Execution, NetSpec, Predicts
-from costbench.params import parse
 
 MODEL_FILE = "model.json"
-FORMAT = "costbench learned model 1"
 
 
 def features_digest() -> str:
@@ -41,29 +26,28 @@ def features_digest() -> str:
     return digest_bytes("\n".join(",".join(schema.names(table)) for table in tables).encode())[:16]
 
 
+def _check_features(digest: object) -> None:
+    if digest != features_digest():
+        raise DataError(f"trained on other features ({digest})", expected=f"{features_digest()}; train again")
+
+
+_FORMAT: ModelFormat[LearnedCostNet, FeatureScaling] = ModelFormat(
+    file=MODEL_FILE,
+    name="costbench learned model 1",
+    noun="learned model",
+    spec=NetSpec,
+    scaling_from_dict=FeatureScaling.from_dict,
+    build=lambda spec, scaling: LearnedCostNet(spec, scaling.sizes),
+    extra="features",
+    check_extra=_check_features,
+)
+
+
 def save_checkpoint(
     folder: str | PathLike[str], net: LearnedCostNet, scaling: FeatureScaling, predicts: Predicts
 ) -> None:
-    """Write a model of kernels to `folder`, replacing an existing one.
-
-    Args:
-        folder: folder, created if it does not exist.
-        net: the network, on any device.
-        scaling: scalers that it was trained with.
-        predicts: what its output means.
-
-    Raises:
-        DataError: if a weight is NaN or infinite, or the folder cannot be written.
-    """
-    content = {
-        "format": FORMAT,
-        "features": features_digest(),
-        "net": asdict(net.spec),
-        "predicts": predicts,
-        "scaling": scaling.to_dict(),
-        "weights_sha256": save_weights(net, Path(folder) / WEIGHTS_FILE),
-    }
-    write_json(Path(folder) / MODEL_FILE, content)
+    """Writes a model of kernels; arguments and errors are those of `ModelFormat.write`."""
+    _FORMAT.write(folder, net, scaling, predicts, features_digest())
 
 
 def load_checkpoint(
@@ -72,7 +56,7 @@ def load_checkpoint(
     analytical: AnalyticalModel | None = None,
     device: torch.device | str = "cpu",
 ) -> LearnedCostModel:
-    """Load the model of kernels in `folder`.
+    """Loads the model of kernels in `folder`.
 
     Args:
         folder: folder written by `save_checkpoint`.
@@ -85,18 +69,8 @@ def load_checkpoint(
         DataError: naming the file and the field, if a file is missing, truncated, damaged, of another format
             or other features, or no model at all.
     """
-    path = Path(folder) / MODEL_FILE
-    keys = {"format", "features", "net", "predicts", "scaling", "weights_sha256"}
-    content = read_description(path, FORMAT, keys, "learned model")
-    if content["features"] != features_digest():
-        problem = f"trained on other features ({content['features']})"
-        raise DataError(problem, where=path, field="features", expected=f"{features_digest()}; train again")
-    weights = read_weights(path, content)
-    scaling = read_scaling(FeatureScaling.from_dict, content, path)
-    with naming_file(path):
-        spec = parse(NetSpec, content["net"], where=path, field="net")
-        net = LearnedCostNet(spec, scaling.sizes)
-    load_weights(net, weights, path.with_name(WEIGHTS_FILE))
-    if spec.estimate and analytical is not None:
-        analytical = replace(analytical, knowledge=knowledge_of(spec.estimate))
-    return LearnedCostModel(net, scaling, PREDICTS[content["predicts"]], execution, analytical, device)
+    saved = _FORMAT.read(folder)
+    quality = saved.net.spec.estimate
+    if quality and analytical is not None:
+        analytical = replace(analytical, knowledge=knowledge_of(quality))
+    return LearnedCostModel(saved.net, saved.scaling, saved.predicts, execution, analytical, device)

@@ -51,7 +51,7 @@ class Edges:
 
     @staticmethod
     def build(incoming: I64, outgoing: I64, num_nodes: int, *, even: bool = False) -> Edges:
-        """Build edges from pairs [2, m]: incoming (node, its producer) and outgoing (node, its consumer).
+        """Builds edges from pairs [2, m]: incoming (node, its producer) and outgoing (node, its consumer).
 
         With `even` S is padded to `even_size` by repeating the last node; no node receives the added
         messages.
@@ -73,7 +73,7 @@ class Edges:
         )
 
     def to(self, device: torch.device) -> Edges:
-        """The same edges on `device`."""
+        """Returns the same edges on `device`."""
         return Edges(
             receiver=self.receiver.to(device),
             sender=self.sender.to(device),
@@ -94,9 +94,14 @@ class Edges:
         """PyG's `edge_index`, int64 [2, E], of messages from consumers: senders above receivers."""
         return torch.stack([self.sender, self.receiver])[:, self.backwards]
 
+    def edge_indices(self, *, directed: bool) -> list[Tensor]:
+        """Returns `to_consumers` and `to_producers` if `directed`, else one of both together."""
+        ways = [self.to_consumers, self.to_producers]
+        return ways if directed else [torch.cat(ways, dim=1)]
+
 
 def even_size(size: int) -> int:
-    """Round `size` up to one of a few sizes, eight between a power of two and the next.
+    """Rounds `size` up to one of a few sizes, eight between a power of two and the next.
 
     oneDNN generates code for every new shape of a matrix product, which takes longer than most products do.
     Batches of a few different sizes, a few percent too large, therefore run much faster than exact ones.
@@ -196,7 +201,7 @@ def topological_order(edges: I64, num_nodes: int) -> I64:
 
 
 def pad_nodes(kernels: PackedKernels, num_nodes: int, node: F32, static: F32) -> PackedKernels:
-    """Pad the kernels to `num_nodes` nodes by an additional last kernel without edges and decisions.
+    """Pads the kernels to `num_nodes` nodes by an additional last kernel without edges and decisions.
 
     Args:
         kernels: kernels with at most `num_nodes` nodes.

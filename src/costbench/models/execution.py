@@ -62,7 +62,7 @@ IDEEP_CACHE = "LRU_CACHE_CAPACITY"
 
 
 def onednn_keeps_fp32() -> bool:
-    """Whether oneDNN, allowed bfloat16, still multiplies in fp32 on this processor."""
+    """Returns whether oneDNN, allowed bfloat16, still multiplies in fp32 on this processor."""
     capabilities = torch.cpu.get_capabilities()
     is_x86 = capabilities.get("architecture") == "x86_64"
     return is_x86 and _mkldnn.is_available() and not capabilities.get("amx_tile", True)
@@ -84,7 +84,7 @@ def _mallopt() -> Callable[[int, int], int] | None:
 
 
 def _keep_freed(size: int) -> None:
-    """Let glibc serve blocks up to `size` bytes from the heap and return its end only above twice that."""
+    """Lets glibc serve blocks up to `size` bytes from the heap and return its end only above twice that."""
     mallopt = _mallopt()
     if mallopt is None:
         return
@@ -96,7 +96,7 @@ _COMPILED_ALLOWED: ContextVar[bool] = ContextVar("compiled kernels allowed", def
 
 
 def compiled_allowed() -> bool:
-    """Whether the `Execution` that is applied, if any, lets compiled kernels run."""
+    """Returns whether the `Execution` that is applied, if any, lets compiled kernels run."""
     return _COMPILED_ALLOWED.get()
 
 
@@ -106,14 +106,14 @@ _ONEDNN_ALLOWED: ContextVar[bool] = ContextVar("oneDNN allowed", default=False)
 
 
 def choose_products(rows: int) -> None:
-    """Choose the matrix library for a batch of `rows` rows, until the next choice or the end of the block."""
+    """Chooses the matrix library for batches of `rows` rows until the next choice or the end of the block."""
     if _ONEDNN_ALLOWED.get():
         _mkldnn.matmul.fp32_precision = "bf16" if rows >= LARGE_BATCH_ROWS else "ieee"
 
 
 @contextmanager
 def apply_execution(execution: Execution) -> Iterator[None]:
-    """Run the block under `execution`, then restore what was set before."""
+    """Runs the block under `execution`, then restores what was set before."""
     threads, precision = torch.get_num_threads(), _mkldnn.matmul.fp32_precision
     use_onednn = execution.onednn_matmul and onednn_keeps_fp32()
     token = _ONEDNN_ALLOWED.set(use_onednn)
@@ -135,7 +135,7 @@ def apply_execution(execution: Execution) -> Iterator[None]:
 
 @contextmanager
 def plain_products() -> Iterator[None]:
-    """Run the block with torch's default matrix library: on many small products oneDNN is far slower."""
+    """Runs the block with torch's default matrix library: on many small products oneDNN is far slower."""
     precision = _mkldnn.matmul.fp32_precision
     _mkldnn.matmul.fp32_precision = "ieee"
     try:

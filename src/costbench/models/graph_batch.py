@@ -19,7 +19,7 @@ from torch import Tensor
 from costbench.arrays import F32, F64, I64, AnyArray, Bool
 from costbench.errors import DataError, choose
 from costbench.features.graph_tensors import KernelGraph
-from costbench.features.normalizer import MinMaxNormalizer, Transform
+from costbench.features.normalizer import MinMaxFit, MinMaxNormalizer, Transform
 from costbench.features.packed_kernels import FeatureExtremes, PackedKernels, pack_kernels
 from costbench.models.edges import NEIGHBORS, Edges, even_size, pad_nodes, sort_topologically
 from costbench.models.execution import LARGE_BATCH_ROWS
@@ -80,7 +80,7 @@ class FeatureScaling:
 
     @staticmethod
     def fit(samples: Iterable[KernelSamples], transform: Transform = "log1p") -> FeatureScaling:
-        """Fit scalers to all nodes, decisions and kernels of `samples`, which are read once, one at a time.
+        """Fits scalers to all nodes, decisions and kernels of `samples`, which are read once, one at a time.
 
         Raises:
             DataError: if there are no samples.
@@ -102,7 +102,7 @@ class FeatureScaling:
         Raises:
             DataError: if there are none.
         """
-        node, decision, static = (MinMaxNormalizer.partial(transform) for _ in range(3))
+        node, decision, static = (MinMaxFit(transform) for _ in range(3))
         for part in extremes:
             node.update(part.node)
             decision.update(part.decision)
@@ -124,7 +124,7 @@ class FeatureScaling:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> FeatureScaling:
-        """Inverse of `to_dict`.
+        """Inverts `to_dict`.
 
         Raises:
             DataError: naming the scaler, for missing or unknown keys and values that are no scaler.
@@ -175,7 +175,7 @@ class GraphBatch:
         return len(self.node_counts)
 
     def to(self, device: torch.device | str) -> GraphBatch:
-        """The same batch on `device`."""
+        """Returns the same batch on `device`."""
         target = torch.device(device)
         return GraphBatch(
             opcodes=self.opcodes.to(target),

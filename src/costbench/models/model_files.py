@@ -1,8 +1,9 @@
-"""The files of a trained model: a description (JSON) and `weights.pt` (tensors only), checked to be finite.
+"""Models on disk: a folder with a description (JSON) and `weights.pt` (tensors only), checked to be finite.
 
-Both are written atomically, the description last, with the digest of the weights, so a folder holds a
-complete model or fails to load. Weights are read with `weights_only=True`, which runs no code from the file.
-Equal models give equal bytes.
+A `ModelFormat` says what differs between kinds of models; one writer and one reader serve all. Both files
+are written atomically, the description last, with the digest of the weights, so a folder holds a complete
+model or fails to load. Weights are read with `weights_only=True`, which runs no code from the file. Equal
+models give equal bytes.
 """
 
 from __future__ import annotations
@@ -11,90 +12,142 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from os import PathLike
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes
+from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json
 from costbench.errors import CostbenchError, DataError
 from costbench.models.spec import Predicts
+from costbench.params import parse
 
 WEIGHTS_FILE = "weights.pt"
-PREDICTS: Mapping[object, Predicts] = {"score": "score", "log_runtime_ns": "log_runtime_ns"}
-_Scaling = TypeVar("_Scaling")
+_PREDICTS: Mapping[str, Predicts] = {"score": "score", "log_runtime_ns": "log_runtime_ns"}
 
 
-def read_description(path: Path, kind: str, keys: set[str], noun: str) -> dict[str, object]:
-    """Returns the content of a description.
+class _Scaling(Protocol):
+    """Scalers of a network's inputs."""
 
-    Args:
-        path: path of the description.
-        kind: format that it says it has.
-        keys: all its keys, among them `predicts`.
+    def to_dict(self) -> dict[str, object]:
+        """Returns plain values for JSON."""
+        ...
+
+
+Net = TypeVar("Net", bound=nn.Module)
+Scaling = TypeVar("Scaling", bound=_Scaling)
+
+
+@dataclass(frozen=True)
+class SavedModel(Generic[Net, Scaling]):
+    """What is read from a folder.
+
+    Attributes:
+        net: the network, with its weights, on the CPU.
+        scaling: scalers that it was trained with.
+        predicts: what its output means.
+        extra: value of the format's own key.
+    """
+
+    net: Net
+    scaling: Scaling
+    predicts: Predicts
+    extra: Any
+
+
+@dataclass(frozen=True)
+class ModelFormat(Generic[Net, Scaling]):
+    """How models of one kind stand in a folder.
+
+    Attributes:
+        file: name of the description.
+        name: format that the description says it has.
         noun: kind of model, for errors.
-
-    Raises:
-        DataError: if it cannot be read, or says anything else.
+        spec: class of the network's hyper-parameters.
+        scaling_from_dict: makes scalers of what their `to_dict` returned.
+        build: builds the network of some hyper-parameters for scaled inputs.
+        extra: key of the description that other formats do not have.
+        check_extra: raises a `DataError` for a value of that key that cannot be used.
     """
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != kind:
-        raise DataError(f"is no {noun}", where=path, field="format", expected=kind)
-    if set(content) != keys:
-        raise DataError(f"keys {sorted(content)}", where=path, expected=", ".join(sorted(keys)))
-    if content["predicts"] not in PREDICTS:
-        expected = "one of " + ", ".join(map(str, PREDICTS))
-        raise DataError(f"{content['predicts']!r}", where=path, field="predicts", expected=expected)
-    return content
 
+    file: str
+    name: str
+    noun: str
+    spec: type[Any]
+    scaling_from_dict: Callable[[Mapping[str, Any]], Scaling]
+    build: Callable[[Any, Scaling], Net]
+    extra: str
+    check_extra: Callable[[object], None]
 
-def read_weights(path: Path, content: Mapping[str, object]) -> bytes:
-    """Returns the weights beside a description.
+    def write(
+        self, folder: str | PathLike[str], net: Net, scaling: Scaling, predicts: Predicts, extra: object
+    ) -> None:
+        """Writes a model to `folder`, replacing an existing one.
 
-    Raises:
-        DataError: if they cannot be read, or are not those that it was written with.
-    """
-    weights = read_bytes(path.with_name(WEIGHTS_FILE))
-    if digest_bytes(weights) != content["weights_sha256"]:
-        raise DataError(
-            f"not the weights that {path.name} was written with",
-            where=path.with_name(WEIGHTS_FILE),
-            expected=f"SHA-256 {content['weights_sha256']}",
-        )
-    return weights
+        Args:
+            folder: folder, created if it does not exist.
+            net: the network, on any device; its attribute `spec` has the hyper-parameters.
+            scaling: scalers that it was trained with.
+            predicts: what its output means.
+            extra: value of the format's own key.
 
+        Raises:
+            DataError: if a weight is NaN or infinite, or the folder cannot be written.
+        """
+        content = {
+            "format": self.name,
+            "net": asdict(net.spec),  # type: ignore[call-overload]
+            "predicts": predicts,
+            "scaling": scaling.to_dict(),
+            "weights_sha256": save_weights(net, Path(folder) / WEIGHTS_FILE),
+            self.extra: extra,
+        }
+        write_json(Path(folder) / self.file, content)
 
-def read_scaling(
-    from_dict: Callable[[Mapping[str, object]], _Scaling], content: Mapping[str, object], path: Path
-) -> _Scaling:
-    """Returns the scalers of a description.
+    def read(self, folder: str | PathLike[str]) -> SavedModel[Net, Scaling]:
+        """Returns the model in `folder`.
 
-    Raises:
-        DataError: naming the file, for what is none.
-    """
-    values = content["scaling"]
-    if not isinstance(values, dict):
-        raise DataError("is no scaling", where=path, field="scaling", expected="a mapping")
-    try:
-        return from_dict(values)
-    except CostbenchError as error:
-        raise DataError(error.problem, where=path, field="scaling", expected=error.expected) from error
+        Raises:
+            DataError: naming the file and the field, if a file is missing, truncated, damaged, of another
+                format, or no model at all.
+        """
+        path = Path(folder) / self.file
+        content = read_json(path)
+        if not isinstance(content, dict) or content.get("format") != self.name:
+            raise DataError(f"is no {self.noun}", where=path, field="format", expected=self.name)
+        keys = {"format", "net", "predicts", "scaling", "weights_sha256", self.extra}
+        if set(content) != keys:
+            raise DataError(f"keys {sorted(content)}", where=path, expected=", ".join(sorted(keys)))
+        predicts = _PREDICTS.get(str(content["predicts"]))
+        if predicts is None:
+            expected = "one of " + ", ".join(_PREDICTS)
+            raise DataError(f"{content['predicts']!r}", where=path, field="predicts", expected=expected)
+        with _naming(path, self.extra):
+            self.check_extra(content[self.extra])
+        if not isinstance(content["scaling"], dict):
+            raise DataError("is no scaling", where=path, field="scaling", expected="a mapping")
+        with _naming(path, "scaling"):
+            scaling = self.scaling_from_dict(content["scaling"])
+        with _naming(path, None):
+            net = self.build(parse(self.spec, content["net"], where=path, field="net"), scaling)
+        load_weights(net, path, content["weights_sha256"])
+        return SavedModel(net, scaling, predicts, content[self.extra])
 
 
 @contextmanager
-def naming_file(path: Path) -> Iterator[None]:
-    """Name the file in errors about what it describes."""
+def _naming(path: Path, field: str | None) -> Iterator[None]:
+    """Names the file, and the field if one is given, in errors about what stands there."""
     try:
         yield
     except CostbenchError as error:
-        raise DataError(
-            error.problem, where=error.where or path, field=error.field, expected=error.expected
-        ) from error
+        raise error.recast(DataError, where=error.where or path, field=field or error.field) from error
 
 
 def save_weights(net: nn.Module, path: Path) -> str:
-    """Write the weights of a network, on any device; returns the SHA-256 of the file.
+    """Writes the weights of a network, on any device; returns the SHA-256 of the file.
 
     Raises:
         DataError: if a weight is NaN or infinite, or the file cannot be written.
@@ -108,17 +161,23 @@ def save_weights(net: nn.Module, path: Path) -> str:
     return digest_bytes(buffer.getvalue())
 
 
-def load_weights(net: nn.Module, weights: bytes, path: Path) -> None:
-    """Give a network the weights of a file.
+def load_weights(net: nn.Module, description: Path, sha256: object) -> None:
+    """Gives a network the weights that stand beside a description.
 
     Args:
         net: the network; changed.
-        weights: content of the file.
-        path: path of the file, for errors.
+        description: path of the description.
+        sha256: SHA-256 of the weights, which the description has.
 
     Raises:
-        DataError: for damaged weights, those of another network, or NaN or infinite ones.
+        DataError: for weights that are missing, damaged or not those that the description was written with,
+            those of another network, and NaN or infinite ones.
     """
+    path = description.with_name(WEIGHTS_FILE)
+    weights = read_bytes(path)
+    if digest_bytes(weights) != sha256:
+        problem = f"not the weights that {description.name} was written with"
+        raise DataError(problem, where=path, expected=f"SHA-256 {sha256}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

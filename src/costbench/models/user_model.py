@@ -37,7 +37,7 @@ class UserModel:
     tasks: tuple[str, ...]
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
-        """Return the cost of each decision, float64 [len(decisions)].
+        """Returns the cost of each decision, float64 [len(decisions)].
 
         Raises:
             UnsupportedKernelError: if the model raises it.
@@ -65,7 +65,7 @@ class UserModel:
         return costs
 
     def predict_ns(self, kernel: Kernel, tile: TileSizes) -> float:
-        """Return the nanoseconds of a kernel at its one tile size.
+        """Returns the nanoseconds of a kernel at its one tile size.
 
         Raises:
             UnsupportedKernelError: as `predict` does.
@@ -87,7 +87,7 @@ class UserModel:
         return self.predict(nest.kernel, decisions)
 
     def for_task(self, task: str) -> UserModel:
-        """Return the model itself.
+        """Returns the model itself.
 
         Raises:
             DataError: if it is for other tasks.
@@ -104,7 +104,7 @@ class UserModel:
 
 
 def load_user_model(name: str, architecture: Architecture) -> UserModel:
-    """Return the model of a dotted path: an object with `predict`, or a class or function that makes one.
+    """Returns the model of a dotted path: an object with `predict`, or a class or function that makes one.
 
     A class or function that has a parameter `architecture` gets the figures of the chip.
 

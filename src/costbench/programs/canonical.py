@@ -65,11 +65,10 @@ DISABLED_PASSES: tuple[str, ...] = (
 _PASS_NAME = "costbench-capture"
 # The hook is one per process, so captures must not overlap.
 _HOOK_LOCK = threading.Lock()
-# metadata, sharding, frontend_attributes, statistics_viz, original_value, is_composite: provenance, which
-# nothing computes with. backend_config goes too, except on `while`, where it holds the trip count.
-_PROVENANCE_FIELDS = frozenset({7, 40, 68, 82, 88, 89})
-_BACKEND_CONFIG = 43
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_PROVENANCE = (
+    "metadata", "sharding", "frontend_attributes", "statistics_viz", "original_value", "is_composite",
+)  # fmt: skip
+"""Fields of an instruction that only say where it comes from: nothing computes with them."""
 
 
 def lower_function(name: str, shapes: Sequence[str]) -> bytes:
@@ -291,7 +290,11 @@ def _renumber(
     target.root_id = new_ids[computation.root_id]
     for inst in instructions:
         copy = target.instructions.add()
-        copy.MergeFromString(_without_provenance(inst.SerializeToString(), inst.opcode == "while"))
+        copy.CopyFrom(inst)
+        for field in _PROVENANCE:
+            copy.ClearField(field)
+        if inst.opcode != "while":  # whose trip count it holds
+            copy.ClearField("backend_config")
         copy.id = new_ids[inst.id]
         copy.name = f"{inst.opcode}.{copy.id}"
         copy.operand_ids[:] = [new_ids[operand] for operand in inst.operand_ids]
@@ -303,41 +306,3 @@ def _renumber(
 def _name_parameters(shape: hlo_pb2.ProgramShapeProto) -> None:
     # XLA's parser wants exactly one name for each parameter.
     shape.parameter_names[:] = [f"p{number}" for number in range(len(shape.parameters))]
-
-
-def _without_provenance(message: bytes, keep_backend_config: bool) -> bytes:
-    """Returns `message` without the fields of its outermost level that only say where it came from.
-
-    Works on the wire format, because most of these fields are not in costbench's subset of the proto.
-    """
-    dropped = _PROVENANCE_FIELDS if keep_backend_config else _PROVENANCE_FIELDS | {_BACKEND_CONFIG}
-    content = bytearray()
-    position = 0
-    while position < len(message):
-        start = position
-        tag, position = _read_varint(message, position)
-        wire = tag & 7
-        if wire == _VARINT:
-            _, position = _read_varint(message, position)
-        elif wire == _LENGTH:
-            length, position = _read_varint(message, position)
-            position += length
-        elif wire in (_FIXED64, _FIXED32):
-            position += 8 if wire == _FIXED64 else 4
-        else:
-            raise HloError(f"wire type {wire} in an instruction", expected="a proto3 message")
-        if tag >> 3 not in dropped:
-            content += message[start:position]
-    return bytes(content)
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Returns the value of the base-128 number at `position`, and the position after it."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7

@@ -138,8 +138,8 @@ def rank_models(results: Results, cell: Cell, seed: int) -> Standings:
 def estimate_mean_error(scores: Scores, draws: CrossedDraws) -> Estimate:
     """Returns the geometric mean of an error over programs; its interval ends at 0, as errors do."""
     mean = STATISTICS["geometric_mean"]
-    estimate = _estimate(lambda resample: mean(resample(scores)), (scores,), draws)
-    return replace(estimate, low=max(0.0, estimate.low))
+    of_mean = estimate(lambda resample: mean(resample(scores)), (scores,), draws)
+    return replace(of_mean, low=max(0.0, of_mean.low))
 
 
 def estimate_difference(left: Scores, right: Scores, draws: CrossedDraws, statistic: str) -> Estimate:
@@ -152,10 +152,17 @@ def estimate_difference(left: Scores, right: Scores, draws: CrossedDraws, statis
         statistic: key of `STATISTICS`.
     """
     of = STATISTICS[statistic]
-    return _estimate(lambda resample: of(resample(left)) - of(resample(right)), (left, right), draws)
+    return estimate(lambda resample: of(resample(left)) - of(resample(right)), (left, right), draws)
 
 
-def _estimate(effect: Callable[[Resample], F64], sides: Sequence[Scores], draws: CrossedDraws) -> Estimate:
+def estimate(effect: Callable[[Resample], F64], sides: Sequence[Scores], draws: CrossedDraws) -> Estimate:
+    """Returns an effect with its 95% interval over programs and training seeds.
+
+    Args:
+        effect: function from a way to resample scores to the effect in each resample, [resamples].
+        sides: scores that it is of.
+        draws: draws shared by all numbers of a table.
+    """
     num_programs, runs = min(len(scores.programs) for scores in sides), count_runs(sides)
     (drawn,) = resample_effects(lambda resample: effect(resample)[np.newaxis], draws, num_programs, runs)
     interval, tail = small_sample_interval(drawn), (1.0 - CONFIDENCE) / 2.0

@@ -15,7 +15,7 @@ import pandas as pd
 
 from costbench.arrays import F64
 from costbench.artifacts import read_json
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError
 from costbench.params import parse
 from costbench.reports.results import split_order
 from costbench.tasks import task_order
@@ -230,7 +230,4 @@ def mapping(value: object, path: Path | None, field: str) -> Mapping[str, object
 
 def parse_data(cls: type[_Plain], value: object, path: Path | None, field: str) -> _Plain:
     """Returns the value as `cls`, as strict as parameters. Raises: DataError naming file and field."""
-    try:
-        return parse(cls, value, where=path or "", field=field)
-    except ParamsError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return parse(cls, value, where=path or "", field=field, error=DataError)

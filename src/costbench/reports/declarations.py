@@ -13,10 +13,10 @@ tables:
 ```
 
 A cell takes the results that the filters of table, row and column leave, averages them over seeds, and has a
-statistic over their programs. `printed` names a section of the same file with what a paper printed. Where
-rows are no results, such as budgets or claims, `fill_table` is given their values, and the declaration says
-the rest.
-The package's own tables are in `tables.yaml` and in the files of papers.
+statistic over their programs, or an end of its 95% interval over programs and seeds; with `against`, less the
+same statistic of other results. `printed` names a section of the same file with what a paper printed. Where
+rows are no results, such as budgets or claims, `fill_table` takes them from a frame, and the declaration says
+the rest. The tables of the package are in `tables.yaml` and in the files of papers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import pandas as pd
 
 from costbench.errors import choose
+from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.measures import APE_FLOOR_PERCENT, AVERAGES, Measure
 from costbench.params import load_section, load_yaml, parse
+from costbench.reports.baseline_comparison import Estimate, estimate, estimate_difference
 from costbench.reports.frame import COLUMNS, means, select
 from costbench.reports.papers.printed import PrintedRow, PrintedTable
 from costbench.reports.results import BEST, SPLIT_NAMES, described, deviation_over_runs, split_order
+from costbench.reports.scores import STATISTICS, score_matrix, share_won
 from costbench.reports.table import Column, Table, Value
+from costbench.rng import stream
 
 _FILE = Path(__file__).with_name("tables.yaml")
 Filter: TypeAlias = Mapping[str, str | tuple[str, ...]]
@@ -48,10 +54,12 @@ Statistic = Literal[
     "max",
     "sum",
     "kernel_mean",
+    "share_won",
     "programs",
     "seeds",
     "run_deviation",
 ]
+_WITH_INTERVALS = ("mean", "median", "geometric_mean", "standard_deviation", "share_won")
 Labels: TypeAlias = tuple[str, ...]
 """What stands in the first columns of a row."""
 
@@ -84,8 +92,13 @@ class ColumnDeclaration:
         filter: column of results -> the value or values that belong to it.
         measure: measure of the task that it shows, with metric, digits and better end; `{short}` and
             `{measure}` in key, group and highlight stand for its names.
-        across: column of results; there is a column for each of its values, `{value}` in the key.
+        across: column of results; there is a column for each of its values, `{value}` in names and filters,
+            `{title}` for people.
+        block: neighbours with the same name here and in `across` stand together for each value.
         statistic: statistic in place of the table's.
+        interval: end of the statistic's 95% interval that is shown in its place.
+        against: column of results -> the value or values of what the row is compared with: shown is the
+            statistic less that of these results, over the programs of both; nothing for these themselves.
         over_seeds: how results of one program are put together, such as those of training runs.
         scale: `percent` for shares as percentages, `gain` for factors as percentages above one.
         printed: column of the printed table, whose numbers it has in place of results.
@@ -104,7 +117,10 @@ class ColumnDeclaration:
     filter: Filter = field(default_factory=dict)
     measure: Literal["", "error", "tau", "short_error", "short_tau"] = ""
     across: str = ""
+    block: str = ""
     statistic: Statistic | None = None
+    interval: Literal["", "low", "high"] = ""
+    against: Filter = field(default_factory=dict)
     over_seeds: Literal["mean", "median", "min", "max"] = "mean"
     scale: Literal["", "percent", "gain"] = ""
     printed: str = ""
@@ -129,6 +145,8 @@ class TableDeclaration:
         cases: rows, one by one; those of the values that there are, if left out.
         across: column of results whose values are the columns, in place of `columns`.
         columns: columns, one by one.
+        values: column of results -> those of its values that columns go across, in order, with their titles;
+            all that there are, if left out.
         each: columns of results; there is a table for each of their values that `needs` are there for.
         filter: column of results -> the value or values that count.
         needs: a further filter, of results without which there is no table.
@@ -138,7 +156,7 @@ class TableDeclaration:
         summary: averages over all rows, below them.
         printed: section of the file with the table that a paper printed; empty for none.
         both: whether the rows of the printed table follow ours, marked in a first column `whose`.
-        headers: names of row labels for people, by column.
+        headers: names of row labels for people, by column, and of averages, by kind.
         notes: sentences below it; those with `{absent}` are left out if no case lacks results.
         section: anchor of the section of the report that it joins.
     """
@@ -149,6 +167,7 @@ class TableDeclaration:
     cases: tuple[RowDeclaration, ...] = ()
     across: str = ""
     columns: tuple[ColumnDeclaration, ...] = ()
+    values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     each: tuple[str, ...] = ()
     filter: Filter = field(default_factory=dict)
     needs: Filter = field(default_factory=dict)
@@ -164,9 +183,9 @@ class TableDeclaration:
 
     def __post_init__(self) -> None:
         filters = [self.filter, self.needs, *(row.filter for row in self.cases)]
-        filters += [column.filter for column in self.columns]
-        used = {*self.each, self.across, *(column.across for column in self.columns)} - {""}
-        used |= {key for one in filters for key in one} | (set() if self.cases else set(self.rows))
+        filters += [part for column in self.columns for part in (column.filter, column.against)]
+        used = {*self.each, *self.values, self.across, *(column.across for column in self.columns)} - {""}
+        used |= {key for part in filters for key in part} | (set() if self.cases else set(self.rows))
         unknown = sorted(used - set(COLUMNS))
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: no column of results; those are {', '.join(COLUMNS)}")
@@ -174,6 +193,12 @@ class TableDeclaration:
             raise ValueError("give the columns, or across for the column whose values they are")
         if not set(self.summary) <= set(AVERAGES):
             raise ValueError(f"summary: of {', '.join(AVERAGES)}")
+        for column in self.columns:
+            statistic = column.statistic or self.statistic
+            if statistic == "share_won" and not column.against:
+                raise ValueError(f"{column.key}: programs are won against something")
+            if (column.interval or column.against) and statistic not in _WITH_INTERVALS:
+                raise ValueError(f"{column.key}: only {', '.join(_WITH_INTERVALS)} have intervals")
 
 
 @dataclass(frozen=True)
@@ -192,14 +217,14 @@ def load_declarations(path: Path) -> tuple[TableDeclaration, ...]:
     tables = load_yaml(path).get("tables")
     for table in tables if isinstance(tables, list) else ():
         if isinstance(table, dict) and isinstance(columns := table.get("columns"), list):
-            nested = (one if isinstance(one, list) else [one] for one in columns)
+            nested = (column if isinstance(column, list) else [column] for column in columns)
             table["columns"] = [column for several in nested for column in several]
     return parse(_Tables, {"tables": tables}, where=path).tables
 
 
 @cache
-def _own_declarations() -> dict[str, TableDeclaration]:
-    return {one.name: one for one in load_declarations(_FILE)}
+def _package_declarations() -> dict[str, TableDeclaration]:
+    return {declared.name: declared for declared in load_declarations(_FILE)}
 
 
 def declaration_of(kind: str, name: str = "", notes: Sequence[str] = ()) -> TableDeclaration:
@@ -214,16 +239,17 @@ def declaration_of(kind: str, name: str = "", notes: Sequence[str] = ()) -> Tabl
         ChoiceError: for a kind that is not declared.
         ParamsError: if the file of the package is broken.
     """
-    declared = choose(_own_declarations(), kind, "table")
+    declared = choose(_package_declarations(), kind, "table")
     return replace(declared, name=name or kind, notes=(*declared.notes, *(note for note in notes if note)))
 
 
-def declared_tables(path: Path, frame: pd.DataFrame) -> dict[str, tuple[Table, ...]]:
+def declared_tables(path: Path, frame: pd.DataFrame, seed: int = 0) -> dict[str, tuple[Table, ...]]:
     """Returns the tables of a file by the anchor of their section; those without results are left out.
 
     Args:
         path: YAML with a list `tables`, and a section for each printed table.
         frame: results (see `costbench.reports.frame`).
+        seed: seed of the resamples of intervals; a table has a random stream of its own.
 
     Raises:
         ParamsError: for a file that is missing or declares something else.
@@ -231,29 +257,30 @@ def declared_tables(path: Path, frame: pd.DataFrame) -> dict[str, tuple[Table, .
     by_section: dict[str, list[Table]] = {}
     for declared in load_declarations(path):
         printed = load_section(path, declared.printed, PrintedTable) if declared.printed else None
-        by_section.setdefault(declared.section, []).extend(_tables(declared, frame, printed))
+        by_section.setdefault(declared.section, []).extend(_tables(declared, frame, printed, seed))
     return {section: tuple(tables) for section, tables in by_section.items()}
 
 
-def _tables(declared: TableDeclaration, frame: pd.DataFrame, printed: PrintedTable | None) -> Iterable[Table]:
+def _tables(
+    declared: TableDeclaration, frame: pd.DataFrame, printed: PrintedTable | None, seed: int
+) -> Iterable[Table]:
     """Returns a table for each combination of values of `each` that `needs` are there for."""
-    rows, of_task = select(frame, **declared.filter), select(frame, **_task_filter(declared))
+    rows = select(frame, **declared.filter)
+    of_task = select(frame, **{key: value for key, value in declared.filter.items() if key == "task"})
     needed = select(rows, **declared.needs)
-    places = needed[list(declared.each)].drop_duplicates() if declared.each else needed.iloc[:1, :0]
-    records = [{str(key): str(value) for key, value in one.items()} for one in places.to_dict("records")]
-    for place in sorted(records, key=lambda one: (split_order(one.get("split", "")), *one.values())):
-        words = place | {"where": place_name(place.get("split", ""), place.get("chip", ""))}
-        kernels = kernel_counts(select(of_task, **place))
-        yield make_table(declared, select(rows, **place), words=words, printed=printed, kernels=kernels)
-
-
-def _task_filter(declared: TableDeclaration) -> Filter:
-    return {key: value for key, value in declared.filter.items() if key == "task"}
-
-
-def place_name(split: str, chip: str) -> str:
-    """Returns a split and a chip in words: `random split, tpu_v3`."""
-    return ", ".join(part for part in (SPLIT_NAMES.get(split, split), chip) if part)
+    combinations = needed[list(declared.each)].drop_duplicates() if declared.each else needed.iloc[:1, :0]
+    records = [{str(key): str(value) for key, value in r.items()} for r in combinations.to_dict("records")]
+    for record in sorted(records, key=lambda r: (split_order(r.get("split", "")), *r.values())):
+        split, chip = record.get("split", ""), record.get("chip", "")
+        where = ", ".join(part for part in (SPLIT_NAMES.get(split, split), chip) if part)
+        yield make_table(
+            declared,
+            select(rows, **record),
+            words=record | {"where": where},
+            printed=printed,
+            kernels=kernel_counts(select(of_task, **record)),
+            draws=CrossedDraws(stream(seed, "tables", declared.name.format(**record))),
+        )
 
 
 def kernel_counts(frame: pd.DataFrame) -> pd.Series[float]:
@@ -270,18 +297,19 @@ def mean_over_kernels(values: pd.Series[float], kernels: pd.Series[float]) -> fl
 
 def fill_table(
     kind: str,
-    rows: Iterable[Sequence[Value]],
+    rows: pd.DataFrame | Iterable[Mapping[str, object]],
     *,
     name: str = "",
     notes: Sequence[str] = (),
     averages: int = 0,
     **words: object,
 ) -> Table:
-    """Returns a table of given values, with title, columns and notes as `tables.yaml` declares them.
+    """Returns a table of the values of a frame, with title, columns and notes as `tables.yaml` declares them.
 
     Args:
         kind: name in the file.
-        rows: values of its columns.
+        rows: values by the keys of columns; what a row lacks is a missing number, and other keys are not
+            shown.
         name: name of the table; empty for the kind.
         notes: further notes, below those of the declaration; empty ones are left out.
         averages: how many of the last rows are averages.
@@ -291,11 +319,19 @@ def fill_table(
         ChoiceError: for a kind that is not declared.
         ParamsError: if the file of the package is broken.
     """
-    declared = declaration_of(kind, name)
+    declared = declaration_of(kind, name, notes)
     columns = tuple(_column(declared, column, words) for column in declared.columns)
-    said = (*_notes(declared, words), *(note for note in notes if note))
+    keys = [column.key for column in columns]
+    # As they are: pandas would make floats of whole numbers beside missing ones.
+    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), columns=keys, dtype=object)
+    values = frame[keys].astype(object)
     return Table(
-        declared.name, declared.title.format(**words), columns, tuple(map(tuple, rows)), averages, said
+        declared.name,
+        declared.title.format(**words),
+        columns,
+        tuple(values.where(values.notna(), None).itertuples(index=False, name=None)),
+        averages,
+        _notes(declared, words),
     )
 
 
@@ -306,9 +342,9 @@ def make_table(
     words: Mapping[str, object],
     printed: PrintedTable | None = None,
     rows: Sequence[Labels] = (),
-    values: Mapping[str, Mapping[str, str]] | None = None,
-    given: Mapping[str, Mapping[Labels, float | None]] | None = None,
+    numbers: Mapping[str, Mapping[Labels, Value]] = MappingProxyType({}),
     kernels: pd.Series[float] | None = None,
+    draws: CrossedDraws | None = None,
 ) -> Table:
     """Returns a declared table of results.
 
@@ -316,58 +352,62 @@ def make_table(
         declared: declaration of the table.
         frame: results that its filter leaves, of one value of each column of `each`.
         words: what stands in braces in the declaration.
-        printed: table that a paper printed; columns of printed numbers are left out without one.
+        printed: table that a paper printed; columns of printed numbers are left out without them.
         rows: labels of the rows, all of which are shown; those of the values that there are, if left out.
-        values: column of results -> its values that make columns (`across`), in order, with their headers.
-        given: key of a column -> its numbers, which are no statistic of results, by labels of the row; those
-            below the rows by the name of the average.
+        numbers: key of a column -> its values where they are no statistic of results, by labels of the row;
+            those below the rows by the name of the average.
         kernels: tested kernels by program, for means over kernels.
+        draws: resamples of programs and seeds for intervals.
     """
     words = dict(words)
     if printed is not None:
         words |= {"printed": printed.name, "paper": printed.paper}
-    task = str(words.get("task") or declared.filter.get("task", ""))
     cases = declared.cases or tuple(map(RowDeclaration, rows or _values_in(frame, declared.rows)))
+    expanded = [
+        (column, measure)
+        for column, measure in _expand(declared, frame, words)
+        if not column.printed or (printed is not None and column.printed in printed.columns)
+    ]
+    estimated = _estimate_columns(declared, expanded, frame, cases, draws)
     columns = []
-    for column, measure in _expand(declared, frame, values or {}, task, str(words.get("split", ""))):
-        if column.printed and printed is None:
-            continue
+    for column, measure in expanded:
+        values: Sequence[Value]
         if column.printed:
-            numbers = [_printed_value(printed, column.printed, row) for row in cases]
-        elif given and column.key in given:
-            numbers = [given[column.key].get(row.labels) for row in cases]
+            values = [_printed_value(printed, column.printed, row) for row in cases]
+        elif column.key in numbers:
+            values = [numbers[column.key].get(row.labels) for row in cases]
+        elif column.key in estimated:
+            values = estimated[column.key]
         else:
-            numbers = _column_values(declared, column, measure, frame, cases, kernels)
-        columns.append(_FilledColumn(column, measure, numbers))
-    there = {one.declared.optional for one in columns if one.has_results}
-    columns = [one for one in columns if not one.declared.optional or one.declared.optional in there]
-    measured = [one for one in columns if not (one.declared.count or one.declared.printed)]
-    has_results = [any(one.values[i] is not None for one in measured) for i in range(len(cases))]
+            values = _column_values(declared, column, measure, frame, cases, kernels)
+        columns.append(_FilledColumn(column, measure, values))
+    with_results = {column.declared.optional for column in columns if column.has_results}
+    columns = [c for c in columns if not c.declared.optional or c.declared.optional in with_results]
+    measured = [c for c in columns if not (c.declared.count or c.declared.printed)]
+    has_results = [any(c.values[i] is not None for c in measured) for i in range(len(cases))]
     absent = ", ".join(row.printed or row.labels[0] for i, row in enumerate(cases) if not has_results[i])
     whose = ("ours",) if declared.both else ()
     lines: list[tuple[Value, ...]] = [
-        (*whose, *row.labels, *(_scaled(one.values[i], one.declared.scale) for one in columns))
+        (*whose, *row.labels, *(_scaled(column.values[i], column.declared.scale) for column in columns))
         for i, row in enumerate(cases)
         if has_results[i] or declared.cases or rows
     ]
     if declared.both and printed is not None:
-        keys = [one.declared.printed or one.declared.key for one in columns]
+        keys = [column.declared.printed or column.declared.key for column in columns]
         lines += [
             ("paper", row.label, *(_printed_value(printed, key, row) for key in keys)) for row in printed.rows
         ]
-    filled = {one.declared.key: one.values for one in columns}
+    filled = {column.declared.key: column.values for column in columns}
     for kind in declared.summary:
-        averages = (
-            _average(one, kind, filled, printed, (given or {}).get(one.declared.key)) for one in columns
-        )
+        averages = (_average(c, kind, filled, printed, numbers.get(c.declared.key, {})) for c in columns)
         empty = [""] * (len(declared.rows) + declared.both - 1)
-        lines.append((AVERAGES[kind], *empty, *averages))
+        lines.append((declared.headers.get(kind, AVERAGES[kind]), *empty, *averages))
     label_keys = (*(["whose"] if declared.both else []), *declared.rows)
     labels = (Column(key, declared.headers.get(key, key.capitalize())) for key in label_keys)
     return Table(
         declared.name.format(**words),
         declared.title.format(**words),
-        (*labels, *(_column(declared, one.declared, words) for one in columns)),
+        (*labels, *(_column(declared, column.declared, words) for column in columns)),
         tuple(lines),
         len(declared.summary),
         _notes(declared, words | {"absent": absent}, absent),
@@ -378,21 +418,21 @@ def make_table(
 
 @dataclass(frozen=True)
 class _FilledColumn:
-    """A column with its numbers.
+    """A column with its values.
 
     Attributes:
         declared: declaration of the column.
         measure: measure that averages below the column are those of.
-        values: one number a row, not scaled.
+        values: one value a row, not scaled.
     """
 
     declared: ColumnDeclaration
     measure: Measure
-    values: Sequence[float | None]
+    values: Sequence[Value]
 
     @property
     def has_results(self) -> bool:
-        """Returns whether any of its numbers is one of ours."""
+        """Returns whether any of its values is one of ours."""
         return not self.declared.printed and any(value is not None for value in self.values)
 
 
@@ -401,43 +441,58 @@ _ERROR = Measure("", "", "", "error", 1, "lower", APE_FLOOR_PERCENT)
 
 
 def _expand(
-    declared: TableDeclaration,
-    frame: pd.DataFrame,
-    values: Mapping[str, Mapping[str, str]],
-    task: str,
-    split: str,
+    declared: TableDeclaration, frame: pd.DataFrame, words: Mapping[str, object]
 ) -> Iterable[tuple[ColumnDeclaration, Measure]]:
     """Returns the columns with their measures, one for each value of those that go across."""
     columns = declared.columns
     if declared.across:
         columns = (ColumnDeclaration("{value}", across=declared.across, highlight="across"),)
-    for column in columns:
-        measure = _ERROR
-        if column.measure:
-            known = described(str(column.filter.get("task", task)), split)
-            measures = known.short_kernels if column.measure.startswith("short") else known.measures
-            measure = measures[column.measure.endswith("tau")]
-            words = {"short": measure.short, "measure": measure.title, "value": "{value}", "paper": "{paper}"}
-            column = replace(
-                column,
-                **{name: getattr(column, name).format(**words) for name in ("key", "group", "highlight")},
-                filter={"metric": measure.metric, **column.filter},
-                decimals=measure.decimals if column.decimals is None else column.decimals,
-                better=column.better or (measure.better if column.highlight else ""),
-            )
-        if not column.across:
-            yield column, measure
+    task = str(words.get("task") or declared.filter.get("task", ""))
+    for (across, block), neighbours in groupby(columns, lambda column: (column.across, column.block)):
+        if not across:
+            yield from (_with_measure(column, task, words) for column in neighbours)
             continue
-        there = {str(value): str(value) for value in sorted(frame[column.across].unique())}
-        for value, header in values.get(column.across, there).items():
-            filters, key = {**column.filter, column.across: value}, column.key.replace("{value}", value)
-            yield replace(column, key=key, header=header, filter=filters), measure
+        present = {value: value for value in sorted(map(str, frame[across].unique()))}
+        titles = declared.values.get(across, present)
+        several = [[_of_value(column, value, titles[value]) for value in titles] for column in neighbours]
+        ordered = zip(*several, strict=True) if block else several
+        yield from (_with_measure(column, task, words) for group in ordered for column in group)
+
+
+def _of_value(column: ColumnDeclaration, value: str, title: str) -> ColumnDeclaration:
+    """Returns the column for one of the values of results that it goes across."""
+    names = ("key", "group", "optional", "averaged_with", "printed")
+    texts = {
+        name: getattr(column, name).replace("{value}", value).replace("{title}", title) for name in names
+    }
+    filters = {**column.filter, column.across: value}
+    return replace(column, **texts, header=column.header or title, filter=filters)
+
+
+def _with_measure(
+    column: ColumnDeclaration, task: str, words: Mapping[str, object]
+) -> tuple[ColumnDeclaration, Measure]:
+    """Returns the column with names, metric, digits and better end of the measure that it shows."""
+    if not column.measure:
+        return column, _ERROR
+    known = described(str(column.filter.get("task", task)), str(words.get("split", "")))
+    measures = known.short_kernels if column.measure.startswith("short") else known.measures
+    measure = measures[column.measure.endswith("tau")]
+    names = {"short": measure.short, "measure": measure.title, "paper": "{paper}"}
+    column = replace(
+        column,
+        **{name: getattr(column, name).format(**names) for name in ("key", "group", "highlight")},
+        filter={"metric": measure.metric, **column.filter},
+        decimals=measure.decimals if column.decimals is None else column.decimals,
+        better=column.better or (measure.better if column.highlight else ""),
+    )
+    return column, measure
 
 
 def _values_in(frame: pd.DataFrame, columns: Sequence[str]) -> list[Labels]:
     """Returns the values of some columns that occur together, sorted."""
-    found = frame[list(columns)].drop_duplicates().sort_values(list(columns))
-    return [tuple(map(str, values)) for values in found.itertuples(index=False, name=None)]
+    values = frame[list(columns)].drop_duplicates().sort_values(list(columns))
+    return [tuple(map(str, row)) for row in values.itertuples(index=False, name=None)]
 
 
 def _column_values(
@@ -462,9 +517,7 @@ def _column_values(
         return [of_rows.get(row.labels) for row in rows]
     groups = dict(iter(results.groupby(by)))
     return [
-        None
-        if row.labels not in groups
-        else _statistic(groups[row.labels], statistic, column, measure, kernels)
+        _statistic(groups[row.labels], statistic, column, measure, kernels) if row.labels in groups else None
         for row in rows
     ]
 
@@ -501,6 +554,67 @@ def _statistic(
     return measure.average(statistic, values.tolist())
 
 
+def _estimate_columns(
+    declared: TableDeclaration,
+    columns: Sequence[tuple[ColumnDeclaration, Measure]],
+    frame: pd.DataFrame,
+    rows: Sequence[RowDeclaration],
+    draws: CrossedDraws | None,
+) -> dict[str, list[float | None]]:
+    """Returns the numbers of the columns that are an end of an interval or a difference, by their keys.
+
+    Rows are resampled one after the other, and a number and the ends of its interval by the same draws.
+    """
+    estimated = [(column, measure) for column, measure in columns if column.interval or column.against]
+    numbers: dict[str, list[float | None]] = {column.key: [] for column, _ in estimated}
+    draws = draws or CrossedDraws(stream(0, "tables", declared.name))
+    for row in rows if estimated else ():
+        of_row: dict[str, Estimate | None] = {}
+        for column, measure in estimated:
+            statistic = row.statistic or column.statistic or declared.statistic
+            number = f"{statistic} {dict(column.filter)} {dict(column.against)}"
+            if number not in of_row:
+                results = select(frame, **column.filter)
+                filters = row.filter if declared.cases else dict(zip(declared.rows, row.labels, strict=True))
+                compared = select(results, **column.against) if column.against else None
+                shown = replace(measure, better=column.better or measure.better)
+                of_row[number] = _estimate(select(results, **filters), compared, statistic, shown, draws)
+            value = of_row[number]
+            numbers[column.key].append(None if value is None else getattr(value, column.interval or "value"))
+    return numbers
+
+
+def _estimate(
+    results: pd.DataFrame,
+    compared: pd.DataFrame | None,
+    statistic: str,
+    measure: Measure,
+    draws: CrossedDraws,
+) -> Estimate | None:
+    """Returns a statistic over programs with its interval, or its difference to that of other results.
+
+    None without programs, and for results that would be compared with themselves.
+    """
+    scores = score_matrix(results)
+    if compared is None:
+        if not scores.programs:
+            return None
+        of_mean = estimate(lambda resample: STATISTICS[statistic](resample(scores)), (scores,), draws)
+        # Intervals of errors end at 0, as errors do.
+        return replace(of_mean, low=max(0.0, of_mean.low)) if measure.metric and measure.floor else of_mean
+    other = score_matrix(compared)
+    shared = tuple(sorted(set(scores.programs) & set(other.programs)))
+    if not shared or results.index.equals(compared.index):
+        return None
+    left, right = scores.over(shared), other.over(shared)
+    if statistic == "share_won":
+        sign = 1.0 if measure.better == "higher" else -1.0
+        return estimate(
+            lambda resample: share_won(resample(left), resample(right), sign), (left, right), draws
+        )
+    return estimate_difference(left, right, draws, statistic)
+
+
 def _printed_value(
     printed: PrintedTable | None, column: str, row: RowDeclaration | PrintedRow
 ) -> float | None:
@@ -509,7 +623,7 @@ def _printed_value(
         return None
     if isinstance(row, PrintedRow):
         return printed.value_in(row, column)
-    if len(row.labels) == 2 and any(one.application for one in printed.rows):
+    if len(row.labels) == 2 and any(printed_row.application for printed_row in printed.rows):
         return printed.value_in(printed.row_for(*row.labels), column)
     return printed.value(row.printed or row.labels[0], column)
 
@@ -517,37 +631,37 @@ def _printed_value(
 def _average(
     column: _FilledColumn,
     kind: str,
-    filled: Mapping[str, Sequence[float | None]],
+    filled: Mapping[str, Sequence[Value]],
     printed: PrintedTable | None,
-    given: Mapping[Labels, float | None] | None,
-) -> float | None:
+    numbers: Mapping[Labels, Value],
+) -> Value:
     """Returns what stands below a column in the row of an average.
 
     Args:
-        column: column with its numbers.
+        column: column with its values.
         kind: key of `AVERAGES`.
-        filled: numbers of all columns by key.
+        filled: values of all columns by key.
         printed: table that a paper printed, with its averages.
-        given: numbers that are no statistic of results, by the name of the average.
+        numbers: values that are no statistic of results, by the name of the average.
     """
     declared = column.declared
     if declared.printed and printed is not None and printed.averages:
         return printed.average(kind, declared.printed)
-    if given and (kind,) in given:
-        return given[kind,]
+    if (kind,) in numbers:
+        return numbers[kind,]
     if declared.count or (declared.averages is not None and kind not in declared.averages):
         return None
-    beside = filled[declared.averaged_with or declared.key]
+    others = filled[declared.averaged_with or declared.key]
     values = [
         value
-        for value, other in zip(column.values, beside, strict=True)
-        if value is not None and other is not None
+        for value, other in zip(column.values, others, strict=True)
+        if isinstance(value, float | int) and other is not None
     ]
     return _scaled(column.measure.average(kind, values), declared.scale)
 
 
-def _scaled(value: float | None, scale: str) -> float | None:
-    if value is None or not scale:
+def _scaled(value: Value, scale: str) -> Value:
+    if not isinstance(value, float | int) or not scale:
         return value
     return 100.0 * value if scale == "percent" else 100.0 * (value - 1.0)
 

@@ -21,10 +21,9 @@ from costbench.reports.claims.evaluation import Finding
 from costbench.reports.declarations import fill_table
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.rendering import to_markdown
-from costbench.reports.table import Table, Value
+from costbench.reports.table import Table
 
 _FILE = "overhead.json"
-_CHARGED = ("compile_s", "run_s")
 _MEASURED = ("extraction_s", "batch_s", "single_s")
 
 
@@ -66,14 +65,9 @@ def overhead_table(overheads: Sequence[Overhead], *, measured: bool) -> Table:
         measured: whether wall times of ours are shown; without them the table is the same on every machine.
     """
     paper = printed_table("tpugraphs2023", "overhead")
-    shown = (*_CHARGED, *(_MEASURED if measured else ()))
-    rows: list[tuple[Value, ...]] = []
-    for overhead in overheads:
-        times = asdict(overhead)
-        rows.append(
-            ("ours", overhead.program, *(times[key] if key in shown else None for key in paper.columns))
-        )
-    rows += [("paper", row.label, *row.values) for row in paper.rows]
+    hidden = {} if measured else dict.fromkeys(_MEASURED)
+    rows: list[dict[str, object]] = [asdict(o) | {"whose": "ours"} | hidden for o in overheads]
+    rows += [{"whose": "paper", "program": row.label, **paper.numbers(row)} for row in paper.rows]
     notes = []
     if overheads and not measured:
         notes.append(

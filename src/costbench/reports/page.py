@@ -88,7 +88,7 @@ FIRST = "index"
 def write_pages(
     folder: Path, leads: Mapping[str, tuple[str, str]], sections: tuple[Section, ...]
 ) -> tuple[Path, ...]:
-    """Write `index.html` and `pages/<page>.html`; the paths, the first page first.
+    """Writes `index.html` and `pages/<page>.html`; returns the paths, the first page first.
 
     Args:
         folder: of the report; tables and figures lie in its folders `tables` and `figures`.

@@ -72,7 +72,7 @@ def _markdown_cell(table: Table, row: int, column: int) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Returns a `table` environment with booktabs rules; needs \\usepackage{booktabs}."""
+    r"""Returns a `table` environment with booktabs rules; needs \usepackage{booktabs}."""
     layout = "".join("l" if table.is_text(index) else "r" for index in range(len(table.columns)))
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.title)}}}"]
     lines += [rf"\label{{tab:{table.name}}}", rf"\begin{{tabular}}{{{layout}}}", r"\toprule"]

@@ -127,7 +127,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
 
 
 def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
-    """Write `index.html`, `pages/`, `summary.json`, `metrics.json`, `claims.*`, `tables/`, `figures/`.
+    """Writes `index.html`, `pages/`, `summary.json`, `metrics.json`, `claims.*`, `tables/`, `figures/`.
 
     Args:
         inputs: files of the stages.
@@ -139,7 +139,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     """
     data = load_report_data(inputs, folder / "figures", seed)
     parts = {name: part.render(data.printed_findings, data.figures) for name, part in inputs.parts.items()}
-    sections = _complete((*_sections(data), *_sections_of_parts(parts)), inputs.tables, data.frame)
+    sections = _complete((*_sections(data), *_sections_of_parts(parts)), data)
     summary = summarise(data.results, _summary_beside_rows(data, parts))
     leads = {FIRST: (page_title(data.cells), page_lead(data.cells))}
     leads |= {name: (part.title, part.lead) for name, part in inputs.parts.items()}
@@ -181,17 +181,17 @@ def _summary_beside_rows(data: ReportData, parts: Mapping[str, RenderedPart]) ->
     return numbers
 
 
-def _complete(sections: Sequence[Section], files: Sequence[Path], frame: pd.DataFrame) -> tuple[Section, ...]:
+def _complete(sections: Sequence[Section], data: ReportData) -> tuple[Section, ...]:
     """Returns the sections with the tables that files declare; those of no section have one of their own.
 
     Of each figure the smaller file is kept.
     """
     anchors = {section.anchor for section in sections}
     declared: dict[str, tuple[Table, ...]] = {}
-    for file in files:
-        for anchor, tables in declared_tables(file, frame).items():
-            known = anchor if anchor in anchors else "tables"
-            declared[known] = (*declared.get(known, ()), *tables)
+    for file in data.inputs.tables:
+        for anchor, tables in declared_tables(file, data.frame, data.seed).items():
+            section_anchor = anchor if anchor in anchors else "tables"
+            declared[section_anchor] = (*declared.get(section_anchor, ()), *tables)
     rest = declared.pop("tables", ())
     completed = [
         replace(

@@ -55,7 +55,7 @@ SPLIT_NAMES: Mapping[str, str] = {
 
 
 def split_order(split: str) -> int:
-    """Sort key of splits: those of `SPLIT_NAMES` in that order, others behind them."""
+    """Returns the sort key of splits: those of `SPLIT_NAMES` in that order, others behind them."""
     names = list(SPLIT_NAMES)
     return names.index(split) if split in names else len(names)
 
@@ -191,6 +191,27 @@ class Cell:
         return [value for value in values if value is not None]
 
 
+def common_scores(
+    cell: Cell, model: str, other: Cell, other_model: str, metric: str
+) -> tuple[list[float], list[float]]:
+    """Returns the values of two models, or over two groups of kernels, of the programs that have both.
+
+    Args:
+        cell: results of the first.
+        model: its name.
+        other: results of the second.
+        other_model: its name.
+        metric: metric of both.
+    """
+    pairs = [
+        (left, right)
+        for _, program in cell.programs
+        if (left := cell.score(model, metric, program)) is not None
+        and (right := other.score(other_model, metric, program)) is not None
+    ]
+    return [left for left, _ in pairs], [right for _, right in pairs]
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of evaluation as a frame, and its cells.
@@ -245,7 +266,7 @@ class Results:
         return score_index(self.frame)
 
     def identities(self, column: str) -> tuple[str, ...]:
-        """Distinct values of a column such as `params_digest` or `data_digest`, sorted."""
+        """Returns the distinct values of a column such as `params_digest` or `data_digest`, sorted."""
         return tuple(sorted(map(str, self.frame[column].unique())))
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from costbench.arrays import F64
-from costbench.metrics.intervals import CrossedDraws, Drawn, Redrawn
+from costbench.metrics.intervals import CrossedDraws, ResampledEffect, ResampledFactor
 from costbench.metrics.measures import APE_FLOOR_PERCENT
 from costbench.reports.claims.claim import ANY, Side
 
@@ -58,14 +58,14 @@ class Scores:
         means: F64 = self.values.mean(axis=1)[np.newaxis]
         return means
 
-    def resampled(self, draws: CrossedDraws, drawn: Drawn = "both") -> F64:
+    def resampled(self, draws: CrossedDraws, factor: ResampledFactor = "both") -> F64:
         """Returns means over drawn seeds of drawn programs, [resamples, num_programs].
 
         Args:
             draws: draws shared by all that is compared.
-            drawn: `programs` or `seeds`, where only they are drawn.
+            factor: `programs` or `seeds`, where only they are drawn.
         """
-        return draws.resampled(self.values, self.programs, self.seeds, drawn)
+        return draws.resampled(self.values, self.programs, self.seeds, factor)
 
 
 Resample = Callable[[Scores], F64]
@@ -92,15 +92,26 @@ def score_index(frame: pd.DataFrame) -> ScoreIndex:
     return ScoreIndex(both, row_numbers)
 
 
+_NO_ROWS = np.empty(0, dtype=np.intp)
+
+
 def scores_of(index: ScoreIndex, task: str, metric: str, side: Side) -> Scores:
     """Returns the values of a side as a matrix, without programs that lack a value for some seed.
 
     Task and metric of the side take precedence, where it has them.
     """
-    rows = index.row_numbers.get((side.task or task, side.metric or metric, side.rows))
-    if rows is None:
+    rows = index.row_numbers.get((side.task or task, side.metric or metric, side.rows), _NO_ROWS)
+    return score_matrix(index.frame.iloc[rows])
+
+
+def score_matrix(results: pd.DataFrame) -> Scores:
+    """Returns the values of results of one metric, without programs that lack a value for some seed.
+
+    Of several values of a program and seed the last one counts.
+    """
+    if results.empty:
         return Scores((), (), np.empty((0, 0)))
-    values = index.frame.iloc[rows].drop_duplicates(["program", "seed"], keep="last")
+    values = results.drop_duplicates(["program", "seed"], keep="last")
     matrix = values.pivot(index="program", columns="seed", values="value").sort_index()
     seeds, matrix = tuple(map(int, sorted(matrix.columns))), matrix.dropna()
     # In C's order: means over seeds depend on it in their last bit.
@@ -115,7 +126,7 @@ def share_programs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
         programs = set(of_side.programs)
         shared[side.programs] = shared.get(side.programs, programs) & programs
     # In the order of the sides, so that random draws depend on nothing else.
-    return {side: own.over(tuple(sorted(shared[side.programs]))) for side, own in scores.items()}
+    return {side: of_side.over(tuple(sorted(shared[side.programs]))) for side, of_side in scores.items()}
 
 
 def share_won(left: F64, right: F64, sign: float) -> F64:
@@ -133,7 +144,7 @@ def share_won(left: F64, right: F64, sign: float) -> F64:
 
 def resample_effects(
     effects: Callable[[Resample], F64], draws: CrossedDraws, num_programs: int, runs: int
-) -> tuple[Redrawn, ...]:
+) -> tuple[ResampledEffect, ...]:
     """Returns each of several effects with programs, with runs, and with both drawn again.
 
     Args:
@@ -144,17 +155,17 @@ def resample_effects(
     """
     estimates = effects(lambda scores: scores.means)
 
-    def resample(drawn: Drawn) -> Resample:
-        return lambda scores: scores.resampled(draws, drawn)
+    def resample(factor: ResampledFactor) -> Resample:
+        return lambda scores: scores.resampled(draws, factor)
 
-    programs, seeds, both = (effects(resample(drawn)) for drawn in _DRAWN)
+    programs, seeds, both = (effects(resample(factor)) for factor in _FACTORS)
     return tuple(
-        Redrawn(float(estimate[0]), of_programs, of_seeds, of_both, num_programs, runs)
+        ResampledEffect(float(estimate[0]), of_programs, of_seeds, of_both, num_programs, runs)
         for estimate, of_programs, of_seeds, of_both in zip(estimates, programs, seeds, both, strict=True)
     )
 
 
-_DRAWN: tuple[Drawn, ...] = ("programs", "seeds", "both")
+_FACTORS: tuple[ResampledFactor, ...] = ("programs", "seeds", "both")
 
 
 def count_runs(scores: Iterable[Scores]) -> int:

@@ -96,7 +96,7 @@ class SearchResults:
 
     @cached_property
     def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
-        """Model, budget, metric and program -> a value for each repeat, in order of repeats."""
+        """Returns model, budget, metric and program -> a value for each repeat, in order of repeats."""
         # Rows are sorted, and rows that differ only in their seed lie side by side.
         groups = self.frame.groupby(["model", "budget", "metric", "program"])["value"]
         return groups.agg(tuple).to_dict()  # type: ignore[return-value]
@@ -252,7 +252,7 @@ def title(bar: Bar) -> str:
     return name if bar.top_k is None else f"{name} {bar.top_k}"
 
 
-def key(bar: Bar) -> str:
+def bar_key(bar: Bar) -> str:
     """Returns the bar as part of names of columns: `learned_top10`, `model_and_hardware_1m`."""
     budget = bar.budget if bar.start is None else bar.budget.removeprefix(f"{bar.start}-")
     return f"{bar.model}_{budget}".replace(" ", "_")

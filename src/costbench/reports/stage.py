@@ -50,7 +50,7 @@ class ReportParams:
 
 
 def run(params: Path) -> None:
-    """Render the results, and keep tables and figures as artifacts of a tracked run.
+    """Renders the results, and keeps tables and figures as artifacts of a tracked run.
 
     Raises:
         CostbenchError: for wrong parameters, or stages that have not finished.
@@ -147,7 +147,7 @@ def _collect_inputs(
 
 
 def _has_simulated(params: Params) -> bool:
-    """Whether any experiment is over simulated samples, which the stage `split` describes."""
+    """Returns whether any experiment is over simulated samples, which the stage `split` describes."""
     experiments = _mapping(params.sections.get(SECTION)).values()
     return any("data" not in _mapping(experiment) for experiment in experiments)
 

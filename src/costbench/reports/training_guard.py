@@ -17,7 +17,7 @@ from costbench.experiments.grid.cells import Cell as GridCell
 from costbench.experiments.grid.cells import listed_as
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Side
-from costbench.reports.results import Results
+from costbench.reports.results import Results, common_scores
 from costbench.reports.training_runs import Budget
 
 MAX_RATIO = 1.25
@@ -87,11 +87,7 @@ def _error_ratio(results: Results, task: str, side: Side, main: Side) -> float |
     if cell is None or main_cell is None:
         return None
     measure = cell.described.measures[0]
-    pairs = [
-        (error, main_error)
-        for _, program in cell.programs
-        if (error := cell.score(side.model, measure.metric, program)) is not None
-        and (main_error := main_cell.score(main.model, measure.metric, program)) is not None
-    ]
-    error, main_error = measure.mean([pair[0] for pair in pairs]), measure.mean([pair[1] for pair in pairs])
+    error, main_error = map(
+        measure.mean, common_scores(cell, side.model, main_cell, main.model, measure.metric)
+    )
     return error / main_error if error is not None and main_error else None

@@ -110,9 +110,8 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
     """Returns a table with one row for runs of a variant of an experiment that had equal budgets."""
     runs = pd.DataFrame([asdict(budget) | {"samples": budget.samples} for budget in budgets])
     amounts = ["steps", "kernels", "configs", "samples", "validations"]
-    cells = runs.groupby(["experiment", "variant", *amounts], sort=False).size().rename("cells").reset_index()
-    rows = cells[["experiment", "variant", "cells", *amounts]].itertuples(index=False, name=None)
-    return fill_table("budgets", rows)
+    cells = runs.groupby(["experiment", "variant", *amounts], sort=False).size().rename("cells")
+    return fill_table("budgets", cells.reset_index())
 
 
 def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:
@@ -135,12 +134,12 @@ def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: st
 
 
 def write_budgets(budgets: Sequence[Budget], path: Path) -> None:
-    """Write all runs as JSON, equal for equal runs. Raises: DataError, if that is impossible."""
+    """Writes all runs as JSON, equal for equal runs. Raises: DataError, if that is impossible."""
     write_json(path, [asdict(budget) | {"samples": budget.samples} for budget in budgets])
 
 
 def write_wall_times(cells: Iterable[Path], machine: Path) -> None:
-    """Write how long the trained cells in these folders took on this machine: `wall_times.json`.
+    """Writes how long the trained cells in these folders took on this machine: `wall_times.json`.
 
     A list of objects as JSON: `experiment`, `cell`, and `seconds`, the wall time of the call that finished
     the run. Cells whose time nobody wrote down are left out: those that another machine has trained, or that

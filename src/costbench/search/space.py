@@ -232,16 +232,16 @@ class VectorSearchSpace:
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
         """Returns new vectors; a large space counts as exhausted after several draws without new ones."""
-        drawn = Seen()
+        proposed = Seen()
         batches: list[Rows] = []
         idle = 0
-        while len(drawn) < count and idle < _MAX_IDLE_DRAWS:
-            rows = self.space.sample(rng, count - len(drawn))
-            new = rows[seen.fresh(rows) & drawn.fresh(rows) & self.legal(rows)]
+        while len(proposed) < count and idle < _MAX_IDLE_DRAWS:
+            rows = self.space.sample(rng, count - len(proposed))
+            new = rows[seen.fresh(rows) & proposed.fresh(rows) & self.legal(rows)]
             idle = 0 if len(new) else idle + 1
-            drawn.add(new)
+            proposed.add(new)
             batches.append(new)
-        if not len(drawn) and len(self._positions) <= _MAX_ENUMERATED_BITS:
+        if not len(proposed) and len(self._positions) <= _MAX_ENUMERATED_BITS:
             rows = self.rows(range(self.size))
             rows = rows[self.legal(rows)]
             return rng.permutation(rows[seen.fresh(rows)])[:count]

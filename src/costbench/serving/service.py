@@ -155,7 +155,7 @@ class CostService:
         self._architecture = load_target(chip).architecture
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
-        """One answer a request, in order.
+        """Returns one answer a request, in order.
 
         - tile: `kernel` and `tiles` to `costs`, lower is faster; they compare within the kernel;
         - fusion: `kernel` to `runtime_ns`.

@@ -1,4 +1,4 @@
-"""Batches drawn evenly from all applications, and the Lightning data module that reads and collates them.
+"""Batches drawn evenly from all applications, and the data set that reads and collates them.
 
 Applications differ hundredfold in their number of kernels, and kernels in their number of decisions, so
 uniform draws would train on a few applications alone (lpm2021, section 4, 'Imbalances'). Here every slot of a
@@ -6,8 +6,7 @@ batch takes the next application of a shuffled deck, then the next kernel of tha
 decisions of that kernel without replacement. An epoch depends on the seed and its number only, so training
 can resume at any epoch.
 
-Reading and collating a batch takes a millisecond, so everything happens in the training process; worker
-processes are for sources that are slow to read.
+Reading and collating a batch takes a millisecond, so it happens in the training process.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 import numpy as np
-import pytorch_lightning as pl
-import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset, Sampler
 
 from costbench import rng
 from costbench.arrays import I64
@@ -36,15 +33,15 @@ class SampleSource(Protocol):
     """Kernels with measured decisions, read one at a time."""
 
     def __len__(self) -> int:
-        """Kernels."""
+        """Returns the number of kernels."""
         ...
 
     def __getitem__(self, index: int) -> KernelSamples:
-        """A kernel with all its decisions."""
+        """Returns a kernel with all its decisions."""
         ...
 
     def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
-        """Read some kernels, each with some of its decisions, by index."""
+        """Reads some kernels, each with some of its decisions, by index."""
         ...
 
     def scaled(self, scaling: FeatureScaling) -> SampleSource:
@@ -104,7 +101,7 @@ class BatchSampler(Sampler[BatchPlan]):
             self._by_application.setdefault(source.application(index), []).append(index)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that iteration draws. Lightning calls this before every epoch."""
+        """Chooses the epoch that iteration draws. Lightning calls this before every epoch."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -133,21 +130,26 @@ class BatchSampler(Sampler[BatchPlan]):
 
 
 def _deck(draw: np.random.Generator, cards: Sequence[_Card]) -> Iterator[_Card]:
-    """Yield the cards in random order for ever, each once per round."""
+    """Yields the cards in random order for ever, each once per round."""
     while True:
         for index in draw.permutation(len(cards)).tolist():
             yield cards[index]
 
 
 def choose_configs(draw: np.random.Generator, available: int, count: int) -> I64:
-    """Draw `wanted` different indices below `available`, ascending; all of them if there are no more."""
+    """Draws `count` different indices below `available`, ascending; all of them if there are no more."""
     if available <= count:
         return np.arange(available)
     return np.sort(draw.choice(available, size=count, replace=False)).astype(np.int64)
 
 
 class PlannedBatches(Dataset[GraphBatch]):
-    """A data set indexed by batch plans: `batches[plan]` reads and collates one batch."""
+    """A data set indexed by batch plans: `batches[plan]` reads and collates one batch.
+
+    Args:
+        source: kernels.
+        collator: scalers and neighbour limit of the network.
+    """
 
     def __init__(self, source: SampleSource, collator: Collator) -> None:
         self._source = source
@@ -157,52 +159,10 @@ class PlannedBatches(Dataset[GraphBatch]):
         return self._collator.collate(self._source.pack(plan.kernels, plan.configs), even=True)
 
 
-class KernelDataModule(pl.LightningDataModule):
-    """Training and validation batches of two sources, scaled alike.
-
-    Args:
-        train: training kernels, with the sampler that plans their batches.
-        validation: validation kernels, with the plans of their batches.
-        collator: scalers and neighbour limit of the network.
-        num_workers: processes that read and collate; 0 is this one.
-    """
-
-    def __init__(
-        self,
-        train: tuple[SampleSource, BatchSampler],
-        validation: tuple[SampleSource, list[BatchPlan]],
-        collator: Collator,
-        *,
-        num_workers: int = 0,
-    ) -> None:
-        super().__init__()
-        self._train = train
-        self._validation = validation
-        self._collator = collator
-        self._num_workers = num_workers
-
-    def train_dataloader(self) -> DataLoader[GraphBatch]:
-        """Batches of the current epoch."""
-        source, sampler = self._train
-        return self._loader(source, sampler)
-
-    def val_dataloader(self) -> DataLoader[GraphBatch]:
-        """The same validation batches every epoch."""
-        return self._loader(*self._validation)
-
-    def transfer_batch_to_device(self, batch: GraphBatch, device: torch.device, _index: int) -> GraphBatch:
-        """Move a batch, which is built on the CPU, to `device`."""
-        return batch if device.type == "cpu" else batch.to(device)
-
-    def _loader(self, source: SampleSource, plans: BatchSampler | list[BatchPlan]) -> DataLoader[GraphBatch]:
-        batches = PlannedBatches(source, self._collator)
-        return DataLoader(batches, batch_size=None, sampler=plans, num_workers=self._num_workers)
-
-
 def validation_plans(
     source: SampleSource, spec: ValidationSpec, batch: BatchSpec, seed: int, *, min_configs: int = 2
 ) -> list[BatchPlan]:
-    """Plan the batches of validation, of kernels with at least `min_configs` decisions (ranking needs 2).
+    """Plans the batches of validation, of kernels with at least `min_configs` decisions (ranking needs 2).
 
     Kernels with similar numbers of decisions share a batch.
 

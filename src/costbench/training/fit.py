@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+from torch.utils.data import DataLoader
 
 from costbench.errors import choose
 from costbench.models.checkpoint import save_checkpoint
 from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostNet
 from costbench.rng import stream_key
-from costbench.training.batches import BatchSampler, KernelDataModule, SampleSource, validation_plans
+from costbench.training.batches import BatchSampler, PlannedBatches, SampleSource, validation_plans
 from costbench.training.lightning_module import CostModelModule
 from costbench.training.lightning_run import MetricLogger, TrainingRun
 from costbench.training.losses import LOSSES
@@ -30,7 +31,7 @@ def fit(
     logger: MetricLogger | None = None,
     progress: bool = False,
 ) -> FitResult:
-    """Train a model and write that of the best validation epoch to `folder`.
+    """Trains a model and writes that of the best validation epoch to `folder`.
 
     Scalers are fitted on the training source only. Equal arguments give equal bytes. A killed call, made
     again with the same arguments, resumes after its last whole epoch from `resume.ckpt` in `folder`, which
@@ -60,11 +61,21 @@ def fit(
             net.level.fill_(_mean_log_runtime(train_source, spec.net.residual == "analytical"))
         module = CostModelModule(net, loss, spec)
 
+        steps = BatchSampler(train_source, spec.batch, spec.seed, min_configs=loss.min_configs)
+        min_configs = 1 if spec.monitor == "mape" else 2
+        plans = validation_plans(
+            validation_source, spec.validation, spec.batch, spec.seed, min_configs=min_configs
+        )
+        collator = Collator(scaling, spec.net.max_neighbors, spec.net.neighbors)
+        train, validation = (
+            DataLoader(PlannedBatches(source.scaled(scaling), collator), sampler=planned, batch_size=None)
+            for source, planned in ((train_source, steps), (validation_source, plans))
+        )
+
         def save() -> None:
             save_checkpoint(folder, cast(LearnedCostNet, module.validated_net), scaling, loss.predicts)
 
-        data = _data_module(spec, scaling, train_source, validation_source)
-        return run.train(module, data, save=save, identity=str(scaling.to_dict()))
+        return run.train(module, train, validation, save=save, identity=str(scaling.to_dict()))
 
 
 def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:
@@ -82,16 +93,3 @@ def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:
             runtimes -= np.log(sample.analytical_ns)
         means.append(runtimes.mean())
     return float(np.mean(means))
-
-
-def _data_module(
-    spec: TrainSpec, scaling: FeatureScaling, train: SampleSource, validation: SampleSource
-) -> KernelDataModule:
-    sampler = BatchSampler(train, spec.batch, spec.seed, min_configs=LOSSES[spec.loss].min_configs)
-    min_configs = 1 if spec.monitor == "mape" else 2
-    plans = validation_plans(validation, spec.validation, spec.batch, spec.seed, min_configs=min_configs)
-    return KernelDataModule(
-        (train.scaled(scaling), sampler),
-        (validation.scaled(scaling), plans),
-        Collator(scaling, spec.net.max_neighbors, spec.net.neighbors),
-    )

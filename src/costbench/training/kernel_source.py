@@ -38,25 +38,25 @@ class KernelSource:
         self, shards: Sequence[Path], *, cache_bytes: int = DEFAULT_CACHE_BYTES, estimate: str = ""
     ) -> None:
         self._shards = [FeatureShard(path, estimate) for path in shards]
-        self._places = [(s, k) for s, shard in enumerate(self._shards) for k in range(len(shard))]
+        self._locations = [(s, k) for s, shard in enumerate(self._shards) for k in range(len(shard))]
         self._num_configs = [int(n) for shard in self._shards for n in shard.num_configs()]
         self._fits = 0 < sum(path.stat().st_size for path in shards) <= cache_bytes
         self._columns = [shard.columns for shard in self._shards]
         self._starts = np.cumsum([0, *(len(columns) for columns in self._columns)])
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._locations)
 
     def application(self, index: int) -> str:
-        """Application of a kernel's program."""
-        return self._shards[self._places[index][0]].application
+        """Returns the application of a kernel's program."""
+        return self._shards[self._locations[index][0]].application
 
     def num_configs(self, index: int) -> int:
-        """Measured decisions of a kernel."""
+        """Returns the number of measured decisions of a kernel."""
         return self._num_configs[index]
 
     def __getitem__(self, index: int) -> KernelSamples:
-        shard_number, index_in_shard = self._places[index]
+        shard_number, index_in_shard = self._locations[index]
         shard = self._shards[shard_number]
         return KernelSamples(
             graph=shard.graph(index_in_shard),
@@ -67,7 +67,7 @@ class KernelSource:
         )
 
     def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
-        """Read some kernels with some of their decisions; this is fastest if kernels ascend.
+        """Reads some kernels with some of their decisions; this is fastest if kernels ascend.
 
         Args:
             kernels: indices of kernels, one or more.
@@ -116,5 +116,5 @@ class MergedSource:
         return self._source[index]
 
     def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
-        """Read some kernels with some of their decisions; see `KernelSource.pack`."""
+        """Reads some kernels with some of their decisions; see `KernelSource.pack`."""
         return self._columns.pack(np.array(kernels, np.int64), configs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -19,7 +20,7 @@ TRAINING_LOSS = "training/loss"
 
 
 class CostModelModule(pl.LightningModule):
-    """Trains a network that maps a `GraphBatch` to costs [K, C].
+    """Trains a network that maps a `GraphBatch` to costs [K, C]; other batches override two methods.
 
     Validation metrics are those of `validation.ValidationScores`.
 
@@ -47,37 +48,45 @@ class CostModelModule(pl.LightningModule):
         return self.net if self.average is None else self.average
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam over all parameters, with decoupled weight decay."""
+        """Returns Adam over all parameters, with decoupled weight decay."""
         spec = self._optimizer
         return torch.optim.AdamW(
             self.net.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay, fused=True
         )
 
     def configure_gradient_clipping(self, *_args: object, **_kwargs: object) -> None:
-        """Clip the norm of the gradient; Lightning itself refuses where Adam is fused and precision mixed."""
+        """Clips the norm of the gradient, which Lightning refuses where Adam is fused and precision mixed."""
         if self._optimizer.gradient_clip_norm is not None:
             nn.utils.clip_grad_norm_(self.net.parameters(), self._optimizer.gradient_clip_norm)
 
-    def training_step(self, batch: GraphBatch, _index: int) -> Tensor:
-        """The loss of one batch."""
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, _index: int) -> Any:
+        """Returns a batch, which is built on the CPU, on `device`."""
+        return batch if device.type == "cpu" else batch.to(device)
+
+    def training_step(self, batch: Any, _index: int) -> Tensor:
+        """Returns the loss of one batch."""
         self.set_learning_rate()
         # One dropout stream per step, so that a run resumed after a kill draws what it would have drawn.
         _seed_draws(stream_key(self._seed, "dropout", self.global_step) % 2**63)
-        loss = self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
+        loss = self.batch_loss(batch)
         self._losses.append(loss.detach())
         return loss
 
+    def batch_loss(self, batch: GraphBatch) -> Tensor:
+        """Returns the loss of the network's costs for one batch."""
+        return self._loss.function(self.net(batch).float(), batch.runtime_ns, batch.mask)
+
     def set_learning_rate(self) -> None:
-        """Give the optimiser the learning rate of this step."""
+        """Gives the optimiser the learning rate of this step."""
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = self._optimizer.rate(self.global_step, *self._length)
 
-    def on_train_batch_end(self, _outputs: object, _batch: GraphBatch, _index: int) -> None:
-        """Update the average by the step's weights."""
+    def on_train_batch_end(self, _outputs: object, _batch: object, _index: int) -> None:
+        """Updates the average by the step's weights."""
         self.update_average(self.global_step - 1)
 
     def update_average(self, step: int) -> None:
-        """Move the average, if there is one, towards the weights after `step`, which counts from 0."""
+        """Moves the average, if there is one, towards the weights after `step`, which counts from 0."""
         if self.average is not None:
             share = 1.0 - self._optimizer.kept_of_average(step)
             with torch.no_grad():
@@ -85,7 +94,7 @@ class CostModelModule(pl.LightningModule):
                     mean.lerp_(weight, share)
 
     def on_validation_epoch_start(self) -> None:
-        """Check that the epoch's losses are finite, and clear the validation scores of the last epoch.
+        """Checks that the epoch's losses are finite, and clears the validation scores of the last epoch.
 
         Raises:
             DivergedError: if the loss is no longer finite.
@@ -99,14 +108,14 @@ class CostModelModule(pl.LightningModule):
         self._scores = ValidationScores(self._loss.predicts)
 
     def validation_step(self, batch: GraphBatch, _index: int) -> None:
-        """Score every kernel."""
+        """Scores every kernel."""
         costs = self.validated_net(batch).double().cpu().numpy()
         runtime_ns, mask = batch.runtime_ns.cpu().numpy(), batch.mask.cpu().numpy()
         for cost, runtime, real in zip(costs, runtime_ns, mask, strict=True):
             self._scores.add(cost[real], runtime[real])
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the epoch; runs after its training steps."""
+        """Logs the metrics of the epoch; runs after its training steps."""
         values = self.validation_metrics()
         if self._losses:
             values[TRAINING_LOSS] = float(torch.stack(self._losses).mean())
@@ -119,7 +128,7 @@ class CostModelModule(pl.LightningModule):
 
 
 def _seed_draws(seed: int) -> None:
-    """Seed the devices in use. `torch.manual_seed` also records its caller, which takes a millisecond."""
+    """Seeds the devices in use. `torch.manual_seed` also records its caller, which takes a millisecond."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed)

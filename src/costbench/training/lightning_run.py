@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import TQDMProgressBar
+from torch.utils.data import DataLoader
 
 from costbench import params
 from costbench.artifacts import atomic_path, digest_bytes, remove_stale_temporaries
@@ -35,7 +36,7 @@ class MetricLogger(Protocol):
     """Records the metrics of each epoch, for instance on a tracking server."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Record metrics after training step `step`."""
+        """Records metrics after training step `step`."""
         ...
 
 
@@ -174,25 +175,25 @@ class TrainingRun:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Run a block with the run's settings; random draws in it leave those after it as they were."""
+        """Runs a block with the run's settings; random draws in it leave those after it as they were."""
         with _quiet(), apply_execution(self._spec.execution), torch.random.fork_rng(devices=[]):
             yield
 
     def train(
         self,
         module: CostModelModule,
-        train: Any,
-        validation: Any = None,
+        train: DataLoader[Any],
+        validation: DataLoader[Any],
         *,
         save: Callable[[], None],
         identity: str,
     ) -> FitResult:
-        """Train from the resume point on, if there is one, and save the model of the best epoch.
+        """Trains from the resume point on, if there is one, and saves the model of the best epoch.
 
         Args:
             module: network, loss and optimiser.
-            train: data module, or loader of training batches.
-            validation: loader of validation batches; None where `train` is a data module.
+            train: loader of training batches, whose sampler plans one epoch after another.
+            validation: loader of validation batches, the same ones every epoch.
             save: writes the checkpoint.
             identity: what the training depends on beside the spec; a resume point of another one is removed.
 
@@ -253,7 +254,7 @@ class TrainingRun:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
+    """Silences Lightning's notes on hardware, data loading and torch, which the caller cannot act on."""
     notes = logging.getLogger("pytorch_lightning")
     level = notes.level
     notes.setLevel(logging.WARNING)

@@ -50,7 +50,7 @@ def pairwise_logistic(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor
 
 
 def pairwise_loss(costs: Tensor, runtime_ns: Tensor, mask: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
-    """Mean over kernels of sum_i sum_j phi(y'_i - y'_j) pos(y_i - y_j) / (n (n - 1) / 2).
+    """Returns the mean over kernels of sum_i sum_j phi(y'_i - y'_j) pos(y_i - y_j) / (n (n - 1) / 2).
 
     y' are the costs of a kernel's n decisions, y their runtimes, pos(z) is 1 where z > 0 and 0 elsewhere:
     decision i, slower than j, should cost more by a margin. Equal runtimes give no term and still count in
@@ -72,7 +72,7 @@ _TARGET_TEMPERATURE = 0.1
 
 
 def listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Mean over kernels of sum_i p_i (log p_i - log q_i), the divergence of q from p, where
+    """Returns the mean over kernels of sum_i p_i (log p_i - log q_i), the divergence of q from p, where
 
     p_i = y_i^(-1 / d) / sum_j y_j^(-1 / d) with d = 0.1, and q_i = exp(-y'_i) / sum_j exp(-y'_j).
 
@@ -94,7 +94,7 @@ def listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
 
 
 def listmle(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Mean over kernels of -log P(the decisions in order of runtime), where
+    """Returns the mean over kernels of -log P(the decisions in order of runtime), where
 
     P = product over places i of exp(-y'_i) / sum_{j >= i} exp(-y'_j), decisions numbered fastest first.
 
@@ -125,7 +125,7 @@ def _log_shares(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def hinge_listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """`pairwise_hinge` plus `listnet`.
+    """Returns `pairwise_hinge` plus `listnet`.
 
     Shape: costs, runtime_ns and mask [K, C].
     """
@@ -133,7 +133,7 @@ def hinge_listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
 
 
 def logistic_listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """`pairwise_logistic` plus `listnet`.
+    """Returns `pairwise_logistic` plus `listnet`.
 
     Shape: costs, runtime_ns and mask [K, C].
     """
@@ -141,7 +141,7 @@ def logistic_listnet(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
 
 
 def log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Mean over all decisions of (y' - log y)^2, y' the cost and y the runtime in ns.
+    """Returns the mean over all decisions of (y' - log y)^2, y' the cost and y the runtime in ns.
 
     Shape: costs, runtime_ns and mask [K, C].
     """
@@ -154,7 +154,7 @@ _SMOOTH = 0.1
 
 
 def log_huber(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Mean over all decisions of h(y' - log y), y' the cost and y the runtime in ns, where
+    """Returns the mean over all decisions of h(y' - log y), y' the cost and y the runtime in ns, where
 
     h(z) = z^2 / (2 d) for |z| <= d, else |z| - d / 2, with d = 0.1.
 
@@ -169,7 +169,7 @@ def log_huber(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
 
 
 def kernel_log_mse(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Mean over kernels of the mean over a kernel's decisions of (y' - log y)^2; compare `log_mse`.
+    """Returns the mean over kernels of a kernel's mean of (y' - log y)^2; compare `log_mse`.
 
     A decision of a kernel with n of them weighs 1 / n, so that kernels of many decisions count no more than
     others. Kernels without decisions are left out. Source: lpm2020, section 4.2 ("weight a loss value of each
@@ -227,7 +227,7 @@ def layout_loss(spec: LayoutTrainSpec) -> Loss:
 
 
 def listmle_per_config(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
-    """Mean over graphs of `listmle` over the graph's number of configs.
+    """Returns the mean over graphs of `listmle` over the graph's number of configs.
 
     Graphs with fewer than two configs are left out; where all are, the loss is 0.
 

@@ -36,7 +36,7 @@ class ValidationScores:
         self._log_ratios: list[F64] = []
 
     def add(self, costs: F64, runtime_ns: F64) -> None:
-        """Add one kernel: costs and measured runtimes of its decisions, float64 [n] each."""
+        """Adds one kernel: costs and measured runtimes of its decisions, float64 [n] each."""
         if len(costs) > 1:
             self._pairs.append(count_pairs(costs, runtime_ns))
             self._chosen_ns.append(float(runtime_ns[np.argmin(costs)]))

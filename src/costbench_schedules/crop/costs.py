@@ -10,7 +10,6 @@ distances (crop2024, section 3.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,7 +160,7 @@ def level_shares(distances: F64, memory: Memory, sharers: int = 1) -> F64:
     return np.column_stack([*shares, left])
 
 
-def average_latency(shares: Sequence[float] | F64, memory: Memory) -> float:
-    """Returns the mean cycles of a load that finds its lines by `shares`, equation 6."""
-    latencies = [*(level.latency for level in memory.caches), memory.ram_latency]
-    return float(np.dot(shares, latencies))
+def average_latency(shares: F64, memory: Memory) -> F64:
+    """Returns the mean cycles of loads that find their lines by `shares` [..., levels + 1], equation 6."""
+    latencies = np.array([*(level.latency for level in memory.caches), memory.ram_latency])
+    return np.asarray(shares @ latencies)

@@ -16,8 +16,8 @@ import numpy as np
 
 from costbench.arrays import F64, I64, Bool
 from costbench.errors import DataError
-from costbench_schedules.crop.costs import RESOURCE_NAMES, InstructionCosts, level_shares
-from costbench_schedules.crop.pipeline import Code, edge_cycles
+from costbench_schedules.crop.costs import RESOURCE_NAMES, InstructionCosts, average_latency, level_shares
+from costbench_schedules.crop.pipeline import Code, Sizes, edge_cycles
 from costbench_schedules.crop.registers import spills
 from costbench_schedules.devices.processor import Processor
 from costbench_schedules.llvm.features import BIN_DISTANCES, NONE, ProgramFeatures, StaticFeatures
@@ -181,10 +181,7 @@ class _Plan:
         if not predicted:
             wanted[self.unpredicted & (wanted == 1)] = 2
         wanted[self.rare] = 0
-        sizes = np.array(
-            [static.num_values, int(static.keys[:, 0].max(initial=-1)) + 1, core.width, core.window],
-            dtype=np.int64,
-        )
+        sizes = Sizes(static.num_values, int(static.keys[:, 0].max(initial=-1)) + 1, core.width, core.window)
         edge_costs = edge_cycles(code, static.edges, wanted.astype(np.int64), self.via, sizes)
         edge_costs[self.rare] = (self.operations / core.width)[static.edges[self.rare, 1]]
         if not predicted:
@@ -212,7 +209,7 @@ class _Plan:
         ways = np.zeros((len(static.kinds), len(memory.caches)))
         occupation = np.array([*(level.line_cycles for level in memory.caches[1:]), memory.ram_line_cycles])
         if len(sites):
-            averages = shares[sites] @ np.array([*(c.latency for c in memory.caches), memory.ram_latency])
+            averages = average_latency(shares[sites], memory)
             latency[sites] += np.where(self.code.reads[sites], averages - nearest, 0.0)
             ways[sites] = shares[sites, 1:] * self.lines[sites, None] * occupation
         busy = np.concatenate([self.code.busy, ways], axis=1)
@@ -292,14 +289,14 @@ def _line_sources(features: ProgramFeatures, sources: F64) -> tuple[F64, F64]:
     site_of[static.sites[sites]] = sites
     at = site_of[profile[:, 0]]
     weights = sources[profile[:, 1]] * profile[:, 2:3]
-    by_place = np.column_stack([np.bincount(at, column, num) for column in weights.T])
+    by_site = np.column_stack([np.bincount(at, column, num) for column in weights.T])
     by_block = np.column_stack([np.bincount(block_of[at], column, num_blocks) for column in weights.T])
     shares = np.tile(weights.sum(axis=0) / weights.sum(), (num, 1))
-    for site_weights in (by_block[block_of], by_place):
+    for site_weights in (by_block[block_of], by_site):
         sums = site_weights.sum(axis=1)
         shares[sums > 0] = site_weights[sums > 0] / sums[sums > 0, None]
     executions = features.block_counts(1)[block_of]
-    samples = by_place.sum(axis=1)
+    samples = by_site.sum(axis=1)
     seen = (samples > 0) & (executions > 0)
     touched = samples[seen] / profile[:, 2].sum() * features.touched
     lines = np.ones(num)

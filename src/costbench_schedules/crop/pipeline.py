@@ -21,8 +21,8 @@ from costbench.execution.compiled import compiled
 
 _FILLED = 2
 """Windows of operations before the block whose cycles are counted."""
-_MOST_BLOCKS = 512
-"""Blocks before it at most."""
+_MAX_BLOCKS = 512
+"""Largest number of blocks before it."""
 _HORIZON = 1 << 13
 """Cycles for which occupation is kept, more than anything in flight takes."""
 
@@ -39,6 +39,22 @@ class Code(NamedTuple):
     slots: I64
     latency: F64
     busy: F64
+
+
+class Sizes(NamedTuple):
+    """Sizes of a program and of the pipeline that it runs in.
+
+    Attributes:
+        values: number of values.
+        keys: number of keys of accesses.
+        width: operations that enter and leave per cycle.
+        window: operations in flight.
+    """
+
+    values: int
+    keys: int
+    width: int
+    window: int
 
 
 class _State(NamedTuple):
@@ -68,7 +84,7 @@ class _State(NamedTuple):
 
 
 @compiled
-def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: I64) -> F64:
+def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: Sizes) -> F64:
     """Returns the cycles that the target of each edge adds after its source [e].
 
     Args:
@@ -76,26 +92,26 @@ def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: I64) -> F6
         edges: source block, or -1, and target block, [e, 2].
         wanted: 0 to leave an edge out (0 cycles), 1 for the target after its source, 2 for it alone, [e].
         via: edge by which each block is entered most often, or -1, [b].
-        sizes: number of values, number of keys, width and window.
+        sizes: sizes of program and pipeline.
     """
     cycles = np.zeros(len(edges))
     state = _State(
-        np.zeros(sizes[0] + 1),
-        np.zeros(sizes[0] + 1, dtype=np.int64),
-        np.zeros(sizes[1] + 1),
-        np.full(sizes[1] + 1, -1, dtype=np.int64),
+        np.zeros(sizes.values + 1),
+        np.zeros(sizes.values + 1, dtype=np.int64),
+        np.zeros(sizes.keys + 1),
+        np.full(sizes.keys + 1, -1, dtype=np.int64),
         np.zeros((code.busy.shape[1], _HORIZON)),
         # No simulation begins at cycle 0, so that zero is no cycle's tag, and untouched pages cost nothing.
         np.zeros((code.busy.shape[1], _HORIZON), dtype=np.int64),
         np.zeros(code.busy.shape[1], dtype=np.int64),
-        np.zeros(sizes[3]),
+        np.zeros(sizes.window),
         np.zeros(3),
     )
     operations = np.zeros(len(code.blocks) - 1, dtype=np.int64)
     for block in range(len(operations)):
         for instruction in range(code.blocks[block], code.blocks[block + 1]):
             operations[block] += code.slots[instruction]
-    path = np.empty(_MOST_BLOCKS, dtype=np.int64)
+    path = np.empty(_MAX_BLOCKS, dtype=np.int64)
     looped = np.zeros(len(edges), dtype=np.bool_)
     alone = np.full(len(operations), -1.0)
     for edge in range(len(edges)):
@@ -108,27 +124,30 @@ def edge_cycles(code: Code, edges: I64, wanted: I64, via: I64, sizes: I64) -> F6
             cycles[edge] = alone[target]
             continue
         if via[target] == edge:
-            start = _path_to(edges, via, operations, (source, target, 1 << 40), path)
+            start = _path_to(edges, via, operations, path, source, target, 1 << 40)
             if path[start] == target:
-                _loop(code, path[start:], via, sizes, state, (cycles, looped, wanted))
+                _loop(code, path[start:], via, sizes, state, cycles, looped, wanted)
                 continue
-        start = _path_to(edges, via, operations, (source, -1, _FILLED * sizes[3]), path)
+        start = _path_to(edges, via, operations, path, source, -1, _FILLED * sizes.window)
         cycles[edge] = _cycles_after(code, path[start:], target, sizes, state)
     return cycles
 
 
 @compiled
-def _path_to(edges: I64, via: I64, operations: I64, ends: tuple[int, int, int], path: I64) -> int:
+def _path_to(
+    edges: I64, via: I64, operations: I64, path: I64, last: int, first: int, max_operations: int
+) -> int:
     """Fills in the blocks that lead to one, those entered from most often; returns where the path begins.
 
     Args:
         edges: source and target block, [e, 2].
         via: edge by which each block is entered most often, or -1, [b].
         operations: number of operations of each block, [b].
-        ends: last block, block at which the path may begin, operations after which it does.
         path: array that receives the blocks, at its end.
+        last: block that the path leads to.
+        first: block at which the path may begin, or -1.
+        max_operations: number of operations after which the path begins.
     """
-    last, first, max_operations = ends
     start, entered = len(path) - 1, operations[last]
     path[start] = last
     while path[start] != first and entered < max_operations and start > 0:
@@ -155,21 +174,22 @@ def _loop(
     code: Code,
     loop: I64,
     via: I64,
-    sizes: I64,
+    sizes: Sizes,
     state: _State,
-    result: tuple[F64, Bool, I64],
+    cycles: F64,
+    looped: Bool,
+    wanted: I64,
 ) -> None:
     """Adds the cycles of the blocks of a loop to their edges, means over iterations that follow each other.
 
     One simulation serves all its edges, for which block of a loop waits depends on where it was begun.
     """
-    cycles, looped, wanted = result
     _begin(state)
     entered = 0
     for block in loop:
         for instruction in range(code.blocks[block], code.blocks[block + 1]):
             entered += code.slots[instruction]
-    rounds = max(2, _FILLED * sizes[3] // max(1, entered) + 1)
+    rounds = max(2, _FILLED * sizes.window // max(1, entered) + 1)
     before = loop[-1]
     for number in range(2 * rounds):
         for block in loop:
@@ -183,7 +203,7 @@ def _loop(
 
 
 @compiled
-def _cycles_after(code: Code, path: I64, target: int, sizes: I64, state: _State) -> float:
+def _cycles_after(code: Code, path: I64, target: int, sizes: Sizes, state: _State) -> float:
     """Returns the cycles that a block adds after a path."""
     _begin(state)
     before = -1
@@ -196,8 +216,8 @@ def _cycles_after(code: Code, path: I64, target: int, sizes: I64, state: _State)
 
 
 @compiled
-def _block(code: Code, block: int, before: int, sizes: I64, state: _State) -> None:
-    step, window = 1.0 / sizes[2], sizes[3]
+def _block(code: Code, block: int, before: int, sizes: Sizes, state: _State) -> None:
+    step, window = 1.0 / sizes.width, sizes.window
     available, defined, stored, version, _, _, _, ring, clock = state
     resources = code.busy.shape[1]
     for instruction in range(code.blocks[block], code.blocks[block + 1]):
@@ -211,7 +231,7 @@ def _block(code: Code, block: int, before: int, sizes: I64, state: _State) -> No
             ready = stored[key]
         count = code.slots[instruction]
         if count:
-            # The window is full until the operation `window` places before has left.
+            # The window is full until the operation that entered `window` operations before has left.
             oldest = int(clock[2] + count - 1) % window
             clock[0] = max(clock[0] + step * count, ring[oldest])
             ready = max(ready, clock[0])

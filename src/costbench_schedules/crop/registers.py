@@ -12,8 +12,8 @@ from costbench_schedules.devices.processor import Processor
 from costbench_schedules.llvm.features import NONE, StaticFeatures
 from costbench_schedules.llvm.operations import KINDS
 
-_MOST_REGISTERS = 4096
-_ELSEWHERE, _KEPT, _CHANGED, _TO_COME = 0, 1, 2, 3
+_MAX_REGISTERS = 4096
+_IN_MEMORY, _CLEAN, _DIRTY, _PENDING = 0, 1, 2, 3
 """States of a value: in memory; in registers; in registers and newer than in memory; not computed yet."""
 
 
@@ -25,8 +25,8 @@ class _Values(NamedTuple):
         weights: registers of each value.
         leaves: whether it is used in another block or in another iteration.
         next_use: instruction that reads it next; the block's end if it leaves, one more if nothing does.
-        state: see `_ELSEWHERE`.
-        kept: values in registers.
+        state: see `_IN_MEMORY`.
+        registers: values in registers.
     """
 
     blocks: I64
@@ -38,7 +38,7 @@ class _Values(NamedTuple):
     leaves: Bool
     next_use: I64
     state: I64
-    kept: I64
+    registers: I64
 
 
 def spills(static: StaticFeatures, processor: Processor) -> I64:
@@ -69,7 +69,7 @@ def spills(static: StaticFeatures, processor: Processor) -> I64:
             leaves,
             np.full(static.num_values, NONE, dtype=np.int64),
             np.zeros(static.num_values, dtype=np.int64),
-            np.zeros(_MOST_REGISTERS, dtype=np.int64),
+            np.zeros(_MAX_REGISTERS, dtype=np.int64),
         ),
         processor.core.vector_registers,
         counts,
@@ -99,14 +99,14 @@ def _all_blocks(values: _Values, room: int, counts: I64) -> None:
         begin, end = values.blocks[block], values.blocks[block + 1]
         after = np.empty(values.starts[end] - values.starts[begin], dtype=np.int64)
         if _link_uses(values, begin, end, after) > room:
-            _spill_block(values, room, (begin, end), after, counts[block])
+            _spill_block(values, room, begin, end, after, counts[block])
         for at in range(values.starts[begin], values.starts[end]):
             values.next_use[values.operands[at]] = -1
-            values.state[values.operands[at]] = _ELSEWHERE
+            values.state[values.operands[at]] = _IN_MEMORY
         for instruction in range(begin, end):
             if values.results[instruction] >= 0:
                 values.next_use[values.results[instruction]] = -1
-                values.state[values.results[instruction]] = _ELSEWHERE
+                values.state[values.results[instruction]] = _IN_MEMORY
 
 
 @compiled
@@ -127,25 +127,24 @@ def _link_uses(values: _Values, begin: int, end: int, after: I64) -> int:
 
 
 @compiled
-def _spill_block(values: _Values, room: int, span: tuple[int, int], after: I64, counts: I64) -> None:
-    """Adds the loads and stores of a block to `found`."""
-    begin, end = span
+def _spill_block(values: _Values, room: int, begin: int, end: int, after: I64, counts: I64) -> None:
+    """Adds the loads and stores of a block to `counts`."""
     first = values.starts[begin]
     for instruction in range(begin, end):
         if values.results[instruction] >= 0 and not _is_phi(values, instruction):
-            values.state[values.results[instruction]] = _TO_COME
-    num, used = _entering(values, span, room)
+            values.state[values.results[instruction]] = _PENDING
+    num, used = _entering(values, begin, end, room)
     for instruction in range(begin, end):
         for at in range(values.starts[instruction], values.starts[instruction + 1]):
             value = values.operands[at]
             if values.weights[value] == 0 or values.sources[at] != -1:
                 continue
             values.next_use[value] = after[at - first]
-            if values.state[value] == _ELSEWHERE:
+            if values.state[value] == _IN_MEMORY:
                 counts[0] += values.weights[value]
                 if values.next_use[value] <= end:
-                    values.state[value] = _KEPT
-                    num, used = _keep(values, value, (num, used), (room, end), counts)
+                    values.state[value] = _CLEAN
+                    num, used = _keep(values, value, num, used, room, end, counts)
             elif values.next_use[value] > end:
                 num, used = _drop(values, value, num, used)
         value = values.results[instruction]
@@ -153,8 +152,8 @@ def _spill_block(values: _Values, room: int, span: tuple[int, int], after: I64, 
         if value >= 0 and values.weights[value] and not _is_phi(values, instruction):
             if values.next_use[value] < 0:
                 values.next_use[value] = end if values.leaves[value] else end + 1
-            values.state[value] = _CHANGED
-            num, used = _keep(values, value, (num, used), (room, end), counts)
+            values.state[value] = _DIRTY
+            num, used = _keep(values, value, num, used, room, end, counts)
 
 
 @compiled
@@ -164,48 +163,47 @@ def _is_phi(values: _Values, instruction: int) -> bool:
 
 
 @compiled
-def _entering(values: _Values, span: tuple[int, int], room: int) -> tuple[int, int]:
+def _entering(values: _Values, begin: int, end: int, room: int) -> tuple[int, int]:
     """Keeps the values that enter a block as far as they fit; returns how many, and their registers."""
     num, used = 0, 0
-    for at in range(values.starts[span[0]], values.starts[span[1]]):
+    for at in range(values.starts[begin], values.starts[end]):
         value = values.operands[at]
         needs = values.weights[value]
-        if needs and values.sources[at] == -1 and values.state[value] == _ELSEWHERE and used + needs <= room:
-            values.state[value] = _KEPT
-            values.kept[num] = value
+        if needs and values.sources[at] == -1 and values.state[value] == _IN_MEMORY and used + needs <= room:
+            values.state[value] = _CLEAN
+            values.registers[num] = value
             num, used = num + 1, used + needs
     return num, used
 
 
 @compiled
 def _keep(
-    values: _Values, value: int, count: tuple[int, int], limits: tuple[int, int], counts: I64
+    values: _Values, value: int, num: int, used: int, room: int, end: int, counts: I64
 ) -> tuple[int, int]:
     """Puts a value into registers; those used last leave, and are stored if memory does not have them."""
-    room, end = limits
-    num, used = count[0] + 1, count[1] + values.weights[value]
-    values.kept[num - 1] = value
+    num, used = num + 1, used + values.weights[value]
+    values.registers[num - 1] = value
     while used > room and num > 1:
         victim = 0
         for slot in range(1, num - 1):
-            if values.next_use[values.kept[slot]] > values.next_use[values.kept[victim]]:
+            if values.next_use[values.registers[slot]] > values.next_use[values.registers[victim]]:
                 victim = slot
-        gone = values.kept[victim]
-        if values.state[gone] == _CHANGED and values.next_use[gone] <= end:
-            counts[1] += values.weights[gone]
+        spilled = values.registers[victim]
+        if values.state[spilled] == _DIRTY and values.next_use[spilled] <= end:
+            counts[1] += values.weights[spilled]
         # The value itself stays the last one, which is not a victim.
-        values.kept[victim], values.kept[num - 2] = values.kept[num - 2], gone
-        values.kept[num - 2] = value
-        values.state[gone] = _ELSEWHERE
-        num, used = num - 1, used - values.weights[gone]
+        values.registers[victim], values.registers[num - 2] = values.registers[num - 2], spilled
+        values.registers[num - 2] = value
+        values.state[spilled] = _IN_MEMORY
+        num, used = num - 1, used - values.weights[spilled]
     return num, used
 
 
 @compiled
 def _drop(values: _Values, value: int, num: int, used: int) -> tuple[int, int]:
     for slot in range(num):
-        if values.kept[slot] == value:
-            values.kept[slot] = values.kept[num - 1]
-            values.state[value] = _ELSEWHERE
+        if values.registers[slot] == value:
+            values.registers[slot] = values.registers[num - 1]
+            values.state[value] = _IN_MEMORY
             return num - 1, used - values.weights[value]
     return num, used

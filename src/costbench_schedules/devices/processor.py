@@ -220,6 +220,4 @@ def load_processor(name_or_path: str | Path) -> Processor:
     try:
         return parse(Processor, load_yaml(path), where=str(path))
     except ParamsError as error:
-        raise TargetError(
-            error.problem, where=error.where, field=error.field, expected=error.expected
-        ) from error
+        raise error.recast(TargetError) from error

@@ -41,7 +41,6 @@ from costbench_schedules.search.live import (
     measure_entry,
     search_live,
 )
-from costbench_schedules.search.problems import Schedules
 from costbench_schedules.spaces.space import PARALLEL, ScheduleSpace
 from costbench_schedules.spaces.sub_spaces import recorded_space
 
@@ -170,7 +169,7 @@ def live_space(operator: Operator) -> ScheduleSpace:
 def starts_of(space: ScheduleSpace, count: int, seed: int) -> Rows:
     """Returns different configurations of `live_space` that its small space has, too, [at most count, m]."""
     small = recorded_space(space.operator)
-    rows = Schedules(small).draw(stream(seed, "tune starts", space.operator.text), count, Seen())
+    rows = small.draw(stream(seed, "tune starts", space.operator.text), count, Seen())
     starts = [space.row_of(small.choices(row)) for row in rows]
     return np.stack(starts) if starts else space.rows([])
 

@@ -20,9 +20,8 @@ import numpy as np
 from costbench.arrays import I64
 from costbench.artifacts import atomic_path
 from costbench.errors import DataError
-from costbench_schedules.llvm.graphlets import Access, FunctionGraph
 from costbench_schedules.llvm.instrumentation import memory_sites
-from costbench_schedules.llvm.operations import KINDS
+from costbench_schedules.llvm.operations import KINDS, Access, FunctionOperations
 from costbench_schedules.llvm.program import ENTRY_EDGE, Instruction, Program
 
 NONE = -1
@@ -151,7 +150,7 @@ class ProgramFeatures:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str | PathLike[str]) -> ProgramFeatures:
-        """Inverse of `to_bytes`; `where` is what errors name.
+        """Inverts `to_bytes`; `where` is what errors name.
 
         Raises:
             DataError: if these are no features.
@@ -186,7 +185,7 @@ class _Builder:
     """Collects the arrays of `StaticFeatures`."""
 
     def __init__(self, program: Program) -> None:
-        self.graphs = [FunctionGraph(function) for function in program.functions]
+        self.graphs = [FunctionOperations(function) for function in program.functions]
         self.values: dict[tuple[int, str], int] = {}
         self.block_numbers: dict[tuple[int, str], int] = {}
         for index, function in enumerate(program.functions):
@@ -209,7 +208,7 @@ class _Builder:
         self.names: list[str] = []
         self.num_keys = 0
 
-    def add(self, index: int, graph: FunctionGraph) -> None:
+    def add(self, index: int, graph: FunctionOperations) -> None:
         """Adds a function."""
         function = graph.function
         groups = self._groups(graph)
@@ -244,7 +243,7 @@ class _Builder:
         for name in instruction.operands:
             yield self.values[function, name], NONE
 
-    def _groups(self, graph: FunctionGraph) -> dict[tuple[str, int], int]:
+    def _groups(self, graph: FunctionOperations) -> dict[tuple[str, int], int]:
         """Returns a key for each base and offset: overlapping accesses of one base share it."""
         by_base: dict[str, list[Access]] = {}
         for block_accesses in graph.accesses.values():

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from costbench.errors import DataError
 from costbench_schedules.llvm.operations import (
     BULK,
-    READS,
-    WRITES,
+    TOUCHES,
     Operation,
+    address_of,
     call_arguments,
     leading_type,
     operation_of,
     type_shape,
 )
-from costbench_schedules.llvm.program import ENTRY_EDGE, Block, Function, Instruction, Program, split_top
+from costbench_schedules.llvm.program import ENTRY_EDGE, Block, Function, Instruction, Program
 from costbench_schedules.llvm.runtime import RUNTIME
 
 TVM_FUNCTIONS = {
@@ -104,16 +104,8 @@ def memory_sites(program: Program) -> Iterator[Site]:
         for block in function.blocks:
             for position, instruction in enumerate(block.instructions):
                 kind = operation_of(instruction, f"@{function.name}").kind
-                touches = kind in READS or kind in WRITES or kind in BULK
-                if touches and "%" in _address(instruction, kind):
+                if kind in TOUCHES and "%" in address_of(instruction, kind):
                     yield Site(function.name, block.name, position)
-
-
-def _address(instruction: Instruction, kind: str) -> str:
-    """Returns the argument that holds the address, with its type."""
-    if instruction.opcode in ("load", "store"):
-        return split_top(instruction.text)[1]
-    return call_arguments(instruction)[1 if kind in ("masked_store", "scatter") else 0]
 
 
 def _preamble(program: Program) -> str:
@@ -200,7 +192,7 @@ def _touches(instruction: Instruction, operation: Operation, number: int) -> lis
     """Returns the calls that report an access; names of their temporaries end in the site's number."""
     kind = operation.kind
     size = max(1, operation.lanes * operation.bits // 8)
-    address = "%" + _address(instruction, kind).rpartition("%")[2]
+    address = "%" + address_of(instruction, kind).rpartition("%")[2]
     if kind in ("load", "store"):
         return [f"call void @cb.touch(ptr {address}, i64 {size}, i64 {number})"]
     arguments = call_arguments(instruction)

@@ -1,4 +1,4 @@
-"""What each instruction of LLVM IR costs a processor, in kinds that are the same on every processor.
+"""What each instruction of LLVM IR is to a processor: kinds that are the same on every one, and accesses.
 
 An instruction becomes an operation: a kind, its lanes and the bits of a lane. What machine code does not
 execute is of kind `free`: phis, casts that rename a register, addresses that a load or store computes itself,
@@ -9,10 +9,12 @@ a scalar load that is broadcast. How many native vectors an operation takes is t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from costbench.errors import DataError
-from costbench_schedules.llvm.program import Instruction, enclosed, split_top
+from costbench_schedules.llvm.program import Function, Instruction, enclosed, split_top
 
 FREE, LOAD, STORE = "free", "load", "store"
 KINDS = (
@@ -42,8 +44,12 @@ KINDS = (
 READS = frozenset({LOAD, "masked_load", "gather"})
 WRITES = frozenset({STORE, "masked_store", "scatter"})
 BULK = frozenset({"set_bytes", "copy_bytes"})
+TOUCHES = READS | WRITES | BULK
+"""Kinds of operations that touch memory."""
 FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 POINTER_BITS = 64
+_BYTES = 8
+_POINTER = re.compile(r"%(?:([-\w.$]+)|\"([^\"]*)\")$")
 _VECTOR = re.compile(r"<(\d+) x (.+)>$")
 _OPCODES = {
     **dict.fromkeys(
@@ -126,8 +132,15 @@ def call_arguments(instruction: Instruction) -> list[str]:
     return split_top(enclosed(text, start))
 
 
+def address_of(instruction: Instruction, kind: str) -> str:
+    """Returns the argument that holds the address of an access, with its type."""
+    if instruction.opcode in ("load", "store"):
+        return split_top(instruction.text)[1]
+    return call_arguments(instruction)[1 if kind in ("masked_store", "scatter") else 0]
+
+
 def operation_of(instruction: Instruction, where: str) -> Operation:
-    """Returns what an instruction does, seen alone (see `graphlets` for what its neighbours make free).
+    """Returns what an instruction does, seen alone (see `FunctionOperations` for what neighbours make free).
 
     Raises:
         DataError: for an instruction or an intrinsic that is not known; nothing counts as nothing in silence.
@@ -188,3 +201,115 @@ def _call(instruction: Instruction, where: str) -> Operation:
         return Operation(kind, 1, 8, int(length) if length.isdigit() else 0)
     result = instruction.text[instruction.text.find("call ") + 5 :]
     return _typed(kind, leading_type(arguments[0] if kind in WRITES else result))
+
+
+@dataclass(frozen=True)
+class Access:
+    """Memory that an instruction touches.
+
+    Attributes:
+        base: name of the pointer that the address is computed from; empty for a global value.
+        offset: constant bytes from the base to the first byte.
+        num_bytes: bytes; those of all lanes.
+        writes: whether it is written.
+    """
+
+    base: str
+    offset: int
+    num_bytes: int
+    writes: bool
+
+
+class FunctionOperations:
+    """Operations and accesses of a function, seen with their neighbours.
+
+    Two accesses meet if they have the same base and overlapping bytes; accesses with different bases are
+    taken as independent, as processors predict them to be.
+
+    Args:
+        function: function that is analysed.
+
+    Raises:
+        DataError: for an unknown instruction.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self._definitions: Mapping[str, Instruction] = {
+            instruction.result: instruction
+            for block in function.blocks
+            for instruction in block.instructions
+            if instruction.result
+        }
+
+    @cached_property
+    def operations(self) -> Mapping[str, tuple[Operation, ...]]:
+        """Returns the operations of each block, with what machine code folds into others as `free`."""
+        return {block.name: tuple(map(self._operation, block.instructions)) for block in self.function.blocks}
+
+    @cached_property
+    def accesses(self) -> Mapping[str, tuple[Access | None, ...]]:
+        """Returns what each instruction of each block touches; None for those that touch no memory.
+
+        Of a bulk copy that is what it writes.
+        """
+        return {block.name: tuple(map(self._access, block.instructions)) for block in self.function.blocks}
+
+    def _operation(self, instruction: Instruction) -> Operation:
+        operation = operation_of(instruction, f"@{self.function.name}")
+        opcode = instruction.opcode
+        if opcode == "getelementptr":
+            indices = split_top(instruction.text)[2:]
+            variable = sum("%" in index for index in indices)
+            # One scaled index is part of the addressing mode; vectors of addresses are arithmetic.
+            lanes = max(type_shape(leading_type(part))[0] for part in split_top(instruction.text)[1:])
+            if lanes > 1:
+                return Operation("integer", lanes, 64)
+            return operation if variable < 2 else Operation("integer", 1, 64)
+        if opcode == "insertelement" and re.search(r"> (poison|undef), .*, i\d+ 0$", instruction.text):
+            return replace(operation, kind=FREE)
+        if opcode == "shufflevector" and self._broadcasts_load(instruction):
+            return replace(operation, kind=FREE)
+        return operation
+
+    def _broadcasts_load(self, instruction: Instruction) -> bool:
+        """Returns whether a shuffle copies one loaded number to all lanes, which the load itself can do."""
+        if not instruction.text.endswith("zeroinitializer") or not instruction.operands:
+            return False
+        first = self._definitions.get(instruction.operands[0])
+        if first is None or first.opcode != "insertelement" or not first.operands:
+            return False
+        number = self._definitions.get(first.operands[-1])
+        return number is not None and number.opcode == LOAD
+
+    def _access(self, instruction: Instruction) -> Access | None:
+        operation = operation_of(instruction, f"@{self.function.name}")
+        kind = operation.kind
+        if kind not in TOUCHES:
+            return None
+        match = _POINTER.search(address_of(instruction, kind))
+        pointer, offset = (match[1] or match[2]) if match else "", 0
+        size = operation.length or max(1, operation.lanes * operation.bits // _BYTES)
+        if kind in ("gather", "scatter"):
+            return Access(pointer, 0, size, kind in WRITES)
+        # The base of an address, and the constant bytes from it.
+        while (made := self._definitions.get(pointer)) is not None and made.opcode == "getelementptr":
+            step = _constant_step(made)
+            if step is None or not made.operands:
+                break
+            pointer, offset = made.operands[0], offset + step
+        return Access(pointer, offset, size, kind not in READS)
+
+
+def _constant_step(instruction: Instruction) -> int | None:
+    """Returns the bytes that a `getelementptr` adds, None if they are not one constant of plain elements."""
+    parts = split_top(instruction.text)
+    if len(parts) != 3 or not parts[1].startswith("ptr "):
+        return None
+    index = parts[2].split()[-1]
+    # The element type of `getelementptr flags type`.
+    element = parts[0][parts[0].index("<") :] if parts[0].endswith(">") else parts[0].rpartition(" ")[2]
+    lanes, bits = type_shape(element)
+    if not re.fullmatch(r"-?\d+", index) or bits % _BYTES:
+        return None
+    return int(index) * lanes * bits // _BYTES

@@ -11,11 +11,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
+from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.errors import CostbenchError, DataError
-from costbench.models.model_files import load_weights, save_weights
+from costbench.models.model_files import WEIGHTS_FILE, load_weights, save_weights
 from costbench.models.spec import NetSpec
 from costbench.params import parse
 from costbench_schedules.features.context import FEATURE_NAMES
@@ -27,7 +25,6 @@ from costbench_schedules.models.trees import LIBRARIES, Trees
 
 FORMAT = "costbench schedule model 1"
 MODEL_FILE = "model.json"
-WEIGHTS_FILE = "weights.pt"
 _KEYS = ("features", "fitted", "format", "spec")
 
 
@@ -129,14 +126,16 @@ def _trees(stored: _StoredTrees, path: Path) -> Trees:
     if stored.library not in LIBRARIES:
         expected = ", ".join(LIBRARIES)
         raise DataError(f"{stored.library!r}", where=path, field="fitted.library", expected=expected)
-    _require(digest_bytes(stored.text.encode()), stored.text_sha256, path, "fitted.text")
+    if digest_bytes(stored.text.encode()) != stored.text_sha256:
+        expected = f"SHA-256 {stored.text_sha256}"
+        raise DataError("changed since it was written", where=path, field="fitted.text", expected=expected)
     predictor = LIBRARIES[stored.library].restore(stored.text)
     return Trees(predictor, stored.library, stored.columns, stored.text)
 
 
 def _network(stored: _StoredNetwork, path: Path) -> TrainedTreeGru:
     net = TreeGru(stored.net)
-    _load_checked(net, stored.weights_sha256, path)
+    load_weights(net, path, stored.weights_sha256)
     return TrainedTreeGru(net.eval())
 
 
@@ -156,32 +155,14 @@ def _graph_network(stored: _StoredGraphNetwork, path: Path) -> ScheduleModel[Any
     try:
         model = restore_network(stored.net, asdict(stored.scaler))
     except CostbenchError as error:
-        raise DataError(error.problem, where=path, field="fitted", expected=error.expected) from error
-    _load_checked(model.net, stored.weights_sha256, path)
+        raise error.recast(DataError, where=path, field="fitted") from error
+    load_weights(model.net, path, stored.weights_sha256)
     return model
-
-
-def _load_checked(net: nn.Module, digest: str, path: Path) -> None:
-    """Gives a network the weights beside `path`, which have to have the digest."""
-    weights_path = path.parent / WEIGHTS_FILE
-    weights = read_bytes(weights_path)
-    _require(digest_bytes(weights), digest, weights_path, None)
-    load_weights(net, weights, weights_path)
 
 
 def _not_stored(model: ScheduleModel[Any], folder: Path) -> DataError:
     return DataError(type(model).__name__, where=folder, expected="trees or a network, not a sum of models")
 
 
-def _require(actual: str, expected: str, path: Path, field: str | None) -> None:
-    if actual != expected:
-        raise DataError(
-            "changed since it was written", where=path, field=field, expected=f"SHA-256 {expected}"
-        )
-
-
 def _parsed(kind: type[Any], content: object, path: Path, field: str) -> Any:
-    try:
-        return parse(kind, content, where=path, field=field)
-    except CostbenchError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return parse(kind, content, where=path, field=field, error=DataError)

@@ -9,7 +9,7 @@ dimension is contiguous in the output and in the weights. Float32 throughout.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
@@ -114,104 +114,73 @@ class Operator:
         return 2 * prod(axis.extent for axis in self.axes)
 
 
-def _dims(*names: str) -> tuple[Index, ...]:
-    """Returns an index of plain axes."""
-    return tuple(((name, 1),) for name in names)
-
-
-def _access(tensor: str, strides: tuple[Index, ...], write: bool = False) -> Access:
-    return Access(tensor, strides, (0,) * len(strides), write)
-
-
-def _axes(spatial: Mapping[str, int], reduce: Mapping[str, int]) -> tuple[Axis, ...]:
-    axes = [Axis(name, extent, "spatial") for name, extent in spatial.items()]
-    return (*axes, *(Axis(name, extent, "reduce") for name, extent in reduce.items()))
+def _contraction(
+    name: str, size: Sizes, spatial: Mapping[str, int], reduce: Mapping[str, int], **reads: str
+) -> Operator:
+    """Returns output[spatial] = sum over reduce of the product of tensors, read at axes by name ("i r")."""
+    extents = {**spatial, **reduce}
+    axes = [Axis(axis, extent, "spatial") for axis, extent in spatial.items()]
+    axes += [Axis(axis, extent, "reduce") for axis, extent in reduce.items()]
+    indices = {tensor: tuple(text.split()) for tensor, text in reads.items()} | {"output": tuple(spatial)}
+    return Operator(
+        name,
+        size,
+        tuple(axes),
+        {tensor: tuple(extents[axis] for axis in index) for tensor, index in indices.items()},
+        tuple(
+            Access(tensor, tuple(((axis, 1),) for axis in index), (0,) * len(index), tensor == "output")
+            for tensor, index in indices.items()
+        ),
+        {},
+    )
 
 
 def _matmul(size: Sizes) -> Operator:
     """Builds output[i, j] = sum over r of left[i, r] right[r, j]."""
-    m, n, k = size["m"], size["n"], size["k"]
-    return Operator(
-        "matmul",
-        size,
-        _axes({"i": m, "j": n}, {"r": k}),
-        {"left": (m, k), "right": (k, n), "output": (m, n)},
-        (
-            _access("left", _dims("i", "r")),
-            _access("right", _dims("r", "j")),
-            _access("output", _dims("i", "j"), True),
-        ),
-        {},
-    )
+    spatial = {"i": size["m"], "j": size["n"]}
+    return _contraction("matmul", size, spatial, {"r": size["k"]}, left="i r", right="r j")
 
 
 def _batch_matmul(size: Sizes) -> Operator:
     """Builds output[b, i, j] = sum over r of left[b, i, r] right[b, r, j]."""
-    b, m, n, k = size["b"], size["m"], size["n"], size["k"]
-    return Operator(
-        "batch_matmul",
-        size,
-        _axes({"b": b, "i": m, "j": n}, {"r": k}),
-        {"left": (b, m, k), "right": (b, k, n), "output": (b, m, n)},
-        (
-            _access("left", _dims("b", "i", "r")),
-            _access("right", _dims("b", "r", "j")),
-            _access("output", _dims("b", "i", "j"), True),
-        ),
-        {},
-    )
+    spatial = {"b": size["b"], "i": size["m"], "j": size["n"]}
+    return _contraction("batch_matmul", size, spatial, {"r": size["k"]}, left="b i r", right="b r j")
 
 
 def _dense(size: Sizes) -> Operator:
     """Builds output[i, j] = sum over r of data[i, r] weight[j, r]: weights of one output are contiguous."""
-    n, ci, co = size["n"], size["ci"], size["co"]
-    return Operator(
-        "dense",
-        size,
-        _axes({"i": n, "j": co}, {"r": ci}),
-        {"data": (n, ci), "weight": (co, ci), "output": (n, co)},
-        (
-            _access("data", _dims("i", "r")),
-            _access("weight", _dims("j", "r")),
-            _access("output", _dims("i", "j"), True),
-        ),
-        {},
-    )
+    spatial = {"i": size["n"], "j": size["co"]}
+    return _contraction("dense", size, spatial, {"r": size["ci"]}, data="i r", weight="j r")
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """What convolutions have in common.
+def _convolution(name: str, size: Sizes, outputs: str, inputs: str, channels: str) -> Operator:
+    """Returns a convolution: windows of an image [n, h, w, channels] slide over its rows and columns.
 
-    Attributes:
-        read: name of the tensor that windows are read from.
-        index: index in the image's dimensions.
-        padded: shape of the padded image by its name; empty without one.
-        padding: see `Operator`.
-        rows: number of output rows.
-        columns: number of output columns.
+    Args:
+        name: kind of operator.
+        size: shape parameters.
+        outputs: axes of the output after n, y and x.
+        inputs: axes that are summed over besides the window's.
+        channels: axes of the image after n, h and w.
     """
-
-    read: str
-    index: tuple[Index, ...]
-    padded: dict[str, Shape]
-    padding: dict[str, tuple[str, Shape]]
-    rows: int
-    columns: int
-
-
-def _image(size: Sizes, *channels: str) -> _Image:
-    pad, stride = size["pad"], size["stride"]
+    pad, stride, kh, kw = size["pad"], size["stride"], size["kh"], size["kw"]
     h, w = size["h"] + 2 * pad, size["w"] + 2 * pad
-    name = "data" + PADDED if pad else "data"
+    spatial = {"n": size["n"], "y": (h - kh) // stride + 1, "x": (w - kw) // stride + 1}
+    spatial |= {axis: size[axis] for axis in outputs.split()}
+    reduce = {axis: size[axis] for axis in inputs.split()} | {"kh": kh, "kw": kw}
+    weight = f"kh kw {inputs} {outputs}"
+    plain = _contraction(name, size, spatial, reduce, data=f"n y x {channels}", weight=weight)
+    depth = tuple(size[axis] for axis in channels.split())
+    image = {"data": (size["n"], size["h"], size["w"], *depth)}
+    padded = {"data" + PADDED: (size["n"], h, w, *depth)} if pad else {}
+    data, *others = plain.accesses
     sliding: tuple[Index, ...] = ((("y", stride), ("kh", 1)), (("x", stride), ("kw", 1)))
-    return _Image(
-        name,
-        (*_dims("n"), *sliding, *_dims(*channels)),
-        {name: (size["n"], h, w, *(size[channel] for channel in channels))} if pad else {},
-        {name: ("data", (0, pad, pad, *(0 for _ in channels)))} if pad else {},
-        (h - size["kh"]) // stride + 1,
-        (w - size["kw"]) // stride + 1,
+    read = replace(data, tensor=[*image, *padded][-1], strides=(data.strides[0], *sliding, *data.strides[3:]))
+    return replace(
+        plain,
+        tensors=image | {"weight": plain.tensors["weight"]} | padded | {"output": plain.tensors["output"]},
+        accesses=(read, *others),
+        padding={name: ("data", (0, pad, pad, *(0 for _ in depth))) for name in padded},
     )
 
 
@@ -220,21 +189,7 @@ def _conv2d(size: Sizes) -> Operator:
 
     Adds data[n, stride y + kh, stride x + kw, ci] weight[kh, kw, ci, co].
     """
-    image, n, ci, co = _image(size, "ci"), size["n"], size["ci"], size["co"]
-    kh, kw, y, x = size["kh"], size["kw"], image.rows, image.columns
-    tensors = {"data": (n, size["h"], size["w"], ci), "weight": (kh, kw, ci, co)}
-    return Operator(
-        "conv2d",
-        size,
-        _axes({"n": n, "y": y, "x": x, "co": co}, {"ci": ci, "kh": kh, "kw": kw}),
-        tensors | image.padded | {"output": (n, y, x, co)},
-        (
-            _access(image.read, image.index),
-            _access("weight", _dims("kh", "kw", "ci", "co")),
-            _access("output", _dims("n", "y", "x", "co"), True),
-        ),
-        image.padding,
-    )
+    return _convolution("conv2d", size, outputs="co", inputs="ci", channels="ci")
 
 
 def _depthwise(size: Sizes) -> Operator:
@@ -242,21 +197,7 @@ def _depthwise(size: Sizes) -> Operator:
 
     Adds data[n, stride y + kh, stride x + kw, c] weight[kh, kw, c].
     """
-    image, n, c = _image(size, "c"), size["n"], size["c"]
-    kh, kw, y, x = size["kh"], size["kw"], image.rows, image.columns
-    tensors = {"data": (n, size["h"], size["w"], c), "weight": (kh, kw, c)}
-    return Operator(
-        "depthwise_conv2d",
-        size,
-        _axes({"n": n, "y": y, "x": x, "c": c}, {"kh": kh, "kw": kw}),
-        tensors | image.padded | {"output": (n, y, x, c)},
-        (
-            _access(image.read, image.index),
-            _access("weight", _dims("kh", "kw", "c")),
-            _access("output", _dims("n", "y", "x", "c"), True),
-        ),
-        image.padding,
-    )
+    return _convolution("depthwise_conv2d", size, outputs="c", inputs="", channels="c")
 
 
 def _grouped(size: Sizes) -> Operator:
@@ -264,21 +205,7 @@ def _grouped(size: Sizes) -> Operator:
 
     Adds data[n, stride y + kh, stride x + kw, g, ci] weight[kh, kw, ci, g, co]: in memory NHWC and HWIO.
     """
-    image, n, g, ci, co = _image(size, "g", "ci"), size["n"], size["g"], size["ci"], size["co"]
-    kh, kw, y, x = size["kh"], size["kw"], image.rows, image.columns
-    tensors = {"data": (n, size["h"], size["w"], g, ci), "weight": (kh, kw, ci, g, co)}
-    return Operator(
-        "grouped_conv2d",
-        size,
-        _axes({"n": n, "y": y, "x": x, "g": g, "co": co}, {"ci": ci, "kh": kh, "kw": kw}),
-        tensors | image.padded | {"output": (n, y, x, g, co)},
-        (
-            _access(image.read, image.index),
-            _access("weight", _dims("kh", "kw", "ci", "g", "co")),
-            _access("output", _dims("n", "y", "x", "g", "co"), True),
-        ),
-        image.padding,
-    )
+    return _convolution("grouped_conv2d", size, outputs="g co", inputs="ci", channels="g ci")
 
 
 @dataclass(frozen=True, slots=True)

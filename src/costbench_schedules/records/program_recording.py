@@ -15,10 +15,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from costbench.arrays import I16, I64, Bool
+from costbench.arrays import I64, Bool
 from costbench.artifacts import digest_bytes
 from costbench.errors import DataError
 from costbench.rng import stream
+from costbench.search.space import Seen
 from costbench_schedules.devices.device import ScheduleDevice
 from costbench_schedules.devices.timing import TimingSpec
 from costbench_schedules.operators.networks import workload_name
@@ -224,36 +225,29 @@ def _continued(path: Path, fresh: DrawnPrograms) -> DrawnPrograms:
 
 def _next_rows(spec: DrawSpec, space: ScheduleSpace, programs: DrawnPrograms) -> I64:
     """Returns the configurations of the next batch, at most `spec.batch`; none if there are no new ones."""
-    drawn_before = len(programs)
-    random = drawn_before < spec.random
-    wanted = min(spec.batch, (spec.random if random else spec.total) - drawn_before)
-    rng = stream(spec.seed, "programs of networks", space.operator.text, drawn_before)
-    seen = set(programs.columns["number"].tolist())
-    rows = []
+    count = len(programs)
+    random = count < spec.random
+    wanted = min(spec.batch, (spec.random if random else spec.total) - count)
+    rng = stream(spec.seed, "programs of networks", space.operator.text, count)
+    seen, rows = Seen(space.rows(programs.columns["number"].tolist())), [space.rows([])]
     for _ in range(_ATTEMPTS * wanted):
-        row = space.sample(rng, 1)[0] if random else _child(spec, space, programs, rng)
-        [number] = space.numbers(row[None])
-        if number not in seen:
-            seen.add(number)
-            rows.append(row.astype(np.int64))
-        if len(rows) == wanted:
+        row = space.sample(rng, 1).astype(np.int64) if random else _child(spec, space, programs, rng)
+        rows.append(seen.take_fresh(row))
+        if sum(map(len, rows)) == wanted:
             break
-    return np.array(rows, dtype=np.int64).reshape(-1, len(space.knobs))
+    return np.concatenate(rows)
 
 
-def _child(spec: DrawSpec, space: ScheduleSpace, programs: DrawnPrograms, rng: np.random.Generator) -> I16:
-    """Returns a neighbour of one of the fastest programs, or of a crossover of two."""
+def _child(spec: DrawSpec, space: ScheduleSpace, programs: DrawnPrograms, rng: np.random.Generator) -> I64:
+    """Returns a neighbour of one of the fastest programs, or of a crossover of two, [1, m]."""
     runtime = programs.columns["native_ns"]
     ran = np.flatnonzero(runtime > 0)
     if not len(ran):
-        uniform: I16 = space.sample(rng, 1)[0]
-        return uniform
+        return space.sample(rng, 1).astype(np.int64)
     fastest = ran[np.argsort(runtime[ran], kind="stable")[: spec.parents]]
-    first, second = space.rows(programs.columns["number"][rng.choice(fastest, 2)].tolist()).astype(np.int16)
-    child = space.crossover(first, second, rng) if rng.random() < 0.5 else first
-    neighbours = space.neighbours(child, rng, 1)
-    chosen: I16 = neighbours[0] if len(neighbours) else child
-    return chosen
+    parents = space.rows(programs.columns["number"][rng.choice(fastest, 2)].tolist())
+    child = space.cross(parents[:1], parents[1:], rng) if rng.random() < 0.5 else parents[:1]
+    return space.step(child, rng)
 
 
 def _measured(

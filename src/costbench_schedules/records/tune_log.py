@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from costbench.errors import CostbenchError, DataError
+from costbench.errors import DataError
 from costbench.params import parse
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.spaces.space import ScheduleSpace
@@ -153,10 +153,7 @@ def _json(text: bytes, where: str) -> object:
 
 
 def _checked(kind: type[Any], content: object, where: str) -> Any:
-    try:
-        return parse(kind, content, where=where)
-    except CostbenchError as error:
-        raise DataError(error.problem, where=where, field=error.field, expected=error.expected) from error
+    return parse(kind, content, where=where, error=DataError)
 
 
 def header_of(

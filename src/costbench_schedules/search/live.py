@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -131,10 +131,7 @@ class LiveEvaluator:
     report: Callable[[LiveProgress], None]
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext
 
-    @property
-    def source(self) -> Source:
-        """Measured."""
-        return "device"
+    source: ClassVar[Source] = "device"
 
     def evaluate(self, decisions: I64) -> Evaluation:
         """Returns runtimes in ns, infinite for failures, and the seconds charged.

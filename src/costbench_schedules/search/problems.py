@@ -1,14 +1,13 @@
-"""Schedules as a search problem: spaces that strategies can search, and the evaluator that measures.
+"""Schedules as a search problem: the evaluator that measures, and spaces of a list of configurations.
 
-All strategies run on both, on this machine and on recorded tables alike.
+All strategies run on them, on this machine and on recorded tables alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -19,82 +18,6 @@ from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
 from costbench.search.space import Rows, Seen, keys
 from costbench_schedules.spaces.space import ScheduleSpace
-
-_ENUMERATED = 1 << 13
-"""Spaces up to this size are drawn from a list of what is left; larger ones by rejection."""
-_IDLE_ROUNDS = 8
-"""Draws in a row without anything new after which a large space is taken to be used up."""
-
-
-@dataclass(frozen=True, eq=False)
-class Schedules:
-    """A `SearchSpace` of the configurations of a schedule space, int64 [n, m], numbered as there.
-
-    A neighbour has another choice for one knob, as in AutoTVM's own tuner.
-
-    Attributes:
-        space: space that the configurations are of.
-    """
-
-    space: ScheduleSpace
-
-    @property
-    def size(self) -> int:
-        """Returns the number of configurations."""
-        return self.space.size
-
-    @cached_property
-    def _free(self) -> I64:
-        """Returns the knobs with a choice."""
-        return np.flatnonzero(self.space.sizes > 1)
-
-    def legal(self, rows: Rows) -> Bool:
-        """Returns whether every index is one of its knob's, bool [n]."""
-        return self.space.legal(rows)
-
-    def decode(self, rows: Rows) -> I64:
-        """Returns the configurations themselves."""
-        return rows.astype(np.int64)
-
-    def rows(self, numbers: Sequence[int]) -> I64:
-        """Returns the configurations with these numbers."""
-        return self.space.rows(numbers)
-
-    def numbers(self, rows: Rows) -> list[int]:
-        """Inverse of `rows`."""
-        return self.space.numbers(rows)
-
-    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> I64:
-        """Returns up to `count` distinct configurations not in `seen`, in random order.
-
-        A space of more than 8,192 counts as exhausted after several draws without new ones.
-        """
-        if self.size <= _ENUMERATED:
-            rows = self.rows(range(self.size))
-            return rng.permutation(rows[seen.fresh(rows)])[:count]
-        unique, parts, idle_rounds = Seen(), [self.rows([])], 0
-        while len(unique) < count and idle_rounds < _IDLE_ROUNDS:
-            samples = self.space.sample(rng, count - len(unique)).astype(np.int64)
-            new = samples[seen.fresh(samples) & unique.fresh(samples)]
-            idle_rounds = 0 if len(new) else idle_rounds + 1
-            unique.add(new)
-            parts.append(new)
-        return np.concatenate(parts)
-
-    def step(self, rows: Rows, rng: np.random.Generator) -> I64:
-        """Returns each configuration with another choice for one random knob; itself if there is none."""
-        moves = rows.astype(np.int64)
-        if not len(self._free):
-            return moves
-        knobs = rng.choice(self._free, size=len(rows))
-        sizes = self.space.sizes[knobs]
-        indices = np.arange(len(rows))
-        moves[indices, knobs] = (moves[indices, knobs] + rng.integers(1, sizes)) % sizes
-        return moves
-
-    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> I64:
-        """Returns children with the choice of each knob from one of the parents."""
-        return np.where(rng.random(first.shape) < 0.5, first, second).astype(np.int64)
 
 
 def schedule_problem(space: ScheduleSpace, machine: str) -> TuningProblem[I64]:
@@ -107,7 +30,7 @@ def schedule_problem(space: ScheduleSpace, machine: str) -> TuningProblem[I64]:
     chosen = ";".join(",".join(map(str, ids.tolist())) for ids in space.chosen)
     fingerprint = digest_bytes(f"{space.operator.text};{chosen}".encode())[:32]
     subject = Subject("schedule", machine, space.operator.text, fingerprint, space.size)
-    return TuningProblem(subject, Schedules(space))
+    return TuningProblem(subject, space)
 
 
 class MeasuringSchedules(Protocol):
@@ -132,10 +55,7 @@ class ScheduleEvaluator:
     device: MeasuringSchedules
     name: str
 
-    @property
-    def source(self) -> Source:
-        """Measured."""
-        return "device"
+    source: ClassVar[Source] = "device"
 
     def evaluate(self, decisions: I64) -> Evaluation:
         """Returns runtimes, infinite for failures, and the processor time of builds and runs."""
@@ -147,15 +67,21 @@ class ScheduleEvaluator:
         """Does nothing: every measurement is charged what it took."""
 
 
-@dataclass(frozen=True, eq=False)
-class EnumeratedSpace(Schedules):
-    """A `SearchSpace` of some configurations of a schedule space, int64 [n, m], numbered as there.
+class EnumeratedSpace(ScheduleSpace):
+    """Some configurations of a schedule space, numbered as there.
+
+    Args:
+        space: space that the configurations are of.
+        listed: configurations that are legal, [k, m], distinct.
 
     Attributes:
-        listed: configurations that are legal, [k, m], distinct.
+        listed: configurations that are legal.
     """
 
-    listed: I64
+    def __init__(self, space: ScheduleSpace, listed: I64) -> None:
+        choices = zip(space.knobs, space.chosen, strict=True)
+        super().__init__(space.operator, {knob.name: ids.tolist() for knob, ids in choices})
+        self.listed = listed
 
     @cached_property
     def _keys(self) -> frozenset[bytes]:
@@ -180,5 +106,5 @@ class EnumeratedSpace(Schedules):
 
     def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> I64:
         """Returns children with each choice from one parent; the first parent where a child is not listed."""
-        children = np.where(rng.random(first.shape) < 0.5, first, second).astype(np.int64)
+        children = super().cross(first, second, rng)
         return np.where(self.legal(children)[:, None], children, first.astype(np.int64))

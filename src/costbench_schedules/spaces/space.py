@@ -18,9 +18,14 @@ import numpy as np
 
 from costbench.arrays import I16, I64, AnyInt, Bool
 from costbench.errors import DataError
+from costbench.search.space import Seen
 from costbench_schedules.operators.operators import Axis, Operator
 
 SPATIAL_LEVELS, REDUCE_LEVELS = 4, 2
+_ENUMERATED = 1 << 13
+"""Spaces up to this size are drawn from a list of what is left; larger ones by rejection."""
+_IDLE_ROUNDS = 8
+"""Draws in a row without anything new after which a large space is taken to be used up."""
 Value = int | str | tuple[int, ...]
 
 ORDERS: Mapping[str, tuple[str, ...]] = {
@@ -96,7 +101,9 @@ def knobs_of(operator: Operator) -> tuple[Knob, ...]:
 
 
 class ScheduleSpace:
-    """The schedules of an operator, or those left by a restriction; a `VectorSpace`.
+    """The schedules of an operator, or those left by a restriction; a `SearchSpace` of int64 [n, m].
+
+    A neighbour has another choice for one knob, as in AutoTVM's own tuner.
 
     All combinations of choices can be compiled. Some are the same program, such as unrolling at most 16 or at
     most 64 statements where there are 8.
@@ -150,16 +157,6 @@ class ScheduleSpace:
         """Returns the number of choices of each knob, int64 [m]."""
         return np.array([len(knob.values) for knob in self.knobs], dtype=np.int64)
 
-    @property
-    def num_choices(self) -> I64:
-        """Returns `sizes`."""
-        return self.sizes
-
-    @property
-    def default(self) -> I16:
-        """Returns the first choice of each knob, int16 [m]: whole axes in the innermost level."""
-        return np.zeros(len(self.knobs), dtype=np.int16)
-
     def full_rows(self, rows: AnyInt) -> I64:
         """Returns the same configurations as rows of the unrestricted space, int64 [n, m]."""
         columns = [ids[rows[:, knob]] for knob, ids in enumerate(self.chosen)]
@@ -179,7 +176,7 @@ class ScheduleSpace:
         return result
 
     def numbers(self, rows: AnyInt) -> list[int]:
-        """Inverse of `rows`."""
+        """Inverts `rows`."""
         result = [0] * len(rows)
         for knob, radix in enumerate(self.sizes.tolist()):
             digits = rows[:, knob].tolist()
@@ -195,30 +192,49 @@ class ScheduleSpace:
         """Returns configurations drawn uniformly with replacement, int16 [count, m]."""
         return rng.integers(self.sizes, size=(count, len(self.knobs))).astype(np.int16)
 
-    def neighbours(self, config: I16, rng: np.random.Generator, count: int) -> I16:
-        """Returns configurations in which one random knob has another random choice, int16 [count, m].
+    def decode(self, rows: AnyInt) -> I64:
+        """Returns the configurations themselves."""
+        return rows.astype(np.int64)
 
-        A space of one configuration has none: int16 [0, m].
+    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> I64:
+        """Returns up to `count` distinct configurations not in `seen`, in random order.
+
+        A space of more than 8,192 counts as exhausted after several draws without new ones.
         """
-        free = np.flatnonzero(self.sizes > 1)
-        result = np.repeat(config[None].astype(np.int16), count if len(free) else 0, axis=0)
-        knobs = rng.choice(free, size=len(result)) if len(free) else free
-        shifts = rng.integers(1, self.sizes[knobs]) if len(free) else free
-        indices = np.arange(len(result))
-        moved = (result[indices, knobs] + shifts) % self.sizes[knobs]
-        result[indices, knobs] = moved.astype(np.int16)
-        return result
+        if self.size <= _ENUMERATED:
+            rows = self.rows(range(self.size))
+            return rng.permutation(rows[seen.fresh(rows)])[:count]
+        unique, parts, idle_rounds = Seen(), [self.rows([])], 0
+        while len(unique) < count and idle_rounds < _IDLE_ROUNDS:
+            samples = self.sample(rng, count - len(unique)).astype(np.int64)
+            new = samples[seen.fresh(samples) & unique.fresh(samples)]
+            idle_rounds = 0 if len(new) else idle_rounds + 1
+            unique.add(new)
+            parts.append(new)
+        return np.concatenate(parts)
 
-    def crossover(self, first: I16, second: I16, rng: np.random.Generator) -> I16:
-        """Returns a configuration with each choice from one of two parents, int16 [m]."""
-        return np.where(rng.random(len(first)) < 0.5, first, second).astype(np.int16)
+    def step(self, rows: AnyInt, rng: np.random.Generator) -> I64:
+        """Returns each configuration with another choice for one random knob; itself if there is none."""
+        moves = rows.astype(np.int64)
+        free = np.flatnonzero(self.sizes > 1)
+        if not len(free):
+            return moves
+        knobs = rng.choice(free, size=len(rows))
+        sizes = self.sizes[knobs]
+        indices = np.arange(len(rows))
+        moves[indices, knobs] = (moves[indices, knobs] + rng.integers(1, sizes)) % sizes
+        return moves
+
+    def cross(self, first: AnyInt, second: AnyInt, rng: np.random.Generator) -> I64:
+        """Returns children with the choice of each knob from one of the parents."""
+        return np.where(rng.random(first.shape) < 0.5, first, second).astype(np.int64)
 
     def choices(self, row: AnyInt) -> dict[str, Value]:
         """Returns the choice of each knob by name."""
         return {knob.name: knob.values[int(i)] for knob, i in zip(self.knobs, row, strict=True)}
 
     def row_of(self, choices: Mapping[str, Value]) -> I64:
-        """Inverse of `choices`, int64 [m].
+        """Inverts `choices`, int64 [m].
 
         Raises:
             DataError: naming the knob, if it has no or an unknown choice.

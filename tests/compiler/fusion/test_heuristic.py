@@ -208,8 +208,8 @@ def test_gathers_take_indices_and_what_follows_but_no_table() -> None:
     rows = GatherDimensions((1,), (0,), (0,), 1, (1, 256))
     table = b.op("negate", b.parameter("f32[1000,256]"))
     indices = b.op("add", b.parameter("s32[64,1]"), b.broadcast(b.constant("s32[]"), "s32[64,1]"))
-    found = b.op("gather", table, indices, shape="f32[64,256]", gather=rows)
-    b.op("tanh", found)
+    gathered = b.op("gather", table, indices, shape="f32[64,256]", gather=rows)
+    b.op("tanh", gathered)
     assert fused(b) == [["negate"], ["add", "gather", "tanh"]]
 
 

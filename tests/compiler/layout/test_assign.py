@@ -21,8 +21,8 @@ def by_opcode(module: HloModule, opcode: Opcode) -> list[Instruction]:
     return [i for c in module.computations for i in c.instructions if i.opcode is opcode]
 
 
-def operand(module: HloModule, inst: Instruction, place: int = 0) -> Instruction:
-    return module.entry_computation.instructions[inst.operands[place]]
+def operand(module: HloModule, inst: Instruction, number: int = 0) -> Instruction:
+    return module.entry_computation.instructions[inst.operands[number]]
 
 
 def conv_shapes(x: str, w: str) -> tuple[str, str, str]:
@@ -112,8 +112,8 @@ def test_batch_axes_of_a_dot_stay_out_of_the_tile() -> None:
     b.dot(heads, other, contracting=(3, 2), batch=((0, 0), (1, 1)))
     module = assign_layouts(b.build())
     (dot,) = by_opcode(module, Opcode.DOT)
-    for place in (0, 1):
-        assert set(operand(module, dot, place).shape.layout[:2]) == {2, 3}
+    for number in (0, 1):
+        assert set(operand(module, dot, number).shape.layout[:2]) == {2, 3}
 
 
 def test_loop_state_is_kept_as_a_batched_dot_reads_it() -> None:
@@ -129,8 +129,8 @@ def test_loop_state_is_kept_as_a_batched_dot_reads_it() -> None:
         score = c.dot(c.broadcast(c.constant("f32[]"), query), heads, (3, 3), ((0, 0), (1, 1)))
         new = c.transpose(c.slice_of(score, (0, 0, 0, 0), (4, 8, 1, 64)), (0, 2, 1, 3))
         zero = c.constant("s32[]")
-        kept = c.op("dynamic-update-slice", keys, new, zero, count, zero, zero, shape=c.shape(keys))
-        return c.make_tuple(count, kept)
+        updated = c.op("dynamic-update-slice", keys, new, zero, count, zero, zero, shape=c.shape(keys))
+        return c.make_tuple(count, updated)
 
     def condition(c: ComputationBuilder) -> int:
         return c.op("compare", c.get(c.parameter(state), 0), c.constant("s32[]"), comparison_direction="LT")

@@ -139,7 +139,7 @@ def test_rules_are_asked_once_about_instructions_that_repeat() -> None:
 
 
 def test_the_oldest_layouts_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costbench.compiler.layout.compile.MAX_KEPT_KERNELS", 4)
+    monkeypatch.setattr("costbench.compiler.layout.compile.MAX_STORED_KERNELS", 4)
     space = space_of(two_convolutions())
     compiler = PackedCompiler(space)
     configs = drawn(space, 6)

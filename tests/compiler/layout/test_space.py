@@ -43,16 +43,16 @@ def test_nodes_that_never_run_are_not_configured() -> None:
 @given(st.integers(0, 2**32))
 def test_everything_drawn_is_legal(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    drawn = SPACE.sample(rng, 5)
-    near = SPACE.neighbours(drawn[0], rng, 5)
-    child = SPACE.crossover(drawn[1], drawn[2], rng)
-    assert drawn.dtype == near.dtype == child.dtype == np.int16
-    assert drawn.shape == near.shape == (5, 3)
-    assert SPACE.legal(drawn).all()
+    configs = SPACE.sample(rng, 5)
+    near = SPACE.neighbours(configs[0], rng, 5)
+    child = SPACE.crossover(configs[1], configs[2], rng)
+    assert configs.dtype == near.dtype == child.dtype == np.int16
+    assert configs.shape == near.shape == (5, 3)
+    assert SPACE.legal(configs).all()
     assert SPACE.legal(near).all()
     assert SPACE.legal(child[None]).all()
-    assert (near != drawn[0]).any(axis=1).all()
-    assert ((child == drawn[1]) | (child == drawn[2])).all()
+    assert (near != configs[0]).any(axis=1).all()
+    assert ((child == configs[1]) | (child == configs[2])).all()
 
 
 def test_a_step_changes_one_node_or_all_alike() -> None:

@@ -28,7 +28,7 @@ def operands(b: ModuleBuilder, root: int, access: Access) -> list[Access]:
     """What each operand of the last instruction must provide."""
     body = b.build(root).entry_computation
     inst = body.instructions[root]
-    return [operand_access(body, inst, place, access) for place in range(len(inst.operands))]
+    return [operand_access(body, inst, number, access) for number in range(len(inst.operands))]
 
 
 def test_an_axis_without_loop_is_whole() -> None:
@@ -136,10 +136,10 @@ def test_an_update_in_place_moves_with_what_it_updates() -> None:
     b = ModuleBuilder()
     value, update, zero = b.parameter("f32[100,8]"), b.parameter("f32[20,8]"), b.parameter("s32[]")
     root = b.op("dynamic-update-slice", value, update, zero, zero, shape="f32[100,8]")
-    found = operands(b, root, (L0, L1))
-    assert found[0] == (L0, L1)
-    assert elements_in_tile(found[1][0], 20, 10) == 2
-    assert found[2] == found[3] == ()
+    accesses = operands(b, root, (L0, L1))
+    assert accesses[0] == (L0, L1)
+    assert elements_in_tile(accesses[1][0], 20, 10) == 2
+    assert accesses[2] == accesses[3] == ()
 
 
 def test_a_table_is_read_anywhere_and_its_indices_follow_the_batch() -> None:
@@ -164,10 +164,10 @@ def test_a_split_axis_moves_the_major_part() -> None:
 
 
 def test_reshapes_by_ones_change_nothing() -> None:
-    found = reshaped((L0, L1), parse_shape("f32[24,8]"), parse_shape("f32[1,24,1,8,1]"))
-    assert [m for m in found if m.loops] == [L0, L1]
-    assert found[1] == L0
-    assert found[3] == L1
+    access = reshaped((L0, L1), parse_shape("f32[24,8]"), parse_shape("f32[1,24,1,8,1]"))
+    assert [m for m in access if m.loops] == [L0, L1]
+    assert access[1] == L0
+    assert access[3] == L1
 
 
 def test_results_follow_their_operands() -> None:

@@ -39,8 +39,8 @@ def writes(nest: LoopNest) -> list[tuple[int, ...]]:
 def after_contraction(nest: LoopNest) -> list[str]:
     """Opcodes of what runs on the finished sums of a contraction."""
     nodes = unpacked(nest.words).nodes
-    found = nodes["position"][nodes["kind"] == AFTER_CONTRACTION]
-    return [nest.kernel.instruction(int(p)).opcode.xla_name for p in found]
+    positions = nodes["position"][nodes["kind"] == AFTER_CONTRACTION]
+    return [nest.kernel.instruction(int(p)).opcode.xla_name for p in positions]
 
 
 def test_loops_run_in_memory_order_major_first() -> None:
@@ -165,8 +165,8 @@ def test_a_gather_copies_rows_by_address() -> None:
 def test_a_scatter_reads_and_writes_the_rows_it_touches() -> None:
     nest = loop_nest(small.scatter())
     assert units(nest) == [64, 2]
-    found = [(c.sizes, c.is_output, c.row_elements) for c in copies_of(nest)]
-    assert found == [
+    copies = [(c.sizes, c.is_output, c.row_elements) for c in copies_of(nest)]
+    assert copies == [
         ((512, 256), False, 256),
         ((512, 1), False, 0),
         ((512, 256), False, 0),

@@ -18,17 +18,17 @@ def packed_nest(kernel: Kernel) -> PackedNest:
 
 def test_a_dot_in_numbers() -> None:
     # 64 x 512 by 512 x 384: 8 x 3 native tiles of results, 4 of depth.
-    found = packed_nest(small.dot())
-    assert found.num_output_loops == 2
-    assert found.result_box == found.transfers["box"][2]
-    assert found.loops.tolist() == [(8, 8, 64), (3, 128, 384), (4, 128, 512)]
+    nest = packed_nest(small.dot())
+    assert nest.num_output_loops == 2
+    assert nest.result_box == nest.transfers["box"][2]
+    assert nest.loops.tolist() == [(8, 8, 64), (3, 128, 384), (4, 128, 512)]
     # Columns of the right-hand side outermost, sums innermost.
-    assert found.order.tolist() == [1, 0, 2]
-    assert found.boxes["mask"][found.transfers["box"]].tolist() == [0b101, 0b110, 0b011]
-    assert found.transfers["is_output"].tolist() == [0, 0, 1]
-    assert found.transfers["native_bytes"].tolist() == [4096] * 3
-    assert transfer_axes(found, 1)["size"].tolist() == [512, 384]
-    assert transfer_axes(found, 1)["limit"].tolist() == [64, 3]
+    assert nest.order.tolist() == [1, 0, 2]
+    assert nest.boxes["mask"][nest.transfers["box"]].tolist() == [0b101, 0b110, 0b011]
+    assert nest.transfers["is_output"].tolist() == [0, 0, 1]
+    assert nest.transfers["native_bytes"].tolist() == [4096] * 3
+    assert transfer_axes(nest, 1)["size"].tolist() == [512, 384]
+    assert transfer_axes(nest, 1)["limit"].tolist() == [64, 3]
     # Everything whole, twice, and the sums once: (8 x 4, 64 x 3, 8 x 3, 8 x 3 native tiles) of 4 KiB.
     assert bound_bytes(loop_nest(small.dot()).words) == (2 * (32 + 192 + 24) + 24) * 4096
 
@@ -36,15 +36,15 @@ def test_a_dot_in_numbers() -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_value_of_every_kernel_is_there(name: str) -> None:
     kernel = KERNELS[name]()
-    found = packed_nest(kernel)
-    assert found.nodes["position"].tolist() == list(kernel.nodes)
-    for node in found.nodes:
+    nest = packed_nest(kernel)
+    assert nest.nodes["position"].tolist() == list(kernel.nodes)
+    for node in nest.nodes:
         shape = array_shape(kernel.instruction(int(node["position"])).shape)
-        axes = box_axes(found, node["box"])
-        if not found.boxes[node["box"]]["is_unmapped"]:
+        axes = box_axes(nest, node["box"])
+        if not nest.boxes[node["box"]]["is_unmapped"]:
             assert axes["size"].tolist() == list(shape.physical_dimensions)
         loops = {loop for axis in maps_of(axes) for loop in axis.loops}
-        assert found.boxes[node["box"]]["mask"] == sum(1 << loop for loop in loops)
+        assert nest.boxes[node["box"]]["mask"] == sum(1 << loop for loop in loops)
 
 
 @pytest.mark.parametrize(("type_name", "num_bytes"), [("f32", 4096), ("bf16", 2048), ("pred", 1024)])
@@ -61,22 +61,22 @@ def test_values_that_are_cut_alike_share_a_box() -> None:
     value = b.op("add", b.parameter("f32[256,512]"), b.parameter("f32[256,512]"))
     for _ in range(4):
         value = b.op("negate", value)
-    found = packed_nest(finish(b, value))
-    assert len(found.nodes) == 7
-    assert set(found.nodes["box"].tolist()) == {0}
-    assert len(found.boxes) == 1 + 1
+    nest = packed_nest(finish(b, value))
+    assert len(nest.nodes) == 7
+    assert set(nest.nodes["box"].tolist()) == {0}
+    assert len(nest.boxes) == 1 + 1
 
 
 def test_the_epilogue_of_a_contraction_is_marked() -> None:
     b = ModuleBuilder()
     product = b.dot(b.op("negate", b.parameter("f32[64,512]")), b.parameter("f32[512,384]"))
-    found = packed_nest(finish(b, b.op("negate", product)))
-    assert (found.nodes["kind"] == AFTER_CONTRACTION).sum() == 1
+    nest = packed_nest(finish(b, b.op("negate", product)))
+    assert (nest.nodes["kind"] == AFTER_CONTRACTION).sum() == 1
 
 
 def test_a_kernel_without_loops_works_on_vectors() -> None:
     # c64[64,256] without loops to cut it: its box is whole, or one vector of as many elements.
-    found = packed_nest(small.fft())
-    assert len(found.loops) == len(found.order) == 0
-    assert not found.boxes["mask"].any()
-    assert set(found.boxes["is_unmapped"].tolist()) <= {0, 1}
+    nest = packed_nest(small.fft())
+    assert len(nest.loops) == len(nest.order) == 0
+    assert not nest.boxes["mask"].any()
+    assert set(nest.boxes["is_unmapped"].tolist()) <= {0, 1}

@@ -19,9 +19,9 @@ L0, L1 = AxisMap(loop=0), AxisMap(loop=1)
 
 def accesses(kernel: Kernel) -> list[Access]:
     """Of inputs, then instructions."""
-    found = accesses_of(kernel)
-    assert found.keys() == set(kernel.nodes)
-    return [found[p] for p in kernel.nodes]
+    by_position = accesses_of(kernel)
+    assert by_position.keys() == set(kernel.nodes)
+    return [by_position[p] for p in kernel.nodes]
 
 
 def test_a_reduction_keeps_what_it_does_not_sum() -> None:
@@ -34,8 +34,8 @@ def test_a_reduction_keeps_what_it_does_not_sum() -> None:
 def test_a_broadcast_row_moves_with_its_axis_only() -> None:
     b = ModuleBuilder()
     row = b.broadcast(b.op("exponential", b.parameter("f32[256]")), "f32[64,256]", (1,))
-    found = accesses(finish(b, b.op("add", b.parameter("f32[64,256]"), row)))
-    assert sorted(found, key=len) == [(L1,), (L1,), (L0, L1), (L0, L1), (L0, L1)]
+    maps = accesses(finish(b, b.op("add", b.parameter("f32[64,256]"), row)))
+    assert sorted(maps, key=len) == [(L1,), (L1,), (L0, L1), (L0, L1), (L0, L1)]
 
 
 def test_what_nothing_links_to_the_anchor_follows_it_if_it_looks_alike() -> None:
@@ -55,20 +55,20 @@ def test_an_input_serves_all_its_users() -> None:
     b = ModuleBuilder()
     x = b.parameter("f32[64,64]")
     turned = b.op("transpose", x, shape="f32[64,64]", dimensions=(1, 0))
-    found = accesses(finish(b, b.op("add", x, turned)))
+    maps = accesses(finish(b, b.op("add", x, turned)))
     # One use wants rows by loop 0, the other by loop 1.
-    assert found[0] == (WHOLE, WHOLE)
-    assert found[1:].count((L0, L1)) == 2
+    assert maps[0] == (WHOLE, WHOLE)
+    assert maps[1:].count((L0, L1)) == 2
 
 
 def test_indices_of_a_scatter_follow_its_updates() -> None:
     kernel = small.scatter()
-    found = dict(zip(kernel.nodes, accesses(kernel), strict=True))
+    by_position = dict(zip(kernel.nodes, accesses(kernel), strict=True))
     (scatter,) = kernel.outputs
     table, indices, updates = kernel.instruction(scatter).operands
-    assert found[updates] == (L0, L1)
-    assert found[indices] == (L0, WHOLE)
-    assert found[table] == (WHOLE, WHOLE)
+    assert by_position[updates] == (L0, L1)
+    assert by_position[indices] == (L0, WHOLE)
+    assert by_position[table] == (WHOLE, WHOLE)
 
 
 # ---- against brute force: which elements of every value a tile of the result needs -------------------------
@@ -100,7 +100,7 @@ def needed_elements(kernel: Kernel) -> dict[int, np.ndarray]:
     (output,) = kernel.outputs
     body = kernel.body
     shape = body.instructions[output].shape
-    found = {output: np.arange(shape.num_elements).reshape(shape.dimensions)}
+    elements = {output: np.arange(shape.num_elements).reshape(shape.dimensions)}
     for position in reversed(kernel.instructions):
         inst = body.instructions[position]
         for operand in inst.operands:
@@ -113,14 +113,14 @@ def needed_elements(kernel: Kernel) -> dict[int, np.ndarray]:
             elif inst.opcode is Opcode.BROADCAST:
                 axes = [a for a in range(inst.shape.rank) if a not in inst.dimensions]
                 numbers = np.broadcast_to(np.expand_dims(numbers, axes), inst.shape.dimensions)
-            found[operand] = numbers.ravel()[found[position]]
-    return found
+            elements[operand] = numbers.ravel()[elements[position]]
+    return elements
 
 
 @pytest.mark.parametrize("make", [chain, merged])
 def test_accesses_hold_just_what_tiles_of_the_result_need(make: object) -> None:
     kernel = make()  # type: ignore[operator]
-    nest, found, needed = loop_nest(kernel), accesses_of(kernel), needed_elements(kernel)
+    nest, by_position, needed = loop_nest(kernel), accesses_of(kernel), needed_elements(kernel)
     shape = kernel.instruction(kernel.outputs[0]).shape
     assert shape.layout == tuple(reversed(range(shape.rank)))  # loop i runs over axis i
     # One native tile along each loop: every tile of the result, and the elements that it is computed from.
@@ -129,7 +129,7 @@ def test_accesses_hold_just_what_tiles_of_the_result_need(make: object) -> None:
     for start in starts:
         tile = tuple(slice(s, s + unit) for s, unit in zip(start, units, strict=True))
         lengths = [min(unit, loop.extent - s) for s, unit, loop in zip(start, units, nest.loops, strict=True)]
-        for position, access in found.items():
+        for position, access in by_position.items():
             sizes = kernel.instruction(position).shape.dimensions
             expected = [
                 lengths[axis.loop] * axis.scale if axis.loops else size

@@ -38,14 +38,14 @@ def applied(tables: LoweringTables, kind: int, first: int, second: int) -> int:
     return int(arrays.results[slot_of(arrays.keys, key)])
 
 
-def through(tables: LoweringTables, kind: int, position: int, place: int, access: Access) -> Access:
-    slot = int(tables.arrays.operands_offsets[position]) + place
+def through(tables: LoweringTables, kind: int, position: int, number: int, access: Access) -> Access:
+    slot = int(tables.arrays.operands_offsets[position]) + number
     return tables.access(applied(tables, kind, slot, tables.number(access)))
 
 
-def value(kernel: Kernel, place: int = -1) -> np.void:
+def value(kernel: Kernel, number: int = -1) -> np.void:
     """The row of one of the kernel's instructions."""
-    tables, last = LoweringTables(kernel.body), kernel.instructions[place]
+    tables, last = LoweringTables(kernel.body), kernel.instructions[number]
     tables.make_ready(np.array([last]))
     row: np.void = tables.arrays.values[last]
     return row
@@ -77,10 +77,10 @@ def test_a_value_that_does_not_follow_has_no_access() -> None:
 def test_a_contraction_prescribes_its_operands_where_its_own_loops_run() -> None:
     kernel = small.dot()
     (dot,) = kernel.instructions
-    tables, own = LoweringTables(kernel.body), identity(kernel.instruction(dot).shape)
+    tables, access = LoweringTables(kernel.body), identity(kernel.instruction(dot).shape)
     # Rows, columns, then the depth as the third loop.
-    assert through(tables, WANTED, dot, 0, own) == (AxisMap(loop=0), AxisMap(loop=2))
-    assert through(tables, WANTED, dot, 1, own) == (AxisMap(loop=2), AxisMap(loop=1))
+    assert through(tables, WANTED, dot, 0, access) == (AxisMap(loop=0), AxisMap(loop=2))
+    assert through(tables, WANTED, dot, 1, access) == (AxisMap(loop=2), AxisMap(loop=1))
     assert through(tables, WANTED, dot, 0, (WHOLE, L1)) == (WHOLE, WHOLE)
 
 
@@ -129,8 +129,8 @@ def test_tables_grow_with_what_is_entered() -> None:
         expected[number] = applied(tables, WANTED, slot, number)
     arrays = tables.arrays
     assert len(arrays.keys) == 2048
-    found = {n: int(arrays.results[slot_of(arrays.keys, key_of(WANTED, slot, n))]) for n in expected}
-    assert found == expected == {n: n for n in expected}
+    results = {n: int(arrays.results[slot_of(arrays.keys, key_of(WANTED, slot, n))]) for n in expected}
+    assert results == expected == {n: n for n in expected}
 
 
 def test_tables_are_full_once_they_outgrow_the_computation(monkeypatch: pytest.MonkeyPatch) -> None:

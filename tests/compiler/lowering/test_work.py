@@ -42,16 +42,16 @@ def test_work_is_summed_by_box_and_by_when_it_runs() -> None:
     kernel = finish(b, b.reduce(b.op("negate", product), (1,)))
     describe = Counting()
     nest = loop_nest(kernel)
-    found = nest.tables.table(WorkModel("test", 2, describe)).per_box(nest.words, nest.kernel.instructions)
+    amounts = nest.tables.table(WorkModel("test", 2, describe)).per_box(nest.words, nest.kernel.instructions)
     packed = unpacked(nest.words)
-    assert found.shape == (2, len(packed.boxes) - 1, 2)
+    assert amounts.shape == (2, len(packed.boxes) - 1, 2)
     box = {int(node["position"]): int(node["box"]) for node in packed.nodes}
     work = {inst.opcode: p for p in kernel.instructions for inst in [kernel.instruction(p)]}
     before, after = box[kernel.inputs[0]], box[work[Opcode.DOT]]
-    assert found[EVERY_ITERATION, before].tolist() == [2, 20]
+    assert amounts[EVERY_ITERATION, before].tolist() == [2, 20]
     # The negation of the sums, and the reduction that reads it.
-    assert found[EVERY_RESULT, after].tolist() == [2, 20]
-    assert found.sum() == 4 * 11
+    assert amounts[EVERY_RESULT, after].tolist() == [2, 20]
+    assert amounts.sum() == 4 * 11
 
 
 def test_an_instruction_is_looked_at_once_for_all_kernels() -> None:

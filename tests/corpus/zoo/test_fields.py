@@ -28,8 +28,8 @@ def test_a_uniform_fog_lets_through_what_the_exponential_says() -> None:
 
 
 def test_frequencies_double() -> None:
-    found = fields._frequencies(jnp.array([[0.3]]), 2)[0].tolist()
-    assert found == pytest.approx([0.3, math.sin(0.3), math.sin(0.6), math.cos(0.3), math.cos(0.6)])
+    encoded = fields._frequencies(jnp.array([[0.3]]), 2)[0].tolist()
+    assert encoded == pytest.approx([0.3, math.sin(0.3), math.sin(0.6), math.cos(0.3), math.cos(0.6)])
 
 
 def test_finer_samples_lie_where_the_weight_is() -> None:
@@ -41,11 +41,11 @@ def test_finer_samples_lie_where_the_weight_is() -> None:
         c = Ctx(3, train=True, dtype="f32").replay([], [], [], key)
         return fields._finer_depths(c, depths, weights)
 
-    drawn = np.asarray(finer(jnp.arange(4, dtype="uint32")))
-    assert drawn.shape == (3, 128)
+    samples = np.asarray(finer(jnp.arange(4, dtype="uint32")))
+    assert samples.shape == (3, 128)
     # Sample k stands for depths from k - 1/2 to k + 1/2.
-    assert np.mean(np.abs(drawn[0] - 10.0) <= 0.5) > 0.95
-    assert np.mean(np.abs(drawn[1] - 40.0) <= 0.5) > 0.95
-    halves = [np.mean(np.abs(drawn[2] - place) <= 0.5) for place in (20.0, 50.0)]
+    assert np.mean(np.abs(samples[0] - 10.0) <= 0.5) > 0.95
+    assert np.mean(np.abs(samples[1] - 40.0) <= 0.5) > 0.95
+    halves = [np.mean(np.abs(samples[2] - middle) <= 0.5) for middle in (20.0, 50.0)]
     assert halves == pytest.approx([0.5, 0.5], abs=0.15)
-    assert np.std(drawn[0]) > 0.2
+    assert np.std(samples[0]) > 0.2

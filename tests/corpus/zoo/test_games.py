@@ -32,9 +32,9 @@ def test_targets_are_discounted_sums_of_clipped_errors() -> None:
             carried = carried * discounts[:, time] * rho[:, time]
     following = np.concatenate([targets[:, 1:], values[:, -1:]], 1)
     advantages = rho * (rewards + discounts * following - values[:, :-1])
-    found = jax.jit(vtrace)(*(jnp.asarray(one) for one in (ratios, values, rewards, discounts)))
-    np.testing.assert_allclose(found[0], targets, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found[1], advantages, rtol=1e-5, atol=1e-6)
+    results = jax.jit(vtrace)(*(jnp.asarray(one) for one in (ratios, values, rewards, discounts)))
+    np.testing.assert_allclose(results[0], targets, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(results[1], advantages, rtol=1e-5, atol=1e-6)
 
 
 def test_on_policy_without_discount_errors_are_sums_of_rewards() -> None:

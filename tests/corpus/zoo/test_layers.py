@@ -80,9 +80,9 @@ def test_layer_and_group_norm() -> None:
 
 
 def test_dropout_keeps_its_share_and_its_mean() -> None:
-    kept = layers.dropout(given(train=True), jnp.ones((100, 100)), 0.25)
-    assert np.unique(np.asarray(kept)).tolist() == pytest.approx([0.0, 1 / 0.75])
-    assert float(jnp.mean(kept)) == pytest.approx(1.0, abs=0.05)
+    dropped = layers.dropout(given(train=True), jnp.ones((100, 100)), 0.25)
+    assert np.unique(np.asarray(dropped)).tolist() == pytest.approx([0.0, 1 / 0.75])
+    assert float(jnp.mean(dropped)) == pytest.approx(1.0, abs=0.05)
     assert layers.dropout(given(), jnp.ones(3), 0.25).tolist() == [1, 1, 1]
 
 
@@ -100,8 +100,8 @@ def test_cross_entropies() -> None:
 def test_binary_cross_entropy_is_the_negative_log_likelihood() -> None:
     logits = jnp.array([0.0, 2.0, -3.0])
     expected = [math.log(2), -math.log(1 / (1 + math.exp(-2.0))), -math.log(1 - 1 / (1 + math.exp(3.0)))]
-    found = layers.binary_cross_entropy(logits, jnp.array([0.5, 1.0, 0.0]))
-    assert found.tolist() == pytest.approx(expected, rel=1e-5)
+    entropy = layers.binary_cross_entropy(logits, jnp.array([0.5, 1.0, 0.0]))
+    assert entropy.tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_lstm_and_gru_with_zero_weights() -> None:
@@ -151,7 +151,7 @@ def test_beam_search_finds_what_greedy_search_misses_and_stops_when_all_have_end
     table[4, 1] = 0.5
     log_table = jnp.log(jnp.asarray(table))
 
-    def step(last: Any, cache: Any, place: Any) -> Any:
+    def step(last: Any, cache: Any, position: Any) -> Any:
         return log_table[last], [cache[0].at[0].add(1)]
 
     cache = [jnp.zeros((1, 2), "int32")]

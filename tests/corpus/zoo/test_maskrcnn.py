@@ -44,7 +44,7 @@ def test_boxes_of_different_classes_do_not_suppress_each_other() -> None:
 def test_proposals_are_the_best_that_do_not_overlap() -> None:
     one, near, far = [0.0, 0.0, 10.0, 10.0], [0.0, 1.0, 10.0, 10.0], [20.0, 20.0, 30.0, 30.0]
     corners, scores = jnp.array([[near, far, one]]), jnp.array([[0.8, 0.3, 0.9]])
-    boxes, left = jax.jit(lambda *given: maskrcnn.propose(*given, [2, 1], kept=3))(corners, scores)
+    boxes, left = jax.jit(lambda *given: maskrcnn.propose(*given, [2, 1], num_boxes=3))(corners, scores)
     assert boxes[0, :2].tolist() == [one, far]
     assert left[0].tolist() == pytest.approx([0.9, 0.3, 0.0])
 

@@ -28,7 +28,7 @@ def test_relative_attention_against_the_sum_over_distances() -> None:
     attend = jax.jit(lambda *params: speech._relative_attention(c.replay(params, [], [], None), x, heads=1))
     out = attend(*(jnp.asarray(one) for one in given))
 
-    (wq, bq, wk, bk, wv, bv, places, content_offset, place_offset, merge, merge_bias) = given
+    (wq, bq, wk, bk, wv, bv, distances, content_offset, place_offset, merge, merge_bias) = given
     query, key, value = (
         (x[0] @ weight[:, 0] + offset[0]) for weight, offset in ((wq, bq), (wk, bk), (wv, bv))
     )
@@ -38,7 +38,7 @@ def test_relative_attention_against_the_sum_over_distances() -> None:
         for k in range(steps):
             wave = np.concatenate([np.sin((q - k) * rates), np.cos((q - k) * rates)])
             scores[q, k] = (query[q] + content_offset[0, 0]) @ key[k]
-            scores[q, k] += (query[q] + place_offset[0, 0]) @ (wave @ places[:, 0])
+            scores[q, k] += (query[q] + place_offset[0, 0]) @ (wave @ distances[:, 0])
     scores = np.exp(scores / math.sqrt(features))
     mixed = scores / scores.sum(1, keepdims=True) @ value
     np.testing.assert_allclose(out[0], mixed @ merge[0] + merge_bias, rtol=2e-4, atol=2e-4)

@@ -11,9 +11,9 @@ from costbench.datasets.tpugraphs.folder import COLLECTIONS, SPLITS
 
 def write_public_folder(root: Path, *, graphs: int = 2, configs: int = 12, nodes: int = 6) -> Path:
     """Writes `graphs` files per split and collection; runtimes of the test split are withheld."""
-    for number, (collection, place) in enumerate(COLLECTIONS.items()):
+    for number, (collection, path) in enumerate(COLLECTIONS.items()):
         for part, split in enumerate(SPLITS):
-            folder = root / "npz" / place / split
+            folder = root / "npz" / path / split
             folder.mkdir(parents=True, exist_ok=True)
             for graph in range(graphs):
                 draw = np.random.default_rng([number, part, graph])

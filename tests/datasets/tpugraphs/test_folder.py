@@ -32,8 +32,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_collections_splits_and_graphs(root: Path, tmp_path: Path) -> None:
-    for place in (root, root / "npz"):
-        folder = TpuGraphsFolder(place, tmp_path / "cache")
+    for location in (root, root / "npz"):
+        folder = TpuGraphsFolder(location, tmp_path / "cache")
         assert folder.collections() == ["tile:xla", "layout:xla:default", "layout:xla:random"]
         assert [path.stem for path in folder.graphs("tile:xla", "train")] == ["net_a1", "net_b2", "other_c3"]
         assert folder.graphs("tile:xla", "valid") == []

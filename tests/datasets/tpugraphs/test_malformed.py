@@ -200,9 +200,9 @@ def test_changed_bytes_are_an_error_or_the_same_graph(
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     (folder / "x.npz").write_bytes(content[: data.draw(st.integers(0, len(content)))])
     try:
-        found = (read_tile_npz if kind == "tile" else read_layout_npz)(folder / "x.npz")
+        graph = (read_tile_npz if kind == "tile" else read_layout_npz)(folder / "x.npz")
     except CostbenchError as error:
         assert "x.npz" in str(error)
         assert "\n" not in str(error)
     else:
-        assert found.is_labelled
+        assert graph.is_labelled

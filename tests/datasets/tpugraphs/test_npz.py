@@ -283,8 +283,8 @@ def arrays(**changes: Any) -> dict[str, AnyArray]:
 
 
 def test_types_become_one_and_free_shapes_flat() -> None:
-    found = conform(arrays(), KEYS, "f")
-    assert {key: (value.dtype, value.shape) for key, value in found.items()} == {
+    conformed = conform(arrays(), KEYS, "f")
+    assert {key: (value.dtype, value.shape) for key, value in conformed.items()} == {
         "first": (np.dtype(np.float32), (3, 2)),
         "second": (np.dtype(np.int64), (3,)),
         "loose": (np.dtype(np.int64), (2,)),

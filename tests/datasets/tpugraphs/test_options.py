@@ -21,18 +21,18 @@ def configs(c: int, nc: int, distinct: int, seed: int = 0) -> np.ndarray:
     return vectors[draw.integers(0, distinct, (c, nc))]
 
 
-def expanded(found: Options) -> np.ndarray:
-    return found.option_features[found.option_offsets[:-1] + found.config_options]
+def expanded(options: Options) -> np.ndarray:
+    return options.option_features[options.option_offsets[:-1] + options.config_options]
 
 
 @given(st.integers(0, 9), st.integers(0, 4), st.integers(1, 5), st.integers(0, 99))
 def test_every_vector_of_a_node_is_an_option_once(c: int, nc: int, distinct: int, seed: int) -> None:
     features = configs(c, nc, distinct, seed)
-    found = encode_options(features)
-    assert np.array_equal(expanded(found), features)
-    assert found.config_options.dtype == np.int16
+    options = encode_options(features)
+    assert np.array_equal(expanded(options), features)
+    assert options.config_options.dtype == np.int16
     for node in range(nc):
-        kinds = found.option_features[slice(*found.option_offsets[node : node + 2])]
+        kinds = options.option_features[slice(*options.option_offsets[node : node + 2])]
         assert len(kinds) == len(np.unique(kinds, axis=0)) == len(np.unique(features[:, node], axis=0))
 
 
@@ -48,9 +48,9 @@ def test_blocks_do_not_matter(sizes: list[int]) -> None:
     with OptionEncoder(3) as encoder:
         for end, size in zip(np.cumsum(sizes), sizes, strict=True):
             encoder.add(features[end - size : end])
-        found = encoder.finish()
+        options = encoder.finish()
         for field, array in vars(whole).items():
-            assert np.array_equal(getattr(found, field), array)
+            assert np.array_equal(getattr(options, field), array)
 
 
 def test_vectors_beyond_the_known_ones_are_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +59,10 @@ def test_vectors_beyond_the_known_ones_are_stored_again(monkeypatch: pytest.Monk
     with OptionEncoder(2) as encoder:
         for config in features:
             encoder.add(config[None])
-        found = encoder.finish()
+        encoded = encoder.finish()
         assert len(encoder._known) == 3
-        assert np.array_equal(expanded(found), features)
-        assert len(found.option_features) > 12
+        assert np.array_equal(expanded(encoded), features)
+        assert len(encoded.option_features) > 12
 
 
 def test_more_options_than_16_bits_can_number(tmp_path: Path) -> None:
@@ -72,11 +72,11 @@ def test_more_options_than_16_bits_can_number(tmp_path: Path) -> None:
     with OptionEncoder(2, tmp_path) as encoder:
         for start in range(0, count, 10_000):
             encoder.add(features[start : start + 10_000])
-        found = encoder.finish()
-        assert found.config_options.dtype == np.int32
-        assert found.option_offsets.tolist() == [0, 1, 1 + count]
-        assert np.array_equal(found.config_options[:, 1], np.arange(count))
-        assert np.array_equal(expanded(found)[:, 1, 3], np.arange(count))
+        options = encoder.finish()
+        assert options.config_options.dtype == np.int32
+        assert options.option_offsets.tolist() == [0, 1, 1 + count]
+        assert np.array_equal(options.config_options[:, 1], np.arange(count))
+        assert np.array_equal(expanded(options)[:, 1, 3], np.arange(count))
     assert list(tmp_path.iterdir()) == []
 
 

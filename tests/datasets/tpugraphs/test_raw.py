@@ -341,9 +341,9 @@ def test_any_kernels_survive_being_written(
 def tuning_programs(draw: st.DrawFn) -> TuningProgram:
     count, nodes = draw(st.integers(1, 4)), draw(st.sampled_from([(), (1,), (0, 1)]))
     layouts = np.full((count, len(nodes), 3, 6), -1, dtype=np.int64)
-    for place in np.ndindex(count, len(nodes), 3):
+    for index in np.ndindex(count, len(nodes), 3):
         axes = draw(st.lists(st.integers(0, 6), max_size=6, unique=True))
-        layouts[place][: len(axes)] = axes
+        layouts[index][: len(axes)] = axes
     is_default = np.zeros(count, dtype=np.bool_)
     is_default[draw(st.integers(0, count - 1))] = True
     return TuningProgram(

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.experiments.autotuning.programs import AutotuneTask
-from costbench.experiments.autotuning.tile import AutotuneTileParams
+from costbench.experiments.autotuning.comparison import AutotuneTask
+from costbench.experiments.autotuning.tile_comparison import AutotuneTileParams
 from costbench.experiments.autotuning.work_items import (
     ChosenPrograms,
     FusionTuning,

@@ -17,7 +17,7 @@ from costbench.experiments.evaluation.layout import (
     baseline_scores,
     collection_of,
     evaluated_rows,
-    layout_rows,
+    layout_metrics,
     measure_overhead,
     over_collections,
 )
@@ -29,7 +29,7 @@ def timed(runtime: list[int]) -> LayoutGraph:
 
 
 def test_metrics_by_hand() -> None:
-    found = layout_rows(timed([30, 10, 20, 20]), np.array([1.0, 3.0, 2.0, 4.0]))
+    found = layout_metrics(timed([30, 10, 20, 20]), np.array([1.0, 3.0, 2.0, 4.0]))
     # Chooses 30 first. Of five pairs with different runtimes one is in order, the last 20 against 10.
     assert found["top_1"] == pytest.approx(200.0)
     assert found["top_10"] == found["top_100"] == 0.0
@@ -40,7 +40,7 @@ def test_metrics_by_hand() -> None:
 def test_metrics_of_many_against_loops() -> None:
     draw = np.random.Generator(np.random.PCG64(0))
     runtime, scores = draw.integers(100, 160, 300), draw.integers(0, 40, 300).astype(float)
-    found = layout_rows(timed(runtime.tolist()), scores)
+    found = layout_metrics(timed(runtime.tolist()), scores)
     pairs = [(i, j) for i in range(300) for j in range(300) if runtime[i] > runtime[j]]
     assert found["opa"] == pytest.approx(np.mean([scores[i] > scores[j] for i, j in pairs]))
     assert found["kendall_tau"] == pytest.approx(kendalltau(scores, runtime).statistic)
@@ -50,11 +50,11 @@ def test_metrics_of_many_against_loops() -> None:
 
 
 def test_a_constant_prediction_ranks_nothing_and_equal_runtimes_are_not_ranked() -> None:
-    assert layout_rows(timed([30, 10]), np.zeros(2)) == {
+    assert layout_metrics(timed([30, 10]), np.zeros(2)) == {
         "kendall_tau": 0.0, "opa": 0.0, "top_1": 200.0, "top_10": 0.0, "top_100": 0.0,
     }  # fmt: skip
-    assert set(layout_rows(timed([7, 7]), np.array([1.0, 2.0]))) == {"top_1", "top_10", "top_100"}
-    assert layout_rows(timed([7]), np.array([1.0])) == {}
+    assert set(layout_metrics(timed([7, 7]), np.array([1.0, 2.0]))) == {"top_1", "top_10", "top_100"}
+    assert layout_metrics(timed([7]), np.array([1.0])) == {}
 
 
 def test_a_thousand_configs_evenly_spaced_by_runtime_count() -> None:
@@ -67,17 +67,17 @@ def test_a_thousand_configs_evenly_spaced_by_runtime_count() -> None:
     assert set(steps.tolist()) == {5}
     assert (np.diff(evaluated_rows(timed([5] * 2500))) > 0).all()
     assert evaluated_rows(timed([3, 1, 2])).tolist() == [0, 1, 2]
-    found = layout_rows(graph, graph.runtime_ns[rows].astype(float))
+    found = layout_metrics(graph, graph.runtime_ns[rows].astype(float))
     assert (found["kendall_tau"], found["top_1"]) == (1.0, 0.0)
 
 
 def test_what_does_not_fit_is_an_error() -> None:
     with pytest.raises(DataError, match="2 finite numbers"):
-        layout_rows(timed([3, 1]), np.zeros(3))
+        layout_metrics(timed([3, 1]), np.zeros(3))
     with pytest.raises(DataError, match="finite"):
-        layout_rows(timed([3, 1]), np.array([0.0, np.nan]))
+        layout_metrics(timed([3, 1]), np.array([0.0, np.nan]))
     with pytest.raises(DataError, match="withheld"):
-        layout_rows(replace(small_graph(2), runtime_ns=np.zeros(0, np.int64)), np.zeros(2))
+        layout_metrics(replace(small_graph(2), runtime_ns=np.zeros(0, np.int64)), np.zeros(2))
 
 
 def test_baselines_by_name() -> None:

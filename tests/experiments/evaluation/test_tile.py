@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -42,9 +42,18 @@ def _constant(nest: LoopNest, tiles: TileSizes) -> F64:
 MODELS: dict[str, Predict] = {"truth": _truth, "backwards": _backwards, "constant": _constant}
 
 
+def _evaluate(
+    kernels: Sequence[EvaluatedKernel], models: Mapping[str, Predict] = MODELS, top_k: Sequence[int] = (1,)
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Returns the metrics of a program by group of kernels, name of the model and metric."""
+    by_key = {(name, "main", 0): predict for name, predict in models.items()}
+    metrics = evaluate_program(kernels, by_key, top_k, "program")
+    return {group: {key[0]: values for key, values in by.items()} for group, by in metrics.items()}
+
+
 def test_two_kernels_by_hand() -> None:
     kernels = [_measured([30, 10, 20], runs=2), _measured([5, 10])]
-    found = evaluate_program(kernels, MODELS, (1, 2), "program")["all"]
+    found = _evaluate(kernels, top_k=(1, 2))["all"]
     assert found["truth"] == {
         "kendall_tau": 1.0,
         "kernel_top_1": 0.0,
@@ -80,7 +89,7 @@ def test_groups_of_kernels_by_hand() -> None:
         _measured([5, 10], groups=("dot",)),
         _measured([4, 4], groups=("copy", "unseen")),
     ]
-    found = evaluate_program(kernels, MODELS, (1,), "program")
+    found = _evaluate(kernels)
     assert sorted(found) == ["all", "copy", "dot", "unseen"]
     assert found["dot"]["backwards"]["tile_size_ape"] == pytest.approx(100 * 45 / 25)
     assert found["unseen"]["backwards"]["tile_size_ape"] == pytest.approx(100 * 40 / 24)
@@ -94,9 +103,9 @@ def test_groups_of_kernels_by_hand() -> None:
 
 
 def test_kernels_with_equal_runtimes_do_not_count_for_tau() -> None:
-    found = evaluate_program([_measured([7, 7]), _measured([1, 2])], MODELS, (1,), "program")["all"]
+    found = _evaluate([_measured([7, 7]), _measured([1, 2])])["all"]
     assert found["truth"]["kendall_tau"] == 1.0
-    only = evaluate_program([_measured([7, 7])], MODELS, (1,), "program")["all"]
+    only = _evaluate([_measured([7, 7])])["all"]
     assert "kendall_tau" not in only["truth"]
     assert only["truth"]["tile_size_ape"] == 0.0
 
@@ -107,7 +116,7 @@ def test_opa_is_pooled_over_the_pairs_of_all_kernels_and_top_k_weighs_kernels_al
         return np.array([1.0, 3.0, 2.0]) if tiles.output_bounds[0, 0] == 10 else np.array([2.0, 1.0, 3.0])
 
     kernels = [_measured([10, 30, 20], runs=9), _measured([4, 8, 8])]
-    found = evaluate_program(kernels, {"partly": partly}, (1,), "program")["all"]["partly"]
+    found = _evaluate(kernels, {"partly": partly})["all"]["partly"]
     assert found["opa"] == pytest.approx(4 / 5)
     assert found["ordered_pair_accuracy"] == pytest.approx((1 + 1 / 2) / 2)
     assert found["kernel_top_1"] == pytest.approx(100 * (0 + 1) / 2)
@@ -117,15 +126,15 @@ def test_opa_is_pooled_over_the_pairs_of_all_kernels_and_top_k_weighs_kernels_al
 @pytest.mark.parametrize("wrong", [np.array([1.0]), np.array([1.0, math.nan]), np.array([1.0, math.inf])])
 def test_broken_predictions_are_errors(wrong: F64) -> None:
     with pytest.raises(DataError, match="program, kernel 0, model broken"):
-        evaluate_program([_measured([1, 2])], {"broken": lambda nest, tiles: wrong}, (1,), "program")
+        _evaluate([_measured([1, 2])], {"broken": lambda nest, tiles: wrong})
 
 
 @pytest.mark.parametrize("runtime", [[0, 1], [-3, 1], []])
 def test_broken_runtimes_are_errors(runtime: list[int]) -> None:
     with pytest.raises(DataError, match="kernel 0"):
-        evaluate_program([_measured(runtime)], MODELS, (1,), "program")
+        _evaluate([_measured(runtime)])
 
 
 def test_a_program_without_kernels_is_an_error() -> None:
     with pytest.raises(DataError, match="no kernels"):
-        evaluate_program([], MODELS, (1,), "program")
+        _evaluate([])

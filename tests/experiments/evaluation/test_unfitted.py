@@ -68,13 +68,10 @@ def test_costs_are_finite_and_do_not_depend_on_company(name: str) -> None:
 
 
 def test_seeds() -> None:
-    assert {name: tuple(build(TARGET, (0, 5))) for name, build in TILE_MODELS.items()} == {
-        "analytical": (0,),
-        "iterations": (0,),
-        "random": (0, 5),
-        "measured_again": (0, 5),
-        "regular_machine": (0,),
-    }
+    """What is drawn is drawn for each seed, what is computed is computed once."""
+    seeds = {name: tuple(build(TARGET, (0, 5))) for name, build in TILE_MODELS.items()}
+    assert seeds["analytical"] == (0,)
+    assert {name for name, several in seeds.items() if several == (0, 5)} == {"random", "measured_again"}
 
 
 def test_another_measurement_has_noise_of_its_own() -> None:

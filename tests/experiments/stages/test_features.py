@@ -10,7 +10,7 @@ import pytest
 
 from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.datasets.layout_shards import config_features, layout_shard_path, open_layout_shard
-from costbench.datasets.measured_kernels import CompiledPrograms, FusionKernels, fusion_parts
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, fusion_parts
 from costbench.datasets.storage import list_shards
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.identity import read_identity
@@ -67,7 +67,7 @@ def test_fused_kernels_are_read_back_across_parts(made: Path) -> None:
     data = made / "out" / "generate"
     parts = fusion_parts(data, "tpu_v2", PROGRAMS[0])
     # The same part twice stands for a program of two parts.
-    kernels = FusionKernels((*parts, *parts), CompiledPrograms(data), load_target("tpu_v2").architecture)
+    kernels = MeasuredKernels((*parts, *parts), CompiledPrograms(data), load_target("tpu_v2").architecture)
     half = len(kernels) // 2
     assert kernels.kernel(half).fingerprint == kernels.kernel(0).fingerprint
     assert kernels.kernel(half - 1).fingerprint != kernels.kernel(half).fingerprint

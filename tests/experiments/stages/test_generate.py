@@ -21,6 +21,7 @@ from costbench.experiments.stages.generate import (
 )
 from costbench.programs.manifest import load_manifest
 from tests.experiments.small_programs import LOOP
+from tests.sentences import numbers
 
 
 def test_programs_are_chosen_by_name(repository: Path) -> None:
@@ -85,12 +86,14 @@ def test_own_programs_that_cannot_be_priced_are_left_out_and_said_so(
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert any(re.match(r"user_cut: left out: .*cut\.hlo: line \d+: ", text) for text in warned)
     call = [text for text in warned if text.startswith("user_call: left out of the task fusion: ")]
-    assert "instruction c: the machine has no routine for 'custom-call' to 'spotrf'" in call[0]
+    assert "instruction c: " in call[0]
+    assert "'spotrf'" in call[0]
     empty = [text for text in warned if text.startswith("user_custom_call_empty_root: left out: ")]
-    assert "instruction done: the machine has no routine for 'custom-call' to 'sink'" in empty[0]
-    assert "user_loop: loop l: 100 iterations assumed (no bound is known); write backend_config=" in str(
-        warned
-    )
+    assert "instruction done: " in empty[0]
+    assert "'sink'" in empty[0]
+    (assumed,) = {text for text in warned if text.startswith("user_loop: loop l: ")}
+    assert numbers(assumed)[0] == 100
+    assert "backend_config=" in assumed
 
 
 def test_chips_are_different_ones() -> None:

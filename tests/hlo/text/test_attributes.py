@@ -17,9 +17,9 @@ def fields(opcode: str, **attributes: str) -> dict[str, Any]:
     proto = hlo_pb2.HloInstructionProto(opcode=opcode)
     for name, value in attributes.items():
         set_attribute(proto, name, value)
-    found = MessageToDict(proto, preserving_proto_field_name=True)
-    del found["opcode"]
-    return found
+    values = MessageToDict(proto, preserving_proto_field_name=True)
+    del values["opcode"]
+    return values
 
 
 def test_windows() -> None:

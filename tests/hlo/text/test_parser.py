@@ -93,6 +93,8 @@ ONE = "HloModule m\nENTRY e { a = f32[2] parameter(0)"
     ("text", "message"),
     [
         ("HloModule m", "x: line 1: no entry computation"),
+        ("HloModule m\nENTRY e { a = u32[] constant(-1) }", "constant(-1) (expected a value of u32[])"),
+        ("HloModule m\nENTRY e { a = s32[2] parameter(0) b = complex(a, a) }", "no shape of a complex"),
         ("HloModule m\nENTRY e { a = parameter(0) }", "line 2: no shape of a parameter (expected a shape"),
         ("HloModule m\nENTRY e { a = f32[?] parameter(0) }", "an extent without a bound in f32[?]"),
         (ONE + " b = f32[2] tanh(f32[2] negate(c)) }", "no value 'c'"),
@@ -148,13 +150,13 @@ def test_real_programs_are_read_as_xla_reads_them(repository: Path, style: str) 
     """Also shapes of operands, no `%`, no layouts: every way in which XLA prints what it can read again."""
     from jaxlib import _hlo
 
-    found = 0
+    count = 0
     for file in sorted((repository / "data" / "programs").glob("*.hlo.pb.zst")):
         if not file.name.startswith(
             ("alexnet_b128_train", "rnn_char", "ssd_resnet34", "wavernn_1", "openai_v0")
         ):
             continue
-        found += 1
+        count += 1
         data = decompress(file.read_bytes(), where=file.name)
         program: Any = _hlo.HloModule.from_serialized_hlo_module_proto(data)
         options = (
@@ -173,7 +175,7 @@ def test_real_programs_are_read_as_xla_reads_them(repository: Path, style: str) 
                 if one.opcode is Opcode.CONSTANT:
                     assert scalar_value(one) == scalar_value(other)
                 assert _without_literal(one) == _without_literal(other)
-    assert found >= 3
+    assert count >= 3
 
 
 def _without_literal(inst: Any) -> Any:

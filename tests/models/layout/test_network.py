@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from costbench.models.spec import LayoutNetSpec, Pooling
 from tests.models.layout.graphs import chain, network_on, random_graph
 
 SMALL = {"hidden": 16, "opcode_embedding": 8}
-ALL: tuple[Pooling, ...] = ("configurable-mean", "configurable-max", "mean", "max")
+ALL: tuple[Pooling, ...] = get_args(Pooling)
 SPECS = [
     LayoutNetSpec(**SMALL),
     LayoutNetSpec(**SMALL, pooling=("configurable-mean",)),

@@ -34,10 +34,6 @@ def test_no_graph_network_leaves_states_alone() -> None:
     assert NoGraph(NetSpec(hidden=4))(given, batch()) is given
 
 
-def test_every_encoder_is_listed() -> None:
-    assert set(ENCODERS) == {"gat", "graphsage", "none"}
-
-
 def test_l2_normalisation_gives_unit_states() -> None:
     lengths = encoder(NetSpec(hidden=8, l2_normalize=True))(states(8), batch()).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.ones_like(lengths))

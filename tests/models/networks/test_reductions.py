@@ -11,7 +11,6 @@ from benchmarks.synthetic_kernels import kernel_samples
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch
 from costbench.models.networks.layers import initialize
 from costbench.models.networks.reductions import (
-    REDUCTIONS,
     AttentionSum,
     ColumnWise,
     Head,
@@ -65,10 +64,6 @@ def test_late_features_change_the_order_of_decisions_by_kernel() -> None:
     head = Head(4, 2, NetSpec(hidden=16))
     costs = head(torch.randn(40, 1, 4), torch.randn(1, 6, 2).expand(40, -1, -1))
     assert len({tuple(row.argsort().tolist()) for row in costs}) > 1
-
-
-def test_every_reduction_is_listed() -> None:
-    assert set(REDUCTIONS) == {"per-node", "column-wise", "lstm", "transformer"}
 
 
 def test_lstm_costs_are_of_the_last_node() -> None:

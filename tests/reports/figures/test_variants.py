@@ -42,10 +42,8 @@ def _results(folder: Path, *variants: str) -> Results:
 def test_two_shares_make_a_line(tmp_path: Path) -> None:
     svg, png = write_scaling_figure(_results(tmp_path, "scale-25", "scale-100"), PLACE, tmp_path)
     assert (svg.name, png.name) == ("scaling_random_tpu_v2.svg", "scaling_random_tpu_v2.png")
-    text = svg.read_text()
-    assert "share of the training programs" in text
     # No second panel for a task that was not run.
-    assert text.count("share of the training programs") == 1
+    assert svg.read_text().count('<g id="axes_') == 1
 
 
 def test_one_share_makes_none(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from costbench.reports.results import Results, load_results
 from costbench.reports.sections.models import ablation_section, learning_section, summarise_curves
 from costbench.reports.tables.learning_curves import Curves, Point
 from costbench.reports.training_runs import Budget, Selected
-from tests.reports.conftest import make_row, numbers, rows_of, variant_rows
+from tests.reports.conftest import make_row, rows_of, variant_rows
+from tests.sentences import numbers
 
 
 def _results(folder: Path, rows: list[MetricRow]) -> Results:
@@ -112,7 +113,7 @@ def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
     assert [figure.path.name for figure in section.figures] == ["curves_tile_random_tpu_v2.svg"]
     drawn = section.figures[0].path.read_text()
     assert "measured again" in drawn
-    assert "budget of the ablations" not in drawn
+    assert "ablations" not in drawn
 
 
 def test_without_curves_and_rates_there_is_no_section(tmp_path: Path) -> None:

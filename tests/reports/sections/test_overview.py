@@ -21,10 +21,11 @@ from costbench.reports.sections.overview import (
     primary_cell,
 )
 from costbench.reports.training_runs import Budget
-from tests.reports.conftest import fusion_rows, numbers, report_data, rows_of, variant_rows
+from tests.reports.conftest import fusion_rows, report_data, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 from tests.reports.test_baseline_comparison import model_rows
+from tests.sentences import numbers
 
 CLAIM = load_claims()[0]
 FINDINGS = (Finding(CLAIM, HOLDS, 1.0, 0.5, 1.5, 8, 1), Finding(CLAIM, NOT_EVALUATED, missing=("x",)))

@@ -10,6 +10,7 @@ from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.searches import SearchResults, load_searches
 from costbench.reports.tables.searches import budget_table, cost_table, figure_4_table, start_table
 from tests.reports.search_rows import fusion_search_rows, tile_rows
+from tests.sentences import listed, numbers
 
 
 def _place(folder: Path, rows: list[MetricRow]) -> SearchResults:
@@ -41,7 +42,7 @@ def test_bars_that_were_not_run_are_left_out_and_named(tmp_path: Path) -> None:
     rows = [row for row in tile_rows() if row.model in ("learned", "analytical")]
     table = figure_4_table(_place(tmp_path, rows))
     assert "exhaustive_all" not in [column.key for column in table.columns]
-    assert "Not run here: exhaustive; hybrid 10" in table.notes[-1]
+    assert listed(table.notes[-1])[:2] == ["exhaustive", "hybrid 10"]
     assert table.rows[0][-1] is None
 
 
@@ -82,7 +83,7 @@ def test_figure_5a_by_program(tmp_path: Path) -> None:
     expected = (1.2 * 1.2 * 1.1) ** (1 / 3)
     assert rows["Geometric mean"]["model_and_hardware_10m"] == pytest.approx(expected)
     assert rows["Median"]["model_and_hardware_10m_highest"] == pytest.approx(1.2)
-    assert "of 3 searches" in table.notes[0]
+    assert 3 in numbers(table.notes[0])
 
 
 def test_figure_4b_of_the_earlier_version_is_from_a_random_start(tmp_path: Path) -> None:

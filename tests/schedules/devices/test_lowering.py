@@ -9,8 +9,8 @@ from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.spaces.nest import LoopStatement, nest_of
 from costbench_schedules.spaces.space import ScheduleSpace
 
-tvm_adapter = pytest.importorskip(
-    "costbench_schedules.devices.tvm_adapter", reason="needs the extra cpu (TVM)", exc_type=ImportError
+lowering = pytest.importorskip(
+    "tests.schedules.devices.lowering", reason="needs the extra cpu (TVM)", exc_type=ImportError
 )
 
 KINDS = {"none": 0, "parallel": 1, "vectorize": 2, "unroll": 0}
@@ -46,7 +46,7 @@ def test_loops_and_strides_are_those_of_the_lowered_program(text: str) -> None:
     space = ScheduleSpace(parse_operator(text))
     for row in space.sample(stream(0, "lowering", text), NUM_CONFIGS):
         choices = space.choices(row)
-        stores = tvm_adapter.lower_stores(space.operator, choices)
+        stores = lowering.lower_stores(space.operator, choices)
         statements = nest_of(space, row).statements
         assert len(stores) == len(statements), choices
         for store, statement in zip(stores, statements, strict=True):
@@ -76,7 +76,7 @@ def test_loops_that_stay_are_those_that_the_compiler_does_not_unroll(text: str) 
     space = ScheduleSpace(parse_operator(text))
     for row in space.sample(stream(1, "unrolling", text), NUM_CONFIGS):
         choices = space.choices(row)
-        stores = tvm_adapter.lower_stores(space.operator, choices, unrolled=True)
+        stores = lowering.lower_stores(space.operator, choices, unrolled=True)
         found = {tuple(pair for pair in store.loops if pair[0] > 1) for store in stores}
         wanted = {tuple(loops_of(one, rolled=True)) for one in nest_of(space, row).statements}
         assert found == wanted, choices

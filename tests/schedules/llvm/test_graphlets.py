@@ -11,47 +11,50 @@ from costbench_schedules.llvm.features import (
     profile_of,
     static_features,
 )
-from costbench_schedules.llvm.graphlets import FunctionGraph
-from costbench_schedules.llvm.program import parse_program
+from costbench_schedules.llvm.operations import FunctionOperations
+from costbench_schedules.llvm.program import Block, parse_program
 from tests.schedules.llvm import kernels
+from tests.schedules.llvm.graphlets import dependences
 
 
-def graph(text: str) -> FunctionGraph:
-    return FunctionGraph(parse_program(text, "kernel").functions[0])
+def graph(text: str) -> FunctionOperations:
+    return FunctionOperations(parse_program(text, "kernel").functions[0])
+
+
+def block(text: str, name: str) -> Block:
+    return next(block for block in graph(text).function.blocks if block.name == name)
 
 
 def test_graphlets_are_those_that_the_paper_draws() -> None:
     found = graph(kernels.FIGURE)
     # Two loads, mul of both, load, add of both, store of the sum, then the branch.
-    assert found.dependences(["for.body9"]) == ((), (), (0, 1), (), (2, 3), (4,), (0, 1, 2, 3, 4, 5))
-    assert found.dependences(["for.cond7"]) == ((), (0,), (0, 1))
-    assert found.dependences(["for.inc"]) == ((), (0,), (1,), (0, 1, 2))
+    assert dependences(found, ["for.body9"]) == ((), (), (0, 1), (), (2, 3), (4,), (0, 1, 2, 3, 4, 5))
+    assert dependences(found, ["for.cond7"]) == ((), (0,), (0, 1))
+    assert dependences(found, ["for.inc"]) == ((), (0,), (1,), (0, 1, 2))
 
 
 def test_superblock_without_a_dependence_between_its_blocks() -> None:
-    found = graph(kernels.FIGURE).dependences(["for.cond7", "for.body9"])
+    found = dependences(graph(kernels.FIGURE), ["for.cond7", "for.body9"])
     assert all(min(waits, default=3) >= 3 for waits in found[3:])
 
 
 def test_superblock_reads_what_its_first_block_wrote() -> None:
-    found = graph(kernels.FIGURE).dependences(["for.inc", "for.cond7"])
+    found = dependences(graph(kernels.FIGURE), ["for.inc", "for.cond7"])
     # The load of %j waits for the store of %j, crop2024, Figure 3(d).
     assert found[4] == (2,)
 
 
 def test_phis_join_a_block_to_its_own_repetition() -> None:
-    found = graph(kernels.MATMUL).dependences(["sum", "sum"])
+    found = dependences(graph(kernels.MATMUL), ["sum", "sum"])
     size = len(found) // 2
-    names = [each.result for each in graph(kernels.MATMUL).by_name["sum"].instructions]
+    names = [each.result for each in block(kernels.MATMUL, "sum").instructions]
     assert found[size + names.index("total")] == (names.index("total.next"),)
     assert found[names.index("total")] == ()
 
 
 def test_operations_and_what_machine_code_folds() -> None:
     found = graph(kernels.VECTORS).operations["loop"]
-    by_result = dict(
-        zip((i.result for i in graph(kernels.VECTORS).by_name["loop"].instructions), found, strict=True)
-    )
+    by_result = dict(zip((i.result for i in block(kernels.VECTORS, "loop").instructions), found, strict=True))
     assert (by_result["some"].kind, by_result["some"].lanes, by_result["some"].bits) == ("masked_load", 8, 32)
     assert (by_result["far"].kind, by_result["far"].lanes) == ("gather", 4)
     assert by_result["at"].kind == "free"
@@ -86,7 +89,7 @@ def test_accesses_meet_where_bytes_of_one_base_overlap() -> None:
   %y = load float, ptr %b
   ret void
 }"""
-    waits = graph(text).dependences(["0"])
+    waits = dependences(graph(text), ["0"])
     assert [waits[place] for place in (3, 4, 5)] == [(), (1, 2), ()]
     static, _ = static_features(parse_program(text, "kernel"))
     keys = static.keys[2:6, 0].tolist()

@@ -18,7 +18,6 @@ from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.search.problems import (
     EnumeratedSpace,
     ScheduleEvaluator,
-    Schedules,
     schedule_problem,
 )
 from costbench_schedules.spaces.space import ScheduleSpace
@@ -41,38 +40,38 @@ PART = WHOLE.sub_space(
 
 @pytest.mark.parametrize("space", [WHOLE, PART], ids=["whole", "part"])
 def test_a_step_changes_one_knob_that_has_a_choice(space: ScheduleSpace) -> None:
-    schedules, draws = Schedules(space), rng.stream(0, "schedules")
-    rows = schedules.draw(draws, 20, Seen())
+    draws = rng.stream(0, "schedules")
+    rows = space.draw(draws, 20, Seen())
     moved = np.zeros(rows.shape, dtype=bool)
     for _ in range(60):
-        moves = schedules.step(rows, draws)
-        assert schedules.legal(moves).all()
+        moves = space.step(rows, draws)
+        assert space.legal(moves).all()
         assert ((moves != rows).sum(axis=1) == 1).all()
         moved |= moves != rows
     assert moved.any(axis=0).tolist() == (space.sizes > 1).tolist()
 
 
 def test_children_have_the_choices_of_their_parents() -> None:
-    schedules, draws = Schedules(WHOLE), rng.stream(1, "schedules")
-    first, second = schedules.draw(draws, 30, Seen()), schedules.draw(draws, 30, Seen())
-    children = schedules.cross(first, second, draws)
+    draws = rng.stream(1, "schedules")
+    first, second = WHOLE.draw(draws, 30, Seen()), WHOLE.draw(draws, 30, Seen())
+    children = WHOLE.cross(first, second, draws)
     assert ((children == first) | (children == second)).all()
     assert (children != first).any()
     assert (children != second).any()
 
 
 def test_draws_are_new_until_the_space_is_used_up() -> None:
-    schedules, seen = Schedules(PART), Seen()
+    seen = Seen()
     assert PART.size == 24
     for expected in (20, 4, 0):
-        drawn = schedules.draw(rng.stream(2, "schedules"), 20, seen)
+        drawn = PART.draw(rng.stream(2, "schedules"), 20, seen)
         assert len(drawn) == expected
         assert seen.fresh(drawn).all()
         seen.add(drawn)
 
 
 def test_a_space_of_one_stays_where_it_is() -> None:
-    one = Schedules(WHOLE.sub_space({knob.name: [knob.values[0]] for knob in WHOLE.knobs}))
+    one = WHOLE.sub_space({knob.name: [knob.values[0]] for knob in WHOLE.knobs})
     rows = one.draw(rng.stream(3, "schedules"), 5, Seen())
     assert len(rows) == 1
     assert np.array_equal(one.step(rows, rng.stream(3, "schedules")), rows)

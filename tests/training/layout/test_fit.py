@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.synthetic_layouts import random_graph
 from costbench.datasets.layout_graphs import open_layout_graph, write_layout_graph
@@ -57,6 +58,15 @@ def test_validation_graphs_choose_the_epoch(graph_file: Path, other_file: Path, 
     ordered = np.subtract.outer(graph.runtime_ns, graph.runtime_ns) > 0
     right = np.subtract.outer(scores, scores) > 0
     assert fit.best_metric == pytest.approx((ordered & right).sum() / ordered.sum())
+
+
+def test_dropout_of_a_convolution_follows_from_the_seed(graph_file: Path, tmp_path: Path) -> None:
+    spec = replace(QUICK, net=replace(NET, encoder="pyg.GATv2Conv(dropout=0.5)"))
+    fits = []
+    for state_of_the_process in range(2):
+        torch.manual_seed(state_of_the_process)
+        fits.append(model_bytes(fit_layout(spec, [graph_file], [], tmp_path / f"{state_of_the_process}")))
+    assert fits[0] == fits[1]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from costbench.compiler.tiled_memory import is_bitcast
 from costbench.hlo.instruction import Instruction
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.shape import Shape
 
 
@@ -35,115 +35,21 @@ class Kind(Enum):
     ALONE = auto()
 
 
-CONTROL_OPCODES = frozenset(
-    {
-        Opcode.PARAMETER,
-        Opcode.TUPLE,
-        Opcode.GET_TUPLE_ELEMENT,
-        Opcode.WHILE,
-        Opcode.CALL,
-        Opcode.CONDITIONAL,
-        Opcode.AFTER_ALL,
-        Opcode.OPT_BARRIER,
-        Opcode.ADD_DEPENDENCY,
-        Opcode.DOMAIN,
-        Opcode.PARTITION_ID,
-        Opcode.REPLICA_ID,
-    }
+CONTROL_OPCODES = opcodes(
+    "parameter tuple get-tuple-element while call conditional after-all opt-barrier add-dependency domain "
+    "partition-id replica-id"
 )
-ELEMENTWISE_OPCODES = frozenset(
-    {
-        Opcode.ABS,
-        Opcode.ACOS,
-        Opcode.ACOSH,
-        Opcode.ADD,
-        Opcode.AND,
-        Opcode.ASIN,
-        Opcode.ASINH,
-        Opcode.ATAN2,
-        Opcode.ATANH,
-        Opcode.BITCAST_CONVERT,
-        Opcode.CBRT,
-        Opcode.CEIL,
-        Opcode.CLAMP,
-        Opcode.COMPARE,
-        Opcode.COMPLEX,
-        Opcode.CONVERT,
-        Opcode.COSH,
-        Opcode.COSINE,
-        Opcode.COUNT_LEADING_ZEROS,
-        Opcode.DIVIDE,
-        Opcode.ERF,
-        Opcode.EXPONENTIAL,
-        Opcode.EXPONENTIAL_MINUS_ONE,
-        Opcode.FLOOR,
-        Opcode.IMAG,
-        Opcode.IS_FINITE,
-        Opcode.LOG,
-        Opcode.LOG_PLUS_ONE,
-        Opcode.LOGISTIC,
-        Opcode.MAP,
-        Opcode.MAXIMUM,
-        Opcode.MINIMUM,
-        Opcode.MULTIPLY,
-        Opcode.NEGATE,
-        Opcode.NOT,
-        Opcode.OR,
-        Opcode.POPCNT,
-        Opcode.POWER,
-        Opcode.REAL,
-        Opcode.REDUCE_PRECISION,
-        Opcode.REMAINDER,
-        Opcode.RNG,
-        Opcode.ROUND_NEAREST_AFZ,
-        Opcode.ROUND_NEAREST_EVEN,
-        Opcode.RSQRT,
-        Opcode.SELECT,
-        Opcode.SHIFT_LEFT,
-        Opcode.SHIFT_RIGHT_ARITHMETIC,
-        Opcode.SHIFT_RIGHT_LOGICAL,
-        Opcode.SIGN,
-        Opcode.SINE,
-        Opcode.SINH,
-        Opcode.SQRT,
-        Opcode.STOCHASTIC_CONVERT,
-        Opcode.SUBTRACT,
-        Opcode.TAN,
-        Opcode.TANH,
-        Opcode.XOR,
-    }
+ELEMENTWISE_OPCODES = opcodes(
+    "abs acos acosh add and asin asinh atan2 atanh bitcast-convert cbrt ceil clamp compare complex convert "
+    "cosh cosine count-leading-zeros divide erf exponential exponential-minus-one floor imag is-finite log "
+    "log-plus-one logistic map maximum minimum multiply negate not or popcnt power real reduce-precision "
+    "remainder rng round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic "
+    "shift-right-logical sign sine sinh sqrt stochastic-convert subtract tan tanh xor"
 )
-_CHEAP = frozenset(
-    {
-        Opcode.ABS,
-        Opcode.ADD,
-        Opcode.AND,
-        Opcode.BITCAST_CONVERT,
-        Opcode.CEIL,
-        Opcode.CLAMP,
-        Opcode.COMPARE,
-        Opcode.CONVERT,
-        Opcode.FLOOR,
-        Opcode.IS_FINITE,
-        Opcode.MAXIMUM,
-        Opcode.MINIMUM,
-        Opcode.MULTIPLY,
-        Opcode.NEGATE,
-        Opcode.NOT,
-        Opcode.OR,
-        Opcode.REDUCE_PRECISION,
-        Opcode.SELECT,
-        Opcode.SHIFT_LEFT,
-        Opcode.SHIFT_RIGHT_ARITHMETIC,
-        Opcode.SHIFT_RIGHT_LOGICAL,
-        Opcode.SIGN,
-        Opcode.SUBTRACT,
-        Opcode.XOR,
-        Opcode.SLICE,
-        Opcode.DYNAMIC_SLICE,
-        Opcode.PAD,
-        Opcode.REVERSE,
-    }
+_CHEAP = opcodes(
+    "abs add and bitcast-convert ceil clamp compare convert floor is-finite maximum minimum multiply negate "
+    "not or reduce-precision select shift-left shift-right-arithmetic shift-right-logical sign subtract xor "
+    "slice dynamic-slice pad reverse"
 )
 _KINDS: dict[Opcode, Kind] = {
     **dict.fromkeys(CONTROL_OPCODES, Kind.CONTROL),

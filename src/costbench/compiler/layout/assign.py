@@ -32,10 +32,10 @@ def assign_layouts(module: HloModule) -> HloModule:
     """
     classes = ValueClasses(module)
     tables = OrderTables(classes)
-    return place(Requirements(classes), tables.by_class(tables.default)).verify()
+    return lay_out(Requirements(classes), tables.by_class(tables.default)).verify()
 
 
-def place(
+def lay_out(
     requirements: Requirements,
     orders: Mapping[int, MinorToMajor],
     layouts: Mapping[Node, NodeLayouts] | None = None,
@@ -49,24 +49,24 @@ def place(
     """
     module = requirements.classes.module
     computations = tuple(
-        place_computation(requirements, c, orders, layouts or {}).computation
+        lay_out_computation(requirements, c, orders, layouts or {}).computation
         for c in range(len(module.computations))
     )
     return replace(module, computations=computations)
 
 
-def place_computation(
+def lay_out_computation(
     requirements: Requirements,
     computation: int,
     orders: Mapping[int, MinorToMajor],
     layouts: Mapping[Node, NodeLayouts],
-) -> PlacedComputation:
-    """Returns what `place` does, for one computation."""
+) -> LaidOutComputation:
+    """Returns what `lay_out` does, for one computation."""
     return _Emitter(requirements, computation, orders, layouts).emit()
 
 
 @dataclass(frozen=True)
-class PlacedComputation:
+class LaidOutComputation:
     """A computation rewritten with its memory orders.
 
     Attributes:
@@ -149,14 +149,14 @@ class _Emitter:
         self._moved: list[int] = []
         self._copies: dict[tuple[int, MinorToMajor], int] = {}
 
-    def emit(self) -> PlacedComputation:
+    def emit(self) -> LaidOutComputation:
         """Returns the computation with layouts and copies."""
         for position, inst in enumerate(self._computation.instructions):
             self._moved.append(self._emit_instruction(position, inst))
         computation = HloComputation(
             self._computation.name, tuple(self._flat), self._moved[self._computation.root]
         )
-        return PlacedComputation(computation, tuple(self._origins))
+        return LaidOutComputation(computation, tuple(self._origins))
 
     def _emit_instruction(self, position: int, inst: Instruction) -> int:
         leaves = self._classes.leaves(self._c, position)

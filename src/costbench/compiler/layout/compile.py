@@ -19,7 +19,7 @@ from costbench.compiler.fingerprints import labelled_body, subgraph_digests
 from costbench.compiler.fusion.cutting import body_nodes, cut_out
 from costbench.compiler.fusion.facts import FLAGS, FREE, PADDED, PASSES_ON, STAYS, TAKES_OVER, BodyFacts
 from costbench.compiler.fusion.heuristic import default_groups
-from costbench.compiler.kernel_arrays import KernelArrays, kernel_arrays, kernel_positions
+from costbench.compiler.kernel_arrays import KernelArrays, KernelPositions, kernel_arrays, kernel_positions
 from costbench.compiler.kernel_hashes import Labels, kernel_hashes
 from costbench.compiler.layout.emission import ArrayNumbers, Emission, Emitted, FactTable
 from costbench.compiler.layout.orders import OrderTables
@@ -30,8 +30,8 @@ from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 
-MAX_KEPT_KERNELS = 1 << 22
-"""Kernels of compiled computations that are kept, 32 MiB of hashes; the oldest computations are dropped."""
+MAX_STORED_KERNELS = 1 << 22
+"""Kernels of compiled computations that are stored, 32 MiB of hashes; the oldest computations are dropped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class CompiledPart:
 
 @dataclass(frozen=True, eq=False)
 class NewPart(CompiledPart):
-    """A computation in a layout that has not been compiled before, or is no longer kept.
+    """A computation in a layout that has not been compiled before, or is no longer stored.
 
     Attributes:
         body: the computation with layouts and copies.
@@ -88,10 +88,10 @@ class PackedCompiler:
             if count
         ]
         self._parts: OrderedDict[tuple[int, int], CompiledPart] = OrderedDict()
-        self._num_kept = 0
+        self._num_stored = 0
 
     def compile(self, config: I16) -> list[CompiledPart]:
-        """Returns every computation that runs, compiled under a config; a `NewPart` if it is not kept.
+        """Returns every computation that runs, compiled under a config; a `NewPart` if it is not stored.
 
         Args:
             config: an option for every configurable node, [m].
@@ -106,19 +106,16 @@ class PackedCompiler:
     def _part(self, emission: Emission, order: I64, options: I64) -> CompiledPart:
         rows = emission.row_keys(order, options)
         key = emission.computation, emission.key(rows)
-        compiled_before = self._parts.get(key)
-        if compiled_before is not None:
-            return compiled_before
+        stored = self._parts.get(key)
+        if stored is not None:
+            return stored
         part = self._cut(*key, emission.emit(order, options, rows))
-        self._keep(key, CompiledPart(*(getattr(part, field.name) for field in fields(CompiledPart))))
+        self._parts[key] = CompiledPart(*(getattr(part, field.name) for field in fields(CompiledPart)))
+        self._num_stored += len(part.hashes)
+        while self._num_stored > MAX_STORED_KERNELS and len(self._parts) > 1:
+            _, oldest = self._parts.popitem(last=False)
+            self._num_stored -= len(oldest.hashes)
         return part
-
-    def _keep(self, key: tuple[int, int], part: CompiledPart) -> None:
-        self._parts[key] = part
-        self._num_kept += len(part.hashes)
-        while self._num_kept > MAX_KEPT_KERNELS and len(self._parts) > 1:
-            _, dropped = self._parts.popitem(last=False)
-            self._num_kept -= len(dropped.hashes)
 
     def _cut(self, computation: int, key: int, emitted: Emitted) -> NewPart:
         """Returns a computation in the kernels that the compiler makes of it."""
@@ -223,8 +220,6 @@ def _source(b: BodyFacts, position: int, writer: I64) -> int:
 
 # ---- new kernels, to be lowered --------------------------------------------------------------------------
 
-_Positions = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-
 
 class KernelPool:
     """Kernels that wait to be lowered; their inputs are parameters.
@@ -239,7 +234,7 @@ class KernelPool:
         self._facts = facts
         self._instructions: list[Instruction] = []
         self._rows: list[int] = []
-        self._kernels: list[_Positions] = []
+        self._kernels: list[KernelPositions] = []
 
     def __len__(self) -> int:
         """Returns the number of kernels."""
@@ -248,9 +243,9 @@ class KernelPool:
     def add(self, part: NewPart, number: int) -> None:
         """Adds one of the kernels of a computation."""
         body, facts = part.body, self._facts
-        inside, inputs, outputs = kernel_positions(part.kernels, number)
-        read, moved = frozenset(inputs), dict[int, int]()
-        for position in sorted(inside + inputs):
+        kernel = kernel_positions(part.kernels, number)
+        read, moved = frozenset(kernel.inputs), dict[int, int]()
+        for position in sorted(kernel.instructions + kernel.inputs):
             moved[position] = len(self._instructions)
             row = int(body.row[position])
             inst = facts.instructions[row]
@@ -262,32 +257,20 @@ class KernelPool:
                 inst = inst.rewire(inst.shape, operands, ())
             self._instructions.append(inst)
             self._rows.append(row)
-        self._kernels.append(
-            (
-                tuple(moved[position] for position in inside),
-                tuple(moved[position] for position in inputs),
-                tuple(moved[position] for position in outputs),
-            )
-        )
+        self._kernels.append(kernel.renumber(moved))
 
     def take(self) -> list[KernelPool]:
         """Empties the pool; returns a pool for each of its kernels."""
         pools = []
-        for inside, inputs, outputs in self._kernels:
-            start, stop = min(inside + inputs), max(inside) + 1
+        for kernel in self._kernels:
+            start, stop = min(kernel.instructions + kernel.inputs), max(kernel.instructions) + 1
             pool = KernelPool(self._module, self._facts)
             pool._instructions = [
                 inst.rewire(inst.shape, tuple(operand - start for operand in inst.operands), ())
                 for inst in self._instructions[start:stop]
             ]
             pool._rows = self._rows[start:stop]
-            pool._kernels = [
-                (
-                    tuple(p - start for p in inside),
-                    tuple(p - start for p in inputs),
-                    tuple(p - start for p in outputs),
-                )
-            ]
+            pool._kernels = [kernel.renumber({position: position - start for position in range(start, stop)})]
             pools.append(pool)
         self._clear()
         return pools

@@ -46,7 +46,7 @@ _COPIED, _REMADE_KEY = SECOND_MULTIPLIER, GOLDEN_GAMMA
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class LaidOutInstruction:
     """An instruction with memory orders.
 
     Attributes:
@@ -94,20 +94,20 @@ class FactTable:
         self.label_bytes: list[bytes] = []
         self.input_digests: list[bytes] = []
 
-    def add(self, placed: Placed) -> int:
+    def add(self, laid_out: LaidOutInstruction) -> int:
         """Adds a row and returns its number."""
-        inst = placed.inst
+        inst = laid_out.inst
         number = len(self.instructions)
         label = self.label(inst)
         as_input = _digest(input_label(inst.shape))
         self.rows = _grown(self.rows, number + 1)
         self.labels = _grown(self.labels, number + 1)
-        self.needs = _grown(self.needs, self._num_needs + len(placed.needs))
-        facts = self.instruction_facts.row(inst, placed.operand, is_member=placed.is_member)
-        self.rows[number] = [*facts, placed.natural, placed.assigned, self._num_needs]
+        self.needs = _grown(self.needs, self._num_needs + len(laid_out.needs))
+        facts = self.instruction_facts.row(inst, laid_out.operand, is_member=laid_out.is_member)
+        self.rows[number] = [*facts, laid_out.natural, laid_out.assigned, self._num_needs]
         self.labels[number] = [int.from_bytes(d[:8], "little") for d in (_digest(label), as_input)]
-        self.needs[self._num_needs : self._num_needs + len(placed.needs)] = placed.needs
-        self._num_needs += len(placed.needs)
+        self.needs[self._num_needs : self._num_needs + len(laid_out.needs)] = laid_out.needs
+        self._num_needs += len(laid_out.needs)
         self.instructions.append(inst)
         self.label_bytes.append(label)
         self.input_digests.append(as_input)
@@ -252,7 +252,7 @@ class Emission:
         key = self._alike[position], orders, self._chosen(position, options)
         row = self._row_of.get(key)
         if row is None:
-            row = self._row_of[key] = self._facts.add(self._place(position, order, options))
+            row = self._row_of[key] = self._facts.add(self._lay_out(position, order, options))
         return row
 
     def _number_alike(self) -> list[int]:
@@ -318,7 +318,7 @@ class Emission:
                 leaves.append(self._classes.leaf(self.computation, operand))
         return [number for number in map(self._tables.class_of, leaves) if number != NONE]
 
-    def _place(self, position: int, order: I64, options: I64) -> Placed:
+    def _lay_out(self, position: int, order: I64, options: I64) -> LaidOutInstruction:
         """Returns an instruction with the orders of its values, as `layout.assign` writes it."""
         inst, tables = self._body[position], self._tables
         names, requirements = tables.names, self._requirements
@@ -340,7 +340,7 @@ class Emission:
             if not shape.is_tuple and shape.layout != natural_order:
                 shape, natural = shape.with_layout(natural_order), names.number(natural_order)
         first_operand = self._body[inst.operands[0]] if inst.operands else None
-        return Placed(
+        return LaidOutInstruction(
             inst=inst.rewire(shape, inst.operands, ()),
             operand=operands[0] if operands else None,
             is_member=is_kernel_result(inst, first_operand),
@@ -353,7 +353,7 @@ class Emission:
         number = self._tables.node_numbers.get((self.computation, position))
         return None if number is None else self._tables.nodes[number].options[options[number]]
 
-    def _copy(self, emitted: Emitted, position: int) -> Placed:
+    def _copy(self, emitted: Emitted, position: int) -> LaidOutInstruction:
         """Returns a copy, or what is computed again in its place."""
         names = self._tables.names.names
         origin, order = int(emitted.origin[position]), int(emitted.order[position])
@@ -362,10 +362,12 @@ class Emission:
         if self.body.remade[origin]:
             operand = self._body[inst.operands[0]].shape if inst.operands else None
             needs = [NONE] * len(inst.operands)
-            return Placed(inst.rewire(shape, inst.operands, ()), operand, False, needs, order, order)
+            return LaidOutInstruction(
+                inst.rewire(shape, inst.operands, ()), operand, False, needs, order, order
+            )
         source = inst.shape.with_layout(names[int(emitted.source_order[position])])
         copy = Instruction(name="copy", opcode=Opcode.COPY, shape=shape, operands=(0,))
-        return Placed(copy, source, False, [order], order, order)
+        return LaidOutInstruction(copy, source, False, [order], order, order)
 
 
 @compiled

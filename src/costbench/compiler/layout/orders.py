@@ -53,12 +53,32 @@ NONE = -1
 """In place of the order of a class that has none yet, of a configurable node, of the order a rule gives."""
 _UNKNOWN = -2
 _FINISHED = -1
+_NEXT_ACTION, _HEAD, _TAIL, _NEXT_STEP = range(4)
+"""Entries of `_State.cursor`."""
 _ALWAYS, _UNCHANGED, _CHANGED = range(3)
 """When a seed acts: always, or as long as its node keeps the default, or only if it does not."""
 _NODE, _WHEN, _CLASS, _ORDER, _TENSOR = range(5)
+"""Columns of `OrderArrays.actions`: the fields of `_Action`."""
 _TENSORS = 4
 _MIN_ORDERS = 16
-_Action = tuple[int, int, int, int, int]
+
+
+class _Action(NamedTuple):
+    """A class that gets an order, unless it has one.
+
+    Attributes:
+        node: configurable node that decides, or NONE.
+        when: when it acts.
+        class_number: the class.
+        order: number of the order, or NONE to take the one that the config chooses.
+        tensor: tensor of the node whose chosen order is taken: 0 for the result, then operands.
+    """
+
+    node: int
+    when: int
+    class_number: int
+    order: int
+    tensor: int = 0
 
 
 class OrderArrays(NamedTuple):
@@ -68,8 +88,7 @@ class OrderArrays(NamedTuple):
         steps: [k + 1], where the steps from each class begin.
         targets: [s], the class that each step leads to.
         follows: [s, orders], the order that a step gives for the order at its start; NONE or not yet known.
-        actions: [a, 5], seeds in turn: node, when it acts, class, order (or NONE to take the chosen one),
-            tensor of the node whose chosen order is taken.
+        actions: [a, 5], what gets orders in turn, see `_Action`.
         node_class: [m], class of each node's result, or NONE where no choice can change it.
         first_option: [m], row of each node's first option in `options`.
         options: [o, 4], orders of an option: output, operands; NONE where it has no effect.
@@ -95,13 +114,13 @@ class _State(NamedTuple):
         order: [k], orders found so far.
         pins: [k], orders that the config requires.
         queue: [k], classes in the order in which they got theirs.
-        at: [4], the next action, the ends of the queue, and the next step of the class at its head.
+        cursor: [4], the next action, head and tail of the queue, and the next step of the class at its head.
     """
 
     order: I64
     pins: I64
     queue: I64
-    at: I64
+    cursor: I64
 
 
 class OrderNames:
@@ -237,10 +256,10 @@ class OrderTables:
         """
         _start(self._arrays, self._state, options)
         while (stopped := _propagate(self._arrays, self._state, options)) != _FINISHED:
-            self._learn(stopped)
+            self._apply_rules(stopped)
         return self._state.order.copy()
 
-    def _learn(self, class_number: int) -> None:
+    def _apply_rules(self, class_number: int) -> None:
         """Applies the rules to all steps from a class in the order that it has."""
         number = int(self._state.order[class_number])
         order = self.names.names[number]
@@ -310,7 +329,7 @@ def _actions(tables: OrderTables) -> Iterator[_Action]:
         for seed in seeds:
             for tensor, operand in enumerate(seed.operands, 1):
                 if seed.node != NONE and shapes[operand].rank > 1:
-                    yield seed.node, _CHANGED, tables.class_of(operand), NONE, tensor
+                    yield _Action(seed.node, _CHANGED, tables.class_of(operand), NONE, tensor)
         # Operands of a batched dot get the order that it prefers, so that loop state is kept in it.
         for seed in seeds:
             if seed.inst.dot is not None and seed.inst.dot.lhs_batch:
@@ -330,16 +349,16 @@ def _preferences(tables: OrderTables, seed: _Seed) -> Iterator[_Action]:
     when = _ALWAYS if seed.node == NONE else _UNCHANGED
     preferred = preferred_layout(seed.inst, [shapes[o] for o in seed.operands], shapes[seed.leaf])
     if preferred is not None:
-        yield seed.node, when, result_class, tables.names.number(preferred), 0
+        yield _Action(seed.node, when, result_class, tables.names.number(preferred))
         if seed.inst.opcode is Opcode.RESHAPE and shapes[seed.operands[0]].rank > 1:
             order = packed_row_major(shapes[seed.operands[0]].dimensions)
-            yield seed.node, when, tables.class_of(seed.operands[0]), tables.names.number(order), 0
+            yield _Action(seed.node, when, tables.class_of(seed.operands[0]), tables.names.number(order))
     if seed.node != NONE:
-        yield seed.node, _CHANGED, result_class, NONE, 0
+        yield _Action(seed.node, _CHANGED, result_class, NONE)
 
 
 def _always(tables: OrderTables, leaf: int, order: MinorToMajor) -> _Action:
-    return NONE, _ALWAYS, tables.class_of(leaf), tables.names.number(order), 0
+    return _Action(NONE, _ALWAYS, tables.class_of(leaf), tables.names.number(order))
 
 
 def _seeds(tables: OrderTables, opcodes: tuple[Opcode, ...]) -> Iterator[_Seed]:
@@ -354,11 +373,12 @@ def _seeds(tables: OrderTables, opcodes: tuple[Opcode, ...]) -> Iterator[_Seed]:
 
 
 @compiled_step
-def _give(s: _State, root: int, order: int) -> None:
+def _set_order(s: _State, root: int, order: int) -> None:
+    """Gives a class an order, or the pinned one, and puts it into the queue, unless it has one."""
     if s.order[root] == NONE:
         s.order[root] = order if s.pins[root] == NONE else s.pins[root]
-        s.queue[s.at[2]] = root
-        s.at[2] += 1
+        s.queue[s.cursor[_TAIL]] = root
+        s.cursor[_TAIL] += 1
 
 
 @compiled
@@ -366,7 +386,7 @@ def _start(t: OrderArrays, s: _State, options: I64) -> None:
     """Begins a propagation: pins what the config chooses; the first changed node of a class decides."""
     s.order[:] = NONE
     s.pins[:] = NONE
-    s.at[:] = 0
+    s.cursor[:] = 0
     for node in range(len(options)):
         root = t.node_class[node]
         if root == NONE:
@@ -379,7 +399,7 @@ def _start(t: OrderArrays, s: _State, options: I64) -> None:
             s.pins[root] = t.options[t.first_option[node] + options[node], 0]
     # All arguments get their orders before any of them propagates.
     for i in range(len(t.arguments)):
-        _give(s, t.arguments[i, 0], t.arguments[i, 1])
+        _set_order(s, t.arguments[i, 0], t.arguments[i, 1])
 
 
 @compiled
@@ -388,29 +408,29 @@ def _propagate(t: OrderArrays, s: _State, options: I64) -> int:
     propagates, or -1 at the end. Call again to continue.
     """
     while True:
-        while s.at[1] < s.at[2]:
-            root = s.queue[s.at[1]]
+        while s.cursor[_HEAD] < s.cursor[_TAIL]:
+            root = s.queue[s.cursor[_HEAD]]
             order = s.order[root]
-            for step in range(max(s.at[3], t.steps[root]), t.steps[root + 1]):
+            for step in range(max(s.cursor[_NEXT_STEP], t.steps[root]), t.steps[root + 1]):
                 target = t.targets[step]
                 if s.order[target] != NONE:
                     continue
                 following = t.follows[step, order] if order < t.follows.shape[1] else _UNKNOWN
                 if following == _UNKNOWN:
-                    s.at[3] = step
+                    s.cursor[_NEXT_STEP] = step
                     return int(root)
                 if following != NONE:
-                    _give(s, target, following)
-            s.at[1] += 1
-            s.at[3] = 0
-        if s.at[0] == len(t.actions):
+                    _set_order(s, target, following)
+            s.cursor[_HEAD] += 1
+            s.cursor[_NEXT_STEP] = 0
+        if s.cursor[_NEXT_ACTION] == len(t.actions):
             return _FINISHED
-        action = t.actions[s.at[0]]
-        s.at[0] += 1
+        action = t.actions[s.cursor[_NEXT_ACTION]]
+        s.cursor[_NEXT_ACTION] += 1
         node, seed_order = action[_NODE], action[_ORDER]
         if action[_WHEN] != _ALWAYS and (action[_WHEN] == _CHANGED) != (options[node] != 0):
             continue
         if action[_WHEN] == _CHANGED:
             seed_order = t.options[t.first_option[node] + options[node], action[_TENSOR]]
         if seed_order != NONE:
-            _give(s, action[_CLASS], seed_order)
+            _set_order(s, action[_CLASS], seed_order)

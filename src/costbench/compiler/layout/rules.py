@@ -23,7 +23,7 @@ from costbench.compiler.tiled_memory import (
     reshape_is_free,
 )
 from costbench.hlo.instruction import Instruction
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.shape import Shape
 
 MIN_BATCH_IN_SUBLANES = 8
@@ -70,18 +70,7 @@ class ConfigurableNode:
 
 # ---- how orders propagate --------------------------------------------------------------------------------
 
-_UNTIED = frozenset(
-    {
-        Opcode.CONVOLUTION,
-        Opcode.DOT,
-        Opcode.GATHER,
-        Opcode.CUSTOM_CALL,
-        Opcode.RNG_BIT_GENERATOR,
-        Opcode.CONSTANT,
-        Opcode.IOTA,
-        Opcode.PARAMETER,
-    }
-)
+_UNTIED = opcodes("convolution dot gather custom-call rng-bit-generator constant iota parameter")
 _FIRST_OPERAND_TIED = frozenset({Opcode.SCATTER, Opcode.DYNAMIC_SLICE, Opcode.REDUCE_WINDOW, Opcode.PAD})
 
 
@@ -175,7 +164,7 @@ def indexed_window(inst: Instruction, number: int) -> tuple[int, ...]:
 
     Args:
         inst: the gather or scatter.
-        place: 0 for the array that is indexed, anything else for the slices that are moved.
+        number: 0 for the array that is indexed, anything else for the slices that are moved.
     """
     if inst.gather is not None:
         g = inst.gather

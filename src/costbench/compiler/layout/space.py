@@ -173,14 +173,10 @@ def _ties(module: HloModule, nodes: Sequence[ConfigurableNode]) -> I64:
     groups = []
     for node in nodes:
         inst = module.computations[node.computation].instructions[node.position]
-        key = (node.opcode, _roles(inst, node.options))
+        # With the roles of its axes, so that options by axis number mean the same.
+        key = node.opcode, str(inst.convolution), node.options
         groups.append(numbers.setdefault(key, len(numbers)))
     return np.array(groups, dtype=np.int64)
-
-
-def _roles(inst: Instruction, options: Sequence[NodeLayouts]) -> tuple[object, ...]:
-    """Returns the options in terms of axis roles, so that nodes with other axis numbers compare equal."""
-    return (str(inst.convolution), options) if inst.convolution is not None else (options,)
 
 
 def option_features(node: ConfigurableNode) -> I8:
@@ -215,10 +211,18 @@ def node_options(
     if inst.opcode is Opcode.RESHAPE:
         options = _reshape_options(operands[0], result, default)
     else:
-        shapes = (result, *operands)
-        orders = (default.output, *default.operands)
-        pairs = _convolution_pairs(inst) if inst.convolution is not None else (None, None, None)
-        results, *sources = (_pair_orders(*tensor) for tensor in zip(shapes, orders, pairs, strict=True))
+        orders, c = (default.output, *default.operands), inst.convolution
+        pairs = [order[:2] for order in orders]
+        if c is not None:
+            pairs = [
+                (c.output_feature, c.output_batch),
+                (c.input_feature, c.input_batch),
+                (c.kernel_output_feature, c.kernel_input_feature),
+            ]
+        results, *sources = (
+            _with_fastest(order, *pair) if len(order) > 1 else [order]
+            for order, pair in zip(orders, pairs, strict=True)
+        )
         results = [order for order in results if order == default.output or fills_lanes(result, order)]
         options = (
             NodeLayouts(first, tuple(operand_orders)) for first, *operand_orders in product(results, *sources)
@@ -226,25 +230,10 @@ def node_options(
     return tuple(dict.fromkeys((default, *options)))
 
 
-def _convolution_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
-    c = inst.convolution
-    assert c is not None
-    return (
-        (c.output_feature, c.output_batch),
-        (c.input_feature, c.input_batch),
-        (c.kernel_output_feature, c.kernel_input_feature),
-    )
-
-
-def _pair_orders(shape: Shape, default: MinorToMajor, pair: tuple[int, int] | None) -> list[MinorToMajor]:
-    """Returns the default and the orders with the pair in the two fastest places, the rest unchanged."""
-    if shape.rank < 2:
-        return [default]
-    if pair is None:
-        pair = (default[0], default[1])
-    rest = tuple(axis for axis in default if axis not in pair)
-    orders = [(*sequence, *rest) for sequence in (pair, pair[::-1])]
-    return [default, *(order for order in orders if order != default)]
+def _with_fastest(order: MinorToMajor, first: int, second: int) -> list[MinorToMajor]:
+    """Returns an order, and the orders with two of its axes in the two fastest places, the rest unchanged."""
+    rest = tuple(axis for axis in order if axis not in (first, second))
+    return list(dict.fromkeys((order, (first, second, *rest), (second, first, *rest))))
 
 
 def _reshape_options(operand: Shape, result: Shape, default: NodeLayouts) -> Iterator[NodeLayouts]:

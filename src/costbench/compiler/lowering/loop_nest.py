@@ -213,9 +213,7 @@ class Lowering:
             raise UnsupportedKernelError(
                 "a kernel of another program", where=kernel.module.name, expected=self.module.name
             )
-        nests, body = self._lower(
-            kernel.computation, kernel_arrays([(kernel.instructions, kernel.inputs, kernel.outputs)])
-        )
+        nests, body = self._lower(kernel.computation, kernel_arrays([kernel.positions]))
         space = body.tables.spaces[nests.spaces[0]]
         return LoopNest(kernel, space, nests.words[: nests.ends[1]].copy(), body.work)
 

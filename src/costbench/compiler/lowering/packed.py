@@ -15,8 +15,7 @@ from costbench.arrays import F64, I64, AnyArray
 from costbench.compiler.lowering.access import NO_LOOP
 from costbench.execution.compiled import compiled, compiled_step
 
-"""The words of a packed nest: 8 bytes each, float64 or (by their record) int64."""
-
+# The words of a packed nest have 8 bytes each, float64 or (by their record) int64.
 HEAD = np.dtype(
     [
         ("bound_bytes", "f8"),

@@ -43,7 +43,7 @@ from costbench.errors import UnsupportedKernelError
 from costbench.execution.compiled import compiled
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.shape import Shape
 
 # Bits of `VALUE.traits`.
@@ -142,13 +142,7 @@ _MAX_FIXED_AXIS = SECOND_BITS - FIXED_SHIFT - 1
 _TRAITS: Mapping[Opcode, int] = {
     **dict.fromkeys(CONTRACTIONS, CONTRACTS | WORKS),
     **dict.fromkeys(
-        (
-            Opcode.FFT,
-            Opcode.CHOLESKY,
-            Opcode.TRIANGULAR_SOLVE,
-            Opcode.CUSTOM_CALL,
-            Opcode.RNG_GET_AND_UPDATE_STATE,
-        ),
+        opcodes("fft cholesky triangular-solve custom-call rng-get-and-update-state"),
         UNTILED | WORKS,
     ),
     **dict.fromkeys((Opcode.RESHAPE, Opcode.BITCAST), 0),

@@ -215,18 +215,18 @@ def _members(archive: zipfile.ZipFile, keys: tuple[str, ...], path: Path) -> dic
 
 def _read_header(stream: IO[bytes]) -> Header:
     version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return Header(*_checked(np.lib.format.read_array_header_1_0(stream)))
-    if version == (2, 0):
-        return Header(*_checked(np.lib.format.read_array_header_2_0(stream)))
-    raise ValueError(f"version {version} of the header")
-
-
-def _checked(header: tuple[Any, bool, Any]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
-    shape, fortran_order, dtype = header
+    if version not in _READ_HEADER:
+        raise ValueError(f"version {version} of the header")
+    shape, fortran_order, dtype = _READ_HEADER[version](stream)
     if any(size < 0 for size in shape):
         raise ValueError(f"shape {shape}")
-    return tuple(int(size) for size in shape), dtype, fortran_order
+    return Header(tuple(int(size) for size in shape), dtype, fortran_order)
+
+
+_READ_HEADER = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def _at_end(stream: IO[bytes]) -> None:

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from costbench import artifacts
-from costbench.arrays import F32, F64, I16, I64, AnyArray
+from costbench.arrays import F64, AnyArray
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.record_types import TILE_GRAPHS
-from costbench.datasets.records import digests_of, offsets_of
+from costbench.datasets.records import digests_of, equal_rows, number_by_first_use, offsets_of
 from costbench.datasets.storage import write_shard
 from costbench.datasets.tpugraphs.npz import TileGraph, convert_layout_npz, program_of, read_tile_npz
 from costbench.errors import DataError
@@ -171,7 +171,6 @@ def _read_stamp(stamp: Path) -> list[list[Any]]:
 
 
 _IS_ROOT = 0
-_ROW_BYTES = 2 + 4 * 140
 
 
 def write_tile_shard(path: Path, program: str, sources: Sequence[Path]) -> None:
@@ -191,10 +190,12 @@ def write_tile_shard(path: Path, program: str, sources: Sequence[Path]) -> None:
     nodes = offsets_of(len(graph.node_opcode) for graph in graphs)
     opcodes = np.concatenate([graph.node_opcode for graph in graphs]).astype(np.int16)
     features = np.concatenate([graph.node_feat for graph in graphs])
-    first, node_row = _distinct_rows(opcodes, features)
+    first, row_of_node = equal_rows(opcodes, features)
+    by_use, row_offsets, node_row = number_by_first_use(row_of_node, nodes)
+    first = first[by_use]
     configs = [len(graph.config_runtime) for graph in graphs]
     columns: dict[str, AnyArray] = {
-        "row_opcode_offsets": np.searchsorted(first, nodes).astype(np.int64),
+        "row_opcode_offsets": row_offsets,
         "row_opcode": opcodes[first],
         "row_features": features[first],
         "kernel_fingerprint": digests_of([_fingerprint(graph) for graph in graphs]),
@@ -220,14 +221,6 @@ def write_tile_shard(path: Path, program: str, sources: Sequence[Path]) -> None:
         "labelled": [graph.is_labelled for graph in graphs],
     }
     write_shard(path, columns, metadata, TILE_GRAPHS)
-
-
-def _distinct_rows(opcodes: I16, features: F32) -> tuple[I64, I64]:
-    """Returns the nodes whose rows are the first of their kind, ascending, and the row of every node."""
-    rows = np.concatenate([opcodes.view(np.uint8).reshape(-1, 2), features.view(np.uint8)], axis=1)
-    _, first, inverse = np.unique(rows.view(f"V{_ROW_BYTES}").ravel(), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return first[order], np.argsort(order)[inverse]
 
 
 def _runtimes(graph: TileGraph) -> F64:

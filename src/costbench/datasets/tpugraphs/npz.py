@@ -20,8 +20,8 @@ from typing import IO, Any, Literal, Protocol
 import numpy as np
 
 from costbench import artifacts
-from costbench.arrays import F32, I32, I64, AnyArray
-from costbench.datasets.layout_graphs import LayoutGraph, write_layout_graph
+from costbench.arrays import F32, I64, AnyArray
+from costbench.datasets.layout_graphs import LayoutGraph, ProgramGraph, write_layout_graph
 from costbench.datasets.tpugraphs.archive import NpzArchive, open_npz
 from costbench.datasets.tpugraphs.options import WIDTH, OptionEncoder
 from costbench.errors import DataError
@@ -344,9 +344,7 @@ def convert_layout_npz(source: str | PathLike[str], destination: Path, *, name: 
                 try:
                     encoder.add(block)
                 except DataError as error:
-                    raise DataError(
-                        error.problem, where=source, field=_CONFIGS, expected=error.expected
-                    ) from error
+                    raise error.recast(DataError, where=source, field=_CONFIGS) from error
             options = encoder.finish()
             graph = LayoutGraph(
                 name=name,
@@ -390,14 +388,7 @@ def write_layout_npz(path: str | PathLike[str], graph: LayoutGraph) -> None:
         DataError: if `convert_layout_npz` would not accept the graph, or `path` cannot be written.
     """
     runtime = graph.runtime_ns if graph.is_labelled else np.zeros(graph.num_configs, np.int64)
-    stored: dict[str, AnyArray] = {
-        "node_feat": graph.node_features,
-        "node_opcode": graph.opcodes,
-        "edge_index": graph.edges,
-        "node_config_ids": graph.node_config_ids,
-        "config_runtime": runtime,
-        "node_splits": graph.node_splits,
-    }
+    stored = {**_stored(graph), "node_config_ids": graph.node_config_ids, "config_runtime": runtime}
     small = tuple(key for key in _LAYOUT_KEYS if key.name in stored)
     arrays = conform(stored, small, path)
     _check_layout(arrays, path)
@@ -410,37 +401,28 @@ def write_layout_npz(path: str | PathLike[str], graph: LayoutGraph) -> None:
                     _write_configs(stream, graph)
 
 
-def write_graph_npz(
-    path: str | PathLike[str],
-    features: F32,
-    opcodes: I32,
-    edges: I32,
-    splits: I64,
-) -> None:
+def write_graph_npz(path: str | PathLike[str], graph: ProgramGraph) -> None:
     """Writes a program without configurations in the documented types: what both kinds of file share.
-
-    Args:
-        path: destination, overwritten if it exists.
-        features: node features, float32 [n, 140].
-        opcodes: TpuGraphs' codes of the opcodes, [n].
-        edges: rows (consumer, producer), [m, 2].
-        splits: nodes at which the major parts of the program begin, [s].
 
     Raises:
         DataError: if the graph is not one that could be read, or `path` cannot be written.
     """
     keys = (*_NODE_KEYS, _LAYOUT_KEYS[-1])
-    stored: dict[str, AnyArray] = {
-        "node_feat": features,
-        "node_opcode": opcodes,
-        "edge_index": edges,
-        "node_splits": splits,
-    }
-    arrays = conform(stored, keys, path)
+    arrays = conform(_stored(graph), keys, path)
     require_graph(arrays["node_opcode"], arrays["edge_index"], path)
     with artifacts.atomic_path(path) as temporary, _new_archive(temporary) as archive:
         for key in keys:
             _write_array(archive, key, arrays[key.name])
+
+
+def _stored(graph: ProgramGraph) -> dict[str, AnyArray]:
+    """Returns the arrays of a program by their keys in a file."""
+    return {
+        "node_feat": graph.node_features,
+        "node_opcode": graph.opcodes,
+        "edge_index": graph.edges,
+        "node_splits": graph.node_splits,
+    }
 
 
 def _write_configs(stream: IO[bytes], graph: LayoutGraph) -> None:

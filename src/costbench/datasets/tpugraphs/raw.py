@@ -117,13 +117,11 @@ def node_splits(module: HloModule) -> I64:
 
     A part ends after each computation whose name contains `cluster`, `while` or `cond`.
     """
-    return splits_after([computation.name for computation in module.computations], module.offsets[1:])
-
-
-def splits_after(names: Sequence[str], ends: Sequence[int]) -> I64:
-    """Returns the same from the names of all computations and the numbers of nodes up to their ends."""
+    ends = module.offsets[1:]
     splits = [
-        end for name, end in zip(names, ends, strict=True) if any(part in name for part in _SPLITTING_NAMES)
+        end
+        for computation, end in zip(module.computations, ends, strict=True)
+        if any(part in computation.name for part in _SPLITTING_NAMES)
     ]
     last = [] if splits[-1:] == list(ends[-1:]) else list(ends[-1:])
     return np.array([0, *splits, *last], dtype=np.int64)
@@ -224,7 +222,7 @@ def _module(proto: hlo_pb2.HloModuleProto, path: str | PathLike[str], field: str
         return module_from_proto(proto, where=str(path))
     except CostbenchError as error:
         inner = f"{field}/{error.field}" if error.field else field
-        raise DataError(error.problem, where=path, field=inner, expected=error.expected) from error
+        raise error.recast(DataError, where=path, field=inner) from error
 
 
 def _counts(run: tuning_pb2.ConfigProfile) -> bool:

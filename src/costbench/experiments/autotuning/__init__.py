@@ -1,1 +1,1 @@
-"""Autotuning of test programs with trained cost models, as the stage `autotune` runs it."""
+"""Autotuners at work: compared on test programs by the stage `autotune`, and on a program of a user."""

@@ -21,9 +21,9 @@ import numpy as np
 from costbench.arrays import F64, I64
 from costbench.datasets.splits import read_split
 from costbench.errors import DataError
-from costbench.experiments.autotuning.fusion import AutotuneFusionParams
-from costbench.experiments.autotuning.programs import AutotuneTask
-from costbench.experiments.autotuning.tile import AutotuneTileParams
+from costbench.experiments.autotuning.comparison import AutotuneTask
+from costbench.experiments.autotuning.fusion_comparison import AutotuneFusionParams
+from costbench.experiments.autotuning.tile_comparison import AutotuneTileParams
 from costbench.experiments.grid.cells import MAIN, listed_as
 from costbench.experiments.grid.experiment import Experiment, load_experiment
 from costbench.experiments.workspace import Workspace, chip_files
@@ -162,7 +162,7 @@ class TuningItems:
         return self._entries[name]
 
     def of(self, decision: str, tuning: TileTuning | FusionTuning) -> Iterator[TuningItem]:
-        """Yields the work items of a decision, and log which programs are too large.
+        """Yields the work items of a decision, and logs which programs are too large.
 
         Raises:
             DataError: for a program that is not in the corpus, or a stage that has not finished.
@@ -202,7 +202,7 @@ class TuningItems:
         return entries
 
     def _test_programs(self, decision: str, split: str, chip: str) -> list[str]:
-        """Test programs of a split that have samples of the decision; the same ones are evaluated."""
+        """Returns test programs of a split that have samples of the decision; the same ones are evaluated."""
         features = self.workspace.stage("features")
         names = sorted(read_split(self.workspace.stage("split") / f"{split}.json").test)
         return [name for name in names if feature_path(features, decision, chip, name).exists()]
@@ -245,11 +245,11 @@ class TileSamples(Protocol):
     """Measured tile sizes of a program's kernels, as `FeatureShard` has them."""
 
     def runs(self) -> I64:
-        """Executions of each kernel in a run of the program."""
+        """Returns the executions of each kernel in a run of the program."""
         ...
 
     def runtime_ns(self, index: int) -> I64:
-        """Measured runtimes of the tile sizes of a kernel."""
+        """Returns the measured runtimes of the tile sizes of a kernel."""
         ...
 
     def analytical_ns(self, index: int) -> F64:

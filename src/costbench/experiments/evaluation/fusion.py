@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from costbench.arrays import F64, I64, Bool
-from costbench.datasets.measured_kernels import CompiledPrograms, FusionKernels, fusion_parts
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, fusion_parts
 from costbench.experiments.evaluation.program import (
     ALL_KERNELS,
     BEST,
@@ -27,7 +27,7 @@ from costbench.experiments.evaluation.program import (
     kind_of,
 )
 from costbench.experiments.evaluation.shard_costs import fitted_costs, network_costs
-from costbench.experiments.evaluation.unfitted import load_given_models
+from costbench.experiments.evaluation.unfitted import load_user_models
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
@@ -56,10 +56,10 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
 
     scaled = scale(shard)
     comparable = (shard.space_sizes() > 1) & np.isfinite(scaled)
-    of_kernels = [task.groups(fingerprint) for fingerprint in shard.fingerprints()]
+    groups_of = [task.groups(fingerprint) for fingerprint in shard.fingerprints()]
     groups = {ALL_KERNELS: comparable}
     for group in (UNSEEN, NEW_STRUCTURE):
-        groups[group] = comparable & np.array([group in own for own in of_kernels], dtype=bool)
+        groups[group] = comparable & np.array([group in known for known in groups_of], dtype=bool)
     predicted: dict[ModelKey, F64] = {}
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
@@ -68,7 +68,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     fitted = fitted_costs(task, "fusion", shard)
     # A kernel of a fusion config was measured with one tile size.
     predicted |= {key: np.array([float(cost[0]) for cost in costs]) for key, costs in fitted.items()}
-    predicted |= _predict_given(task)
+    predicted |= _predict_user_models(task)
     computed_by: dict[ModelKey, str] = {}
     for checkpoint in task.checkpoints:
         predicted[checkpoint.key], computed_by[checkpoint.key] = network_costs(shard, checkpoint)
@@ -77,18 +77,18 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
 
 
-def _predict_given(task: ProgramTask) -> dict[ModelKey, F64]:
+def _predict_user_models(task: ProgramTask) -> dict[ModelKey, F64]:
     """Returns the costs of all kernels by the user's own models, in the order of the features."""
     architecture = load_target(task.chip_file or task.chip).architecture
-    given = load_given_models(task.models, "fusion", architecture)
-    if not given:
+    models = load_user_models(task.models, "fusion", architecture)
+    if not models:
         return {}
     parts = fusion_parts(task.data, task.chip, task.program)
-    kernels = FusionKernels(parts, CompiledPrograms(task.data, 1), architecture)
-    predicted = {name: np.empty(len(kernels)) for name in given}
+    kernels = MeasuredKernels(parts, CompiledPrograms(task.data, 1), architecture)
+    predicted = {name: np.empty(len(kernels)) for name in models}
     for index in range(len(kernels)):
         measured = kernels.kernel(index)
-        for name, model in given.items():
+        for name, model in models.items():
             predicted[name][index] = model.predict_ns(measured.kernel, measured.tile_sizes)
     return {(name, MAIN, 0): costs for name, costs in predicted.items()}
 

@@ -51,14 +51,16 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
     names = [name for name in program.models if name in classes_of(_TASK)]
     fitted = load_baselines(program.fitted, _TASK, names) if program.fitted is not None else {}
     networks: dict[ModelKey, Score] = {
-        one.key: load_layout_model(one.folder).predict for one in program.checkpoints
+        checkpoint.key: load_layout_model(checkpoint.folder).predict for checkpoint in program.checkpoints
     }
     metrics: dict[str, dict[ModelKey, dict[str, float]]] = {}
     for graph in graphs:
         rows = evaluated_rows(graph)
         scores = baseline_scores(graph, rows, program.models, program.params.random_seeds, fitted)
         scores |= {key: network(graph, rows) for key, network in networks.items()}
-        metrics[collection_of(graph)] = {key: layout_rows(graph, own, rows) for key, own in scores.items()}
+        metrics[collection_of(graph)] = {
+            key: layout_metrics(graph, costs, rows) for key, costs in scores.items()
+        }
     application = str(Shard.open(paths[0]).metadata["application"])
     overheads: tuple[Overhead, ...] = ()
     # An imported program has no shard to extract features from, and no program to compile.
@@ -104,7 +106,7 @@ def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> I64:
     return chosen
 
 
-def layout_rows(graph: LayoutGraph, scores: F64, rows: I64 | None = None) -> dict[str, float]:
+def layout_metrics(graph: LayoutGraph, scores: F64, rows: I64 | None = None) -> dict[str, float]:
     """Returns the metrics of a model on one program, as tpugraphs2023 defines them (section 5.1).
 
     - `kendall_tau`: tau-b between scores and runtimes; 0 for equal scores, by which no model must gain;
@@ -176,14 +178,16 @@ def over_collections(
     Args:
         metrics: collection -> model -> metrics of one program.
     """
-    groups = {name: {key: dict(own) for key, own in by.items()} for name, by in metrics.items()}
-    keys = dict.fromkeys(key for by in groups.values() for key in by)
-    total: dict[ModelKey, dict[str, float]] = {}
-    for key in keys:
-        several = [by[key] for by in groups.values() if key in by]
-        shared = [name for name in several[0] if all(name in values for values in several)]
-        total[key] = {name: float(np.mean([values[name] for values in several])) for name in shared}
-    return {"all": total, **groups}
+    groups = {
+        collection: {key: dict(values) for key, values in by_model.items()}
+        for collection, by_model in metrics.items()
+    }
+    means: dict[ModelKey, dict[str, float]] = {}
+    for key in dict.fromkeys(key for by_model in groups.values() for key in by_model):
+        of_collections = [by_model[key] for by_model in groups.values() if key in by_model]
+        shared = [name for name in of_collections[0] if all(name in values for values in of_collections)]
+        means[key] = {name: float(np.mean([values[name] for values in of_collections])) for name in shared}
+    return {"all": means, **groups}
 
 
 def measure_overhead(

@@ -75,11 +75,13 @@ def evaluate_file(
     if with_held_out and len(recorded) < 2:
         raise DataError("one kernel with runs", where=path, expected="two or more, to hold one out")
     report = evaluate_fidelity(recorded, target)
-    known = {kernel.name for kernel in report.kernels}
-    priced = [item for item in recorded if item.name in known]
+    priced_names = {kernel.name for kernel in report.kernels}
+    priced = [kernel for kernel in recorded if kernel.name in priced_names]
     machines = load_ensemble(target)
     return RecordedRunsReport(
         chip=report,
-        spread=fidelity_spread([evaluate_fidelity(priced, one) for one in machines]) if machines else None,
+        spread=fidelity_spread([evaluate_fidelity(priced, machine) for machine in machines])
+        if machines
+        else None,
         held_out=leave_one_out(lower_runs(priced), target) if with_held_out else None,
     )

@@ -18,7 +18,7 @@ from costbench import rng
 from costbench.arrays import F64, I64
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.spaces import TileSizes
-from costbench.datasets.measured_kernels import CompiledPrograms, TileShard, shard_path
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, shard_path
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.experiments.evaluation.program import (
@@ -30,7 +30,7 @@ from costbench.experiments.evaluation.program import (
     kernel_kind,
 )
 from costbench.experiments.evaluation.shard_costs import fitted_costs, network_costs
-from costbench.experiments.evaluation.unfitted import TILE_MODELS, Predict, load_given_models
+from costbench.experiments.evaluation.unfitted import TILE_MODELS, Predict, load_user_models
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.measures import mean_without_nan
@@ -39,13 +39,12 @@ from costbench.metrics.selection import tile_size_ape, top_k_score
 from costbench.metrics.tpugraphs import (
     TILE_TOP_K,
     OrderedPairs,
-    mean_slowdown,
     pooled_accuracy,
     top_k_slowdown,
 )
 from costbench.target import load_target
 
-ByModel = dict[str, dict[str, float]]
+ByModel = dict[ModelKey, dict[str, float]]
 """Model -> metric -> value."""
 _TASK = "tile"
 _RANDOM = "random"
@@ -59,52 +58,37 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     """
     target = load_target(task.chip_file or task.chip)
     path = shard_path(task.data, task.chip, task.program)
-    shard = TileShard(path, CompiledPrograms(task.data, 1), target.architecture)
+    shard = MeasuredKernels((Shard.open(path),), CompiledPrograms(task.data, 1), target.architecture)
     features = FeatureShard(feature_path(task.features, _TASK, task.chip, task.program))
     if features.fingerprints() != shard.fingerprints() or not np.array_equal(
         features.num_configs(), shard.num_configs()
     ):
-        raise DataError("features of other kernels", where=features.path, expected=f"those of {shard.path}")
+        raise DataError("features of other kernels", where=features.path, expected=f"those of {path}")
     priced: dict[ModelKey, Predict] = {
         (name, MAIN, seed): predict
         for name in task.models
         if name in TILE_MODELS
         for seed, predict in TILE_MODELS[name](target, task.params.random_seeds).items()
     }
-    given = load_given_models(task.models, _TASK, target.architecture)
-    priced |= {(name, MAIN, 0): model.predict_nest for name, model in given.items()}
-    costs, computed_by = _read_costs(task, features)
-
-    def evaluated(index: int) -> EvaluatedKernel:
-        measured = shard.kernel(index)
-        return EvaluatedKernel(
-            measured.space.nest,
-            measured.tile_sizes,
-            measured.runtime_ns,
-            measured.runs,
-            (kernel_kind(measured.kernel), *task.groups(measured.fingerprint)),
-            {_joined(key): own[index] for key, own in costs.items()},
+    user_models = load_user_models(task.models, _TASK, target.architecture)
+    priced |= {(name, MAIN, 0): model.predict_nest for name, model in user_models.items()}
+    costs, computed_by = _predict_costs(task, features)
+    kernels = (
+        EvaluatedKernel(
+            nest=measured.space.nest,
+            tile_sizes=measured.tile_sizes,
+            runtime_ns=measured.runtime_ns,
+            runs=measured.runs,
+            groups=(kernel_kind(measured.kernel), *task.groups(measured.fingerprint)),
+            costs={key: of_kernels[index] for key, of_kernels in costs.items()},
         )
-
-    metrics = evaluate_program(
-        map(evaluated, range(len(shard))),
-        {_joined(key): predict for key, predict in priced.items()},
-        task.params.top_k,
-        f"{task.program} on {task.chip}",
+        for index, measured in enumerate(map(shard.kernel, range(len(shard))))
     )
-    keys = {_joined(key): key for key in (*priced, *costs)} | {BEST: (BEST, MAIN, 0)}
-    return ProgramResult(
-        shard.application,
-        {group: {keys[name]: value for name, value in by.items()} for group, by in metrics.items()},
-        computed_by=computed_by,
-    )
+    metrics = evaluate_program(kernels, priced, task.params.top_k, f"{task.program} on {task.chip}")
+    return ProgramResult(shard.application, metrics, computed_by=computed_by)
 
 
-def _joined(key: ModelKey) -> str:
-    return "/".join(map(str, key))
-
-
-def _read_costs(
+def _predict_costs(
     task: ProgramTask, shard: FeatureShard
 ) -> tuple[dict[ModelKey, Sequence[F64]], dict[ModelKey, str]]:
     """Returns the costs of each kernel's tile sizes by networks and fitted models, and what computed them."""
@@ -137,7 +121,7 @@ def evaluate_imported_tiles(task: ProgramTask) -> ProgramResult:
     kernels = [index for index in range(len(shard)) if labelled[index]]
     if not kernels:
         raise DataError("no kernel has runtimes", where=path)
-    costs, computed_by = _read_costs(task, shard)
+    costs, computed_by = _predict_costs(task, shard)
     for seed in task.params.random_seeds if _RANDOM in task.models else ():
         costs[_RANDOM, MAIN, seed] = [
             rng.stream(seed, "random imported tiles", shard.fingerprint(index)).random(int(count))
@@ -152,13 +136,14 @@ def evaluate_imported_tiles(task: ProgramTask) -> ProgramResult:
     for group, indices in sorted(members.items()):
         measured = [runtimes[index] for index in indices]
         metrics[group] = {
-            key: tile_rows(measured, [own[index] for index in indices]) for key, own in costs.items()
+            key: ranking_metrics(measured, [of_kernels[index] for index in indices])
+            for key, of_kernels in costs.items()
         }
         metrics[group][BEST, MAIN, 0] = {"kernels": float(len(indices))}
     return ProgramResult(shard.application, metrics, computed_by=computed_by)
 
 
-def tile_rows(runtimes: Sequence[F64], costs: Sequence[F64]) -> dict[str, float]:
+def ranking_metrics(runtimes: Sequence[F64], costs: Sequence[F64]) -> dict[str, float]:
     """Returns the metrics of a model over some kernels; one that is not defined is left out.
 
     Args:
@@ -179,7 +164,7 @@ def tile_rows(runtimes: Sequence[F64], costs: Sequence[F64]) -> dict[str, float]
     }
     for k in TILE_TOP_K:
         slowdowns = [top_k_slowdown(true, cost, k) for true, cost in zip(runtimes, costs, strict=True)]
-        values[f"kernel_top_{k}"] = 100.0 * mean_slowdown(slowdowns)
+        values[f"kernel_top_{k}"] = 100.0 * mean_without_nan(slowdowns)
     return {name: value for name, value in values.items() if not np.isnan(value)}
 
 
@@ -205,7 +190,7 @@ class EvaluatedKernel:
     runtime_ns: I64
     runs: int
     groups: tuple[str, ...] = ()
-    costs: Mapping[str, F64] = field(default_factory=dict)
+    costs: Mapping[ModelKey, F64] = field(default_factory=dict)
 
 
 @dataclass
@@ -217,7 +202,7 @@ class _Tally:
 
 
 def evaluate_program(
-    kernels: Iterable[EvaluatedKernel], models: Mapping[str, Predict], top_k: Sequence[int], where: str
+    kernels: Iterable[EvaluatedKernel], models: Mapping[ModelKey, Predict], top_k: Sequence[int], where: str
 ) -> dict[str, ByModel]:
     """Returns the metrics of each model on one program, over all its kernels and over each group of them.
 
@@ -233,7 +218,7 @@ def evaluate_program(
 
     Args:
         kernels: kernels of one program.
-        models: prediction functions by name, lower is faster; models whose costs the kernels hold are added.
+        models: prediction functions by model, lower is faster; models whose costs the kernels hold are added.
         top_k: values of k.
         where: name of the program in errors.
 
@@ -248,7 +233,7 @@ def evaluate_program(
     best: list[float] = []
     runs: list[float] = []
     members: dict[str, list[int]] = {ALL_KERNELS: []}
-    tallies: dict[str, _Tally] = {}
+    tallies: dict[ModelKey, _Tally] = {}
     for index, item in enumerate(kernels):
         location = f"{where}, kernel {index}"
         runtime = np.asarray(item.runtime_ns, dtype=np.float64)
@@ -258,66 +243,53 @@ def evaluate_program(
         runs.append(float(item.runs))
         for group in (ALL_KERNELS, *item.groups):
             members.setdefault(group, []).append(index)
-        predicted = {name: predict(item.nest, item.tile_sizes) for name, predict in models.items()}
-        for name, cost in (predicted | dict(item.costs)).items():
+        predicted = {key: predict(item.nest, item.tile_sizes) for key, predict in models.items()}
+        for key, cost in (predicted | dict(item.costs)).items():
             if cost.shape != (len(runtime),) or not np.isfinite(cost).all():
                 problem, expected = f"costs of shape {cost.shape}", f"{len(runtime)} finite numbers"
-                raise DataError(problem, where=f"{location}, model {name}", expected=expected)
-            tally = tallies.setdefault(name, _Tally(best_of_k={k: [] for k in {*TILE_TOP_K, *top_k}}))
+                model = "/".join(map(str, key))
+                raise DataError(problem, where=f"{location}, model {model}", expected=expected)
+            tally = tallies.setdefault(key, _Tally(best_of_k={k: [] for k in {*TILE_TOP_K, *top_k}}))
             tally.pairs.append(count_pairs(cost, runtime))
             order = np.argsort(cost, kind="stable")
             for k, best_of_k in tally.best_of_k.items():
                 best_of_k.append(float(runtime[order[:k]].min()))
     if not best:
         raise DataError("no kernels to evaluate", where=where, expected="kernels with two or more tile sizes")
-    return {
-        group: _by_model(tallies, top_k, np.array(best), np.array(runs), np.array(indices))
-        for group, indices in sorted(members.items())
-    }
+    metrics: dict[str, ByModel] = {}
+    for group, indices in sorted(members.items()):
+        best_ns, num_runs = np.array(best)[indices], np.array(runs)[indices]
+        by_model = metrics.setdefault(group, {})
+        for key, tally in tallies.items():
+            values = _metrics(tally, top_k, best_ns, num_runs, np.array(indices))
+            by_model[key] = {name: value for name, value in sorted(values.items()) if not math.isnan(value)}
+        by_model[BEST, MAIN, 0] = {"kernels": float(len(indices)), "runtime_ns": float(best_ns @ num_runs)}
+    return metrics
 
 
-def _by_model(
-    tallies: Mapping[str, _Tally],
-    top_k: Sequence[int],
-    best: F64,
-    runs: F64,
-    indices: I64,
-) -> ByModel:
-    best, runs = best[indices], runs[indices]
-    metrics: ByModel = {}
-    for name, tally in tallies.items():
-        values = _metrics(tally, top_k, best, runs, indices) | _published(tally, best, indices)
-        metrics[name] = {key: value for key, value in sorted(values.items()) if not math.isnan(value)}
-    return metrics | {BEST: {"kernels": float(len(indices)), "runtime_ns": float(best @ runs)}}
+def _metrics(tally: _Tally, top_k: Sequence[int], best_ns: F64, runs: F64, indices: I64) -> dict[str, float]:
+    """Returns the metrics of a model over some kernels; NaN for those that are not defined.
 
-
-def _metrics(
-    tally: _Tally,
-    top_k: Sequence[int],
-    best: F64,
-    runs: F64,
-    indices: I64,
-) -> dict[str, float]:
-    chosen = {k: np.array(tally.best_of_k[k])[indices] for k in {1, *top_k}}
+    Args:
+        tally: numbers of the model for all kernels.
+        top_k: values of k.
+        best_ns: lowest runtime of each of the kernels, float64 [n].
+        runs: their executions in a run of the program, float64 [n].
+        indices: their indices among all kernels, int64 [n].
+    """
+    fastest = {k: np.array(values)[indices] for k, values in tally.best_of_k.items()}
     pairs = [tally.pairs[index] for index in indices]
     values = {
-        "tile_size_ape": tile_size_ape(chosen[1], best, runs),
+        "tile_size_ape": tile_size_ape(fastest[1], best_ns, runs),
         "kendall_tau": mean_without_nan([tau_of(counts) for counts in pairs]),
         "ordered_pair_accuracy": mean_without_nan([ordered_pair_accuracy_of(counts) for counts in pairs]),
+        "opa": pooled_accuracy(map(_ordered, pairs)),
     }
-    for k, fastest in chosen.items():
-        values[f"slowdown_at_{k}"] = float(np.mean(fastest / best - 1.0))
-        values[f"top_{k}_score"] = top_k_score(fastest, best, runs)
-    return values
-
-
-def _published(tally: _Tally, best: F64, indices: I64) -> dict[str, float]:
-    """Returns the metrics as tpugraphs2023 defines them; NaN where no kernel has a choice."""
-    pairs = [tally.pairs[index] for index in indices]
-    values = {"opa": pooled_accuracy(map(_ordered, pairs))}
-    choice = np.array([counts.total > 0 for counts in pairs])
+    for k in {1, *top_k}:
+        values[f"slowdown_at_{k}"] = float(np.mean(fastest[k] / best_ns - 1.0))
+        values[f"top_{k}_score"] = top_k_score(fastest[k], best_ns, runs)
+    has_choice = np.array([counts.total > 0 for counts in pairs])
     for k in TILE_TOP_K:
-        fastest = np.array(tally.best_of_k[k])[indices]
-        slowdowns = np.where(choice, fastest / best - 1.0, math.nan)
-        values[f"kernel_top_{k}"] = 100.0 * mean_slowdown(slowdowns.tolist())
+        slowdowns = np.where(has_choice, fastest[k] / best_ns - 1.0, math.nan)
+        values[f"kernel_top_{k}"] = 100.0 * mean_without_nan(slowdowns.tolist())
     return values

@@ -142,11 +142,11 @@ LAYOUT_ORDERS: Mapping[str, Callable[[LayoutGraph, tuple[int, ...]], dict[int, F
 """Scores the configs of a program, for each of the given seeds or once."""
 
 
-def load_given_models(names: Iterable[str], task: str, architecture: Architecture) -> dict[str, UserModel]:
+def load_user_models(names: Iterable[str], task: str, architecture: Architecture) -> dict[str, UserModel]:
     """Returns the user's own models among some names, as far as they are for a task.
 
     Raises:
-        DataError: for one that cannot be loaded (see `load_given_model`).
+        DataError: for one that cannot be loaded (see `load_user_model`).
     """
     models = {name: load_user_model(name, architecture) for name in names if is_dotted(name)}
     return {name: model for name, model in models.items() if task in model.tasks}

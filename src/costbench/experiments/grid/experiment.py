@@ -28,12 +28,12 @@ _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _SHARE = "share"
 OWN = "own"
 """Name of the split that an imported data set comes with."""
-_GIVEN = "tpugraphs:"
+_TPUGRAPHS = "tpugraphs:"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Fields of an experiment's entry other than its variants; only the task has to be given.
+    """Fields of an experiment's entry other than its variants; only the task is required.
 
     Attributes:
         task: the compiler's decision, of the stage `features`.
@@ -85,8 +85,8 @@ class ImportedGrid(Grid):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.data.removeprefix(_GIVEN) or not self.data.startswith(_GIVEN):
-            raise ValueError(f"data is {self.data!r}, must be {_GIVEN}DIR")
+        if not self.data.removeprefix(_TPUGRAPHS) or not self.data.startswith(_TPUGRAPHS):
+            raise ValueError(f"data is {self.data!r}, must be {_TPUGRAPHS}DIR")
         if self.splits != (OWN,):
             raise ValueError(f"splits are {list(self.splits)}, must be [{OWN}] for imported data")
         if len(self.chips) > 1:
@@ -95,7 +95,7 @@ class ImportedGrid(Grid):
     @property
     def folder(self) -> str:
         """Returns the folder that `data` names."""
-        return self.data.removeprefix(_GIVEN)
+        return self.data.removeprefix(_TPUGRAPHS)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class History:
         return tuple(sorted(self._rows.items(), key=lambda row: row[0]))
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Records the metrics of the epoch that ended after training step `step`, and write the file."""
+        """Records the metrics of the epoch that ended after training step `step`, and writes the file."""
         self._rows[step] = {name: float(value) for name, value in metrics.items()}
         rows = ((at_step // self._steps_per_epoch, at_step, row) for at_step, row in self.rows)
         write_text(self._path, history_text(rows))

@@ -22,6 +22,22 @@ class KernelSources:
     validation: KernelSource
     estimate: str = ""
 
+    def fit(self, task: CellTask, spec: AnyTrainSpec, logger: EpochLogger) -> FitResult:
+        """Trains by `training.fit.fit`."""
+        from costbench.training.fit import fit
+
+        settings, sources = cast("TrainSpec", spec), self
+        if settings.estimate != self.estimate:
+            sources = KernelTraining().open(replace(task, spec=settings))
+        return fit(
+            settings,
+            sources.train,
+            sources.validation,
+            task.folder,
+            logger=logger,
+            progress=task.progress,
+        )
+
 
 @dataclass(frozen=True)
 class KernelTraining:
@@ -41,23 +57,7 @@ class KernelTraining:
 
         cache_bytes = task.cache_mb * 1024 * 1024 // 2
         train, validation = (
-            KernelSource(task.shards(names), cache_bytes=cache_bytes, estimate=task.spec.estimate)
-            for names in (task.split.train, task.split.validation)
+            KernelSource(task.shards(programs), cache_bytes=cache_bytes, estimate=task.spec.estimate)
+            for programs in (task.split.train, task.split.validation)
         )
         return KernelSources(train, validation, task.spec.estimate)
-
-    def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
-        """Trains by `training.fit.fit`."""
-        from costbench.training.fit import fit
-
-        sources = cast("KernelSources", opened)
-        if sources.estimate != spec.estimate:
-            sources = self.open(replace(task, spec=spec))
-        return fit(
-            cast("TrainSpec", spec),
-            sources.train,
-            sources.validation,
-            task.folder,
-            logger=logger,
-            progress=task.progress,
-        )

@@ -17,8 +17,17 @@ if TYPE_CHECKING:
 class LayoutGraphFiles:
     """The layout graphs for training and those for validation, which are read by memory map."""
 
-    train: tuple[Path, ...]
-    validation: tuple[Path, ...]
+    train: list[Path]
+    validation: list[Path]
+
+    def fit(self, task: CellTask, spec: AnyTrainSpec, logger: EpochLogger) -> FitResult:
+        """Trains by `training.layout.fit.fit_layout`."""
+        from costbench.training.layout.fit import fit_layout
+
+        settings = cast("LayoutTrainSpec", spec)
+        return fit_layout(
+            settings, self.train, self.validation, task.folder, logger=logger, progress=task.progress
+        )
 
 
 @dataclass(frozen=True)
@@ -34,20 +43,4 @@ class LayoutTraining:
         Raises:
             DataError: for a program without layout graphs.
         """
-        return LayoutGraphFiles(
-            tuple(task.shards(task.split.train)), tuple(task.shards(task.split.validation))
-        )
-
-    def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
-        """Trains by `training.layout.fit.fit_layout`."""
-        from costbench.training.layout.fit import fit_layout
-
-        files = cast("LayoutGraphFiles", opened)
-        return fit_layout(
-            cast("LayoutTrainSpec", spec),
-            files.train,
-            files.validation,
-            task.folder,
-            logger=logger,
-            progress=task.progress,
-        )
+        return LayoutGraphFiles(task.shards(task.split.train), task.shards(task.split.validation))

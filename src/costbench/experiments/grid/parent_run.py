@@ -1,7 +1,7 @@
 """Tracks an experiment's grid as one parent run in MLflow with one finished child run for each of its cells.
 
 A grid is identified by its profile, name, parameters and data: training it again, or continuing it after a
-kill, adds to the same parent run. Kept cells that an earlier grid has trained are moved below the new parent.
+kill, adds to the same parent run. Cells that an earlier grid has trained are moved below the new parent.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _KEY, _PARENT, _FOLDER = (f"tags.{tag}" for tag in (KEY, PARENT, FOLDER))
 def tracked_grid(
     tracking: Tracking, experiment: Experiment, provenance: Provenance
 ) -> Iterator[tuple[TrackedRun, Tracking]]:
-    """Opens the parent run of a grid; yield it and where its cells are tracked.
+    """Opens the parent run of a grid; yields it and where its cells are tracked.
 
     Args:
-        tracking: place of the tracked run; its tags (among them `profile`) become those of the cells as well.
+        tracking: where the grid is tracked; cells get its tags, `profile` among them, as well.
         experiment: the grid.
         provenance: provenance of the grid.
 
@@ -60,8 +60,9 @@ def tracked_grid(
         KIND: "grid",
         WORK: work_of(tracking.run_name, provenance.params_digest, provenance.data_digest),
     }
-    where = tracking.uri, tracking.experiment, tracking.run_name
-    with tracked_run(*where, provenance, run_tags, goes_on=True) as run:
+    with tracked_run(
+        tracking.uri, tracking.experiment, tracking.run_name, provenance, run_tags, goes_on=True
+    ) as run:
         settings = {"splits": grid.splits, "chips": grid.chips, "seeds": grid.seeds}
         run.log_params(settings | {"variants": tuple(experiment.variants), "cells": len(experiment.cells)})
         tags = {**tracking.tags, "experiment": experiment.name, KIND: "cell", PARENT: run.run_id}
@@ -75,7 +76,7 @@ def cell_tracking(grid: Tracking, cell: str, folder: str, machine: str) -> Track
 
 
 def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping[str, CellResult]) -> None:
-    """Moves the runs of kept cells below the grid's run, add runs that are missing, and log the best metrics.
+    """Moves the runs of cells below the grid's run, adds missing runs, and logs the best metrics.
 
     Args:
         grid: run that `tracked_grid` yields.
@@ -89,8 +90,8 @@ def nest_cells(grid: TrackedRun, tasks: Mapping[str, CellTask], results: Mapping
         return
     runs = _finished_runs(grid, next(iter(tasks.values())).tracking.tags)
     by_key = runs.drop_duplicates(_KEY, keep="last").set_index(_KEY)
-    kept = by_key["run_id"][by_key.index.isin([result.key for result in results.values()])]
-    replaced = runs[(runs[_PARENT] == grid.run_id) & ~runs["run_id"].isin(kept)]
+    current = by_key["run_id"][by_key.index.isin([result.key for result in results.values()])]
+    replaced = runs[(runs[_PARENT] == grid.run_id) & ~runs["run_id"].isin(current)]
     for run_id in replaced["run_id"]:
         replace(grid, run_id=run_id).set_tags({KIND: "replaced"})
     for name, task in tasks.items():

@@ -45,11 +45,16 @@ class Tracking:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-class Training(Protocol):
-    """How the cells of a task are trained: a frozen value, since it travels to the processes that train.
+class Samples(Protocol):
+    """Opened samples that models are trained and validated on."""
 
-    What it opens is of its own kind, which only itself reads.
-    """
+    def fit(self, task: CellTask, spec: AnyTrainSpec, logger: EpochLogger) -> FitResult:
+        """Trains and writes the best model to the cell's folder; a killed call goes on where it was."""
+        ...
+
+
+class Training(Protocol):
+    """How the cells of a task are trained: a frozen value, since it travels to the processes that train."""
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -61,16 +66,12 @@ class Training(Protocol):
         """Names of the files that a checkpoint consists of, the description first."""
         ...
 
-    def open(self, task: CellTask) -> object:
-        """Returns what trains and validates; cells of equal data, split and chip may share it.
+    def open(self, task: CellTask) -> Samples:
+        """Returns the samples of a cell, which cells of equal data, split and chip may share.
 
         Raises:
             DataError: for missing or damaged shards.
         """
-        ...
-
-    def fit(self, task: CellTask, spec: AnyTrainSpec, opened: object, logger: EpochLogger) -> FitResult:
-        """Trains and write the best model to the cell's folder; a killed call goes on where it was."""
         ...
 
 
@@ -170,13 +171,13 @@ class CellResult(KeyedResult):
     """A finished cell, stored in its folder as `done.json`.
 
     Attributes:
-        key: what it was trained from, and its name.
-        best_metric: the monitored validation metric of the model that was kept.
+        key: digest of its name and of everything that it was trained from.
+        best_metric: the monitored validation metric of the best epoch, whose model is the result.
         best_epoch: the epoch of that model.
         steps: training steps done.
         execution: the GPU, or the number of threads and the matrix library, that it was trained with.
-        kernels: per step; programs where these are the samples of the task.
-        configs: decisions of each in a step, at most.
+        kernels: number of kernels per step; of programs where these are the samples of the task.
+        configs: largest number of decisions of each in a step.
         validations: number of validation passes.
         computed_by: implementation of the network, `compiled` kernels or the `plain` network; empty where
             there is one only.
@@ -197,20 +198,20 @@ OnEpoch = Callable[[Mapping[str, float], int], None]
 
 
 def train_cell(
-    task: CellTask, *, opened: object | None = None, on_epoch: OnEpoch | None = None
+    task: CellTask, *, samples: Samples | None = None, on_epoch: OnEpoch | None = None
 ) -> CellResult:
     """Trains a cell, unless it, or another cell of the same training, is already complete.
 
     Args:
         task: the cell.
-        opened: returned by the task's training for this cell or another one of the same data.
+        samples: opened samples of this cell or another one of the same data; opened here for None.
         on_epoch: called after every epoch; an exception from it ends the training (`RunStopped`: on purpose).
 
     Raises:
         DataError: for missing or damaged shards.
         DivergedError: for a loss that is no longer finite.
     """
-    return task.entry.get(CellResult, lambda: _train(task, opened, on_epoch))
+    return task.entry.get(CellResult, lambda: _train(task, samples, on_epoch))
 
 
 def train_item(item: WorkItem[CellTask]) -> CellResult:
@@ -218,37 +219,38 @@ def train_item(item: WorkItem[CellTask]) -> CellResult:
     return train_cell(item.task)
 
 
-def _train(task: CellTask, opened: object | None, on_epoch: OnEpoch | None) -> CellResult:
+def _train(task: CellTask, samples: Samples | None, on_epoch: OnEpoch | None) -> CellResult:
     # Torch and Lightning take seconds to import, so only a process that trains does.
     load(task.training.modules)
-    opened = task.training.open(task) if opened is None else opened
+    samples = task.training.open(task) if samples is None else samples
     spec = task.seeded
     history = History(task.folder / HISTORY, spec.steps_per_epoch)
-    with _tracked(task, spec, task.key()) as run:
+    with _track(task, spec, task.key()) as run:
         run.log_history(history.rows)  # of an earlier attempt that was killed
-        logger = _Report(task.tracking.run_name, history, run, on_epoch)
-        result = task.training.fit(task, spec, opened, logger)
+        result = samples.fit(task, spec, _EpochReport(task.tracking.run_name, history, run, on_epoch))
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
         run.log_metrics({"seconds": result.seconds}, result.steps)
         run.set_tags({"computed_by": result.computed_by})
     if task.timing is not None:
         write_json(task.timing, {"seconds": round(result.seconds, 1)})
+    kernels, configs = spec.per_step
     return CellResult(
-        task.key(),
-        result.best_metric,
-        result.best_epoch,
-        result.steps,
-        result.execution,
-        *spec.per_step,
-        result.steps // spec.steps_per_epoch,
-        result.computed_by,
+        key=task.key(),
+        best_metric=result.best_metric,
+        best_epoch=result.best_epoch,
+        steps=result.steps,
+        execution=result.execution,
+        kernels=kernels,
+        configs=configs,
+        validations=result.steps // spec.steps_per_epoch,
+        computed_by=result.computed_by,
     )
 
 
 def track_finished(task: CellTask, result: CellResult) -> None:
     """Logs a finished cell that the store has no run of, for example since the store is new."""
     spec = task.seeded
-    with _tracked(task, spec, result.key) as run:
+    with _track(task, spec, result.key) as run:
         run.log_history(History(task.folder / HISTORY, spec.steps_per_epoch).rows)
         _log_result(run, task, result.best_metric, result.best_epoch, result.steps)
         run.set_tags({"computed_by": result.computed_by})
@@ -259,7 +261,7 @@ def _log_result(run: TrackedRun, task: CellTask, best_metric: float, best_epoch:
     run.log_files([task.folder / HISTORY, task.folder / task.training.model_files[0]], "model")
 
 
-class _Report:
+class _EpochReport:
     """Writes an epoch's metrics to the file, then to the tracking server, and calls `on_epoch` last."""
 
     def __init__(self, name: str, history: History, run: TrackedRun, on_epoch: OnEpoch | None) -> None:
@@ -281,7 +283,7 @@ class _Report:
 
 
 @contextmanager
-def _tracked(task: CellTask, spec: AnyTrainSpec, key: str) -> Iterator[TrackedRun]:
+def _track(task: CellTask, spec: AnyTrainSpec, key: str) -> Iterator[TrackedRun]:
     tracking, cell = task.tracking, task.cell
     tags = {
         "task": cell.task,
@@ -298,22 +300,15 @@ def _tracked(task: CellTask, spec: AnyTrainSpec, key: str) -> Iterator[TrackedRu
     with tracked_run(tracking.uri, tracking.experiment, tracking.run_name, task.provenance, tags) as run:
         run.log_params({"cell": asdict(cell), "model": asdict(spec)})
         if run.uri:
-            sets = (("training", task.split.train), ("validation", task.split.validation))
-            run.log_datasets(
-                [
-                    Dataset(
-                        f"{cell.task} {role}", task.data_digest, _contents(task, names), task.features, role
-                    )
-                    for role, names in sets
-                ]
-            )
+            sets = {"training": task.split.train, "validation": task.split.validation}
+            run.log_datasets([_dataset(task, role, programs) for role, programs in sets.items()])
         yield run
 
 
-def _contents(task: CellTask, names: Sequence[str]) -> pd.DataFrame:
-    """Returns the contents of a set as a table with one row per program."""
+def _dataset(task: CellTask, role: str, programs: Sequence[str]) -> Dataset:
+    """Returns a set of programs as tracking describes it, by a table with one row per program."""
     rows = []
-    for name in names:
+    for name in programs:
         shards = [Shard.open(path) for path in task.shards([name])]
         rows.append(
             {
@@ -323,4 +318,5 @@ def _contents(task: CellTask, names: Sequence[str]) -> pd.DataFrame:
                 "samples": sum(shard.num_configs for shard in shards),
             }
         )
-    return pd.DataFrame(rows, columns=["program", "application", "kernels", "samples"])
+    contents = pd.DataFrame(rows, columns=["program", "application", "kernels", "samples"])
+    return Dataset(f"{task.cell.task} {role}", task.data_digest, contents, task.features, role)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from costbench.artifacts import digest_file, write_json
 from costbench.execution.workers import NO_FLAGS, BackendFlags
-from costbench.experiments.autotuning.fusion import FusionCurve
-from costbench.experiments.autotuning.programs import autotune
+from costbench.experiments.autotuning.comparison import autotune
+from costbench.experiments.autotuning.fusion_comparison import FusionCurve
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.evaluation.program import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
@@ -64,7 +64,7 @@ class ItemFile(KeyedResult):
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Computes the results that are missing, then write `rows.jsonl` and `search.json`.
+    """Computes the results that are missing, then writes `rows.jsonl` and `search.json`.
 
     Args:
         params: the parameter file.
@@ -77,7 +77,10 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     workspace = load_workspace(profile, flags)
     section = profile.section("autotune", AutotuneParams)
     folder = workspace.stage("autotune")
-    identity = _identity(section, workspace)
+    features, split = (read_identity(workspace.stage(name)) for name in ("features", "split"))
+    experiments = sorted({*section.tile.models, *section.fusion.models})
+    trained = [read_identity(workspace.stage("train") / name) for name in experiments]
+    identity = identify(__name__, section, features.data_digest, features, split, *trained)
     revision = git_revision(workspace.root)
     items = _work_items(section, workspace, revision)
     notes, title = folder / _ITEMS, "programs to tune"
@@ -87,11 +90,15 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     curves = [curve for item in items for curve in _curves(item.task[0], results[item.name])]
     write_json(folder / SEARCH_FILE, curves)
     write_identity(folder, identity)
-    _track(workspace, rows, Provenance(identity.params_digest, identity.data_digest, revision))
+    provenance = Provenance(identity.params_digest, identity.data_digest, revision)
+    tags = {"profile": workspace.name, KIND: "autotune"}
+    with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
+        tracked.log_metrics(_headline(rows))
+        tracked.log_files([folder / ROWS_FILE, folder / SEARCH_FILE], "autotune")
 
 
 def tune_program(item: WorkItem[tuple[TuningItem, str]]) -> ItemFile:
-    """Tunes one program with a revision of the code, and keep its result.
+    """Tunes one program with a revision of the code, and keeps its result.
 
     Raises:
         CostbenchError: for a program or model that cannot be used, or a file that cannot be written.
@@ -103,20 +110,17 @@ def tune_program(item: WorkItem[tuple[TuningItem, str]]) -> ItemFile:
 
 
 def _log_speedups(progress: Progress[ItemFile]) -> None:
-    _log.info("[%d/%d] %s: %s", progress.done, progress.total, progress.name, _speedups(progress.result))
-
-
-def _speedups(found: ItemFile) -> str:
-    """Returns a log line: median speed-up of each arm with 10 tile sizes measured, or the largest budget."""
+    """Logs the median speed-up of each arm with 10 tile sizes measured, or the largest budget."""
     speedups: dict[str, dict[str, list[float]]] = {}
-    for entry in found.entries:
+    for entry in progress.result.entries:
         if "speedup" in entry.metrics:
             by_variant = speedups.setdefault(entry.model, {})
             by_variant.setdefault(entry.variant, []).append(entry.metrics["speedup"])
-    shown = {model: "top10" if "top10" in found else list(found)[-1] for model, found in speedups.items()}
-    return ", ".join(
-        f"{model} {name} {np.median(speedups[model][name]):.3f}" for model, name in shown.items()
-    )
+    medians = []
+    for model, by_variant in speedups.items():
+        variant = "top10" if "top10" in by_variant else list(by_variant)[-1]
+        medians.append(f"{model} {variant} {np.median(by_variant[variant]):.3f}")
+    _log.info("[%d/%d] %s: %s", progress.done, progress.total, progress.name, ", ".join(medians))
 
 
 def _work_items(
@@ -154,14 +158,7 @@ def _effort(item: TuningItem) -> float:
     return (1e6 if TASKS[item.task.decision].measures_programs else 0.0) + item.instructions
 
 
-def _identity(section: AutotuneParams, workspace: Workspace) -> StageIdentity:
-    names = sorted({*section.tile.models, *section.fusion.models})
-    trained = [read_identity(workspace.stage("train") / name) for name in names]
-    before = [read_identity(workspace.stage(name)) for name in ("features", "split")]
-    return identify(__name__, section, before[0].data_digest, *before, *trained)
-
-
-def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity) -> Iterator[MetricRow]:
+def _rows(item: TuningItem, result: ItemFile, identity: StageIdentity) -> Iterator[MetricRow]:
     task = item.task
     origin = RowOrigin(
         task=task.decision,
@@ -171,17 +168,16 @@ def _rows(item: TuningItem, found: ItemFile, identity: StageIdentity) -> Iterato
         program=task.program,
         params_digest=identity.params_digest,
         data_digest=identity.data_digest,
-        git_revision=found.git_revision,
+        git_revision=result.git_revision,
     )
-    return origin.rows(
-        ALL_KERNELS, {(one.model, one.variant, one.seed): one.metrics for one in found.entries}
-    )
+    metrics = {(entry.model, entry.variant, entry.seed): entry.metrics for entry in result.entries}
+    return origin.rows(ALL_KERNELS, metrics)
 
 
-def _curves(item: TuningItem, found: ItemFile) -> Iterator[dict[str, object]]:
+def _curves(item: TuningItem, result: ItemFile) -> Iterator[dict[str, object]]:
     task = item.task
     keys = {"task": task.decision, "split": item.split, "chip": task.chip, "program": task.program}
-    for curve in found.curves:
+    for curve in result.curves:
         columns = asdict(curve)
         yield {**keys, "model": columns.pop("arm"), **columns}
 
@@ -194,11 +190,3 @@ def _headline(rows: Iterable[MetricRow]) -> dict[str, float]:
             name = f"{row.task}/{row.split}/{row.chip}/{row.model}/{row.variant}/speedup"
             speedups.setdefault(name, []).append(row.value)
     return {name: float(np.median(values)) for name, values in sorted(speedups.items())}
-
-
-def _track(workspace: Workspace, rows: Sequence[MetricRow], provenance: Provenance) -> None:
-    tags = {"profile": workspace.name, KIND: "autotune"}
-    folder = workspace.stage("autotune")
-    with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
-        tracked.log_metrics(_headline(rows))
-        tracked.log_files([folder / ROWS_FILE, folder / SEARCH_FILE], "autotune")

@@ -18,7 +18,7 @@ ExperimentStage = Callable[[Path, str | None], None]
 
 
 def guarded(action: Callable[[], None], name: str) -> int:
-    """Runs `action` and return the exit code: 0, or 1 after one line on stderr for errors that users can fix.
+    """Runs `action` and returns the exit code: 0, or 1 after a line on stderr for errors that users can fix.
 
     These are the errors of costbench and of the operating system (a full disk, no permission); any other
     exception is a defect and keeps its traceback. `action` is the last thing that a process does.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from costbench.artifacts import digest_file, write_json
 from costbench.datasets.leakage import common_fingerprints
-from costbench.datasets.splits import Split, read_split, reported_split
+from costbench.datasets.splits import read_split, reported_split
 from costbench.errors import DataError, choose
 from costbench.execution.workers import NO_FLAGS, BackendFlags, load
 from costbench.experiments.evaluation.fusion import evaluate_fusions
@@ -39,8 +39,8 @@ from costbench.experiments.identity import (
     source_identities,
     write_identity,
 )
-from costbench.experiments.imported_samples import ImportedSamples, open_imported_samples
 from costbench.experiments.parameter_file import load_params
+from costbench.experiments.tpugraphs.samples import ImportedSamples, open_imported_samples
 from costbench.experiments.workspace import Workspace, chip_files, load_workspace
 from costbench.features.feature_shards import feature_path, sample_paths
 from costbench.features.structures import known_structures
@@ -71,7 +71,7 @@ EVALUATE_IMPORTED: dict[str, Callable[[ProgramTask], ProgramResult]] = {
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Evaluates the programs that are missing; write `rows.jsonl`, and points of figures in `scatter.json`.
+    """Evaluates the programs that are missing; writes `rows.jsonl`, and points of figures in `scatter.json`.
 
     Wall times differ from run to run, and are written to the folder `machine`.
 
@@ -172,7 +172,11 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
         return
     imported = open_imported_samples(experiment, workspace)
     if imported is not None and imported.digest() != trained.data_digest:
-        raise DataError("differs from what was trained on", where=imported.source.root, expected="train anew")
+        raise DataError(
+            "differs from what was trained on",
+            where=imported.source.root,
+            expected="the stage `train` to run again",
+        )
     tasks = _tasks(experiment, section, workspace, imported)
     items = _work_items(tasks, identity, folder)
     remove_outdated(machine, [task.timing for task in tasks.values()])
@@ -184,20 +188,21 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     write_rows(
         folder / ROWS_FILE, [row for task, result in in_order for row in _rows(task, result, identity)]
     )
-    points = [
+    scatter = [
         {
             "task": task.cell.task, "split": reported_split(task.cell.split), "chip": task.cell.chip,
-            "model": one.model, "predicted_ns": list(one.predicted_ns), "measured_ns": list(one.measured_ns),
+            "model": points.model, "predicted_ns": list(points.predicted_ns),
+            "measured_ns": list(points.measured_ns),
         }
         for task, result in in_order
-        for one in result.scatter
+        for points in result.scatter
     ]  # fmt: skip
-    write_json(folder / SCATTER_FILE, points)
+    write_json(folder / SCATTER_FILE, scatter)
     write_identity(folder, identity)
 
 
 def _is_restored(folder: Path, identity: StageIdentity, experiment: Experiment, workspace: Workspace) -> bool:
-    """Whether results of this identity are there without the weights that they follow from."""
+    """Returns whether results of this identity are there without the weights that they follow from."""
     try:
         is_current = read_identity(folder) == identity
     except DataError:
@@ -217,19 +222,20 @@ def _work_items(
     items = []
     for name, task in tasks.items():
         program, kind = task.program, task.cell.task
-        fitted = [] if program.fitted is None else [program.fitted]
-        trained = [*(one.folder for one in program.checkpoints), *fitted, *program.fitted_to.values()]
+        trained = [checkpoint.folder for checkpoint in program.checkpoints]
+        trained += [] if program.fitted is None else [program.fitted]
+        trained += program.fitted_to.values()
         evaluate = (EVALUATE_IMPORTED if program.imported else EVALUATE)[kind]
         parts = [name, identity.params_digest, identity.data_digest, identity.code_digest]
         parts += [code_digest(evaluate), *(digest_file(folder / DONE) for folder in trained)]
         items.append(WorkItem.of(name, task, folder / _ITEMS, parts))
-    return sorted(items, key=lambda item: (-_size(item.task), item.name))
 
+    def size(item: WorkItem[EvaluationTask]) -> int:
+        program = item.task.program
+        paths = sample_paths(program.features, item.task.cell.task, program.chip, program.program)
+        return sum(path.stat().st_size for path in paths)
 
-def _size(task: EvaluationTask) -> int:
-    program = task.program
-    paths = sample_paths(program.features, task.cell.task, program.chip, program.program)
-    return sum(path.stat().st_size for path in paths)
+    return sorted(items, key=lambda item: (-size(item), item.name))
 
 
 def _log_result(progress: Progress[EvaluatedProgram]) -> None:
@@ -279,15 +285,16 @@ def _tasks(
             split = imported.tested_programs()
         for chip in sorted(grid.chips):
             checkpoints = _checkpoints(experiment, split_name, chip, workspace.stage("train"))
-            seen = _seen(split, features, grid.task, chip)
-            known = _known_structures(split, features, grid.task, chip)
-            folder = baselines_folder(workspace.stage("train") / experiment.name, split_name, chip)
-            fitted = folder if grid.baselines else None
+            tested, trained = (
+                [path for name in names if (path := feature_path(features, grid.task, chip, name)).exists()]
+                for names in (split.test, split.train)
+            )
+            seen = _seen(tested, trained)
+            structures = known_structures(tested, trained)
+            folder = workspace.stage("train") / experiment.name
+            fitted = baselines_folder(folder, split_name, chip)
             fitted_to = {
-                quality: baselines_folder(
-                    workspace.stage("train") / experiment.name, split_name, chip, quality
-                )
-                for quality in grid.estimates
+                quality: baselines_folder(folder, split_name, chip, quality) for quality in grid.estimates
             }
             cell = Cell(grid.task, split_name, chip, MAIN, 0)
             for program in split.test:
@@ -296,23 +303,30 @@ def _tasks(
                     continue
                 name = f"{split_name}-{chip}-{program}"
                 program_task = ProgramTask(
-                    workspace.stage("generate"),
-                    features,
-                    chip,
-                    program,
-                    checkpoints,
-                    models,
-                    section,
-                    seen,
-                    known,
-                    fitted,
-                    reported_split(split_name),
-                    imported is not None,
-                    files_of_chips.get(chip, ""),
-                    fitted_to,
+                    data=workspace.stage("generate"),
+                    features=features,
+                    chip=chip,
+                    program=program,
+                    checkpoints=checkpoints,
+                    models=models,
+                    params=section,
+                    seen=seen,
+                    known_structures=structures,
+                    fitted=fitted if grid.baselines else None,
+                    split=reported_split(split_name),
+                    imported=imported is not None,
+                    chip_file=files_of_chips.get(chip, ""),
+                    fitted_to=fitted_to,
                 )
                 tasks[name] = EvaluationTask(cell, program_task, revision, machine / f"{name}.json")
     return tasks
+
+
+def _seen(tested: Sequence[Path], trained: Sequence[Path]) -> frozenset[str]:
+    """Returns the fingerprints of kernels in shards of test programs that training programs have as well."""
+    # NumPy drops the trailing zeros of fixed-length byte strings when an element is read.
+    common = common_fingerprints(tested, trained)
+    return frozenset(bytes(fingerprint).ljust(16, b"\0").hex() for fingerprint in common)
 
 
 def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> tuple[Checkpoint, ...]:
@@ -325,23 +339,3 @@ def _checkpoints(experiment: Experiment, split: str, chip: str, train: Path) -> 
             folder = train / experiment.name / cell.name
             checkpoints.append(Checkpoint(model, variant, cell.seed, folder, accelerator))
     return tuple(checkpoints)
-
-
-def _known_structures(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:
-    """Returns the fingerprints of test kernels whose structure occurs in training programs."""
-    tested, trained = (
-        [path for name in names if (path := feature_path(features, task, chip, name)).exists()]
-        for names in (split.test, split.train)
-    )
-    return known_structures(tested, trained)
-
-
-def _seen(split: Split, features: Path, task: str, chip: str) -> frozenset[str]:
-    """Returns the fingerprints of test kernels that also occur in training programs."""
-    tested, trained = (
-        [path for name in names if (path := feature_path(features, task, chip, name)).exists()]
-        for names in (split.test, split.train)
-    )
-    common = common_fingerprints(tested, trained)
-    # NumPy drops the trailing zeros of fixed-length byte strings when an element is read.
-    return frozenset(bytes(fingerprint).ljust(16, b"\0").hex() for fingerprint in common)

@@ -14,9 +14,7 @@ from costbench.datasets.layout_graphs import write_layout_graph
 from costbench.datasets.layout_shards import collection_folder, layout_shard_path
 from costbench.datasets.measured_kernels import (
     CompiledPrograms,
-    FusionKernels,
-    MeasuredKernel,
-    TileShard,
+    MeasuredKernels,
     compiled_program_path,
     fusion_parts,
     shard_path,
@@ -108,7 +106,7 @@ class ProgramItem:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Makes the feature shards that are missing, and remove those that the parameters no longer ask for.
+    """Makes the feature shards that are missing, and removes those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
@@ -136,7 +134,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def make_features(item: WorkItem[ProgramItem]) -> Shards:
-    """Makes the feature shards of a program, and keep their summaries.
+    """Makes the feature shards of a program, and keeps their summaries.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.
@@ -175,28 +173,17 @@ class _Program:
         }
 
 
-def _write_tiles(shard_spec: ShardSpec, program: _Program) -> None:
-    shard = TileShard(shard_spec.sources[0], program.modules, shard_spec.architecture)
-    kernels = [shard.kernel(index) for index in range(len(shard))]
-    _write_kernels(shard_spec, program, kernels, program.metadata(shard_spec, shard.application))
-
-
-def _write_fusions(shard_spec: ShardSpec, program: _Program) -> None:
-    parts = tuple(Shard.open(path) for path in shard_spec.sources)
-    samples = FusionKernels(parts, program.modules, shard_spec.architecture)
+def _write_kernels(shard_spec: ShardSpec, program: _Program) -> None:
+    shards = [Shard.open(path) for path in shard_spec.sources]
+    samples = MeasuredKernels(shards, program.modules, shard_spec.architecture)
     kernels = [samples.kernel(index) for index in range(len(samples))]
-    _write_kernels(shard_spec, program, kernels, program.metadata(shard_spec, samples.application))
-
-
-def _write_kernels(
-    shard_spec: ShardSpec, program: _Program, kernels: list[MeasuredKernel], metadata: dict[str, object]
-) -> None:
+    metadata = program.metadata(shard_spec, samples.application)
     if shard_spec.estimate:
         model = AnalyticalModel(shard_spec.architecture, knowledge_of(shard_spec.estimate))
         write_estimates(shard_spec.path, kernels, model, metadata)
-        return
-    analytical = AnalyticalModel(shard_spec.architecture)
-    write_features(shard_spec.path, kernels, program.features, analytical, metadata)
+    else:
+        model = AnalyticalModel(shard_spec.architecture)
+        write_features(shard_spec.path, kernels, program.features, model, metadata)
 
 
 def _write_layouts(shard_spec: ShardSpec, program: _Program) -> None:
@@ -235,8 +222,8 @@ def _layout_folders(path: Path) -> dict[str, str]:
 
 
 READERS: Mapping[str, _Reader] = {
-    "tile": _Reader(lambda data, chip, name: (shard_path(data, chip, name),), _write_tiles),
-    "fusion": _Reader(_fusion_paths, _write_fusions),
+    "tile": _Reader(lambda data, chip, name: (shard_path(data, chip, name),), _write_kernels),
+    "fusion": _Reader(_fusion_paths, _write_kernels),
     "layout": _Reader(
         lambda data, chip, name: (layout_shard_path(data, chip, name),),
         _write_layouts,
@@ -275,8 +262,7 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
                     by_program.setdefault(name, []).append(shard_spec)
                     for quality in section.estimates if READERS[task].reads_compiled else ():
                         beside = estimates_path(path, quality)
-                        estimates = replace(shard_spec, path=beside, estimate=quality)
-                        by_program[name].append(estimates)
+                        by_program[name].append(replace(shard_spec, path=beside, estimate=quality))
     sizes = {
         name: sum(path.stat().st_size for shard_spec in several for path in shard_spec.sources)
         for name, several in by_program.items()

@@ -60,7 +60,7 @@ class GenerateParams:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Makes the shards that are missing, and remove those that the parameters no longer ask for.
+    """Makes the shards that are missing, and removes those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.

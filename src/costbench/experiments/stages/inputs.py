@@ -17,8 +17,8 @@ from costbench.artifacts import digest_file, write_json
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.identity import EXCLUDED, module_closure
-from costbench.experiments.imported_samples import listing_digest
 from costbench.experiments.parameter_file import SECTION, load_params
+from costbench.experiments.tpugraphs.samples import listing_digest
 from costbench.experiments.workspace import load_workspace
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import StageExtension, load_extensions

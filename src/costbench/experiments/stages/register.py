@@ -36,7 +36,7 @@ class RegisterParams:
 
 
 def run(params: Path) -> None:
-    """Registers the best model of each task that has one, and write `champions.json`.
+    """Registers the best model of each task that has one, and writes `champions.json`.
 
     Raises:
         CostbenchError: for wrong parameters, or a store that cannot be used.

@@ -176,7 +176,7 @@ def make_splits(
         first, *others = _splits(section, name, corpus)
     except CostbenchError as error:
         field = f"split.{name}" + (f".{error.field}" if error.field else "")
-        raise ParamsError(error.problem, where=params, field=field, expected=error.expected) from error
+        raise error.recast(ParamsError, where=params, field=field) from error
     return (replace(first, test=tuple(sorted((*first.test, *own)))), *others)
 
 

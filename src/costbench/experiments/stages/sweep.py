@@ -13,7 +13,7 @@ from typing import Literal
 
 from costbench.datasets.splits import read_training_programs
 from costbench.errors import ParamsError
-from costbench.execution.workers import NO_FLAGS, Backend, BackendFlags
+from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
 from costbench.experiments.identity import (
@@ -126,14 +126,14 @@ def load_sweep(params: Params) -> SweepParams:
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Flags of the command line, which override the section `sweep`; None where a flag was not given.
+    """Flags of the command line, which override the section `sweep`; None for a flag that is left out.
 
     Attributes:
-        task: the only one to sweep.
+        task: the only task to sweep.
         trials: number of trials to finish.
-        workers: per study.
+        workers: number of workers of a study.
         storage: URL of the database; by default `OPTUNA_STORAGE`, or a file in the profile's output folder.
-        study: its name; the default name contains a digest of everything that its trials depend on.
+        study: name of the study; the default name contains a digest of everything that its trials depend on.
     """
 
     task: str | None = None
@@ -143,7 +143,7 @@ class SweepFlags:
     study: str | None = None
 
     def over(self, section: SweepParams) -> SweepParams:
-        """Returns `section` with the given flags in place of its values.
+        """Returns `section` with these flags in place of its values.
 
         Raises:
             ParamsError: for an unknown task, or fewer than one trial or worker.
@@ -161,7 +161,7 @@ class SweepFlags:
 
 
 def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFlags = NO_FLAGS) -> None:
-    """Finishes the studies, and write the best trial and all trials of each task.
+    """Finishes the studies, and writes the best trial and all trials of each task.
 
     Args:
         params: the parameter file.
@@ -187,33 +187,26 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
     tracking = shared_database(tracking_uri(), workspace.backend, "MLFLOW_TRACKING_URI")
     prepare(tracking, _EXPERIMENT)
     inputs = _StudyInputs(workspace, identity, storage, tracking, flags.study)
-    tasks = [_task(task, space, section, inputs) for task, space in spaces.items()]
+    tasks = [_sweep_task(task, space, section, inputs) for task, space in spaces.items()]
     folder = workspace.stage("sweep")
-    sweep(tasks, section.workers, _at_least(section.workers, workspace.backend), folder)
-    if flags.task is None:
-        _clear(folder, section.tasks)
+    # Workers of a study wait for each other, so each has a process.
+    backend = replace(workspace.backend, jobs=max(section.workers, workspace.backend.jobs))
+    sweep(tasks, section.workers, backend, folder)
+    for task in set(LEARNED) - set(section.tasks) if flags.task is None else ():
+        best_path(folder, task).unlink(missing_ok=True)
+        trials_path(folder, task).unlink(missing_ok=True)
     write_identity(folder, identity)
 
 
 @dataclass(frozen=True)
 class _StudyInputs:
+    """What the studies of all tasks follow from, and where they are kept and tracked."""
+
     workspace: Workspace
     identity: StageIdentity
     storage: StorageSpec
     tracking: str
     study: str | None
-
-
-def _at_least(workers: int, backend: Backend) -> Backend:
-    """Returns the backend with a local process per worker of a study, since workers wait for each other."""
-    return replace(backend, jobs=max(workers, backend.jobs))
-
-
-def _clear(folder: Path, tasks: tuple[str, ...]) -> None:
-    """Removes results of tasks that are not swept."""
-    for task in set(LEARNED) - set(tasks):
-        best_path(folder, task).unlink(missing_ok=True)
-        trials_path(folder, task).unlink(missing_ok=True)
 
 
 def _space(task: str, section: SweepParams, params: Path) -> Space:
@@ -226,7 +219,7 @@ def _space(task: str, section: SweepParams, params: Path) -> Space:
     return resolve(section.space[task], models[task], params, f"sweep.space.{task}")
 
 
-def _task(name: str, space: Space, section: SweepParams, inputs: _StudyInputs) -> SweepTask:
+def _sweep_task(name: str, space: Space, section: SweepParams, inputs: _StudyInputs) -> SweepTask:
     workspace = inputs.workspace
     revision = git_revision(workspace.root)
     split = read_training_programs(workspace.stage("split") / f"{section.split}.json")
@@ -265,12 +258,10 @@ def _task(name: str, space: Space, section: SweepParams, inputs: _StudyInputs) -
 
 def _follows_from(space: Space, section: SweepParams, cell: CellTask) -> dict[str, str]:
     """Returns the digests of what the trials of a study depend on, by the name that errors use."""
-    ranges = {name: asdict(one) for name, one in space.ranges.items()}
-    chosen = {"seed": section.seed, "startup_trials": section.startup_trials}
     parts: dict[str, object] = {
-        "space": ranges,
+        "space": {name: asdict(values_of) for name, values_of in space.ranges.items()},
         "model": asdict(space.base),
-        "sampler": chosen,
+        "sampler": {"seed": section.seed, "startup_trials": section.startup_trials},
         "pruner": asdict(section.pruner),
         "data": [cell.cell.task, cell.cell.split, cell.cell.chip, cell.data_digest],
         "code": cell.code,

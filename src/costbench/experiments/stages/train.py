@@ -44,9 +44,9 @@ from costbench.experiments.identity import (
     read_identity,
     write_identity,
 )
-from costbench.experiments.imported_samples import ImportedSamples, open_imported_samples
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.entry import shared_database
+from costbench.experiments.tpugraphs.samples import ImportedSamples, open_imported_samples
 from costbench.experiments.tracking.runs import Provenance, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
@@ -69,7 +69,7 @@ _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
 
 
 def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
-    """Trains the cells that are missing, and remove those that the parameters no longer ask for.
+    """Trains the cells that are missing, and removes those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
@@ -83,19 +83,21 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     workspace = load_workspace(profile, flags)
     section = profile.section("train", TrainParams)
     for name in selected(profile, experiment):
-        experiment_alone = load_experiment(profile, name)
-        imported = open_imported_samples(experiment_alone, workspace)
+        # The settings that a sweep found are read once its stage is known to have finished.
+        unswept = load_experiment(profile, name)
+        imported = open_imported_samples(unswept, workspace)
         before = ["split", "features"] if imported is None else []
-        before += [] if experiment_alone.grid.follows == "features" else [experiment_alone.grid.follows]
+        before += [] if unswept.grid.follows == "features" else [unswept.grid.follows]
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
-        loaded = load_experiment(profile, name, workspace.stage("sweep"))
-        baselines = profile.section("baselines", BaselineParams) if loaded.grid.baselines else None
-        _train_experiment(loaded, section, baselines, _Samples(workspace, imported), identities)
+        experiment_to_train = load_experiment(profile, name, workspace.stage("sweep"))
+        baselines = profile.section("baselines", BaselineParams) if unswept.grid.baselines else None
+        samples = _Samples(workspace, imported)
+        _train_experiment(experiment_to_train, section.cache_mb, baselines, samples, identities)
 
 
 def _train_experiment(
     experiment: Experiment,
-    section: TrainParams,
+    cache_mb: int,
     baselines: BaselineParams | None,
     samples: _Samples,
     before: tuple[StageIdentity, ...],
@@ -106,8 +108,9 @@ def _train_experiment(
     identity = identify(__name__, settings, data, *before)
     folder = workspace.stage("train") / experiment.name
     fits = [] if baselines is None else _fits(experiment, baselines, samples)
-    wanted = [item.task.folder for item in fits] + [folder / cell.name for cell in experiment.cells]
-    remove_outdated(folder, wanted)
+    remove_outdated(
+        folder, [item.task.folder for item in fits] + [folder / cell.name for cell in experiment.cells]
+    )
     compute(fit_item, FittedBaselines, fits, workspace.backend, "sets of baselines", _log_fit)
     revision = git_revision(workspace.root)
     provenance = Provenance(identity.params_digest, identity.data_digest, revision)
@@ -116,9 +119,14 @@ def _train_experiment(
     tracking = Tracking(uri, _EXPERIMENT, run_name, {"profile": workspace.name})
 
     # The run is created in this process: workers that create tables at the same time would collide.
-    with tracked_grid(tracking, experiment, provenance) as (grid, cell_tracking_to):
-        made = _Made(experiment, section.cache_mb, samples, provenance, cell_tracking_to)
-        tasks = {task.cell.name: task for task in longest_first(map(made.task, experiment.cells))}
+    with tracked_grid(tracking, experiment, provenance) as (grid, below_grid):
+        tasks = {
+            task.cell.name: task
+            for task in longest_first(
+                _cell_task(cell, experiment, cache_mb, samples, provenance, below_grid)
+                for cell in experiment.cells
+            )
+        }
         items = [WorkItem(name, task, task.entry) for name, task in tasks.items()]
         results = compute(train_item, CellResult, items, workspace.backend, "cells to train", _log_cell)
         nest_cells(grid, tasks, results)
@@ -138,16 +146,16 @@ class _Samples:
         return self.workspace.stage("features") if self.imported is None else self.imported.features
 
     @cached_property
-    def own_programs(self) -> TrainingPrograms | None:
-        """Returns the programs of imported samples, made ready to be read; None where there are none."""
+    def _imported_programs(self) -> TrainingPrograms | None:
+        """The programs of imported samples, made ready to be read; None where there are none."""
         return None if self.imported is None else self.imported.training_programs()
 
     def programs(self, split: str, task: str, chip: str) -> TrainingPrograms:
         """Returns the programs of a split that have samples."""
-        found = self.own_programs
-        if found is None:
-            found = read_training_programs(self.workspace.stage("split") / f"{split}.json")
-        return with_samples(found, self.features, task, chip)
+        programs = self._imported_programs
+        if programs is None:
+            programs = read_training_programs(self.workspace.stage("split") / f"{split}.json")
+        return with_samples(programs, self.features, task, chip)
 
 
 @dataclass(frozen=True)
@@ -162,16 +170,24 @@ def _fits(
     experiment: Experiment, baselines: BaselineParams, samples: _Samples
 ) -> list[WorkItem[BaselineTask]]:
     """Returns the fits of an experiment's baselines."""
-    features, task = samples.features, experiment.grid.task
-    folder, code = samples.workspace.stage("train") / experiment.name, code_digest(fit_baselines)
     fits = []
-    spec = baselines.of_task(task)
-    for name, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
-        split = samples.programs(name, task, chip)
-        for quality in ("", *experiment.grid.estimates):
-            path = baselines_folder(folder, name, chip, quality)
-            work = BaselineTask(task, chip, features, split, spec, baselines.seed, path, code, quality)
-            fits.append(WorkItem(path.name, work, work.entry))
+    folder = samples.workspace.stage("train") / experiment.name
+    for split, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
+        task = BaselineTask(
+            task=experiment.grid.task,
+            chip=chip,
+            features=samples.features,
+            split=samples.programs(split, experiment.grid.task, chip),
+            spec=baselines.of_task(experiment.grid.task),
+            seed=baselines.seed,
+            folder=baselines_folder(folder, split, chip),
+            code=code_digest(fit_baselines),
+        )
+        tasks = [task]
+        for quality in experiment.grid.estimates:
+            beside = baselines_folder(folder, split, chip, quality)
+            tasks.append(replace(task, folder=beside, estimate=quality))
+        fits += [WorkItem(one.folder.name, one, one.entry) for one in tasks]
     return fits
 
 
@@ -187,37 +203,34 @@ def _log_cell(progress: Progress[CellResult]) -> None:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Made:
-    """Settings and inputs that the cells of an experiment share."""
-
-    experiment: Experiment
-    cache_mb: int
-    samples: _Samples
-    provenance: Provenance
-    tracking: Tracking
-
-    def task(self, cell: Cell) -> CellTask:
-        """Returns the training task of one cell."""
-        workspace = self.samples.workspace
-        variant = self.experiment.variants[cell.variant]
-        split = self.samples.programs(cell.split, cell.task, cell.chip)
-        folder = workspace.stage("train") / self.experiment.name / cell.name
-        return CellTask(
-            cell=cell,
-            training=training_of(cell.task),
-            features=self.samples.features,
-            split=replace(split, train=share_of(split, variant.share, cell.seed)),
-            spec=variant.spec,
-            folder=folder,
-            code=code_digest(train_cell, type(training_of(cell.task))),
-            cache_mb=self.cache_mb,
-            provenance=self.provenance,
-            tracking=cell_tracking(self.tracking, cell.name, str(folder), machine()),
-            progress=workspace.backend.in_this_process and sys.stderr.isatty(),
-            cells=workspace.stage("train"),
-            timing=workspace.stage("machine") / "train" / self.experiment.name / f"{cell.name}.json",
-        )
+def _cell_task(
+    cell: Cell,
+    experiment: Experiment,
+    cache_mb: int,
+    samples: _Samples,
+    provenance: Provenance,
+    tracking: Tracking,
+) -> CellTask:
+    """Returns the training task of one cell; the other arguments are those of all cells of an experiment."""
+    workspace = samples.workspace
+    variant = experiment.variants[cell.variant]
+    split = samples.programs(cell.split, cell.task, cell.chip)
+    folder = workspace.stage("train") / experiment.name / cell.name
+    return CellTask(
+        cell=cell,
+        training=training_of(cell.task),
+        features=samples.features,
+        split=replace(split, train=share_of(split, variant.share, cell.seed)),
+        spec=variant.spec,
+        folder=folder,
+        code=code_digest(train_cell, type(training_of(cell.task))),
+        cache_mb=cache_mb,
+        provenance=provenance,
+        tracking=cell_tracking(tracking, cell.name, str(folder), machine()),
+        progress=workspace.backend.in_this_process and sys.stderr.isatty(),
+        cells=workspace.stage("train"),
+        timing=workspace.stage("machine") / "train" / experiment.name / f"{cell.name}.json",
+    )
 
 
 def training_of(task: str) -> Training:
@@ -249,4 +262,4 @@ def share_of(split: TrainingPrograms, share: float, seed: int) -> tuple[str, ...
     """Returns a share of the training programs, rounded up; smaller shares are subsets for the same seed."""
     names = sorted(split.train)
     order = rng.stream(seed, "share of training programs").permutation(len(names))
-    return tuple(sorted(names[place] for place in order[: math.ceil(share * len(names))]))
+    return tuple(sorted(names[index] for index in order[: math.ceil(share * len(names))]))

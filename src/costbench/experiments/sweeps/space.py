@@ -91,7 +91,7 @@ class Range:
         return (self.low, self.high) if self.choices is None else self.choices
 
     def has(self, value: Value) -> bool:
-        """Whether `value` is one of its values; for a range with `step`, only the ends are compared."""
+        """Returns whether `value` is one of its values; of a range with `step`, the ends alone count."""
         if self.choices is not None:
             # True == 1 in Python, but they are different choices.
             return any(
@@ -201,13 +201,13 @@ def _known(
 
 
 def _is_convolution(key: str, choice: Value, where: str | PathLike[str], name: str) -> bool:
-    """Whether a choice names a convolution of PyG that exists. Raises: ParamsError if it does not exist."""
+    """Returns whether a choice names a convolution of PyG. Raises: ParamsError if it does not exist."""
     if key != "net.encoder" or not isinstance(choice, str) or not choice.startswith(PREFIX):
         return False
     try:
         find_convolution(choice)
     except (ChoiceError, ParamsError) as error:
-        raise ParamsError(error.problem, where=where, field=name, expected=error.expected) from error
+        raise error.recast(ParamsError, where=where, field=name) from error
     return True
 
 
@@ -222,7 +222,7 @@ def _check(key: str, values_of: Range, model: AnyTrainSpec, where: str | PathLik
         try:
             with_values(model, {key: value}, where=where)
         except ParamsError as error:
-            raise ParamsError(error.problem, where=where, field=name, expected=error.expected) from error
+            raise error.recast(ParamsError, where=where, field=name) from error
     if values_of.choices is None and _hint(type(model), key) not in (int, float):
         raise ParamsError("has low and high", where=where, field=name, expected="choices")
 

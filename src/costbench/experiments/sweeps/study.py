@@ -45,9 +45,9 @@ class StorageSpec:
     """A database of studies.
 
     Attributes:
-        url: in SQLAlchemy's notation.
-        heartbeat_s: interval of a trial's heartbeats.
-        max_retries: how often a trial is started again after its worker ended.
+        url: address in SQLAlchemy's notation.
+        heartbeat_s: seconds between a trial's heartbeats.
+        max_retries: number of times that a trial is started again after its worker ended.
     """
 
     url: str
@@ -68,13 +68,13 @@ class StorageSpec:
         return 3 * self.heartbeat_s
 
 
-def storage_url(given: str | None, folder: Path) -> str:
-    """Returns the given URL, or else that of the environment, or else that of a file in `folder`."""
-    return given or os.environ.get(ENVIRONMENT) or f"sqlite:///{folder / 'optuna.db'}"
+def storage_url(url: str | None, folder: Path) -> str:
+    """Returns the URL, or without one that of the environment, or else that of a file in `folder`."""
+    return url or os.environ.get(ENVIRONMENT) or f"sqlite:///{folder / 'optuna.db'}"
 
 
 def open_storage(spec: StorageSpec) -> RDBStorage:
-    """Connects, and create the tables if need be.
+    """Connects to a database, and creates its tables if need be.
 
     Raises:
         ParamsError: for text that is not a database URL, or one whose driver is not installed.
@@ -133,7 +133,7 @@ def _lock_transactions(engine: Engine) -> None:
 
 
 def _is_race(error: SQLAlchemyError) -> bool:
-    """Whether the error comes from another process creating the tables at the same moment."""
+    """Returns whether the error comes from another process creating the tables at the same moment."""
     text = str(error).lower()
     return "already exists" in text or "unique constraint" in text
 
@@ -192,9 +192,9 @@ class PrunerSpec:
     def __post_init__(self) -> None:
         if not 0.0 < self.keep_percent <= 100.0:
             raise ValueError(f"keep_percent is {self.keep_percent}, must be in (0, 100]")
-        for name, least in (("startup_trials", 1), ("warmup_epochs", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}, must be at least {least}")
+        for name in ("startup_trials", "warmup_epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
 
     def build(self) -> optuna.pruners.BasePruner:
         """Returns Optuna's pruner; its steps are trained epochs."""
@@ -234,7 +234,7 @@ class StudySpec:
 
 
 def open_study(spec: StudySpec) -> optuna.Study:
-    """Creates the study, or join it.
+    """Creates the study, or joins it.
 
     Raises:
         ParamsError, DataError: as `open_storage`, or where a study of this name has another identity.
@@ -310,9 +310,9 @@ class Progress:
     running: int
     waiting: int
 
-    def may_start(self, wanted: int) -> bool:
-        """Whether another trial should be started, a waiting one or a new one."""
-        return self.waiting > 0 or self.finished + self.running < wanted
+    def may_start(self, trials: int) -> bool:
+        """Returns whether another trial, waiting or new, should be started so that `trials` finish."""
+        return self.waiting > 0 or self.finished + self.running < trials
 
 
 def progress(study: optuna.Study) -> Progress:
@@ -347,7 +347,7 @@ def requeue(study: optuna.Study, number: int, storage: StorageSpec) -> None:
     retry(storage)(study, study.get_trials()[number])
 
 
-def given_away(study: optuna.Study, number: int) -> bool:
-    """Whether a trial was failed and queued again."""
+def was_requeued(study: optuna.Study, number: int) -> bool:
+    """Returns whether a trial was failed and queued again."""
     retried = map(RetryHeartbeatStaleTrialCallback.retry_history, study.get_trials(deepcopy=False))
     return any(number in history for history in retried)

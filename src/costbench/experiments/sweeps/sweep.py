@@ -32,6 +32,7 @@ from costbench.experiments.grid.training_run import (
     CellResult,
     CellTask,
     OnEpoch,
+    Samples,
     Tracking,
     train_cell,
 )
@@ -40,7 +41,6 @@ from costbench.experiments.sweeps.space import Space
 from costbench.experiments.sweeps.study import (
     StudySpec,
     finished_trials,
-    given_away,
     open_study,
     ordinals,
     progress,
@@ -48,6 +48,7 @@ from costbench.experiments.sweeps.study import (
     requeue,
     retry_lost,
     sign,
+    was_requeued,
 )
 from costbench.experiments.tracking.runs import (
     KIND,
@@ -109,7 +110,7 @@ class SweepTask:
 
 
 def work(task: SweepTask, train: TrainTrial) -> None:
-    """Trains trials until the study has as many finished ones as are wanted.
+    """Trains trials until the study has its number of finished ones.
 
     A worker that finds all remaining trials running elsewhere waits, since their workers may be killed.
 
@@ -142,9 +143,9 @@ def _run_trial(study: optuna.Study, task: SweepTask, train: TrainTrial) -> None:
     try:
         study.optimize(partial(_objective, task=task, train=train, started=started), n_trials=1)
     except BaseException as error:
-        if started and given_away(study, started[0]) and isinstance(error, Exception):
-            # This process was taken for ended (suspended, or cut off from the database) and now cannot
-            # report.
+        if started and was_requeued(study, started[0]) and isinstance(error, Exception):
+            # This process was suspended, or cut off from the database: others thought that it had ended, and
+            # it cannot report.
             _log.warning("%s: trial %d was given to another worker", task.study.name, started[0])
             return
         # Interrupted, or a fault of the machine: not caused by the values.
@@ -194,7 +195,7 @@ def trials_path(folder: Path, task: str) -> Path:
 
 
 def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Path) -> None:
-    """Runs studies until they have their numbers of trials; write the best trial and all trials of each.
+    """Runs studies until they have their numbers of trials; writes the best trial and all trials of each.
 
     Args:
         tasks: the studies, and the training that a trial of each varies.
@@ -207,7 +208,7 @@ def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Pa
         CostbenchError: as a worker raises, or if none of the trials of a study was completed.
     """
     with ExitStack() as runs:
-        opened: dict[str, _Opened] = {}
+        studies: dict[str, _OpenStudy] = {}
         for task in tasks:
             study = open_study(task.study)
             with reachable(task.study.storage):
@@ -216,21 +217,24 @@ def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Pa
             if missing == 0:
                 _write(task, study, folder)
             else:
-                run = runs.enter_context(_tracked(task))
-                opened[task.study.name] = _Opened(_below(task, run), study, run)
+                run = runs.enter_context(_track_study(task))
+                run.log_params({"seed": task.study.seed, "startup_trials": task.study.startup_trials})
+                tracking = replace(task.cell.tracking, tags={**task.cell.tracking.tags, PARENT: run.run_id})
+                below = replace(task, cell=replace(task.cell, tracking=tracking))
+                studies[task.study.name] = _OpenStudy(below, study, run)
         # First workers of all studies before second ones, so that every study starts at once.
         work_items = {
-            f"{name}, worker {worker}": study_run.task
+            f"{name}, worker {worker}": opened.task
             for worker in range(workers)
-            for name, study_run in opened.items()
+            for name, opened in studies.items()
         }
         run_work_items(work_on_study, work_items, backend, lambda _key, _none: None, _LOSSES * workers)
-        for study_run in opened.values():
-            _finish(study_run, folder)
+        for opened in studies.values():
+            _finish(opened, folder)
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _OpenStudy:
     """A study whose trials are not finished, and its tracked run."""
 
     task: SweepTask
@@ -238,18 +242,11 @@ class _Opened:
     run: TrackedRun
 
 
-def _tracked(task: SweepTask) -> AbstractContextManager[TrackedRun]:
+def _track_study(task: SweepTask) -> AbstractContextManager[TrackedRun]:
     tracking, cell, name = task.cell.tracking, task.cell.cell, task.study.name
     tags = {"task": cell.task, "split": cell.split, "chip": cell.chip, "variant": cell.variant}
     tags |= {"seed": str(cell.seed), "study": name, KIND: "sweep", WORK: work_of(name), **tracking.tags}
     return tracked_run(tracking.uri, tracking.experiment, name, task.cell.provenance, tags, goes_on=True)
-
-
-def _below(task: SweepTask, run: TrackedRun) -> SweepTask:
-    """Returns the same sweep with its trials tracked below `run`."""
-    run.log_params({"seed": task.study.seed, "startup_trials": task.study.startup_trials})
-    tracking = replace(task.cell.tracking, tags={**task.cell.tracking.tags, PARENT: run.run_id})
-    return replace(task, cell=replace(task.cell, tracking=tracking))
 
 
 def work_on_study(task: SweepTask) -> None:
@@ -258,23 +255,18 @@ def work_on_study(task: SweepTask) -> None:
     Raises:
         CostbenchError: as `work` raises.
     """
-    work(task, _training())
-
-
-def _training() -> TrainTrial:
-    """Returns a function that trains trials one after another from the same samples in memory."""
-    opened: list[object] = []
+    samples: Samples | None = None
 
     def train(cell: CellTask, on_epoch: OnEpoch) -> CellResult:
-        if not opened:
-            opened.append(cell.training.open(cell))
-        return train_cell(cell, opened=opened[0], on_epoch=on_epoch)
+        nonlocal samples  # opened once for all trials
+        samples = cell.training.open(cell) if samples is None else samples
+        return train_cell(cell, samples=samples, on_epoch=on_epoch)
 
-    return train
+    work(task, train)
 
 
-def _finish(opened: _Opened, folder: Path) -> None:
-    """Writes the results of a study and log the best trial to its run."""
+def _finish(opened: _OpenStudy, folder: Path) -> None:
+    """Writes the results of a study and logs the best trial to its run."""
     best = _write(opened.task, opened.study, folder)
     # Removed only if empty: workers on other machines may share the folder and still be running.
     with suppress(OSError):

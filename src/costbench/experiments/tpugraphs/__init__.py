@@ -1,1 +1,1 @@
-"""TpuGraphs as it is exchanged: folders imported and exported, files scored, the leaderboard's table."""
+"""TpuGraphs: folders imported, exported and scored, networks trained on them, samples for experiments."""

@@ -16,9 +16,9 @@ import numpy as np
 from costbench.arrays import I64
 from costbench.compiler.kernel import kernel_module
 from costbench.datasets.layout_shards import SEARCHES, open_layout_shard, read_layout_program
-from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernel, TileShard
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernel, MeasuredKernels
 from costbench.datasets.splits import read_split
-from costbench.datasets.storage import list_shards
+from costbench.datasets.storage import Shard, list_shards
 from costbench.datasets.tpugraphs.folder import COLLECTIONS, TILE_COLLECTION
 from costbench.datasets.tpugraphs.npz import write_graph_npz, write_layout_npz, write_tile_npz
 from costbench.datasets.tpugraphs.raw import (
@@ -101,12 +101,12 @@ def _tiles(options: ExportOptions, data: Path, part_of: Mapping[str, str]) -> It
     architecture = load_target(options.chip).architecture
     modules = CompiledPrograms(data, 1)
     for path in list_shards(folder) if folder.is_dir() else ():
-        shard = TileShard(path, modules, architecture)
+        shard = MeasuredKernels((Shard.open(path),), modules, architecture)
         if shard.program in part_of:
             yield shard.program, _tile_writer(options, shard, part_of[shard.program])
 
 
-def _tile_writer(options: ExportOptions, shard: TileShard, part: str) -> _Write:
+def _tile_writer(options: ExportOptions, shard: MeasuredKernels, part: str) -> _Write:
     def write(out: Path) -> dict[str, int]:
         number = 0
         for index in range(len(shard)):
@@ -202,5 +202,5 @@ def featurize_file(path: Path, destination: Path) -> tuple[int, int]:
         DataError: if `destination` cannot be written.
     """
     graph = proto_graph(read_proto(path), where=str(path))
-    write_graph_npz(destination, graph.node_features, graph.opcodes, graph.edges, graph.node_splits)
+    write_graph_npz(destination, graph)
     return len(graph.opcodes), len(graph.edges)

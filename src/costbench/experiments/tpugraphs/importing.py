@@ -50,7 +50,7 @@ class Imported:
     labelled: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """A JSON value."""
+        """Returns a JSON value."""
         return asdict(self)
 
 

@@ -190,7 +190,7 @@ def score_submission(
             try:
                 scores.setdefault(collection, []).append(_score(labels, labels.runtime, table[name]))
             except DataError as error:
-                raise DataError(error.problem, where=path, field=name, expected=error.expected) from error
+                raise error.recast(DataError, where=path, field=name) from error
     if not scores:
         raise DataError("no graphs", where=folder.root, expected=f"files of the split {split}")
     means = {name: competition_score({name: values}) for name, values in scores.items()}

@@ -87,7 +87,7 @@ class RegisteredModel:
 
 
 def is_registered(name: str) -> bool:
-    """Whether a name is the address of a registered model."""
+    """Returns whether a name is the address of a registered model."""
     return name.startswith(_SCHEME)
 
 

@@ -245,7 +245,7 @@ def client_of(uri: str) -> MlflowClient:
 
 @contextmanager
 def addressed(uri: str) -> Iterator[None]:
-    """Sets and restore MLflow's global tracking URI, which logging a model and tables of runs use."""
+    """Sets and restores MLflow's global tracking URI, which logging a model and tables of runs use."""
     import mlflow
 
     before, named = mlflow.get_tracking_uri(), os.environ.get("MLFLOW_TRACKING_URI")
@@ -273,7 +273,7 @@ def store_errors(uri: str) -> Iterator[None]:
 
 
 def prepare(uri: str, experiment: str) -> str:
-    """Creates database, tables and experiment if need be, and return the experiment's identifier.
+    """Creates database, tables and experiment if need be, and returns the experiment's identifier.
 
     Raises:
         DataError: if the store cannot be used, naming it.

@@ -89,14 +89,6 @@ def _set_padding(proto: Proto, value: str) -> None:
         )
 
 
-def _set_fft_type(proto: Proto, value: str) -> None:
-    proto.fft_type = _FFT_TYPES.index(value)
-
-
-def _set_backend_config(proto: Proto, value: str) -> None:
-    proto.backend_config = _string(value) if value.startswith('"') else value.encode()
-
-
 def _string(value: str) -> bytes:
     """Returns the contents of a string with escapes as in C, where other letters stand for themselves."""
     if len(value) < 2 or not value.startswith('"') or not value.endswith('"'):
@@ -123,18 +115,6 @@ def _set_index_vector(proto: Proto, value: str) -> None:
     which.index_vector_dim = int(value)
 
 
-def _set_target(proto: Proto, value: str) -> None:
-    proto.custom_call_target = _string(value).decode("utf-8", "replace")
-
-
-def _set_kind(proto: Proto, value: str) -> None:
-    proto.fusion_kind = value
-
-
-def _set_direction(proto: Proto, value: str) -> None:
-    proto.comparison_direction = value
-
-
 def _dot_list(field: str) -> Callable[[Proto, str], None]:
     def put(proto: Proto, value: str) -> None:
         ragged = proto.opcode == "ragged-dot"
@@ -151,16 +131,9 @@ def _list(field: str, inside: str = "") -> Callable[[Proto, str], None]:
     return put
 
 
-def _number(field: str) -> Callable[[Proto, str], None]:
+def _value(field: str, parse: Callable[[str], int | bool | str | bytes]) -> Callable[[Proto, str], None]:
     def put(proto: Proto, value: str) -> None:
-        setattr(proto, field, int(value))
-
-    return put
-
-
-def _flag(field: str) -> Callable[[Proto, str], None]:
-    def put(proto: Proto, value: str) -> None:
-        setattr(proto, field, value == "true")
+        setattr(proto, field, parse(value))
 
     return put
 
@@ -168,29 +141,33 @@ def _flag(field: str) -> Callable[[Proto, str], None]:
 _RAGGED = "ragged_dot_dimension_numbers"
 _GATHER, _SCATTER = "gather_dimension_numbers", "scatter_dimension_numbers"
 _SETTERS: Mapping[str, Callable[[Proto, str], None]] = {
-    "backend_config": _set_backend_config,
-    "batch_group_count": _number("batch_group_count"),
+    "backend_config": _value(
+        "backend_config", lambda value: _string(value) if value.startswith('"') else value.encode()
+    ),
+    "batch_group_count": _value("batch_group_count", int),
     "collapsed_slice_dims": _list("collapsed_slice_dims", _GATHER),
-    "custom_call_target": _set_target,
+    "custom_call_target": _value(
+        "custom_call_target", lambda value: _string(value).decode("utf-8", "replace")
+    ),
     "dim_labels": _set_labels,
     "dimensions": _list("dimensions"),
-    "direction": _set_direction,
+    "direction": _value("comparison_direction", str),
     "dynamic_slice_sizes": _list("dynamic_slice_sizes"),
-    "exponent_bits": _number("exponent_bits"),
-    "feature_group_count": _number("feature_group_count"),
+    "exponent_bits": _value("exponent_bits", int),
+    "feature_group_count": _value("feature_group_count", int),
     "fft_length": _list("fft_length"),
-    "fft_type": _set_fft_type,
-    "index": _number("tuple_index"),
+    "fft_type": _value("fft_type", _FFT_TYPES.index),
+    "index": _value("tuple_index", int),
     "index_vector_dim": _set_index_vector,
     "input_batching_dims": _list("input_batching_dims", _SCATTER),
     "inserted_window_dims": _list("inserted_window_dims", _SCATTER),
     "iota_dimension": _list("dimensions"),
-    "is_stable": _flag("is_stable"),
-    "kind": _set_kind,
+    "is_stable": _value("is_stable", lambda value: value == "true"),
+    "kind": _value("fusion_kind", str),
     "lhs_batch_dims": _dot_list("lhs_batch_dimensions"),
     "lhs_contracting_dims": _dot_list("lhs_contracting_dimensions"),
     "lhs_ragged_dims": _list("lhs_ragged_dimensions", _RAGGED),
-    "mantissa_bits": _number("mantissa_bits"),
+    "mantissa_bits": _value("mantissa_bits", int),
     "offset_dims": _list("offset_dims", _GATHER),
     "operand_batching_dims": _list("operand_batching_dims", _GATHER),
     "padding": _set_padding,

@@ -30,7 +30,7 @@ from itertools import count
 from typing import NamedTuple
 
 from costbench.errors import HloError
-from costbench.hlo.conversion import module_from_proto, shape_to_proto
+from costbench.hlo.conversion import INTEGER_FIELDS, module_from_proto, shape_to_proto
 from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
@@ -51,8 +51,6 @@ _CALLED = (
     "body", "condition", "select", "scatter", "to_apply", "calls", "true_computation", "false_computation",
     "branch_computations", "called_computations",
 )  # fmt: skip
-_LITERAL_FIELDS = {ElementType.S32: 4, ElementType.S64: 5, ElementType.U32: 6, ElementType.U64: 7}
-"""Fields of XLA's LiteralProto that hold integers."""
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"%?([\w.\-]+)")
 _ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:\{([^}]*)\})?")
@@ -361,7 +359,10 @@ class _Parser(_Cursor):
         if opcode == "parameter":
             proto.parameter_number = self._natural_number(inside)
         elif opcode == "constant":
-            _set_literal(proto, shape, inside)
+            try:
+                _set_literal(proto, shape, inside)
+            except ValueError:
+                raise self._error(f"constant({inside[:60]})", f"a value of {shape}") from None
         return _Value(proto.id, shape, outer in (_ASYNC_START, _ASYNC_UPDATE))
 
     def _set_attributes(self, inst: Proto, outer: Proto, computation: _Computation) -> Sequence[str]:
@@ -452,17 +453,11 @@ def _names(value: str) -> list[str]:
 
 
 def _set_literal(proto: Proto, shape: Shape, inside: str) -> None:
-    field = _LITERAL_FIELDS.get(shape.element_type)
+    field = INTEGER_FIELDS.get(shape.element_type)
     if field is None or shape.rank or not _INTEGER.fullmatch(inside.strip()):
         return
-    value = int(inside) % (1 << 64)
-    digits = bytearray()
-    while value >= 0x80:
-        digits.append(value & 0x7F | 0x80)
-        value >>= 7
-    digits.append(value)
     proto.literal.shape.CopyFrom(proto.shape)
-    proto.literal.MergeFromString(bytes([field << 3 | 2, len(digits)]) + bytes(digits))
+    getattr(proto.literal, field).append(int(inside))
 
 
 def _async_opcode(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from costbench.errors import HloError
 from costbench.hlo.conversion import window_from_proto
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.shape import ElementType, Shape
 from costbench.hlo.verify.elements import BINARY, UNARY
@@ -20,6 +20,9 @@ Proto = hlo_pb2.HloInstructionProto
 _O = Opcode
 _PARTS = {ElementType.C64: ElementType.F32, ElementType.C128: ElementType.F64}
 _WHOLES = {part: whole for whole, part in _PARTS.items()}
+_LIKE_FIRST_OPERAND = opcodes(
+    "copy reverse while opt-barrier add-dependency domain select-and-scatter set-dimension-size cholesky"
+)
 
 
 class _Unshaped(NamedTuple):
@@ -45,7 +48,7 @@ def infer_shape(proto: Proto, operands: Sequence[Shape], results: Sequence[Shape
     if rule is not None:
         try:
             return rule(_Unshaped(proto, operands, results))
-        except (IndexError, ValueError):
+        except (LookupError, ValueError):
             pass
     raise HloError(f"no shape of a {proto.opcode}", expected=f"a shape, e.g. f32[32,128] {proto.opcode}(...)")
 
@@ -55,16 +58,8 @@ def _array(like: Shape, dimensions: Sequence[int]) -> Shape:
     return Shape(like.element_type, tuple(dimensions), tuple(range(rank - 1, -1, -1)))
 
 
-def _first(inst: _Unshaped) -> Shape:
-    return inst.operands[0]
-
-
-def _with_type(element: ElementType) -> Callable[[_Unshaped], Shape]:
-    def rule(inst: _Unshaped) -> Shape:
-        shape = inst.operands[0]
-        return Shape(element, shape.dimensions, shape.minor_to_major)
-
-    return rule
+def _with_type(shape: Shape, element: ElementType) -> Shape:
+    return Shape(element, shape.dimensions, shape.minor_to_major)
 
 
 def _scalar(element: ElementType) -> Callable[[_Unshaped], Shape]:
@@ -73,21 +68,11 @@ def _scalar(element: ElementType) -> Callable[[_Unshaped], Shape]:
 
 def _part(inst: _Unshaped) -> Shape:
     shape = inst.operands[0]
-    element = _PARTS.get(shape.element_type, shape.element_type)
-    return Shape(element, shape.dimensions, shape.minor_to_major)
-
-
-def _complex(inst: _Unshaped) -> Shape:
-    shape = inst.operands[0]
-    return Shape(_WHOLES[shape.element_type], shape.dimensions, shape.minor_to_major)
+    return _with_type(shape, _PARTS.get(shape.element_type, shape.element_type))
 
 
 def _tuple(inst: _Unshaped) -> Shape:
     return Shape(ElementType.TUPLE, tuple_shapes=tuple(inst.operands))
-
-
-def _member(inst: _Unshaped) -> Shape:
-    return inst.operands[0].tuple_shapes[inst.proto.tuple_index]
 
 
 def _transpose(inst: _Unshaped) -> Shape:
@@ -179,28 +164,22 @@ def _scatter(inst: _Unshaped) -> Shape:
     return arrays[0] if count == 1 else Shape(ElementType.TUPLE, tuple_shapes=arrays)
 
 
-def _result_of_callee(inst: _Unshaped) -> Shape:
-    return inst.results[0]
-
-
 def _map(inst: _Unshaped) -> Shape:
     return _array(inst.results[0], inst.operands[0].dimensions)
 
 
 _RULES: dict[Opcode, Callable[[_Unshaped], Shape]] = {
-    **dict.fromkeys(UNARY | BINARY, _first),
-    **dict.fromkeys((_O.COPY, _O.REVERSE, _O.WHILE, _O.OPT_BARRIER, _O.ADD_DEPENDENCY, _O.DOMAIN), _first),
-    **dict.fromkeys((_O.SELECT_AND_SCATTER, _O.SET_DIMENSION_SIZE, _O.CHOLESKY), _first),
+    **dict.fromkeys(UNARY | BINARY | _LIKE_FIRST_OPERAND, lambda inst: inst.operands[0]),
     **dict.fromkeys((_O.SELECT, _O.CLAMP, _O.TRIANGULAR_SOLVE), lambda inst: inst.operands[1]),
-    **dict.fromkeys((_O.CALL, _O.CONDITIONAL), _result_of_callee),
-    **dict.fromkeys((_O.COMPARE, _O.IS_FINITE), _with_type(ElementType.PRED)),
+    **dict.fromkeys((_O.CALL, _O.CONDITIONAL), lambda inst: inst.results[0]),
+    **dict.fromkeys((_O.COMPARE, _O.IS_FINITE), lambda inst: _with_type(inst.operands[0], ElementType.PRED)),
     **dict.fromkeys((_O.PARTITION_ID, _O.REPLICA_ID), _scalar(ElementType.U32)),
     **dict.fromkeys((_O.REAL, _O.IMAG, _O.ABS), _part),
-    _O.COMPLEX: _complex,
+    _O.COMPLEX: lambda inst: _with_type(inst.operands[0], _WHOLES[inst.operands[0].element_type]),
     _O.AFTER_ALL: _scalar(ElementType.TOKEN),
     _O.GET_DIMENSION_SIZE: _scalar(ElementType.S32),
     _O.TUPLE: _tuple,
-    _O.GET_TUPLE_ELEMENT: _member,
+    _O.GET_TUPLE_ELEMENT: lambda inst: inst.operands[0].tuple_shapes[inst.proto.tuple_index],
     _O.TRANSPOSE: _transpose,
     _O.BROADCAST: _broadcast,
     _O.DOT: _dot,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costbench.hlo.instruction import GatherDimensions, Instruction, ScatterDimensions
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.shape import ElementType, Shape
 from costbench.hlo.verify.problems import (
     INTEGERS,
@@ -30,16 +30,14 @@ from costbench.hlo.verify.problems import (
 from costbench.hlo.verify.windows import check_accumulator
 
 _O = Opcode
-UNARY = frozenset(
-    {_O.ABS, _O.ACOS, _O.ACOSH, _O.ASIN, _O.ASINH, _O.ATANH, _O.CBRT, _O.CEIL, _O.COSH, _O.COSINE}
-    | {_O.COUNT_LEADING_ZEROS, _O.ERF, _O.EXPONENTIAL, _O.EXPONENTIAL_MINUS_ONE, _O.FLOOR, _O.LOG}
-    | {_O.LOG_PLUS_ONE, _O.LOGISTIC, _O.NEGATE, _O.NOT, _O.POPCNT, _O.REDUCE_PRECISION, _O.SINH}
-    | {_O.ROUND_NEAREST_AFZ, _O.ROUND_NEAREST_EVEN, _O.RSQRT, _O.SIGN, _O.SINE, _O.SQRT, _O.TAN, _O.TANH}
-    | {_O.REAL, _O.IMAG}
+UNARY = opcodes(
+    "abs acos acosh asin asinh atanh cbrt ceil cosh cosine count-leading-zeros erf exponential "
+    "exponential-minus-one floor log log-plus-one logistic negate not popcnt reduce-precision sinh "
+    "round-nearest-afz round-nearest-even rsqrt sign sine sqrt tan tanh real imag"
 )
-BINARY = frozenset(
-    {_O.ADD, _O.AND, _O.ATAN2, _O.COMPLEX, _O.DIVIDE, _O.MAXIMUM, _O.MINIMUM, _O.MULTIPLY, _O.OR, _O.POWER}
-    | {_O.REMAINDER, _O.SHIFT_LEFT, _O.SHIFT_RIGHT_ARITHMETIC, _O.SHIFT_RIGHT_LOGICAL, _O.SUBTRACT, _O.XOR}
+BINARY = opcodes(
+    "add and atan2 complex divide maximum minimum multiply or power remainder shift-left "
+    "shift-right-arithmetic shift-right-logical subtract xor"
 )
 
 
@@ -251,7 +249,7 @@ def _indices(shape: Shape, vector_dim: int, mapped: int) -> Problem | None:
 
 
 def _batch_extents(shape: Shape, vector_dim: int) -> list[int]:
-    """Extents of the axes of the indices that do not hold the vectors."""
+    """Returns the extents of the axes of the indices that do not hold the vectors."""
     return [extent for axis, extent in enumerate(shape.dimensions) if axis != vector_dim]
 
 

@@ -8,7 +8,7 @@ Rules are those of XLA's shape inference and HLO verifier (`xla/service/shape_in
 from __future__ import annotations
 
 from costbench.hlo.instruction import Instruction
-from costbench.hlo.opcode import Opcode
+from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.shape import ElementType, Shape
 from costbench.hlo.verify import calls, elements, windows
 from costbench.hlo.verify.problems import Check, Context, Problem, check_count
@@ -43,18 +43,7 @@ _NUM_CALLED: dict[Opcode, int] = {
     **dict.fromkeys((_O.ASYNC_START, _O.SCAN), 1),
     **dict.fromkeys((_O.WHILE, _O.SELECT_AND_SCATTER), 2),
 }
-_TAKES_TUPLES = frozenset(
-    {
-        _O.BITCAST,
-        _O.COPY,
-        _O.OPT_BARRIER,
-        _O.DOMAIN,
-        _O.ADD_DEPENDENCY,
-        _O.SCATTER,
-        _O.REDUCE,
-        _O.REDUCE_WINDOW,
-    }
-)
+_TAKES_TUPLES = opcodes("bitcast copy opt-barrier domain add-dependency scatter reduce reduce-window")
 _ARRAYS_ONLY = {*elements.CHECKS, *windows.CHECKS, _O.RNG} - _TAKES_TUPLES
 
 

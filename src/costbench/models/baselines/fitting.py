@@ -20,7 +20,7 @@ import numpy as np
 from costbench.arrays import F64
 from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.baselines import BASELINES
-from costbench.errors import CostbenchError, DataError, choose
+from costbench.errors import DataError, choose
 from costbench.features.feature_shards import FeatureShard
 from costbench.models.baselines.kernel_tables import (
     KernelTable,
@@ -190,10 +190,10 @@ def _load(path: Path, task: str, cls: type[FittedBaseline]) -> FittedBaseline:
     for key, value in expected.items():
         if content[key] != value:
             raise DataError(f"{str(content[key])[:80]!r}", where=path, field=key, expected=str(value))
-    try:
-        return cast("FittedBaseline", parse(cast("Any", cls), content["model"], where=path, field="model"))
-    except CostbenchError as error:
-        raise DataError(error.problem, where=path, field=error.field, expected=error.expected) from error
+    return cast(
+        "FittedBaseline",
+        parse(cast("Any", cls), content["model"], where=path, field="model", error=DataError),
+    )
 
 
 def _digest(model: object) -> str:

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from costbench.models.layout.plan import LayerPlan, SparseMatrix
-from costbench.models.networks.pyg_convolutions import copy_edges, find_convolution, sum_of_layers
+from costbench.models.networks.pyg_convolutions import DirectedConvolution, copy_edges
 from costbench.models.spec import LayoutNetSpec
 
 
 class LinearConvolution(nn.Module):
-    """x' = x + relu(sum_k A_k x W_k + b), the residual being optional; A_k are `view.aggregations`.
+    """x' = x + relu(sum_k A_k x W_k + b), the residual being optional; A_k are `plan.aggregations`.
 
     Args:
         num_matrices: K.
@@ -40,29 +40,31 @@ class LinearConvolution(nn.Module):
         """Returns W_1 ... W_K, [K, hidden, hidden]; states are multiplied from the left."""
         return torch.stack([part.weight.t() for part in self.parts])  # type: ignore[operator]
 
-    def of_fixed(self, matrix: SparseMatrix, states: Tensor) -> Tensor:
+    def sum_fixed(self, matrix: SparseMatrix, states: Tensor) -> Tensor:
         """Returns sum_k A_k x W_k + b of fixed states: [f, hidden] to [rows, hidden]."""
         products = _Products.apply(states, self.weight())  # type: ignore[no-untyped-call]
         return matrix.times(products.flatten(0, 1)) + self.bias
 
-    def fixed(self, plan: LayerPlan, states: Tensor) -> Tensor:
+    def update_fixed(self, plan: LayerPlan, states: Tensor) -> Tensor:
         """Returns the fixed states of the next layer: [f, hidden] to [f', hidden]."""
-        after = torch.relu(self.of_fixed(plan.fixed, states))
-        return after + states[plan.fixed_kept] if self.residual else after
+        after = torch.relu(self.sum_fixed(plan.fixed, states))
+        return after + states[plan.fixed_before] if self.residual else after
 
-    def varying(self, plan: LayerPlan, states: Tensor, from_fixed: Tensor, grown: Tensor) -> Tensor:
+    def update_varying(
+        self, plan: LayerPlan, states: Tensor, from_fixed: Tensor, newly_varying: Tensor
+    ) -> Tensor:
         """Returns the varying states of the next layer: [v, c, hidden] to [v', c, hidden].
 
         Args:
             plan: plan of this layer.
             states: varying states.
-            from_fixed: [v', hidden], `of_fixed(plan.into_varying, fixed states)`.
-            grown: [v' - kept, hidden], states before this layer of rows that were fixed then.
+            from_fixed: [v', hidden], `sum_fixed(plan.into_varying, fixed states)`.
+            newly_varying: [v' - u, hidden], states before this layer of rows that were fixed then.
         """
-        after = self.activated(plan, states, from_fixed)
-        return self.with_residual(plan, after, states, grown) if self.residual else after
+        after = self.activate_varying(plan, states, from_fixed)
+        return self.add_residual(plan, after, states, newly_varying) if self.residual else after
 
-    def activated(self, plan: LayerPlan, states: Tensor, from_fixed: Tensor) -> Tensor:
+    def activate_varying(self, plan: LayerPlan, states: Tensor, from_fixed: Tensor) -> Tensor:
         """Returns what the ReLU gives in varying rows, [v', c, hidden], without residuals."""
         configs, hidden = states.shape[1:]
         if plan.transform_first:
@@ -76,11 +78,11 @@ class LinearConvolution(nn.Module):
         activated: Tensor = sums.add_(from_fixed[:, None]).relu_()
         return activated
 
-    def with_residual(self, plan: LayerPlan, after: Tensor, states: Tensor, grown: Tensor) -> Tensor:
-        """Returns `after` plus the states before the layer; arguments as of `varying`."""
-        before = states if plan.kept is None else states[plan.kept]
-        if len(grown):
-            before = torch.cat([before, grown[:, None].expand(-1, states.shape[1], -1)])
+    def add_residual(self, plan: LayerPlan, after: Tensor, states: Tensor, newly_varying: Tensor) -> Tensor:
+        """Returns `after` plus the states before the layer; arguments as of `update_varying`."""
+        before = states if plan.varying_before is None else states[plan.varying_before]
+        if len(newly_varying):
+            before = torch.cat([before, newly_varying[:, None].expand(-1, states.shape[1], -1)])
         return after + before
 
 
@@ -98,15 +100,11 @@ class PygConvolution(nn.Module):
 
     def __init__(self, spec: LayoutNetSpec) -> None:
         super().__init__()
-        self._convolution = find_convolution(spec.encoder)
-        # Building and trying a layer draws random numbers, which must not change later draws of the process.
-        with torch.random.fork_rng(devices=[]):
-            self.ways = nn.ModuleList(self._convolution.layer(spec.hidden) for _ in range(1 + spec.directed))
+        self.ways = DirectedConvolution(spec.encoder, spec.hidden, directed=spec.directed)
 
     def forward(self, states: Tensor, edge_indices: Sequence[Tensor]) -> Tensor:
-        copies = [copy_edges(edge_index, states.shape[1]) for edge_index in edge_indices]
-        sums = sum_of_layers(self._convolution, list(self.ways), states.flatten(0, 1), copies)
-        return sums.view_as(states)
+        sums: Tensor = self.ways(states, [copy_edges(edges, states.shape[1]) for edges in edge_indices])
+        return sums
 
 
 class _Products(torch.autograd.Function):
@@ -124,8 +122,8 @@ class _Products(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
         states, weight = ctx.saved_tensors
         (gradient,) = gradients
-        of_states = sum_of_products(gradient, weight.transpose(1, 2)) if ctx.needs_input_grad[0] else None
-        return of_states, torch.stack([states.t() @ part for part in gradient])
+        d_states = sum_of_products(gradient, weight.transpose(1, 2)) if ctx.needs_input_grad[0] else None
+        return d_states, torch.stack([states.t() @ part for part in gradient])
 
 
 class _SumOfProducts(torch.autograd.Function):

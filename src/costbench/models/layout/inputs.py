@@ -15,15 +15,15 @@ from torch import Tensor
 from costbench.arrays import F32, I64
 from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
-from costbench.features.normalizer import MinMaxNormalizer, Transform
+from costbench.features.normalizer import MinMaxFit, MinMaxNormalizer, Transform
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.layout.plan import GraphView, Plan, aggregations, build_view, plan_layers
 from costbench.models.spec import LayoutNetSpec
 
-NUM_PLACES = 18
+NUM_AXIS_SLOTS = 18
 """Axis numbers of an option: six of the output, of the input and of the kernel."""
 NUM_AXES = 8
-"""Codes of a place: absent (-1), axes 0 to 5, and any larger number."""
+"""Codes of an axis number: absent (-1), axes 0 to 5, and any larger one."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LayoutScaling:
         Raises:
             DataError: without graphs, or for graphs without any configurable node.
         """
-        node, option = MinMaxNormalizer.partial(transform), MinMaxNormalizer.partial("none")
+        node, option = MinMaxFit(transform), MinMaxFit("none")
         for graph in graphs:
             node.update(graph.node_features)
             option.update(graph.option_features)
@@ -57,7 +57,7 @@ class LayoutScaling:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> LayoutScaling:
-        """Inverse of `to_dict`. Raises: DataError, for other keys and values that are no scaler."""
+        """Inverts `to_dict`. Raises: DataError, for other keys and values that are no scaler."""
         if set(values) != {"node", "option"} or not all(isinstance(v, Mapping) for v in values.values()):
             raise DataError(f"scalers {sorted(values)}", field="scaling", expected="node, option")
         return LayoutScaling(*(MinMaxNormalizer.from_dict(values[name]) for name in ("node", "option")))
@@ -73,7 +73,7 @@ class LayoutInputs:
         plan: rows whose states vary, layer by layer, and the matrices between them.
         opcodes: int64 [n].
         node_features: float32 [n, k], scaled.
-        options: all o options: int64 [o, 18], codes 8 place + axis + 1, or float32 [o, k'], scaled.
+        options: all o options: int64 [o, 18], codes 8 slot + axis + 1, or float32 [o, k'], scaled.
         option_node: int64 [o], number of the configurable node of each option.
     """
 
@@ -175,4 +175,4 @@ def _options(features: F32, scaling: LayoutScaling, spec: LayoutNetSpec) -> Tens
     if spec.options == "scaled":
         return torch.from_numpy(scaling.option(features))
     codes = np.clip(np.rint(features).astype(np.int64) + 1, 0, NUM_AXES - 1)
-    return torch.from_numpy(codes + NUM_AXES * np.arange(NUM_PLACES))
+    return torch.from_numpy(codes + NUM_AXES * np.arange(NUM_AXIS_SLOTS))

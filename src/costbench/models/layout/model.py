@@ -5,40 +5,26 @@ A saved model is a folder with `layout_model.json` (description) and `weights.pt
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from costbench.arrays import F64
-from costbench.artifacts import write_json
 from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.models.execution import apply_execution
 from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
 from costbench.models.layout.network import LayoutNetwork
-from costbench.models.model_files import (
-    PREDICTS,
-    WEIGHTS_FILE,
-    load_weights,
-    naming_file,
-    read_description,
-    read_scaling,
-    read_weights,
-    save_weights,
-)
+from costbench.models.model_files import ModelFormat
 from costbench.models.spec import DEFAULT_EXECUTION, Execution, LayoutNetSpec, Predicts
-from costbench.params import parse
 from costbench.rng import stream
 
 CHUNK_VALUES = 1 << 21
 """Node states (rows times configs times width) of a layer per chunk: 8 MB, which caches still help with."""
 MAX_CHUNK = 512
 MODEL_FILE = "layout_model.json"
-FORMAT = "costbench layout model 1"
 
 
 class LayoutModel:
@@ -86,7 +72,7 @@ class LayoutModel:
         return self.predict_inputs(layout_inputs(graph, self.scaling, self.net.spec), rows)
 
     def predict_inputs(self, inputs: LayoutInputs, rows: npt.ArrayLike | None = None) -> F64:
-        """The same for a graph whose inputs are at hand, to score several times."""
+        """Returns the same for a graph whose inputs are at hand, to score several times."""
         with apply_execution(self._execution):
             return config_scores(self.net, inputs, rows, self.seed)
 
@@ -126,34 +112,35 @@ def chunk_configs(net: LayoutNetwork, inputs: LayoutInputs) -> int:
     return int(np.clip(CHUNK_VALUES // max(1, rows * net.spec.hidden), 1, MAX_CHUNK))
 
 
+def _check_seed(seed: object) -> None:
+    if not isinstance(seed, int):
+        raise DataError(f"{seed!r}", expected="int")
+
+
+_FORMAT: ModelFormat[LayoutNetwork, LayoutScaling] = ModelFormat(
+    file=MODEL_FILE,
+    name="costbench layout model 1",
+    noun="layout model",
+    spec=LayoutNetSpec,
+    scaling_from_dict=LayoutScaling.from_dict,
+    build=lambda spec, scaling: LayoutNetwork(spec, scaling.node.num_outputs, scaling.option.num_outputs),
+    extra="seed",
+    check_extra=_check_seed,
+)
+
+
 def save_layout_model(
     folder: str | PathLike[str], net: LayoutNetwork, scaling: LayoutScaling, predicts: Predicts, seed: int
 ) -> None:
-    """Write a model of layouts to `folder`, replacing an existing one.
+    """Writes a model of layouts; arguments and errors are those of `ModelFormat.write`.
 
-    Args:
-        folder: folder, created if it does not exist.
-        net: the network.
-        scaling: scalers that it was trained with.
-        predicts: what its output means.
-        seed: seed of the sets of a network that attends across configs.
-
-    Raises:
-        DataError: if a weight is NaN or infinite, or the folder cannot be written.
+    `seed` is that of the sets of a network that attends across configs.
     """
-    content = {
-        "format": FORMAT,
-        "net": asdict(net.spec),
-        "predicts": predicts,
-        "scaling": scaling.to_dict(),
-        "seed": seed,
-        "weights_sha256": save_weights(net, Path(folder) / WEIGHTS_FILE),
-    }
-    write_json(Path(folder) / MODEL_FILE, content)
+    _FORMAT.write(folder, net, scaling, predicts, seed)
 
 
 def load_layout_model(folder: str | PathLike[str], execution: Execution = DEFAULT_EXECUTION) -> LayoutModel:
-    """Load the model of layouts in `folder`.
+    """Loads the model of layouts in `folder`.
 
     Args:
         folder: folder written by `save_layout_model`.
@@ -163,16 +150,5 @@ def load_layout_model(folder: str | PathLike[str], execution: Execution = DEFAUL
         DataError: naming the file and the field, if a file is missing, truncated, damaged, of another format,
             or no layout model at all.
     """
-    path = Path(folder) / MODEL_FILE
-    keys = {"format", "net", "predicts", "scaling", "seed", "weights_sha256"}
-    content = read_description(path, FORMAT, keys, "layout model")
-    weights = read_weights(path, content)
-    scaling = read_scaling(LayoutScaling.from_dict, content, path)
-    with naming_file(path):
-        spec = parse(LayoutNetSpec, content["net"], where=path, field="net")
-        net = LayoutNetwork(spec, scaling.node.num_outputs, scaling.option.num_outputs)
-    load_weights(net, weights, path.with_name(WEIGHTS_FILE))
-    seed = content["seed"]
-    if not isinstance(seed, int):
-        raise DataError(f"{seed!r}", where=path, field="seed", expected="int")
-    return LayoutModel(net, scaling, PREDICTS[content["predicts"]], execution, seed)
+    saved = _FORMAT.read(folder)
+    return LayoutModel(saved.net, saved.scaling, saved.predicts, execution, saved.extra)

@@ -24,11 +24,9 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from costbench.arrays import I64
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.layout.convolutions import LinearConvolution, PygConvolution
-from costbench.models.layout.inputs import NUM_AXES, NUM_PLACES, LayoutInputs
+from costbench.models.layout.inputs import NUM_AXES, NUM_AXIS_SLOTS, LayoutInputs
 from costbench.models.networks.layers import Aggregation, initialize
-from costbench.models.networks.pyg_convolutions import (
-    draw_weights,
-)
+from costbench.models.networks.pyg_convolutions import draw_weights
 from costbench.models.spec import LayoutNetSpec
 
 
@@ -39,13 +37,13 @@ class FixedPart:
     Attributes:
         configurable: [nc, hidden], what the node's own features add to the inputs of configurable nodes.
         into_varying: per layer, [v', hidden]: messages from fixed to varying rows, and the bias.
-        grown: per layer, states before it of the rows that vary from then on.
+        newly_varying: per layer, states before it of the rows that vary from then on.
         last: [f, hidden], fixed states after the last layer.
     """
 
     configurable: Tensor
     into_varying: tuple[Tensor, ...]
-    grown: tuple[Tensor, ...]
+    newly_varying: tuple[Tensor, ...]
     last: Tensor
 
 
@@ -70,7 +68,7 @@ class LayoutNetwork(nn.Module):
         self.opcode_embedding = nn.Embedding(NUM_OPCODE_CODES, spec.opcode_embedding)
         self.node_input = nn.Linear(spec.opcode_embedding + node_width, hidden)
         one_hot = spec.options == "one-hot"
-        self.axis_embedding = nn.Embedding(NUM_PLACES * NUM_AXES, hidden) if one_hot else None
+        self.axis_embedding = nn.Embedding(NUM_AXIS_SLOTS * NUM_AXES, hidden) if one_hot else None
         self.option_input = None if one_hot else nn.Linear(option_width, hidden, bias=False)
         self.inputs = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(spec.input_layers - 1))
         self.layers = nn.ModuleList(_convolution(spec) for _ in range(spec.hops))
@@ -129,29 +127,29 @@ class LayoutNetwork(nn.Module):
         plan = inputs.plan
         configurable = self.node_terms(inputs, plan.rows[0].varying)
         states = self.input_states(self.node_terms(inputs, plan.rows[0].fixed))
-        into, grown = [], []
+        into, newly_varying = [], []
         for layer, step in zip(self.layers, plan.layers, strict=True):
             assert isinstance(layer, LinearConvolution), "others are not split"
-            into.append(layer.of_fixed(step.into_varying, states))
-            grown.append(states[step.grown])
-            states = layer.fixed(step, states)
-        return FixedPart(configurable, tuple(into), tuple(grown), states)
+            into.append(layer.sum_fixed(step.into_varying, states))
+            newly_varying.append(states[step.newly_varying])
+            states = layer.update_fixed(step, states)
+        return FixedPart(configurable, tuple(into), tuple(newly_varying), states)
 
     def scores(self, inputs: LayoutInputs, fixed: FixedPart, options: Tensor) -> Tensor:
         """Returns the scores [c] of configs, options int64 [c, nc], given the fixed part of their graph."""
         states = self.varying_states(inputs, fixed, options)
-        return self.score(self.pooled(states, fixed.last, states[: options.shape[1]]))
+        return self.score(self.pool(states, fixed.last, states[: options.shape[1]]))
 
     def varying_states(self, inputs: LayoutInputs, fixed: FixedPart, options: Tensor) -> Tensor:
         """Returns the varying states after the last layer, [v, c, hidden]."""
-        states = self.configured(inputs, fixed.configurable, options)
-        steps = zip(self.layers, inputs.plan.layers, fixed.into_varying, fixed.grown, strict=True)
-        for layer, step, into, grown in steps:
+        states = self.configurable_states(inputs, fixed.configurable, options)
+        steps = zip(self.layers, inputs.plan.layers, fixed.into_varying, fixed.newly_varying, strict=True)
+        for layer, step, into, newly_varying in steps:
             assert isinstance(layer, LinearConvolution), "others are not split"
-            states = layer.varying(step, states, into, grown)
+            states = layer.update_varying(step, states, into, newly_varying)
         return states
 
-    def configured(self, inputs: LayoutInputs, terms: Tensor, options: Tensor) -> Tensor:
+    def configurable_states(self, inputs: LayoutInputs, terms: Tensor, options: Tensor) -> Tensor:
         """Returns the input states of configurable nodes, [nc, c, hidden]; each option is computed once."""
         rows = options.t()
         present, indices = _distinct(rows, len(inputs.options))
@@ -159,7 +157,7 @@ class LayoutNetwork(nn.Module):
         states: Tensor = nn.functional.embedding(indices, self.input_states(sums))
         return states
 
-    def pooled(self, varying: Tensor, fixed: Tensor, configurable: Tensor) -> Tensor:
+    def pool(self, varying: Tensor, fixed: Tensor, configurable: Tensor) -> Tensor:
         """Returns graph states, [c, columns].
 
         Args:
@@ -215,7 +213,7 @@ def plain_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor) -> T
     """Returns the scores [c] of configs, options int64 [c, nc]; memory grows with c n hidden."""
     states = plain_states(net, inputs, options)
     no_fixed = states.new_zeros(0, states.shape[2])
-    return net.score(net.pooled(states, no_fixed, states[torch.from_numpy(inputs.view.configurable)]))
+    return net.score(net.pool(states, no_fixed, states[torch.from_numpy(inputs.view.configurable)]))
 
 
 def plain_states(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor) -> Tensor:

@@ -221,10 +221,10 @@ class LayerPlan:
         varying: matrix from varying to varying rows: [v', K v] if `transform_first`, else [K v', v].
         into_varying: matrix from fixed to varying rows, [v', K f].
         fixed: matrix from fixed to fixed rows, [f', K f].
-        kept: int64, places in the v rows of those that stay, which are the first of the v' rows; None if all
-            do, in the same order.
-        grown: int64 [v' - kept], places in the f rows of the other v' rows.
-        fixed_kept: int64 [f'], places in the f rows of the f' rows.
+        varying_before: int64 [u], indices among the v rows of those that stay, which are the first of the v'
+            rows; None if all do, in the same order.
+        newly_varying: int64 [v' - u], indices among the f rows of the other v' rows.
+        fixed_before: int64 [f'], indices among the f rows of the f' rows.
     """
 
     num_matrices: int
@@ -232,9 +232,9 @@ class LayerPlan:
     varying: SparseMatrix
     into_varying: SparseMatrix
     fixed: SparseMatrix
-    kept: I64 | None
-    grown: I64
-    fixed_kept: I64
+    varying_before: I64 | None
+    newly_varying: I64
+    fixed_before: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,14 +253,14 @@ class Plan:
 
     @property
     def largest(self) -> int:
-        """Largest number of varying rows of a layer."""
+        """Returns the largest number of varying rows of a layer."""
         return max(len(rows.varying) for rows in self.rows)
 
 
 def plan_layers(
     matrices: Sequence[csr_array], configurable: I64, num_layers: int, *, pools_all: bool
 ) -> Plan:
-    """Plan the layers of a network.
+    """Plans the layers of a network.
 
     Args:
         matrices: float32 [n, n] each, of the convolution (`view.aggregations`); one is needed for n even if
@@ -304,19 +304,19 @@ def _layer(matrices: Sequence[csr_array], before: Rows, after: Rows) -> LayerPla
     to_varying = [csr_array(matrix[after.varying]) for matrix in matrices]
     to_fixed = [csr_array(matrix[after.fixed]) for matrix in matrices]
     blocks = [csr_array(matrix[:, before.varying]) for matrix in to_varying]
-    varying_index = _places(before.varying, num_nodes)[after.varying]
-    fixed_index = _places(before.fixed, num_nodes)
-    kept = varying_index[varying_index >= 0]
-    stays = len(kept) == len(before.varying) and np.array_equal(kept, np.arange(len(kept)))
+    varying_index = row_of_node(before.varying, num_nodes)[after.varying]
+    fixed_index = row_of_node(before.fixed, num_nodes)
+    varying_before = varying_index[varying_index >= 0]
+    all_stay = np.array_equal(varying_before, np.arange(len(before.varying)))
     return LayerPlan(
         num_matrices=len(matrices),
         transform_first=transform_first,
         varying=SparseMatrix((hstack if transform_first else vstack)(blocks, format="csr")),
         into_varying=_side_by_side(to_varying, before.fixed),
         fixed=_side_by_side(to_fixed, before.fixed),
-        kept=None if stays else kept,
-        grown=fixed_index[after.varying[len(kept) :]],
-        fixed_kept=fixed_index[after.fixed],
+        varying_before=None if all_stay else varying_before,
+        newly_varying=fixed_index[after.varying[len(varying_before) :]],
+        fixed_before=fixed_index[after.fixed],
     )
 
 
@@ -324,8 +324,8 @@ def _side_by_side(matrices: Sequence[csr_array], columns: I64) -> SparseMatrix:
     return SparseMatrix(hstack([matrix[:, columns] for matrix in matrices], format="csr"))
 
 
-def _places(rows: I64, num_nodes: int) -> I64:
-    """Returns where each node stands in `rows`, int64 [n]; -1 where it does not."""
-    indices = np.full(num_nodes, -1, np.int64)
-    indices[rows] = np.arange(len(rows))
-    return indices
+def row_of_node(nodes: I64, num_nodes: int) -> I64:
+    """Returns the row of each of `num_nodes` nodes among rows `nodes`, int64 [n]; -1 where it has none."""
+    rows = np.full(num_nodes, -1, np.int64)
+    rows[nodes] = np.arange(len(nodes))
+    return rows

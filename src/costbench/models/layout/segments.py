@@ -22,7 +22,7 @@ from costbench.arrays import I64, Bool
 from costbench.models.layout.convolutions import LinearConvolution, sum_of_products
 from costbench.models.layout.inputs import LayoutInputs
 from costbench.models.layout.network import LayoutNetwork
-from costbench.models.layout.plan import SparseMatrix
+from costbench.models.layout.plan import SparseMatrix, row_of_node
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class _Senders:
     """Rows of one kind, varying or fixed, that send messages to r rows of a segment.
 
     Attributes:
-        rows: int64 [s], places of the senders; first those inside the segment, all of them.
+        rows: int64 [s], the senders among rows of their kind; first those inside the segment, all of them.
         num_inside: number of senders inside.
         matrix: [r, K s], A_1 ... A_K side by side.
     """
@@ -47,16 +47,16 @@ class _SegmentLayer:
     Attributes:
         varying: senders among varying rows, to varying rows.
         fixed: senders among fixed rows, to varying rows and then to fixed ones.
-        kept: places among the segment's varying rows of the residuals of varying rows that varied before.
-        grown: places among its fixed rows of the residuals of the other varying rows.
-        fixed_kept: the same of fixed rows.
+        varying_before: indices among the segment's varying rows of those that still vary.
+        newly_varying: indices among its fixed rows of those that vary from then on.
+        fixed_before: indices among its fixed rows of those that stay fixed.
     """
 
     varying: _Senders
     fixed: _Senders
-    kept: I64
-    grown: I64
-    fixed_kept: I64
+    varying_before: I64
+    newly_varying: I64
+    fixed_before: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Segment:
     """The rows of a plan that belong to a segment.
 
     Attributes:
-        varying: int64 per layer 0 to L, places of the segment's nodes in the varying rows.
+        varying: int64 per layer 0 to L, indices of the segment's nodes among the varying rows.
         fixed: the same in the fixed rows.
         layers: L steps between them.
     """
@@ -88,16 +88,16 @@ def build_segment(inputs: LayoutInputs, inside: Bool) -> Segment:
     for depth in range(len(plan.layers)):
         before, after = plan.rows[depth], plan.rows[depth + 1]
         to_varying, to_fixed = after.varying[varying[depth + 1]], after.fixed[fixed[depth + 1]]
-        varying_index = _numbers(before.varying[varying[depth]], len(inside))[to_varying]
-        fixed_index = _numbers(before.fixed[fixed[depth]], len(inside))
+        varying_index = row_of_node(before.varying[varying[depth]], len(inside))[to_varying]
+        fixed_index = row_of_node(before.fixed[fixed[depth]], len(inside))
         to_all = np.concatenate([to_varying, to_fixed])
         layers.append(
             _SegmentLayer(
                 varying=_senders(plan.matrices, to_varying, before.varying, varying[depth]),
                 fixed=_senders(plan.matrices, to_all, before.fixed, fixed[depth]),
-                kept=varying_index[varying_index >= 0],
-                grown=fixed_index[to_varying][varying_index < 0],
-                fixed_kept=fixed_index[to_fixed],
+                varying_before=varying_index[varying_index >= 0],
+                newly_varying=fixed_index[to_varying][varying_index < 0],
+                fixed_before=fixed_index[to_fixed],
             )
         )
     return Segment(varying, fixed, tuple(layers))
@@ -113,12 +113,6 @@ def _senders(matrices: tuple[csr_array, ...], to: I64, nodes: I64, inside: I64) 
     rows = np.concatenate([inside, np.flatnonzero(outside)])
     matrix = SparseMatrix(hstack([block[:, rows] for block in blocks], format="csr"))
     return _Senders(rows, len(inside), matrix)
-
-
-def _numbers(nodes: I64, num_nodes: int) -> I64:
-    numbers = np.full(num_nodes, -1, np.int64)
-    numbers[nodes] = np.arange(len(nodes))
-    return numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +154,7 @@ def segment_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, se
     rows = inputs.plan.rows[0]
     fixed = net.input_states(net.node_terms(inputs, rows.fixed[segment.fixed[0]]))
     configurable = torch.from_numpy(segment.varying[0])
-    varying = net.configured(inputs, net.node_terms(inputs, rows.varying), options[:, configurable])
+    varying = net.configurable_states(inputs, net.node_terms(inputs, rows.varying), options[:, configurable])
     for layer, known in zip(net.layers, steps, strict=True):
         assert isinstance(layer, LinearConvolution), "others are not split"
         varying, fixed = _SegmentStep.apply(  # type: ignore[no-untyped-call]
@@ -168,7 +162,7 @@ def segment_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, se
         )
     all_varying = last_varying.index_copy(0, torch.from_numpy(segment.varying[-1]), varying)
     all_fixed = last_fixed.index_copy(0, torch.from_numpy(segment.fixed[-1]), fixed)
-    return net.score(net.pooled(all_varying, all_fixed, all_varying[: options.shape[1]]))
+    return net.score(net.pool(all_varying, all_fixed, all_varying[: options.shape[1]]))
 
 
 def _whole(
@@ -177,19 +171,19 @@ def _whole(
     """Returns what a segment needs of the whole graph, and the varying and fixed states at its end."""
     plan = inputs.plan
     fixed = net.input_states(net.node_terms(inputs, plan.rows[0].fixed))
-    varying = net.configured(inputs, net.node_terms(inputs, plan.rows[0].varying), options)
+    varying = net.configurable_states(inputs, net.node_terms(inputs, plan.rows[0].varying), options)
     known = []
     for depth, layer in enumerate(net.layers):
         assert isinstance(layer, LinearConvolution), "others are not split"
         step, part = plan.layers[depth], segment.layers[depth]
         rows, fixed_rows = segment.varying[depth + 1], segment.fixed[depth + 1]
-        after = layer.activated(step, varying, layer.of_fixed(step.into_varying, fixed))
-        fixed_after = torch.relu(layer.of_fixed(step.fixed, fixed))
+        after = layer.activate_varying(step, varying, layer.sum_fixed(step.into_varying, fixed))
+        fixed_after = torch.relu(layer.sum_fixed(step.fixed, fixed))
         active, fixed_active = after[rows] > 0, fixed_after[fixed_rows] > 0
         senders, fixed_senders = varying[part.varying.rows], fixed[part.fixed.rows]
         if layer.residual:
-            after = layer.with_residual(step, after, varying, fixed[step.grown])
-            fixed_after = fixed_after + fixed[step.fixed_kept]
+            after = layer.add_residual(step, after, varying, fixed[step.newly_varying])
+            fixed_after = fixed_after + fixed[step.fixed_before]
         varying, fixed = after, fixed_after
         states = varying[rows], fixed[fixed_rows]
         known.append(_KnownStep(part, layer.residual, senders, fixed_senders, active, fixed_active, *states))
@@ -215,25 +209,25 @@ class _SegmentStep(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         known, (weight,) = ctx.known, ctx.saved_tensors
         step: _SegmentLayer = known.step
-        of_varying, of_fixed = gradients
-        before = of_varying * known.active
+        d_varying_after, d_fixed_after = gradients
+        before = d_varying_after * known.active
         # A message from a fixed row goes to all configs alike.
-        to_all = torch.cat([before.sum(dim=1), of_fixed * known.fixed_active])
+        to_all = torch.cat([before.sum(dim=1), d_fixed_after * known.fixed_active])
         at_senders = _at_senders(step.varying, before, len(weight))
         at_fixed = _at_senders(step.fixed, to_all[:, None], len(weight))
         senders = known.senders.flatten(0, 1)
         d_weight = torch.stack(
             [senders.t() @ a + known.fixed_senders.t() @ b for a, b in zip(at_senders, at_fixed, strict=True)]
         )
-        inside = step.varying.num_inside * of_varying.shape[1]
+        inside = step.varying.num_inside * d_varying_after.shape[1]
         d_varying = sum_of_products(at_senders[:, :inside], weight.transpose(1, 2))
-        d_varying = d_varying.view(step.varying.num_inside, *of_varying.shape[1:])
+        d_varying = d_varying.view(step.varying.num_inside, *d_varying_after.shape[1:])
         d_fixed = sum_of_products(at_fixed[:, : step.fixed.num_inside], weight.transpose(1, 2))
         if known.residual:
-            stayed = len(step.kept)
-            d_varying.index_add_(0, torch.from_numpy(step.kept), of_varying[:stayed])
-            d_fixed.index_add_(0, torch.from_numpy(step.grown), of_varying[stayed:].sum(dim=1))
-            d_fixed.index_add_(0, torch.from_numpy(step.fixed_kept), of_fixed)
+            stayed = len(step.varying_before)
+            d_varying.index_add_(0, torch.from_numpy(step.varying_before), d_varying_after[:stayed])
+            d_fixed.index_add_(0, torch.from_numpy(step.newly_varying), d_varying_after[stayed:].sum(dim=1))
+            d_fixed.index_add_(0, torch.from_numpy(step.fixed_before), d_fixed_after)
         return d_varying, d_fixed, d_weight, to_all.sum(dim=0), None
 
 

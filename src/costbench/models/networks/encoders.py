@@ -56,7 +56,7 @@ ENCODERS: Mapping[str, Callable[[NetSpec], nn.Module]] = {
 
 
 def build_encoder(spec: NetSpec) -> nn.Module:
-    """Build the encoder that `spec.encoder` names.
+    """Builds the encoder that `spec.encoder` names.
 
     Raises:
         ChoiceError: for an unknown encoder or convolution.

@@ -27,9 +27,7 @@ class Gat(nn.Module):
         self.hops = nn.ModuleList(GatHop(spec) for _ in range(spec.encoder_layers))
 
     def forward(self, states: Tensor, edges: Edges) -> Tensor:
-        edge_indices = [edges.to_consumers, edges.to_producers]
-        if not self.spec.directed:
-            edge_indices = [torch.cat(edge_indices, dim=1)]
+        edge_indices = edges.edge_indices(directed=self.spec.directed)
         self_loops = torch.arange(edges.num_nodes, device=states.device).expand(2, -1)
         edge_indices = [torch.cat([edge_index, self_loops], dim=1) for edge_index in edge_indices]
         for hop in self.hops:

@@ -90,21 +90,15 @@ class GcnHop(nn.Module):
         self.dropout = nn.Dropout(spec.dropout)
 
     def forward(self, states: Tensor, edges: Edges) -> Tensor:
-        ways = gcn_edges(edges, directed=len(self.messages) > 1)
         parts = []
-        for linear, edge_index in zip(self.messages, ways, strict=True):
+        edge_indices = edges.edge_indices(directed=len(self.messages) > 1)
+        for linear, edge_index in zip(self.messages, edge_indices, strict=True):
             neighbours = torch.bincount(edge_index[1], minlength=edges.num_nodes)
             scale = (neighbours + 1).to(states.dtype).rsqrt()[:, None, None]
             messages = linear(states) * scale
             parts.append((self.aggregate(messages, edge_index) + messages) * scale)
         hop: Tensor = self.dropout(torch.stack(parts).sum(dim=0).relu())
         return hop
-
-
-def gcn_edges(edges: Edges, *, directed: bool) -> list[Tensor]:
-    """Returns the edges of each direction of a `GcnHop`, int64 [2, E] as PyG writes them."""
-    ways = [edges.to_consumers, edges.to_producers]
-    return ways if directed else [torch.cat(ways, dim=1)]
 
 
 RESIDUAL_HOPS: Mapping[str, Callable[[NetSpec], nn.Module]] = {"gcn": GcnHop, "graphsage": SageHop}

@@ -116,14 +116,14 @@ def hidden_layers(spec: NetSpec) -> nn.ModuleList:
 
 
 def apply_layers(states: Tensor, layers: nn.ModuleList, dropout: nn.Module) -> Tensor:
-    """Apply x = dropout(relu(W x)) for every layer W. Shape: [..., H] kept."""
+    """Applies x = dropout(relu(W x)) for every layer W. Shape: [..., H] kept."""
     for layer in layers:
         states = dropout(torch.relu(layer(states)))
     return states
 
 
 def initialize(net: nn.Module, seed: int) -> None:
-    """Draw all weights of `net` from one seeded generator, in order of name.
+    """Draws all weights of `net` from one seeded generator, in order of name.
 
     He's uniform initialisation keeps the scale of states through layers with ReLUs and no biases (He et al.,
     2015); layers without a ReLU (attention, the gates of an LSTM) need half the variance. Embeddings are

@@ -13,7 +13,7 @@ import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch_geometric.nn as pyg_nn
@@ -47,7 +47,7 @@ class Convolution:
     arguments: Arguments
 
     def layer(self, hidden: int) -> nn.Module:
-        """Build a layer from `hidden` to `hidden` units and try it on two nodes.
+        """Builds a layer from `hidden` to `hidden` units and tries it on two nodes.
 
         Raises:
             ParamsError: naming the convolution, if it cannot be built, or does not map nodes and edges alone
@@ -94,7 +94,7 @@ class Convolution:
 
 
 def convolutions() -> dict[str, type[nn.Module]]:
-    """Classes of `torch_geometric.nn` that pass messages, by name."""
+    """Returns the classes of `torch_geometric.nn` that pass messages, by name."""
     members = {name: getattr(pyg_nn, name) for name in pyg_nn.conv.__all__}
     return {
         name: kind
@@ -104,7 +104,7 @@ def convolutions() -> dict[str, type[nn.Module]]:
 
 
 def find_convolution(encoder: str) -> Convolution:
-    """The convolution that `pyg.Name(argument=value, ...)` names; it is not built yet.
+    """Returns the convolution that `pyg.Name(argument=value, ...)` names; it is not built yet.
 
     Raises:
         ParamsError: for another spelling, an argument that its constructor has not or that costbench sets.
@@ -127,7 +127,7 @@ def find_convolution(encoder: str) -> Convolution:
 
 
 def _parsed(encoder: str) -> tuple[str, dict[str, Any]]:
-    """Parse `pyg.NAME` or `pyg.NAME(argument=value, ...)` into name and arguments."""
+    """Parses `pyg.NAME` or `pyg.NAME(argument=value, ...)` into name and arguments."""
     try:
         expression = ast.parse(encoder.removeprefix(PREFIX), mode="eval").body
         call = expression if isinstance(expression, ast.Call) else ast.Call(expression, [], [])
@@ -140,6 +140,39 @@ def _parsed(encoder: str) -> tuple[str, dict[str, Any]]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
     raise ParamsError(f"{encoder!r} is no convolution", field="encoder", expected=_SPELLING)
+
+
+class DirectedConvolution(nn.ModuleList):
+    """A convolution by name for each direction of messages, whose results are added.
+
+    x' = conv(x, edges to consumers) + conv'(x, edges to producers), or undirected conv(x, all edges).
+
+    Args:
+        encoder: name of the convolution, see `find_convolution`.
+        hidden: width of the states.
+        directed: whether the directions have a convolution each.
+
+    Raises:
+        ParamsError, ChoiceError: see `find_convolution` and `Convolution.layer`.
+
+    Shape: states [N, C, hidden] kept.
+    """
+
+    def __init__(self, encoder: str, hidden: int, *, directed: bool) -> None:
+        convolution = find_convolution(encoder)
+        # Building and trying a layer draws random numbers, which must not change later draws of the process.
+        with torch.random.fork_rng(devices=[]):
+            super().__init__(convolution.layer(hidden) for _ in range(1 + directed))
+        self._convolution = convolution
+
+    def forward(self, states: Tensor, edge_indices: Sequence[Tensor]) -> Tensor:
+        """`edge_indices` are those of each convolution, between rows n C + c as `copy_edges` makes them."""
+        rows, sums = states.flatten(0, 1), []
+        for layer, edge_index in zip(self, edge_indices, strict=True):
+            ones = self._convolution.edge_features(edge_index.shape[1])
+            features = {name: values.to(rows) for name, values in ones.items()}
+            sums.append(layer(rows, edge_index, **features))
+        return torch.stack(sums).sum(dim=0).view_as(states)
 
 
 class PygConvolutions(nn.Module):
@@ -156,7 +189,7 @@ class PygConvolutions(nn.Module):
         spec: hyper-parameters; `encoder` names the convolution.
 
     Raises:
-        ParamsError, ChoiceError: see `find_convolution` and `Convolution.layer`.
+        ParamsError, ChoiceError: see `DirectedConvolution`.
 
     Shape: states [N, C, hidden] kept.
     """
@@ -164,47 +197,29 @@ class PygConvolutions(nn.Module):
     def __init__(self, spec: NetSpec) -> None:
         super().__init__()
         self.spec = spec
-        self.convolution = find_convolution(spec.encoder)
-        # Building and trying a layer draws random numbers, which must not change later draws of the process.
-        with torch.random.fork_rng(devices=[]):
-            self.hops = nn.ModuleList(
-                nn.ModuleList(self.convolution.layer(spec.hidden) for _ in range(1 + spec.directed))
-                for _ in range(spec.encoder_layers)
-            )
+        self.hops = nn.ModuleList(
+            DirectedConvolution(spec.encoder, spec.hidden, directed=spec.directed)
+            for _ in range(spec.encoder_layers)
+        )
         self.dropout = nn.Dropout(spec.dropout)
 
     def forward(self, states: Tensor, batch: GraphBatch) -> Tensor:
-        edge_indices = [batch.edges.to_consumers, batch.edges.to_producers]
-        if not self.spec.directed:
-            edge_indices = [torch.cat(edge_indices, dim=1)]
+        edge_indices = batch.edges.edge_indices(directed=self.spec.directed)
         copies = [copy_edges(edge_index, states.shape[1]) for edge_index in edge_indices]
-        rows = states.flatten(0, 1)
         for hop in self.hops:
-            layers = list(cast(nn.ModuleList, hop))
-            rows = self.dropout(sum_of_layers(self.convolution, layers, rows, copies).relu())
+            states = self.dropout(hop(states, copies).relu())
             if self.spec.l2_normalize:
-                rows = nn.functional.normalize(rows, dim=-1)
-        return rows.view_as(states)
+                states = nn.functional.normalize(states, dim=-1)
+        return states
 
 
 def draw_weights(module: nn.Module, seed: int) -> None:
-    """Draw the weights of all PyG layers in a module by the rules of their own classes, from one seed."""
+    """Draws the weights of all PyG layers in a module by the rules of their own classes, from one seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for layer in module.modules():
             if isinstance(layer, MessagePassing):
                 layer.reset_parameters()
-
-
-def sum_of_layers(
-    convolution: Convolution, layers: Sequence[nn.Module], rows: Tensor, edge_indices: Sequence[Tensor]
-) -> Tensor:
-    """Returns the sum of the layers' outputs for rows [R, hidden], each layer along its own edges."""
-    parts = []
-    for layer, edge_index in zip(layers, edge_indices, strict=True):
-        ones = convolution.edge_features(edge_index.shape[1])
-        parts.append(layer(rows, edge_index, **{name: features.to(rows) for name, features in ones.items()}))
-    return torch.stack(parts).sum(dim=0)
 
 
 def copy_edges(edge_index: Tensor, num_decisions: int) -> Tensor:

@@ -181,7 +181,6 @@ class Claim:
 
     def on(self, chip: str) -> Claim:
         """Returns the same claim with a chip in place of `any`."""
-
         left, right = (
             tuple(replace(side, chip=chip) if side.chip == ANY else side for side in sides)
             for sides in (self.left, self.right)

@@ -131,7 +131,7 @@ def evaluate_claims(
     undertrained: Undertrained = MappingProxyType({}),
     steps: Steps = MappingProxyType({}),
 ) -> tuple[Finding, ...]:
-    """Decide each claim on the rows over all kernels.
+    """Decides each claim on the rows over all kernels.
 
     Args:
         claims: claims, also the source of the margins.

@@ -23,7 +23,7 @@ from costbench.metrics.intervals import (
     CrossedDraws,
     Interval,
     LargestInterval,
-    Redrawn,
+    ResampledEffect,
     ShareInterval,
     small_sample_interval,
 )
@@ -140,7 +140,7 @@ def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws
         signed[side] = sign * deviations
     differences = [signed[left] - signed[right] for left, right in claim.pairs]
     return tuple(
-        small_sample_interval(Redrawn(float(lead[0]), effect, effect, effect, num_programs, 1))
+        small_sample_interval(ResampledEffect(float(lead[0]), effect, effect, effect, num_programs, 1))
         for lead, effect in zip(estimates, differences, strict=True)
     )
 

@@ -88,7 +88,7 @@ def move_to_folds(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ..
 
 
 def _compares_networks(claim: Claim) -> bool:
-    """Whether both sides are networks that were trained and tested alike, on one split and chip."""
+    """Returns whether both sides are networks that were trained and tested alike, on one split and chip."""
     splits_and_chips = {(side.split, side.chip) for side in claim.sides}
     learned = all((side.model, side.task) == (_LEARNED, None) for side in claim.sides)
     return claim.task in KERNEL_TASKS and bool(claim.right) and learned and len(splits_and_chips) == 1

@@ -68,7 +68,7 @@ def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
 
 
 def keep_smaller(svg: Path) -> Path:
-    """Keep a figure of a report, which git will hold, as SVG or as PNG, whichever is smaller.
+    """Keeps a figure of a report, which git will hold, as SVG or as PNG, whichever is smaller.
 
     Args:
         svg: path of the SVG, with the PNG beside it (see `save`); one of the two is deleted.

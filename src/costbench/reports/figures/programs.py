@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
-from costbench.metrics.checks import paired, positive
+from costbench.metrics.checks import aligned, positive
 from costbench.metrics.measures import Measure
 from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.papers.printed import PrintedTable
@@ -188,7 +188,7 @@ def _limit(axes: Axes, cell: Cell, paper: PrintedTable | None, error: Measure) -
 def write_curve_figure(
     name: str, curves: Mapping[str, Sequence[tuple[float, float]]], axis: str, folder: Path
 ) -> tuple[Path, ...]:
-    """Lines of a value against the epoch, one a training run; writes `<name>.svg` and `.png`.
+    """Draws a value against the epoch, a line for each training run; writes `<name>.svg` and `.png`.
 
     Raises:
         DataError: if a file cannot be written.
@@ -310,7 +310,7 @@ def read_scatter(path: Path) -> tuple[Scatter, ...]:
         key = tuple(str(entry[name]) for name in _NAMES[:4])
         try:
             times = [np.atleast_1d(np.asarray(entry[name], dtype=np.float64)) for name in _NAMES[4:]]
-            predicted, measured = paired(times[0], times[1], ("predicted_ns", "measured_ns"))
+            predicted, measured = aligned(predicted_ns=times[0], measured_ns=times[1])
             positive(predicted, "predicted_ns")
             positive(measured, "measured_ns")
         except (DataError, TypeError, ValueError) as error:

@@ -92,19 +92,19 @@ def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
 
 
 def mean_path(paths: Sequence[SearchPath]) -> tuple[F64, F64]:
-    """Seconds and geometric mean over programs, [n] and [n]."""
+    """Returns seconds and geometric mean over programs, [n] and [n]."""
     seconds = np.unique(np.concatenate([np.asarray(path.seconds, dtype=np.float64) for path in paths]))
     logs = [np.log(np.asarray(path.median, dtype=np.float64))[_last(path, seconds)] for path in paths]
     return seconds, np.exp(np.mean(logs, axis=0))
 
 
 def _last(path: SearchPath, seconds: F64) -> npt.NDArray[np.intp]:
-    """Return for each time the index of the last point that is not later."""
+    """Returns for each time the index of the last point that is not later."""
     return np.maximum(np.searchsorted(np.asarray(path.seconds), seconds, side="right") - 1, 0)
 
 
 def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | None:
-    """Return when the mean over programs first reaches `speedup`, up to rounding errors; None if never."""
+    """Returns when the mean over programs first reaches `speedup`, up to rounding errors; None if never."""
     seconds, means = mean_path(paths)
     reached = means >= speedup * (1.0 - 1e-9)
     return float(seconds[np.argmax(reached)]) if reached.any() else None
@@ -126,7 +126,7 @@ def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) ->
 
 
 def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folder: Path) -> tuple[Path, ...]:
-    """Speed-up over the default against minutes of hardware, a panel for each start.
+    """Draws the speed-up over the default against minutes of hardware, a panel for each start.
 
     Writes `fusion_search_<split>_<chip>.svg` and `.png`; the paths, or none without curves.
 

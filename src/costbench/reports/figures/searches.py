@@ -74,7 +74,7 @@ class Groups:
         return [text for labels in named for text in labels]
 
     def speedups(self, bar: Bar) -> tuple[F64, F64, F64]:
-        """Median, lowest and highest over repeats of each group; NaN where there is none."""
+        """Returns the median, lowest and highest over repeats of each group; NaN where there is none."""
         rows: list[tuple[float, float, float]] = []
         for results in self.results:
             for _, program in results.programs:
@@ -87,7 +87,7 @@ class Groups:
 
 
 def _wrapped(label: str) -> str:
-    """Lines of at most `_WIDTH` letters where the parts of names allow it: groups stand close."""
+    """Returns lines of at most `_WIDTH` letters where the parts of names allow it: groups stand close."""
     lines = []
     for line in label.split("\n"):
         lines.append("")
@@ -175,7 +175,7 @@ def _name_cut(axes: Axes, groups: Groups, bars: Sequence[Bar], cut: Sequence[Bar
 
 
 def _scale(axes: Axes, low: float, high: float) -> None:
-    """Logarithmic where speed-ups differ by much, with a margin on both sides."""
+    """Makes the axis logarithmic where speed-ups differ by much, with a margin on both sides."""
     if high / low <= _WIDE:
         margin = max(0.08 * (high - low), 0.002)
         axes.set_ylim(low - margin, high + margin)
@@ -190,7 +190,7 @@ def _scale(axes: Axes, low: float, high: float) -> None:
 
 
 def _part(axes: Axes, groups: Groups) -> None:
-    """Set means apart from programs, and results of other splits from each other."""
+    """Sets means apart from programs, and results of other splits from each other."""
     ticks = groups.ticks
     first = 0
     for number, (results, header) in enumerate(zip(groups.results, groups.headers, strict=True)):
@@ -246,7 +246,7 @@ def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
 
 
 def write_top_k_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
-    """Slow-down against exhaustive search over tile sizes measured per kernel, and over hardware seconds.
+    """Draws the slow-down against exhaustive search over measured tile sizes and over hardware seconds.
 
     Means over programs, a row of two panels for each split and chip. Writes
     `tile_search_<split>_<chip>.svg` and `.png`; the paths, or none where no budget was run.

@@ -28,7 +28,7 @@ REDUCTIONS = {
 
 
 def write_heat_map(results: Results, chip_split: ChipSplit, folder: Path) -> tuple[Path, ...]:
-    """Geometric mean of the error of each combination, a panel for each task; ours above, the paper's below.
+    """Draws the mean error of each combination, a panel for each task; ours above, the paper's below.
 
     Writes `networks_<split>_<chip>.svg` and `.png`; the paths, or none where no combination was run.
 
@@ -95,7 +95,7 @@ SHARES = {25: "scale-25", 50: "scale-50", 100: "scale-100"}
 
 
 def write_scaling_figure(results: Results, chip_split: ChipSplit, folder: Path) -> tuple[Path, ...]:
-    """Geometric mean of the error over test programs, a panel for each task, a point for each share.
+    """Draws the mean error over test programs, a panel for each task, a point for each share.
 
     Dots are the programs. Writes `scaling_<split>_<chip>.svg` and
     `.png`; the paths, or none where fewer than two shares were run.

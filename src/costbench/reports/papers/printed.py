@@ -83,9 +83,13 @@ class PrintedTable:
         """Returns a number, or None where there is no such row, or nothing is printed."""
         return self.value_in(next((row for row in self.rows if row.label == label), None), column)
 
+    def numbers(self, row: PrintedRow) -> dict[str, float | None]:
+        """Returns the numbers of a row by column."""
+        return dict(zip(self.columns, row.values, strict=True))
+
     def value_in(self, row: PrintedRow | None, column: str) -> float | None:
         """Returns the number of a row, or None without such a row or column."""
-        return None if row is None or column not in self.columns else row.values[self.columns.index(column)]
+        return None if row is None else self.numbers(row).get(column)
 
     def average(self, kind: str, column: str) -> float | None:
         """Returns a printed average (`median`, `geometric_mean`), or None where it is not printed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -24,7 +24,6 @@ from costbench.reports.page import Section, paragraphs
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import FOLDS, title_of
 from costbench.reports.scores import MIN_PROGRAMS
-from costbench.reports.table import Table
 from costbench.reports.training_guard import MAX_RATIO
 
 STRONGEST_TABLE = "claims_strongest"
@@ -58,13 +57,19 @@ def claims_section(findings: Sequence[Finding]) -> Section:
     Claims restated against the strongest baseline come first, in a table and a sentence of their own.
     """
     frame = findings_frame(findings)
-    decided, missing = frame[frame["verdict"] != NOT_EVALUATED], frame[frame["verdict"] == NOT_EVALUATED]
+    is_missing = frame["verdict"] == NOT_EVALUATED
+    shown_frame = frame.assign(verdict=frame["shown_verdict"])
+    decided, missing = shown_frame[~is_missing], shown_frame[is_missing]
     folds = frame[frame["kind"] == _ON_FOLDS]
     tables = (
-        _table(STRONGEST_TABLE, decided[decided["kind"] == _AGAINST_STRONGEST]),
-        _table("claims_folds", decided[decided["kind"] == _ON_FOLDS], ", ".join(folds["paper"].unique())),
-        _table("claims", decided[decided["kind"] == _PRINTED]),
-        _table("claims_not_evaluated", missing.assign(id=missing["own_id"])),
+        fill_table(STRONGEST_TABLE, decided[decided["kind"] == _AGAINST_STRONGEST]),
+        fill_table(
+            "claims_folds",
+            decided[decided["kind"] == _ON_FOLDS],
+            papers=", ".join(folds["paper"].unique()),
+        ),
+        fill_table("claims", decided[decided["kind"] == _PRINTED]),
+        fill_table("claims_not_evaluated", missing.assign(id=missing["own_id"])),
     )
     shown = tuple(table for table in tables if table.rows)
     return Section(
@@ -178,13 +183,6 @@ def _count_after_control(frame: pd.DataFrame) -> dict[str, object]:
     }
 
 
-def _table(kind: str, findings: pd.DataFrame, papers: str = "") -> Table:
-    """Returns the table of claims that `tables.yaml` describes, of some findings."""
-    table = fill_table(kind, (), papers=papers)
-    values = findings.assign(verdict=findings["shown_verdict"])[[column.key for column in table.columns]]
-    return replace(table, rows=tuple(values.itertuples(index=False, name=None)))
-
-
 def printed_claims(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Returns the findings on claims as the papers print them, without the restated ones."""
     return tuple(finding for finding in findings if not finding.claim.restates)
@@ -198,7 +196,7 @@ def printed_effect(effect: float | tuple[float, float] | None) -> str:
 
 
 def write_claims(findings: Sequence[Finding], folder: Path) -> tuple[Path, Path]:
-    """Write `claims.md` and `claims.json`; their paths.
+    """Writes `claims.md` and `claims.json`; returns their paths.
 
     Raises:
         DataError: if one cannot be written.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
 
 import pandas as pd
 
-from costbench.reports.dataset_files import QUANTILES, Card
+from costbench.reports.dataset_files import Card
 from costbench.reports.declarations import fill_table
 from costbench.reports.figures.dataset import write_application_figure, write_histogram_figure
 from costbench.reports.page import Section, page_figure, paragraphs, sentence
@@ -79,28 +80,19 @@ def data_section(
 
 def leakage_table(leakage: pd.DataFrame) -> Table:
     """Returns, per task, split, chip and test program, the shares of kernels that training has seen."""
-    shown = leakage[["task", "split", "chip", "program", "kernels", "leaked_kernels"]].assign(
-        of_kernels=100.0 * leakage["share_of_kernels"], of_runtime=100.0 * leakage["share_of_runtime"]
-    )
-    return fill_table("leakage", shown.itertuples(index=False, name=None))
+    shares = ["share_of_kernels", "share_of_runtime"]
+    return fill_table("leakage", leakage.assign(**100.0 * leakage[shares]))
 
 
 def dataset_tables(cards: Sequence[Card]) -> tuple[Table, Table]:
     """Returns what was measured: counts per task and chip, and how sizes and runtimes are distributed."""
-    counts = (
-        (
-            *(card.task, card.chip, card.programs, card.applications, card.kernels, card.unique_kernels),
-            *(card.configs, card.failed, card.device_seconds),
-        )
-        for card in cards
-    )
-    quantiles = (
-        (card.task, card.chip, label, *(getattr(card.distributions[name], q) for q in QUANTILES))
+    quantiles = [
+        asdict(card.distributions[name]) | {"task": card.task, "chip": card.chip, "quantity": label}
         for card in cards
         for name, label in _DISTRIBUTIONS.items()
         if name in card.distributions
-    )
-    return fill_table("dataset", counts), fill_table("dataset_distributions", quantiles)
+    ]
+    return fill_table("dataset", map(asdict, cards)), fill_table("dataset_distributions", quantiles)
 
 
 def corpus_tables(counts: pd.DataFrame) -> tuple[Table, ...]:

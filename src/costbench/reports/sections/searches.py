@@ -41,8 +41,8 @@ from costbench.reports.searches import (
     best_known,
     figure_5,
 )
-from costbench.reports.sections.claims import printed_effect
-from costbench.reports.table import Table, Value
+from costbench.reports.sections.claims import findings_frame
+from costbench.reports.table import Table
 from costbench.reports.tables.searches import budget_table, cost_table, figure_4_table, start_table
 from costbench.tasks import LEARNED, labels_of
 
@@ -232,20 +232,18 @@ def _minutes_alone(results: SearchResults, paths: Sequence[SearchPath], start: s
 
 
 def _said_table(task: str, findings: Sequence[Finding]) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    notes = []
-    for finding in findings:
-        claim = finding.claim
-        if claim.metric != SPEEDUP or claim.task != task:
-            continue
-        where, effect = f"{claim.paper}, {claim.where}", printed_effect(claim.paper_effect)
-        ours = (finding.effect, finding.low, finding.high, claim.unit, finding.n, finding.verdict)
-        rows.append((claim.statement, where, effect, claim.tested_on, *ours))
-        if finding.verdict == NOT_EVALUATED:
-            notes.append(sentence(_PAGE, "lacking", claim=claim.id, missing=finding.missing))
-    name = labels_of(task).searches
+    shown = [finding for finding in findings if (finding.claim.metric, finding.claim.task) == (SPEEDUP, task)]
     return fill_table(
-        "search_claims", rows, name=f"{task}_search_claims", notes=notes, searches=name, programs=MIN_PROGRAMS
+        "search_claims",
+        findings_frame(shown) if shown else (),
+        name=f"{task}_search_claims",
+        notes=[
+            sentence(_PAGE, "lacking", claim=finding.claim.id, missing=finding.missing)
+            for finding in shown
+            if finding.verdict == NOT_EVALUATED
+        ],
+        searches=labels_of(task).searches,
+        programs=MIN_PROGRAMS,
     )
 
 
@@ -253,7 +251,7 @@ _ALL = "all"
 
 
 def flat_searches(searches: Searches) -> dict[str, float]:
-    """Headline numbers by key as in the module's description."""
+    """Returns headline numbers by key as in the module's description."""
     flat: dict[str, float | None] = {}
     for results in searches.results:
         for bar in results.bars:

@@ -5,13 +5,15 @@ It is not trained, so the test programs of all splits are taken together.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
 from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
 from costbench.metrics.rows import MAIN
 from costbench.reports.declarations import fill_table
-from costbench.reports.frame import means, number, select
+from costbench.reports.frame import means, select
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, BEST, KINDS, Results, split_order
 from costbench.reports.table import Table, Value
@@ -95,46 +97,48 @@ def _by_application(scores: pd.DataFrame) -> pd.DataFrame:
             summary["worst_share"] = 100.0 * kinds["lost_ns"][worst] / kinds["lost_ns"].sum()
             summary["worst_ape"] = kinds["ape_pooled"][worst]
         summaries[str(name)] = summary
-    columns = ["programs", "kernels", "ape", "tau", "worst_kind", "worst_share", "worst_ape"]
-    rows = pd.DataFrame.from_dict(summaries, orient="index").reindex(columns=columns)
-    rows["ape_place"] = [_beside(ape, APE_NEAR_PAPERS) for ape in rows["ape"]]
-    rows["tau_place"] = [_beside(tau, TAU_NEAR_PAPERS) for tau in rows["tau"]]
-    return rows
+    rows = pd.DataFrame.from_dict(summaries, orient="index").reindex(columns=_APPLICATION_COLUMNS)
+    return rows.assign(**_beside_papers(rows["ape"], rows["tau"]))
 
 
-def _beside(value: float, near: tuple[float, float]) -> str:
+_APPLICATION_COLUMNS = ["programs", "kernels", "ape", "tau", "worst_kind", "worst_share", "worst_ape"]
+
+
+def _beside_papers(apes: Iterable[float], taus: Iterable[float]) -> dict[str, list[str]]:
+    """Returns where APE and tau lie to the papers' neighbourhoods, as columns of the table."""
+    return {
+        "ape_place": [_position(ape, *APE_NEAR_PAPERS) for ape in apes],
+        "tau_place": [_position(tau, *TAU_NEAR_PAPERS) for tau in taus],
+    }
+
+
+def _position(value: float, low: float, high: float) -> str:
     """Returns whether a value lies `below`, `inside` or `above` an interval; nothing for NaN."""
     if np.isnan(value):
         return ""
-    return "below" if value < near[0] else "above" if value > near[1] else "inside"
+    return "below" if value < low else "above" if value > high else "inside"
 
 
 def kind_table(scores: pd.DataFrame, chip: str) -> Table:
     """Returns a row for each kind of kernel: how many there are, time spent and lost there, APE and tau."""
-    columns = ["kernels", "share_of_runtime", "share_of_loss", "ape_pooled", "ape", "tau", "tau_min"]
-    rows = [(str(kind), *map(number, row[columns])) for kind, row in _by_kind(scores).iterrows()]
+    kinds = _by_kind(scores).rename(columns={"ape": "ape_mean", "tau": "tau_mean"}).reset_index(names="kind")
+    rows = kinds if len(kinds) else ()
     return fill_table("analytical_kinds", rows, name=f"analytical_kinds_{chip}", averages=1, chip=chip)
 
 
 def application_table(scores: pd.DataFrame, chip: str) -> Table:
     """Returns a row for each application: APE, tau, how they lie to the papers', where most time is lost."""
-    rows: list[tuple[Value, ...]] = []
-    for name, row in _by_application(scores).iterrows():
-        tau = number(row["tau"])
-        counts, places = (int(row["programs"]), row["kernels"]), (row["ape_place"], tau, row["tau_place"])
-        worst = (row["worst_kind"], number(row["worst_share"]), number(row["worst_ape"]))
-        rows.append((str(name), *counts, row["ape"], *places, *worst))
+    rows = _by_application(scores).reset_index(names="application")
     whole = scores[scores["group"] == ALL]
     has_average = bool(whole["tau"].notna().any())
     if has_average:
-        total = _summarise(whole)
-        ape, tau = total["ape"], total["tau"]
-        places = (_beside(ape, APE_NEAR_PAPERS), tau, _beside(tau, TAU_NEAR_PAPERS))
-        rows.append(("All programs", len(whole), total["kernels"], ape, *places, "", None, None))
+        total = pd.DataFrame([_summarise(whole) | {"application": "All programs", "worst_kind": ""}])
+        rows = pd.concat([rows, total.assign(**_beside_papers(total["ape"], total["tau"]))])
     apes, taus = _printed("error"), _printed("tau")
+    printed = _beside_papers(apes, taus)
     return fill_table(
         "analytical",
-        rows,
+        rows.astype({"programs": int}),
         name=f"analytical_{chip}",
         averages=int(has_average),
         chip=chip,
@@ -142,8 +146,8 @@ def application_table(scores: pd.DataFrame, chip: str) -> Table:
         ape_high=apes[-1],
         tau_low=taus[0],
         tau_high=taus[-1],
-        ape_inside=[_beside(ape, APE_NEAR_PAPERS) for ape in apes].count("inside"),
-        tau_inside=[_beside(tau, TAU_NEAR_PAPERS) for tau in taus].count("inside"),
+        ape_inside=printed["ape_place"].count("inside"),
+        tau_inside=printed["tau_place"].count("inside"),
         programs=len(apes),
     )
 

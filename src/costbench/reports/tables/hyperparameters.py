@@ -33,11 +33,10 @@ _PATHS: Mapping[str, str] = {
     "residual": "net.residual",
 }
 """Columns of lpm2021's tables 6 and 7, and where our section has them."""
-_DECAY, _SCHEDULE = "optimizer.decay", "optimizer.schedule"
 
 
 def settings_tables(params: Settings) -> tuple[Table, ...]:
-    """Table 5 beside section `train`, tables 6 and 7 beside what sweeps found (or what `train` says).
+    """Returns table 5 beside section `train`, tables 6 and 7 beside what sweeps found (or what `train` says).
 
     Args:
         params: section -> its values. `train` maps a task to settings (`net`, `optimizer`, `loss`); `tuned`,
@@ -111,18 +110,18 @@ def _fixed_table(trained: Mapping[str, Settings]) -> Table:
 
 def _tuned_table(task: str, models: Mapping[str, object]) -> Table:
     paper = tuned_settings(task)
-    rows: list[tuple[Value, ...]] = []
+    rows: list[dict[str, str]] = []
     for row in paper.rows:
-        printed = (shown_setting(getattr(row, key, None)) for key in _PATHS)
-        rows.append((row.label, paper.paper, *printed))
+        printed = {key: shown_setting(getattr(row, key, None)) for key in _PATHS}
+        rows.append({"model": row.label, "whose": paper.paper, **printed})
         if row.variant in models:
-            rows.append((row.label, "ours", *_tuned_values(models[row.variant])))
+            rows.append({"model": row.label, "whose": "ours", **_tuned_values(models[row.variant])})
     variants = {row.variant for row in paper.rows}
     for name, values in models.items():
         if name not in variants:
             network = [str(setting(values, f"net.{key}")) for key in ("encoder", "reduction")]
             label = name if "None" in network else f"{name} ({' + '.join(network)})"
-            rows.append((label, "ours", *_tuned_values(values)))
+            rows.append({"model": label, "whose": "ours", **_tuned_values(values)})
     name, printed_as = f"{paper.paper}_{_file(paper.table)}", f"{paper.table} of {paper.paper}"
     return fill_table("tuned_settings", rows, name=name, task=task, printed=printed_as)
 
@@ -131,12 +130,12 @@ def _file(table: str) -> str:
     return table.replace(" ", "").lower()
 
 
-def _tuned_values(values: object) -> tuple[str, ...]:
+def _tuned_values(values: object) -> dict[str, str]:
     """Returns a model's values of the columns of tables 6 and 7."""
-    shown = {path: shown_setting(setting(values, path)) for path in _PATHS.values()}
-    if setting(values, _SCHEDULE) == "cosine":
-        shown[_DECAY] = f"cosine to {shown[_DECAY]}"
-    return tuple(shown.values())
+    shown = {key: shown_setting(setting(values, path)) for key, path in _PATHS.items()}
+    if setting(values, "optimizer.schedule") == "cosine":
+        shown["decay"] = f"cosine to {shown['decay']}"
+    return shown
 
 
 def tried_table(settings: Mapping[str, object]) -> Table:
@@ -146,16 +145,16 @@ def tried_table(settings: Mapping[str, object]) -> Table:
         settings: task -> variant -> its parameters of training, for the tasks that have variants.
     """
     paper = tried_settings()
-    rows = tuple(
-        (
-            row.parameter,
-            _tried_values(settings.get("layout"), row.setting),
-            row.layout,
-            _tried_values(settings.get("tile"), row.setting),
-            row.tile,
-        )
+    rows = [
+        {
+            "parameter": row.parameter,
+            "ours_layout": _tried_values(settings.get("layout"), row.setting),
+            "paper_layout": row.layout,
+            "ours_tile": _tried_values(settings.get("tile"), row.setting),
+            "paper_tile": row.tile,
+        }
         for row in paper.rows
-    )
+    ]
     return fill_table("tpugraphs2023_table5", rows, printed=f"{paper.table} of {paper.paper}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -173,11 +173,11 @@ def curves_table(curves: Curves) -> Table:
     error, tau = LEARNED[curves.task].measures
     return fill_table(
         "curves",
-        (
-            (name, point.steps, point.steps * curves.samples, point.validation, point.error, point.tau)
+        [
+            asdict(point) | {"network": name, "samples": point.steps * curves.samples}
             for name, points in curves.networks.items()
             for point in points
-        ),
+        ],
         name=f"curves_{curves.name}",
         heading=labels_of(curves.task).heading,
         where=ChipSplit(curves.split, curves.chip).title,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.measures import APE_FLOOR_PERCENT, Measure
 from costbench.metrics.rows import MAIN
-from costbench.reports.baseline_comparison import Estimate, Standings
-from costbench.reports.declarations import declaration_of, fill_table, make_table, place_name
+from costbench.reports.baseline_comparison import Standings
+from costbench.reports.declarations import declaration_of, fill_table, make_table
 from costbench.reports.frame import select
 from costbench.reports.papers.printed import PrintedTable, main_table
 from costbench.reports.results import (
@@ -18,11 +18,13 @@ from costbench.reports.results import (
     TITLES,
     TRAINED,
     Cell,
+    ChipSplit,
     Results,
+    common_scores,
     is_given,
     title_of,
 )
-from costbench.reports.table import Table, Value
+from costbench.reports.table import Table
 from costbench.rng import stream
 
 PAPER_MODELS = ("learned", "analytical")
@@ -42,12 +44,14 @@ def program_table(cell: Cell, paper: PrintedTable | None, strongest: str | None 
     printed = paper if paper is not None and paper.chip == cell.chip else None
     notes = _notes(cell, strongest, cell.described.measures, printed)
     return make_table(
-        declaration_of("programs", cell.name, notes),
+        replace(
+            declaration_of("programs", cell.name, notes),
+            values={"model": _models_by_program(cell, strongest)},
+        ),
         cell.frame,
         words=_words(cell) | {"beside": "" if printed is None else f", beside {printed.name}"},
         printed=printed,
         rows=cell.programs,
-        values={"model": _models_by_program(cell, strongest)},
     )
 
 
@@ -56,11 +60,10 @@ def short_kernels_table(cell: Cell, strongest: str | None = None) -> Table:
     measures, models = cell.described.short_kernels, _models_by_program(cell, strongest)
     notes = _notes(cell, strongest, measures, None)
     table = make_table(
-        declaration_of("short_kernels", f"{cell.name}_short", notes),
+        replace(declaration_of("short_kernels", f"{cell.name}_short", notes), values={"model": models}),
         cell.frame,
         words=_words(cell),
         rows=cell.programs,
-        values={"model": models},
     )
     measured = any(cell.over_programs(model, m.metric) for model in models for m in measures)
     return table if measured else replace(table, rows=())
@@ -69,7 +72,7 @@ def short_kernels_table(cell: Cell, strongest: str | None = None) -> Table:
 def _words(cell: Cell) -> dict[str, str]:
     labels = cell.labels
     words = {"task": cell.task, "split": cell.split, "chip": cell.chip, "paper": ""}
-    where = place_name(cell.split, cell.chip)
+    where = ChipSplit(cell.split, cell.chip).title
     return words | {"heading": labels.heading, "kernels": labels.kernels, "where": where}
 
 
@@ -162,25 +165,23 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         standings: how its models stand to the strongest baseline.
     """
     error, tau = cell.described.measures
-    rows: list[tuple[Value, ...]] = [
-        (
-            title_of(model.model),
-            _kind(model.model, standings.strongest),
-            *_ends(model.error),
-            cell.deviation(model.model, error),
-            model.tau,
-            None if model.won is None else 100.0 * model.won,
-            *_ends(model.difference),
-            model.programs,
-            model.seeds,
-        )
-        for model in standings.models
-    ]
+    rows: list[dict[str, object]] = []
+    for standing in standings.models:
+        difference = standing.difference
+        row = asdict(standing) | asdict(standing.error) | {"error": standing.error.value}
+        row |= {"model": title_of(standing.model), "kind": _kind(standing.model, standings.strongest)}
+        row["runs"] = cell.deviation(standing.model, error)
+        row["won"] = None if standing.won is None else 100.0 * standing.won
+        row["difference"] = None if difference is None else difference.value
+        row["difference_low"] = None if difference is None else difference.low
+        row["difference_high"] = None if difference is None else difference.high
+        rows.append(row)
     for name in cell.ceilings:
         # Mean error and tau alone: what knows the machine is compared with nothing.
-        errors = cell.over_programs(name, error.metric)
-        means = (error.mean(errors), None, None, None, tau.mean(cell.over_programs(name, tau.metric)))
-        rows.append((title_of(name), "ceiling", *means, *[None] * 4, len(errors), len(cell.seeds[name])))
+        errors, taus = (cell.over_programs(name, measure.metric) for measure in (error, tau))
+        means = {"error": error.mean(errors), "tau": tau.mean(taus)}
+        counts = {"programs": len(errors), "seeds": len(cell.seeds[name])}
+        rows.append({"model": title_of(name), "kind": "ceiling", **means, **counts})
     return fill_table(
         "baselines",
         rows,
@@ -209,10 +210,6 @@ def _kind(model: str, strongest: str | None) -> str:
     return "baseline" if model in BASELINES else "network"
 
 
-def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
-
-
 def comparison_table(cell: Cell, seed: int) -> Table:
     """Returns the paired bootstrap over test programs of learned - baseline, for tau and the task's error.
 
@@ -220,22 +217,16 @@ def comparison_table(cell: Cell, seed: int) -> Table:
         cell: results of a task, split and chip.
         seed: seed of the resampling; the same one gives the same table.
     """
-    rows: list[tuple[Value, ...]] = []
+    rows = []
     for baseline in cell.models:
         for measure in reversed(cell.described.measures) if baseline != "learned" else ():
-            pairs = [
-                (left, right)
-                for _, program in cell.programs
-                if (left := cell.score("learned", measure.metric, program)) is not None
-                and (right := cell.score(baseline, measure.metric, program)) is not None
-            ]
-            if not pairs:
+            learned, other = common_scores(cell, "learned", cell, baseline, measure.metric)
+            if not learned:
                 continue
-            learned, other = zip(*pairs, strict=True)
             generator = stream(seed, "comparison", cell.name, baseline, measure.metric)
             interval = paired_bootstrap(learned, other, generator)
             better = interval.share_negative if measure.better == "lower" else 1.0 - interval.share_negative
-            named = (title_of(baseline), measure.title.replace("(%)", "(points)"), len(pairs))
-            rows.append((*named, interval.difference, interval.low, interval.high, better))
+            named = {"baseline": title_of(baseline), "metric": measure.title.replace("(%)", "(points)")}
+            rows.append(asdict(interval) | named | {"programs": len(learned), "share_better": better})
     where = f"{cell.labels.prefix}{cell.split} split, {cell.chip}"
     return fill_table("comparison", rows, name=f"comparison_{cell.name}", where=where)

@@ -27,10 +27,10 @@ from costbench.reports.searches import (
     Bar,
     SearchResults,
     absent,
+    bar_key,
     bars_with_results,
     best_known,
     figure_5,
-    key,
     title,
 )
 from costbench.reports.table import Table, Value
@@ -45,19 +45,19 @@ def figure_4_table(results: SearchResults) -> Table:
     Args:
         results: searches for tile sizes.
     """
-    fewer: dict[tuple[str, ...], float | None] = {("mean",): results.fewer_seconds(_LEARNED, EXHAUSTIVE)}
+    fewer: dict[tuple[str, ...], Value] = {("mean",): results.fewer_seconds(_LEARNED, EXHAUSTIVE)}
     for pair in results.programs:
         seconds, others = (results.score(bar, SECONDS, pair[1]) for bar in (_LEARNED, EXHAUSTIVE))
         fewer[pair] = others / seconds if seconds and others is not None else None
     sampled = sum(results.fact("num_kernels_sampled", program) or 0.0 for _, program in results.programs)
-    said = f"Of {sampled:.0f} kernels, whose spaces are too large, exhaustive measures the candidates."
-    notes = (said if sampled else "", absent(FIGURE_4, results))
+    note = f"Of {sampled:.0f} kernels, whose spaces are too large, exhaustive measures the candidates."
+    notes = (note if sampled else "", absent(FIGURE_4, results))
     return make_table(
         declaration_of("lpm2021_figure4", f"lpm2021_figure4_{results.name}", notes),
         results.frame,
         words={"where": results.title},
         rows=results.programs,
-        given={"fewer_seconds": fewer},
+        numbers={"fewer_seconds": fewer},
     )
 
 
@@ -70,23 +70,20 @@ def budget_table(results: SearchResults) -> Table:
     bars = sorted(
         results.bars, key=lambda bar: ((*order, bar.model).index(bar.model), bar.model, bar.top_k or 0)
     )
-    rows: list[tuple[Value, ...]] = []
+    rows: list[dict[str, object]] = []
     for bar in bars:
         speedup, slowdowns = results.mean(bar, SPEEDUP), results.over_programs(bar, SLOWDOWN)
         if speedup is None:
             continue
-        k = {"all": "all", "compiler": "none"}.get(bar.budget, str(bar.top_k))
-        slower = (sum(slowdowns) / len(slowdowns), max(slowdowns)) if slowdowns else (None, None)
-        rows.append(
-            (
-                title(Bar(bar.model, "all")),
-                k,
-                speedup,
-                *(None if share is None else 100.0 * share for share in slower),
-                *(sum(results.over_programs(bar, metric)) for metric in (MEASURED, SECONDS)),
-                results.fewer_seconds(bar, EXHAUSTIVE),
-            )
-        )
+        row: dict[str, object] = {"model": title(Bar(bar.model, "all")), "speedup": speedup}
+        row["top_k"] = {"all": "all", "compiler": "none"}.get(bar.budget, str(bar.top_k))
+        if slowdowns:
+            row["slowdown_percent"] = 100.0 * (sum(slowdowns) / len(slowdowns))
+            row["worst_percent"] = 100.0 * max(slowdowns)
+        row["measured"] = sum(results.over_programs(bar, MEASURED))
+        row["seconds"] = sum(results.over_programs(bar, SECONDS))
+        row["fewer_seconds"] = results.fewer_seconds(bar, EXHAUSTIVE)
+        rows.append(row)
     return fill_table("tile_search", rows, name=f"tile_search_{results.name}", where=results.title)
 
 
@@ -107,7 +104,7 @@ def start_table(results: SearchResults, paper: str, start: str) -> Table:
     bars, best = bars_with_results(figure_5(start, paper), results), best_known(results)
     for bar in (*bars, *best):
         median = ColumnDeclaration(
-            key(bar),
+            bar_key(bar),
             "median",
             title(bar),
             filter={"model": bar.model, "budget": bar.budget, "metric": SPEEDUP},
@@ -119,9 +116,9 @@ def start_table(results: SearchResults, paper: str, start: str) -> Table:
         columns.append(median)
         if bar not in best:
             lowest = replace(
-                median, key=f"{key(bar)}_lowest", header="lowest", over_seeds="min", highlight=""
+                median, key=f"{bar_key(bar)}_lowest", header="lowest", over_seeds="min", highlight=""
             )
-            highest = replace(lowest, key=f"{key(bar)}_highest", header="highest", over_seeds="max")
+            highest = replace(lowest, key=f"{bar_key(bar)}_highest", header="highest", over_seeds="max")
             columns += [lowest, highest]
     number = FIGURES[paper].removeprefix("figure")
     repeats = max((len(results.repeats(b, SPEEDUP, p)) for b in bars for _, p in results.programs), default=0)
@@ -148,15 +145,16 @@ def cost_table(results: SearchResults) -> Table:
         start = len(starts) if bar.start is None else starts.index(bar.start)
         return start, (*models, bar.model).index(bar.model), bar.model, bar.minutes or 0.0
 
-    rows: list[tuple[Value, ...]] = []
+    rows: list[dict[str, object]] = []
     for bar in sorted(results.bars, key=rank):
         speedup, slower = results.mean(bar, SPEEDUP), results.mean(bar, SLOWDOWN)
         if speedup is None:
             continue
-        named = (bar.start, FUSION_MODELS.get(bar.model, bar.model), bar.minutes, speedup)
-        costs = []
-        for metric in (MEASURED, SECONDS, PREDICTED):
-            several = [v for _, program in results.programs for v in results.repeats(bar, metric, program)]
-            costs.append(sum(several) / len(several) if several else None)
-        rows.append((*named, None if slower is None else 100.0 * slower, *costs))
+        row: dict[str, object] = {"start": bar.start, "minutes": bar.minutes, "speedup": speedup}
+        row["search"] = FUSION_MODELS.get(bar.model, bar.model)
+        row["slowdown_percent"] = None if slower is None else 100.0 * slower
+        for column, metric in (("measured", MEASURED), ("seconds", SECONDS), ("predicted", PREDICTED)):
+            values = [v for _, program in results.programs for v in results.repeats(bar, metric, program)]
+            row[column] = sum(values) / len(values) if values else None
+        rows.append(row)
     return fill_table("fusion_search", rows, name=f"fusion_search_{results.name}", where=results.title)

@@ -10,8 +10,8 @@ import pandas as pd
 from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
 from costbench.reports.declarations import declaration_of, make_table
 from costbench.reports.page import paragraphs
-from costbench.reports.results import BEST, SPLIT_NAMES, TRAINED, Cell, title_of
-from costbench.reports.table import Column, Table
+from costbench.reports.results import BEST, TRAINED, Cell, ChipSplit, common_scores, title_of
+from costbench.reports.table import Table, Value
 
 NEW_STRUCTURE = "new_structure"
 """Group of kernels whose operator graph, extents aside, occurs in no training program."""
@@ -29,37 +29,30 @@ def structure_table(cell: Cell, new: Cell | None, strongest: str | None) -> Tabl
         new: results over kernels of new structure; None where there are none.
         strongest: strongest baseline, shown beside networks.
     """
-    error = cell.described.measures[0]
     models = [model for model in cell.models if model in (*TRAINED, "analytical", strongest)]
-    columns = [
-        Column("application", "Application"),
-        Column("program", "Program"),
-        Column("kernels", "all", "Kernels", count=True),
-        Column("known", "of a structure in training (%)", "Kernels", 1),
-    ]
-    for model in models:
-        group = f"{error.title}, {title_of(model)}"
-        columns.append(Column(f"{model}_all", "all", group, error.decimals))
-        columns.append(Column(f"{model}_new", "new structure", group, error.decimals))
-    where = f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}"
-    title = f"{cell.labels.heading}, kernels of a structure that training has not seen, {where}"
-    table = Table(f"structure_{cell.name}", title, tuple(columns), ())
-    if new is None:
-        return table
-    rows = [
-        (
-            *(application, program),
-            *_kernels_and_share(cell, new, [program]),
-            *(part.score(model, error.metric, program) for model in models for part in (cell, new)),
-        )
-        for application, program in cell.programs
-    ]
-    counts = _kernels_and_share(cell, new, [program for _, program in cell.programs])
-    means = (
-        error.mean(values) for model in models for values in _common_scores(cell, new, model, error.metric)
+    declared = replace(
+        declaration_of("structure", f"structure_{cell.name}", paragraphs("results", "structure_note")),
+        values={"model": {model: title_of(model) for model in models}},
     )
-    rows.append(("All, geometric mean", "", *counts, *means))
-    return replace(table, rows=tuple(rows), summary_rows=1, notes=paragraphs("results", "structure_note"))
+    every = ("geometric_mean",)
+    groups = {pair: [pair[1]] for pair in cell.programs} | {every: [program for _, program in cell.programs]}
+    shares = {} if new is None else {row: _kernels_and_share(cell, new, groups[row]) for row in groups}
+    table = make_table(
+        declared,
+        cell.frame if new is None else pd.concat([cell.frame, new.frame]),
+        words={
+            "task": cell.task,
+            "split": cell.split,
+            "heading": cell.labels.heading,
+            "where": ChipSplit(cell.split, cell.chip).title,
+        },
+        rows=cell.programs,
+        numbers={
+            "kernels": {row: kernels for row, (kernels, _) in shares.items()},
+            "known": {row: share for row, (_, share) in shares.items()},
+        },
+    )
+    return replace(table, rows=()) if new is None else table
 
 
 def share_of_structures(cell: Cell, new: Cell | None) -> float | None:
@@ -87,7 +80,7 @@ def unseen_table(cell: Cell, unseen: Cell) -> Table:
         unseen: results over kernels that do not occur in training programs; programs that have none are not
             in the averages.
     """
-    kernels: dict[tuple[str, ...], float | None] = {
+    kernels: dict[tuple[str, ...], Value] = {
         pair: unseen.score(BEST, _KERNELS, pair[1]) or 0.0 for pair in cell.programs
     }
     notes = paragraphs("results", "unseen_note", floor=APE_FLOOR_PERCENT)
@@ -96,7 +89,7 @@ def unseen_table(cell: Cell, unseen: Cell) -> Table:
         pd.concat([cell.frame, unseen.frame]),
         words={"task": cell.task, "split": cell.split, "chip": cell.chip},
         rows=cell.programs,
-        given={"unseen_kernels": kernels},
+        numbers={"unseen_kernels": kernels},
     )
 
 
@@ -111,19 +104,8 @@ def unseen_means(cell: Cell, unseen: Cell | None) -> list[tuple[str, tuple[float
     if unseen is None:
         return means
     for model in _MODELS:
-        errors, taus = (_common_scores(cell, unseen, model, metric) for metric in (APE, TAU))
+        errors, taus = (common_scores(cell, model, unseen, model, metric) for metric in (APE, TAU))
         if errors[0] and taus[0]:
             ape = tuple(geometric_mean(values, APE_FLOOR_PERCENT) for values in errors)
             means.append((model, ape, tuple(float(np.mean(values)) for values in taus)))
     return means
-
-
-def _common_scores(cell: Cell, part: Cell, model: str, metric: str) -> tuple[list[float], list[float]]:
-    """Returns values over all kernels and over those of a part, of the programs that have both."""
-    pairs = [
-        (whole, rest)
-        for _, program in cell.programs
-        if (whole := cell.score(model, metric, program)) is not None
-        and (rest := part.score(model, metric, program)) is not None
-    ]
-    return [whole for whole, _ in pairs], [rest for _, rest in pairs]

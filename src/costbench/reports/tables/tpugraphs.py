@@ -22,10 +22,10 @@ from costbench.reports.declarations import (
     make_table,
     mean_over_kernels,
 )
-from costbench.reports.frame import means, number, select
+from costbench.reports.frame import means, select
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.results import ALL, FOLDS, ChipSplit, Results, split_order
-from costbench.reports.table import Table, Value
+from costbench.reports.table import Table
 
 PAPER = "tpugraphs2023"
 MODEL = "learned"
@@ -171,17 +171,15 @@ def collection_table(results: Results, chip_split: ChipSplit) -> Table:
     """
     metrics = (TAU, OPA, *TOP_K[LAYOUT])
     frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip)
-    programs = frame.groupby("group")["program"].nunique()
     values = means(select(frame, metric=metrics), ("group", "model", "variant", "metric")).unstack("metric")
-    rows: list[tuple[Value, ...]] = []
-    for collection in COLLECTIONS:
-        of_collection = values[values.index.get_level_values("group") == collection].droplevel("group")
-        for key, scores in of_collection.iterrows():
-            model, variant = map(str, key)  # type: ignore[call-overload]
-            numbers = (number(scores.get(metric)) for metric in metrics)
-            rows.append((f"{LAYOUT}:{collection}", model, variant, int(programs[collection]), *numbers))
+    rows = values.reindex(columns=metrics).reset_index()
+    rows["programs"] = rows["group"].map(frame.groupby("group")["program"].nunique())
+    rows = rows.sort_values("group", key=lambda names: names.map(COLLECTIONS.index), kind="stable")
     return fill_table(
-        "tpugraphs_layouts", rows, name=f"tpugraphs_layouts_{chip_split.name}", where=chip_split.title
+        "tpugraphs_layouts",
+        rows.assign(collection=f"{LAYOUT}:" + rows["group"]),
+        name=f"tpugraphs_layouts_{chip_split.name}",
+        where=chip_split.title,
     )
 
 
@@ -198,11 +196,11 @@ def sizes_table(collections: Sequence[CollectionSize], cards: Sequence[Card], ch
     for card in cards:
         if (card.task, card.chip) == (TILE, chip):
             ours["tile:xla"] = _tile_sizes(card)
-    rows: list[tuple[Value, ...]] = []
+    rows = []
     for row in paper.rows:
-        rows.append((row.label, "paper", *row.values))
+        rows.append({"collection": row.label, "whose": "paper", **paper.numbers(row)})
         if row.label in ours:
-            rows.append((row.label, "ours", *(ours[row.label].get(key) for key in paper.columns)))
+            rows.append({"collection": row.label, "whose": "ours", **ours[row.label]})
     absent = [label for label in paper.labels if label not in ours]
     note = f"Without data of ours: {', '.join(absent)}." if absent else ""
     return fill_table("tpugraphs2023_table1", rows, notes=(note,), chip=chip, printed=paper.name)

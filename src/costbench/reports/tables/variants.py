@@ -17,22 +17,13 @@ import pandas as pd
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
-from costbench.reports.baseline_comparison import estimate_difference
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH, Undertrained
-from costbench.reports.declarations import (
-    ColumnDeclaration,
-    RowDeclaration,
-    Statistic,
-    TableDeclaration,
-    fill_table,
-    make_table,
-)
+from costbench.reports.declarations import RowDeclaration, declaration_of, make_table
 from costbench.reports.frame import select
 from costbench.reports.papers.printed import FOLDER, PrintedTable, printed_table
 from costbench.reports.results import ALL, ChipSplit, Results, split_order, title_of
-from costbench.reports.scores import scores_of, share_programs
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table
 from costbench.reports.tables.learning_curves import is_curve, is_rate
 from costbench.reports.tables.tpugraphs import is_of_paper
 from costbench.reports.training_guard import MAX_RATIO, undertrained
@@ -53,12 +44,8 @@ _ORDER = (
 _FROM = "from-"
 """Beginning of variants of models that were trained for another chip."""
 NO_LABELS: Mapping[str, str] = {}
-_STATISTICS: Mapping[Statistic, tuple[str, str]] = {
-    "median": ("median", "median"),
-    "geometric_mean": ("mean", "mean"),
-    "standard_deviation": ("deviation", "std. dev."),
-}
-"""Statistic of the error -> end of the column's key, header."""
+_LABELS = ("variant", "label")
+"""First columns of the tables."""
 
 
 def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
@@ -81,21 +68,18 @@ def ablation_tables(
         ParamsError: if the package's data of the paper are broken.
     """
     papers = {name: printed_table("lpm2021", name) for name in ABLATIONS}
-    known = {label for paper in papers.values() for label in paper.labels} | set(EXTRA_INPUTS)
+    in_papers = {label for paper in papers.values() for label in paper.labels} | set(EXTRA_INPUTS)
     short = undertrained(results, budgets)
     tables = []
     for chip_split in variant_splits(results):
+        of_split = [b for b in budgets if (b.split, b.chip) == (chip_split.split, chip_split.chip)]
         for name, paper in papers.items():
-            extra = EXTRA_INPUTS if name == "inputs" else ()
-            rows: Mapping[str, str] = {row.label: row.title for row in paper.rows}
-            rows = {**rows, **{variant: labels.get(variant, variant) for variant in extra}}
-            beside = paper if (paper.split, paper.chip) == (chip_split.split, chip_split.chip) else None
-            title = ABLATIONS[name], "" if beside is None else f", beside {paper.name}"
-            tables.append(_variants_table(results, chip_split, rows, (paper.key, *title), beside))
-        rows = _other_variants(results, chip_split, known, labels)
-        tables.append(_variants_table(results, chip_split, rows, ("variants", "Other variants", ""), None))
-        tables[-3:] = [_annotated(table, chip_split, budgets, short) for table in tables[-3:]]
-    return tuple(table for table in tables if table.rows)
+            titles = {row.label: row.title for row in paper.rows}
+            titles |= {v: labels.get(v, v) for v in (EXTRA_INPUTS if name == "inputs" else ())}
+            tables.append(_variants_table(results, chip_split, titles, paper, of_split, short))
+        others = _other_variants(results, chip_split, in_papers, labels)
+        tables.append(_variants_table(results, chip_split, others, None, of_split, short))
+    return tuple(table for table in tables if table is not None)
 
 
 def _other_variants(
@@ -129,17 +113,22 @@ def _variants_table(
     results: Results,
     chip_split: ChipSplit,
     labels: Mapping[str, str],
-    named: tuple[str, str, str],
     paper: PrintedTable | None,
-) -> Table:
+    budgets: Sequence[Budget],
+    short: Undertrained,
+) -> Table | None:
     """Returns a row for each variant that was run, with the columns of each task that it was run on.
 
     Args:
         results: results with those of the variants.
         chip_split: split and chip that they were tested on.
         labels: variant -> what it is.
-        named: beginning of the table's name, beginning and end of its title.
-        paper: table that the paper printed of the same variants, split and chip.
+        paper: table that the paper printed of the same variants; None for those of no paper.
+        budgets: budgets of the training runs on the split and chip.
+        short: networks that were not trained enough.
+
+    Returns:
+        None if none was run.
     """
     frame = select(results.frame, model=MODEL, group=ALL, split=chip_split.split, chip=chip_split.chip)
     frame = select(frame, variant=list(labels))
@@ -149,41 +138,47 @@ def _variants_table(
     rows = {variant: label for variant, label in labels.items() if any(variant in run[t] for t in tasks)}
     tasks = [task for task in tasks if run[task] & set(rows)]
     if not rows:
-        return Table("", "", (), ())
-    declared = TableDeclaration(
-        f"{named[0]}_{chip_split.name}",
-        f"{named[1]}, {chip_split.title}{named[2]}",
-        rows=("variant", "label"),
-        headers={"label": "What it is"},
-        cases=tuple(RowDeclaration(row, {"variant": row[0]}) for row in rows.items()),
-        columns=tuple(column for task in tasks for column in _columns(task, paper)),
-        notes=_notes(frame, labels, run, tasks, paper),
-    )
-    return make_table(declared, frame, words={"split": chip_split.split}, printed=paper)
-
-
-def _columns(task: str, paper: PrintedTable | None) -> tuple[ColumnDeclaration, ...]:
-    """Returns the columns of a task: statistics of the error, mean tau, seeds, and what is printed."""
-    printed = () if paper is None else paper.columns
-    error = ColumnDeclaration("", group="{measure}, ours", measure="error", filter={"task": task})
-    statistics = (
-        replace(error, key=f"{task}_{name}", header=header, statistic=statistic)
-        for statistic, (name, header) in _STATISTICS.items()
-    )
-    return (
-        *statistics,
-        replace(error, key=f"{task}_tau", header="mean", group="{measure}", measure="tau"),
-        replace(error, key=f"{task}_runs", header="over seeds", statistic="run_deviation"),
-        ColumnDeclaration(
-            f"{task}_seeds", "seeds", task, filter={"task": task}, statistic="seeds", count=True
-        ),
+        return None
+    kind = next((name for name in ABLATIONS if paper == printed_table("lpm2021", name)), "")
+    printed = paper if paper and (paper.split, paper.chip) == (chip_split.split, chip_split.chip) else None
+    flags = {
+        task: {v: short.get((task, Side(MODEL, v, chip_split.split, chip_split.chip))) for v in rows}
+        for task in tasks
+    }
+    notes = [
+        *_notes(frame, labels, run, tasks, printed),
         *(
-            replace(
-                error, key=f"paper_{task}_{name}", header=header, group="{measure}, {paper}", printed=column
-            )
-            for name, header in _STATISTICS.values()
-            if (column := f"{task}_{name}") in printed
+            f"{NOT_TRAINED_ENOUGH.capitalize()} ({task}): fewer samples than the main network saw, and an "
+            f"error above {MAX_RATIO:g} times its; such rows decide no claim."
+            for task in tasks
+            if any(flags[task].values())
         ),
+        # A model that was trained for another chip had the budget of the main one.
+        *(budget_note(budgets, dict(zip(rows, rows, strict=True)), task) for task in tasks),
+    ]
+    declared = replace(
+        declaration_of("variants", f"{paper.key if paper else 'variants'}_{chip_split.name}", notes),
+        rows=_LABELS,
+        cases=tuple(RowDeclaration((name, label), {"variant": name}) for name, label in rows.items()),
+        values={"task": dict(zip(tasks, tasks, strict=True))},
+    )
+    return make_table(
+        declared,
+        frame,
+        words={
+            "split": chip_split.split,
+            "heading": ABLATIONS.get(kind, "Other variants"),
+            "where": chip_split.title,
+            "beside": f", beside {printed.name}" if printed else "",
+        },
+        printed=printed,
+        numbers={
+            f"{task}_training": {
+                (v, rows[v]): NOT_TRAINED_ENOUGH if ratio else "" for v, ratio in of_task.items()
+            }
+            for task, of_task in flags.items()
+            if any(of_task.values())
+        },
     )
 
 
@@ -193,56 +188,30 @@ def _notes(
     run: Mapping[str, set[str]],
     tasks: Sequence[str],
     paper: PrintedTable | None,
-) -> tuple[str, ...]:
-    notes = [
-        "Median, geometric mean and standard deviation of the error and mean of τ over test programs, each "
-        "the mean over training seeds. Over seeds: standard deviation of the runs' geometric means."
-    ]
+) -> Iterable[str]:
+    """Yields what the numbers of the variants' table are to be read with.
+
+    Args:
+        frame: results of the table.
+        labels: variants that the table may have.
+        run: task -> variants that were run.
+        tasks: tasks that the table has columns of.
+        paper: table that is printed beside ours.
+    """
     if paper is not None:
-        notes.append(
+        yield (
             f"{paper.paper}: as printed; trained for millions of steps at widths of 512 to 1,024, and "
             "measured on real hardware with other programs."
         )
     if (frame.groupby(["task", "variant"])["seed"].nunique() == 1).all():
-        notes.append("One training run each: what another seed would change is not in these numbers.")
+        yield "One training run each: what another seed would change is not in these numbers."
     for task in tasks:
         printed = (
             labels if paper is None else [v for v in labels if paper.value(v, f"{task}_mean") is not None]
         )
         absent = [v for v in printed if v not in run[task] and v not in EXTRA_INPUTS]
         if absent:
-            notes.append(f"Not run on the {task} task: {', '.join(absent)}.")
-    return tuple(notes)
-
-
-def _annotated(table: Table, chip_split: ChipSplit, budgets: Sequence[Budget], short: Undertrained) -> Table:
-    """Returns the table with what its rows' trainings were given, and which were not trained enough."""
-    keys = [column.key for column in table.columns]
-    tasks = [task for task in LEARNED if f"{task}_seeds" in keys]
-    for task in tasks:
-        ratios = [
-            short.get((task, Side(MODEL, str(row[0]), chip_split.split, chip_split.chip)))
-            for row in table.rows
-        ]
-        if not any(ratios):
-            continue
-        after = [column.key for column in table.columns].index(f"{task}_seeds") + 1
-        said = (NOT_TRAINED_ENOUGH if ratio else "" for ratio in ratios)
-        rows = tuple((*row[:after], flag, *row[after:]) for row, flag in zip(table.rows, said, strict=True))
-        column = Column(f"{task}_training", "training", task)
-        note = (
-            f"{NOT_TRAINED_ENOUGH.capitalize()} ({task}): fewer samples than the main network saw, and an "
-            f"error above {MAX_RATIO:g} times its; such rows decide no claim."
-        )
-        columns = (*table.columns[:after], column, *table.columns[after:])
-        table = replace(table, columns=columns, rows=rows, notes=(*table.notes, note))
-    # A model that was trained for another chip had the budget of the main one.
-    variants = {str(row[0]): str(row[0]) for row in table.rows}
-    here = [
-        budget for budget in budgets if (budget.split, budget.chip) == (chip_split.split, chip_split.chip)
-    ]
-    notes = (budget_note(here, variants, task) for task in tasks)
-    return replace(table, notes=(*table.notes, *(note for note in notes if note)))
+            yield f"Not run on the {task} task: {', '.join(absent)}."
 
 
 def tables_without_results(results: Results) -> dict[str, list[tuple[str, ...]]]:
@@ -340,7 +309,6 @@ def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = 
 def _differences_table(
     results: Results, task: str, base: Side, variants: Sequence[str], seed: int, budgets: Sequence[Budget]
 ) -> Table:
-    measures = error, tau = LEARNED[task].measures
     texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
     texts |= {
         PREFIX + "all": "all of these",
@@ -348,54 +316,35 @@ def _differences_table(
     }
     listed = [variant for variant in texts if variant in variants]
     listed += sorted(set(variants) - set(listed))
-    draws = CrossedDraws(stream(seed, "differences", f"{task}_{base.split}_{base.chip}"))
-    compared = [
-        (f"+ {texts.get(v, v.removeprefix(PREFIX))}", replace(base, model=MODEL, variant=v)) for v in listed
+    of_base = "base"
+    name = BASE if base.variant == MAIN else base.variant
+    cases = [RowDeclaration((name, f"{title_of(BASE)}: its inputs, loss and layers"), {"model": of_base})]
+    cases += [
+        RowDeclaration((v, f"+ {texts.get(v, v.removeprefix(PREFIX))}"), {"model": MODEL, "variant": v})
+        for v in listed
     ]
-    named = base.variant
-    if base.variant == MAIN:
-        named = BASE
-        compared.append(("learned: all of them, and its own training budget", replace(base, model=MODEL)))
-
-    def means(side: Side) -> tuple[float | None, float | None, float | None, int]:
-        """Returns mean error, its deviation over seeds, mean tau and the number of seeds of a model."""
-        cell = results.cell(task, side.split, side.chip, side.variant)
-        if cell is None or side.model not in cell.seeds:
-            return None, None, None, 0
-        numbers = [m.mean(cell.over_programs(side.model, m.metric)) for m in measures]
-        return numbers[0], cell.deviation(side.model, error), numbers[1], len(cell.seeds[side.model])
-
-    label = f"{title_of(BASE)}: its inputs, loss and layers"
-    rows: list[tuple[Value, ...]] = [(named, label, *means(base), *[None] * 6)]
-    for label, side in compared:
-        numbers = means(side)
-        if numbers[0] is None:
-            continue
-        effects: list[float | None] = []
-        for measure in measures:
-            sides = {one: scores_of(results.scores, task, measure.metric, one) for one in (side, base)}
-            ours, bases = share_programs(sides).values()
-            statistic = "geometric_mean" if measure.printed == "error" else "mean"
-            if ours.programs:
-                effect = estimate_difference(ours, bases, draws, statistic)
-                effects += [effect.value, effect.low, effect.high]
-            else:
-                effects += [None] * 3
-        rows.append((side.variant, label, *numbers, *effects))
-    note = budget_note(
-        [one for one in budgets if (one.split, one.chip) == (base.split, base.chip)],
-        {name: name for name in (*listed, named, *([MAIN] if base.variant == MAIN else []))},
-        task,
-    )
     chip_split = ChipSplit(base.split, base.chip)
-    return fill_table(
-        "differences",
-        rows,
-        name=f"differences_{task}_{chip_split.name}",
-        notes=(note,),
-        where=f"{labels_of(task).heading}, {chip_split.title}",
-        error=error.title,
-        error_key=error.short,
-        tau=tau.title,
-        tau_key=tau.short,
+    frame = select(results.frame, task=task, split=base.split, chip=base.chip, group=ALL)
+    trained = [*listed, name]
+    if base.variant == MAIN:
+        trained.append(MAIN)
+        if len(select(frame, model=MODEL, variant=MAIN)):
+            label = "learned: all of them, and its own training budget"
+            cases.append(RowDeclaration((MAIN, label), {"model": MODEL, "variant": MAIN}))
+    of_split = [budget for budget in budgets if (budget.split, budget.chip) == (base.split, base.chip)]
+    note = budget_note(of_split, dict(zip(trained, trained, strict=True)), task)
+    bases = select(frame, model=base.model, variant=base.variant)
+    return make_table(
+        replace(
+            declaration_of("differences", f"differences_{task}_{chip_split.name}", (note,)),
+            rows=_LABELS,
+            cases=tuple(cases),
+        ),
+        pd.concat([bases.assign(model=of_base), select(frame, model=MODEL)]),
+        words={
+            "task": task,
+            "split": base.split,
+            "where": f"{labels_of(task).heading}, {chip_split.title}",
+        },
+        draws=CrossedDraws(stream(seed, "differences", f"{task}_{chip_split.name}")),
     )

@@ -38,7 +38,7 @@ def fit_layout(
     logger: MetricLogger | None = None,
     progress: bool = False,
 ) -> FitResult:
-    """Train a layout network and write that of the best validation epoch to `out`.
+    """Trains a layout network and writes that of the best validation epoch to `out`.
 
     Scalers are fitted on the training graphs only. Graphs are read by memory map and configs by draw, so
     memory depends on the largest graph and not on the number of configs. Equal arguments give equal bytes. A

@@ -11,7 +11,7 @@ expectation. Source: Cao et al., "Learning large graph property prediction via g
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -140,26 +140,19 @@ class LayoutModule(CostModelModule):
         historical = spec.segments.historical
         self._historical = HistoricalParts(spec.segments.dropout) if historical else None
 
-    def transfer_batch_to_device(self, batch: Any, _device: torch.device, _index: int) -> Any:
-        """Returns the batch as it is: layout networks run on the CPU."""
-        return batch
-
     def on_train_epoch_start(self) -> None:
-        """Forget historical parts, so that an epoch depends on the weights before it and its number only."""
+        """Forgets historical parts, so that an epoch depends on the weights before it and its number only."""
         if self._historical is not None:
             self._historical.clear()
 
-    def training_step(self, batch: tuple[LayoutBatch, ...], _index: int) -> Tensor:  # type: ignore[override]
-        """The loss of one step, the mean over its graphs."""
-        self.set_learning_rate()
+    def batch_loss(self, batch: tuple[LayoutBatch, ...]) -> Tensor:  # type: ignore[override]
+        """Returns the loss of one step, the mean over its graphs."""
         losses = []
         for configs in batch:
             scores = self.training_scores(configs)[None]
             mask = torch.ones_like(scores, dtype=torch.bool)
             losses.append(self._loss.function(scores, configs.runtime_ns[None], mask))
-        loss = torch.stack(losses).mean()
-        self._losses.append(loss.detach())
-        return loss
+        return torch.stack(losses).mean()
 
     def training_scores(self, batch: LayoutBatch) -> Tensor:
         """Returns the scores [c] of a batch, with gradients through all of the graph or through a segment."""
@@ -177,7 +170,7 @@ class LayoutModule(CostModelModule):
         return segment_scores(net, batch.inputs, batch.options, build_segment(batch.inputs, inside))
 
     def validation_step(self, batch: tuple[LayoutBatch, ...], _index: int) -> None:  # type: ignore[override]
-        """Score the configs of every graph."""
+        """Scores the configs of every graph."""
         net = cast(LayoutNetwork, self.validated_net)
         for configs in batch:
             scores = config_scores(net.eval(), configs.inputs, configs.rows, self._seed)

@@ -117,7 +117,7 @@ def space_evenly(configs: MeasuredConfigs, count: int) -> MeasuredConfigs:
 
 
 def draw_configs(draw: np.random.Generator, available: int, spec: SamplingSpec) -> I64:
-    """Returns places among `available` configs sorted by runtime, int64 [<= spec.configs], ascending."""
+    """Returns indices among `available` configs sorted by runtime, int64 [<= spec.configs], ascending."""
     if available <= spec.configs:
         return np.arange(available)
     if spec.method == "uniform":
@@ -136,12 +136,12 @@ class GraphDraw:
 
     Attributes:
         graph: index of the graph.
-        places: int64 [c], among its measured configs.
+        configs: int64 [c], indices among its measured configs.
         segment: begin of the step's segment, as a share in [0, 1).
     """
 
     graph: int
-    places: I64
+    configs: I64
     segment: float = 0.0
 
 
@@ -201,10 +201,10 @@ class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
     def batch(self, draw: GraphDraw) -> LayoutBatch:
         """Reads the configs of one draw."""
         inputs, configs = self.inputs(draw.graph), self.configs[draw.graph]
-        rows = configs.rows[draw.places].astype(np.int64)
+        rows = configs.rows[draw.configs].astype(np.int64)
         # Ascending rows are read from the file in one sweep.
         order = np.argsort(rows)
-        runtime = torch.from_numpy(configs.runtime_ns[draw.places][order])
+        runtime = torch.from_numpy(configs.runtime_ns[draw.configs][order])
         options = inputs.option_rows(rows[order])
         return LayoutBatch(inputs, rows[order], options, runtime, draw.graph, draw.segment)
 
@@ -250,7 +250,7 @@ class StepSampler(Sampler[StepPlan]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that iteration draws. Lightning calls this before every epoch."""
+        """Chooses the epoch that iteration draws. Lightning calls this before every epoch."""
         self._epoch = epoch
 
     def __len__(self) -> int:

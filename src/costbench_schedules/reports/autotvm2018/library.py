@@ -29,8 +29,8 @@ from costbench_schedules.reports.autotvm2018.results import (
     SPLIT,
     Part,
     ScheduleResults,
-    in_order,
 )
+from costbench_schedules.reports.curves import in_order
 
 LIBRARY_FILE = "library.json"
 LIBRARY, METRIC, TARGET = "library", "gflops_confirmed", "native"

@@ -8,56 +8,25 @@ one operator. Wall times of models are facts of the machine at hand (docs/decisi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
-import numpy as np
+import pandas as pd
 
-from costbench.artifacts import read_json, write_json
-from costbench.errors import DataError
+from costbench.artifacts import write_json
 from costbench.metrics.rows import MetricRow, RowOrigin, read_rows
-from costbench.reports.dataset_files import parse_data
+from costbench.reports.frame import frame_of, number, select
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Table
 from costbench_schedules.metrics import ModelTime
+from costbench_schedules.reports.curves import NO_CURVES, read_curves, read_list
 
 SCHEDULE, SPLIT = "schedule", "recorded"
 ROWS_FILE, CURVES_FILE, TABLES_FILE = "rows.jsonl", "curves.json", "tables.json"
 TIMES_FILE = "wall_times.json"
 BEST = "best"
 """In place of an arm: what was recorded, whatever searches for it."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Progress of the searches of one arm: GFLOPS of the best schedule so far, over the repeats.
-
-    Attributes:
-        target: target that was built for.
-        workload: name of the workload.
-        arm: name of the way of searching.
-        repeats: number of searches.
-        trials: numbers of trials after which the values are taken, ascending.
-        median: median over repeats.
-        low: lower quartile.
-        high: upper quartile.
-    """
-
-    target: str
-    workload: str
-    arm: str
-    repeats: int
-    trials: tuple[int, ...]
-    median: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if not self.trials or {len(self.median), len(self.low), len(self.high)} != {len(self.trials)}:
-            raise ValueError("trials, median, low and high: equally many, at least one")
 
 
 @dataclass(frozen=True)
@@ -93,20 +62,20 @@ class RecordedFacts:
     trusted: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScheduleResults:
     """All results on schedules; empty where the stage was not run for them.
 
     Attributes:
         rows: result rows, see the module's description.
-        curves: curves of searches.
+        curves: curves of searches, see `read_curves`.
         tables: facts of the recorded tables.
         times: wall times of models, which differ from machine to machine.
         data: folder of the recorded tables and of what was measured beside them; None without one.
     """
 
     rows: tuple[MetricRow, ...] = ()
-    curves: tuple[Curve, ...] = ()
+    curves: pd.DataFrame = field(default_factory=NO_CURVES.copy)
     tables: tuple[RecordedFacts, ...] = ()
     times: tuple[ModelTime, ...] = ()
     data: Path | None = None
@@ -114,15 +83,11 @@ class ScheduleResults:
     @property
     def targets(self) -> tuple[str, ...]:
         """Returns the targets that were searched on; the processor's own before others."""
-        return tuple(
-            sorted({curve.target for curve in self.curves}, key=lambda name: (name != "native", name))
-        )
+        return tuple(self.curves["target"].unique())
 
     def workloads(self, target: str) -> tuple[str, ...]:
         """Returns the workloads that were searched on a target, C1 to C12 before others."""
-        return tuple(
-            sorted({curve.workload for curve in self.curves if curve.target == target}, key=in_order)
-        )
+        return tuple(select(self.curves, target=target)["workload"].unique())
 
     @property
     def processors(self) -> tuple[str, ...]:
@@ -130,36 +95,19 @@ class ScheduleResults:
         return tuple(sorted({table.processor for table in self.tables}))
 
     @cached_property
-    def _curves(self) -> Mapping[tuple[str, str, str], Curve]:
-        return {(curve.target, curve.workload, curve.arm): curve for curve in self.curves}
-
-    def curve(self, target: str, workload: str, arm: str) -> Curve | None:
-        """Returns the curve of an arm; None where it was not run."""
-        return self._curves.get((target, workload, arm))
+    def frame(self) -> pd.DataFrame:
+        """Returns the rows as a frame, see `frame_of`."""
+        return frame_of(self.rows)
 
     @cached_property
-    def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
-        by_key: dict[tuple[str, str, str, str], list[float]] = {}
-        for row in self.rows:
-            if row.kernels == "all" and row.split == SPLIT:
-                by_key.setdefault((row.chip, row.program, row.model, row.metric), []).append(row.value)
-        return {key: tuple(values) for key, values in by_key.items()}
-
-    def repeats(self, target: str, workload: str, arm: str, metric: str) -> tuple[float, ...]:
-        """Returns a metric of each repeat; nothing where the arm was not run."""
-        return self._values.get((target, workload, arm, metric), ())
+    def medians(self) -> pd.DataFrame:
+        """Returns medians over repeats: a row for each target, workload and arm, a column for each metric."""
+        frame = select(self.frame, split=SPLIT, group="all")
+        return frame.groupby(["chip", "program", "model", "metric"])["value"].median().unstack("metric")
 
     def median(self, target: str, workload: str, arm: str, metric: str) -> float | None:
         """Returns the median over repeats of a metric, or None where the arm was not run."""
-        values = self.repeats(target, workload, arm, metric)
-        return float(np.median(values)) if values else None
-
-
-def in_order(workload: str) -> tuple[str, int, str]:
-    """Returns a sort key of workloads: C2 before C10 before matmul-256."""
-    head = workload.rstrip("0123456789")
-    number = workload[len(head) :]
-    return head, int(number) if number else 0, workload
+        return number(self.medians[metric].get((target, workload, arm))) if metric in self.medians else None
 
 
 def load_schedules(folder: Path, data: Path | None = None) -> ScheduleResults:
@@ -172,21 +120,11 @@ def load_schedules(folder: Path, data: Path | None = None) -> ScheduleResults:
         return ScheduleResults()
     return ScheduleResults(
         rows=read_rows(folder / ROWS_FILE),
-        curves=_listed(Curve, folder / CURVES_FILE),
-        tables=_listed(RecordedFacts, folder / TABLES_FILE),
-        times=_listed(ModelTime, folder / TIMES_FILE) if (folder / TIMES_FILE).exists() else (),
+        curves=read_curves(folder / CURVES_FILE),
+        tables=read_list(RecordedFacts, folder / TABLES_FILE),
+        times=read_list(ModelTime, folder / TIMES_FILE) if (folder / TIMES_FILE).exists() else (),
         data=data,
     )
-
-
-_Entry = TypeVar("_Entry", Curve, RecordedFacts, ModelTime)
-
-
-def _listed(cls: type[_Entry], path: Path) -> tuple[_Entry, ...]:
-    content = read_json(path)
-    if not isinstance(content, list):
-        raise DataError("no list", where=path, expected="a list of objects")
-    return tuple(parse_data(cls, entry, path, f"[{number}]") for number, entry in enumerate(content))
 
 
 def time_rows(results: ScheduleResults) -> tuple[MetricRow, ...]:

@@ -5,24 +5,25 @@ The figures show GFLOPS of the best schedule so far against the number of trials
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-from matplotlib.figure import Figure
+import pandas as pd
+from matplotlib.artist import Artist
 
 from costbench.metrics.measures import geometric_mean
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
+from costbench.reports.frame import number, select
 from costbench.reports.page import PageFigure
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Column, Table
 from costbench_schedules.reports.autotvm2018.library import TARGET, compared
 from costbench_schedules.reports.autotvm2018.results import BEST, Part, ScheduleResults
+from costbench_schedules.reports.curves import draw_curves, in_order, panel_grid
 
-_COLUMNS = 4
 LEAST = 0.4
 """Share of the fastest speed at which the axes of speed begin."""
 
@@ -149,14 +150,13 @@ FIGURES = (
 
 def panels(results: ScheduleResults, figure: CurveFigure) -> tuple[tuple[str, str], ...]:
     """Returns the targets and workloads that a figure has panels for."""
+    curves = select(results.curves, arm=list(figure.arms))
+    curves = curves[(curves["target"] == "native") == (figure.targets == "native")]
     keys = []
-    for target in results.targets:
-        if (target == "native") != (figure.targets == "native"):
-            continue
-        for name in results.workloads(target):
-            ran = [arm for arm in figure.arms if results.curve(target, name, arm) is not None]
-            if len(ran) > 1 and (not figure.needs or figure.needs in ran):
-                keys.append((target, name))
+    for (target, workload), arms in curves.groupby(["target", "workload"], sort=False)["arm"]:
+        ran = set(arms)
+        if len(ran) > 1 and (not figure.needs or figure.needs in ran):
+            keys.append((str(target), str(workload)))
     return tuple(keys)
 
 
@@ -169,29 +169,12 @@ def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) ->
         DataError: if a file cannot be written.
     """
     shown = panels(results, figure)
-    width = min(_COLUMNS, len(shown))
-    height = ceil(len(shown) / width)
     colours = dict(zip(figure.arms, PALETTE, strict=False))
     with styled():
-        plot = Figure(figsize=(2.7 * width + 0.4, 2.2 * height + 0.7), layout="constrained")
-        grid = plot.subplots(height, width, squeeze=False)
-        handles = {}
-        for index, (target, name) in enumerate(shown):
-            axes = grid[index // width][index % width]
-            for arm, label in figure.arms.items():
-                curve = results.curve(target, name, arm)
-                if curve is None:
-                    continue
-                (handles[label],) = axes.step(
-                    curve.trials, curve.median, where="post", color=colours[arm], linewidth=1.2, label=label
-                )
-                axes.fill_between(
-                    *(curve.trials, curve.low, curve.high),
-                    step="post",
-                    color=colours[arm],
-                    alpha=0.15,
-                    linewidth=0.0,
-                )
+        plot, grid = panel_grid(len(shown))
+        lines: dict[str, Artist] = {}
+        for axes, (target, name) in zip(grid.ravel(), shown, strict=False):
+            lines |= draw_curves(axes, select(results.curves, target=target, workload=name), colours, 0.15)
             best = results.median(target, name, BEST, "gflops_best")
             if best is not None:
                 axes.axhline(best, color="#444444", linewidth=0.8, linestyle="dotted")
@@ -199,7 +182,8 @@ def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) ->
             axes.set_xscale("log")
             axes.set_title(name if target == "native" else f"{name}, {target}", fontsize=9.0)
         label_panels(grid, len(shown), "trials", "GFLOPS")
-        plot.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=4, frameon=False)
+        labels = [figure.arms[arm] for arm in lines]
+        plot.legend([*lines.values()], labels, loc="outside upper center", ncols=4, frameon=False)
         return save(plot, folder / f"autotvm2018_{figure.name}")
 
 
@@ -222,8 +206,10 @@ def searches_part(results: ScheduleResults, figures: Path) -> Part | None:
     Raises:
         DataError: if a figure cannot be written.
     """
-    if not results.curves:
+    if results.curves.empty:
         return None
+    counts = results.curves["repeats"]
+    repeats = " to ".join(map(str, dict.fromkeys((counts.min(), counts.max()))))
     page_figures, absent = [], []
     for figure in FIGURES:
         shown = panels(results, figure)
@@ -233,7 +219,7 @@ def searches_part(results: ScheduleResults, figures: Path) -> Part | None:
         svg, _ = write_curves(results, figure, figures)
         caption = (
             f"Ours of autotvm2018's figure {figure.number}, {figure.title}: GFLOPS of the best schedule so "
-            f"far against trials, median over {_repeats(results)} repeats, band from the lower to the upper "
+            f"far against trials, median over {repeats} repeats, band from the lower to the upper "
             f"quartile; dotted: the fastest that was recorded. Speeds below {100 * LEAST:.0f}% of it are cut "
             f"off. {figure.note}"
         )
@@ -245,11 +231,6 @@ def searches_part(results: ScheduleResults, figures: Path) -> Part | None:
         for table in (arms_table(results, target), workloads_table(results, target))
     ]
     return Part(_text(results, absent), tuple(page_figures), (*tables, recorded_table(results)), 1)
-
-
-def _repeats(results: ScheduleResults) -> str:
-    counts = sorted({curve.repeats for curve in results.curves})
-    return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
 
 
 def _text(results: ScheduleResults, absent: list[str]) -> tuple[str, ...]:
@@ -285,38 +266,58 @@ def _text(results: ScheduleResults, absent: list[str]) -> tuple[str, ...]:
 
 def _finding(results: ScheduleResults, target: str) -> str:
     """Returns a sentence on random and guided search where both were run, at the first number of trials."""
-    metric = gflops(TRIALS[0])
-    pairs = [
-        (guided, random)
-        for name in results.workloads(target)
-        if (guided := results.median(target, name, "gbt-rank", metric))
-        and (random := results.median(target, name, "random", metric))
-    ]
-    if not pairs:
+    searches = searches_on(results, target)
+    guided, random = (
+        select(searches, model=arm).set_index("program")[gflops(TRIALS[0])] for arm in ("gbt-rank", "random")
+    )
+    ratios = (guided / random.reindex(guided.index)).dropna()
+    if ratios.empty:
         return ""
-    ratio = geometric_mean([guided / random for guided, random in pairs])
     return (
         f"After {TRIALS[0]} trials on {target}, the search that boosted trees guide has found schedules "
-        f"{ratio:.3f} times as fast as random search has, geometric mean over {len(pairs)} workloads."
+        f"{geometric_mean(ratios):.3f} times as fast as random search has, geometric mean over {len(ratios)} "
+        "workloads."
     )
 
 
-def _arms(results: ScheduleResults, target: str) -> list[str]:
-    """Returns the arms that were run on a target, in the order of figures."""
-    ran = {curve.arm for curve in results.curves if curve.target == target}
-    known = dict.fromkeys(arm for figure in FIGURES for arm in figure.arms)
-    return [arm for arm in known if arm in ran] + sorted(ran - set(known))
+def searches_on(results: ScheduleResults, target: str) -> pd.DataFrame:
+    """Returns medians over repeats of the searches on a target.
+
+    Returns:
+        a row for each workload and arm, in the order of tables: `program`, `model`, metrics, `best`, the
+        fastest recorded speed, and `share_N`, percent of it after N trials.
+    """
+    medians = results.medians.reindex(columns=[*map(gflops, TRIALS), TO_REACH, "gflops_best"])
+    medians = select(medians.reset_index(), chip=target, program=results.workloads(target))
+    best = select(medians, model=BEST).set_index("program")["gflops_best"]
+    searches = medians[medians["model"] != BEST].assign(best=medians["program"].map(best))
+    for n in TRIALS:
+        searches[f"share_{n}"] = 100.0 * searches[gflops(n)] / searches["best"]
+    keys = sorted(
+        zip(searches["program"], searches["model"], strict=True),
+        key=lambda key: (in_order(key[0]), _arm_order(key[1])),
+    )
+    return searches.set_index(["program", "model"]).loc[keys].reset_index()
 
 
-def shares(results: ScheduleResults, target: str, arm: str, trials: int) -> list[float]:
-    """Returns for each workload what share of the fastest recorded speed an arm has reached, in percent."""
-    percent = []
-    for name in results.workloads(target):
-        best = results.median(target, name, BEST, "gflops_best")
-        speed = results.median(target, name, arm, gflops(trials))
-        if best and speed is not None:
-            percent.append(100.0 * speed / best)
-    return percent
+def _arm_order(arm: str) -> tuple[int, str]:
+    """Returns a sort key of arms: those of figures in their order, then others."""
+    known = [*dict.fromkeys(arm for figure in FIGURES for arm in figure.arms)]
+    return known.index(arm) if arm in known else len(known), arm
+
+
+def means_of_arms(searches: pd.DataFrame) -> pd.DataFrame:
+    """Returns geometric means over workloads: a row for each arm, in order, and columns as `searches_on`.
+
+    A mean is NaN where there are no values, or one is 0.
+    """
+    means = searches.groupby("model")[[*(f"share_{n}" for n in TRIALS), TO_REACH]].agg(_geometric_mean)
+    return means.loc[sorted(means.index, key=_arm_order)]
+
+
+def _geometric_mean(values: pd.Series[float]) -> float:
+    known = values.dropna()
+    return math.nan if known.empty else geometric_mean(known)
 
 
 def arms_table(results: ScheduleResults, target: str) -> Table:
@@ -327,18 +328,12 @@ def arms_table(results: ScheduleResults, target: str) -> Table:
         *(Column(f"share_{n}", f"{n}", "Share of the fastest recorded (%), after trials", 1) for n in TRIALS),
         Column("trials", _REACHED, "", 1),
     )
-    rows: list[tuple[Value, ...]] = []
-    for arm in _arms(results, target):
-        by_trials = [shares(results, target, arm, n) for n in TRIALS]
-        reached = [
-            value
-            for name in results.workloads(target)
-            if (value := results.median(target, name, arm, TO_REACH)) is not None
-        ]
-        means = [
-            geometric_mean(percents) if percents and min(percents) > 0.0 else None for percents in by_trials
-        ]
-        rows.append((arm, len(reached), *means, geometric_mean(reached) if reached else None))
+    searches = searches_on(results, target)
+    reached = searches.groupby("model")[TO_REACH].count()
+    rows = tuple(
+        (str(arm), int(reached[arm]), *map(number, means))
+        for arm, *means in means_of_arms(searches).itertuples()
+    )
     notes = (
         "Medians over repeats, geometric means over workloads. Arms that were run on other workloads cannot "
         "be compared by their means; the claims are decided on the workloads that both sides share. "
@@ -346,7 +341,7 @@ def arms_table(results: ScheduleResults, target: str) -> Table:
         "trials where none was.",
     )
     title = f"Searches for schedules on {target}"
-    return Table(f"schedule_arms_{target}", title, columns, tuple(rows), 0, notes)
+    return Table(f"schedule_arms_{target}", title, columns, rows, 0, notes)
 
 
 def workloads_table(results: ScheduleResults, target: str) -> Table:
@@ -358,15 +353,12 @@ def workloads_table(results: ScheduleResults, target: str) -> Table:
         Column("trials", _REACHED, "", 1),
         Column("best", "GFLOPS, fastest recorded", "", 1),
     )
-    rows: list[tuple[Value, ...]] = []
-    for name in results.workloads(target):
-        best = results.median(target, name, BEST, "gflops_best")
-        for arm in _arms(results, target):
-            if results.curve(target, name, arm) is not None:
-                values = [results.median(target, name, arm, metric) for metric in map(gflops, TRIALS)]
-                rows.append((name, arm, *values, results.median(target, name, arm, TO_REACH), best))
+    shown = searches_on(results, target)[["program", "model", *map(gflops, TRIALS), TO_REACH, "best"]]
+    rows = tuple(
+        (workload, arm, *map(number, values)) for workload, arm, *values in shown.itertuples(index=False)
+    )
     title = f"Fastest schedule found on {target}, median over repeats"
-    return Table(f"schedule_found_{target}", title, columns, tuple(rows))
+    return Table(f"schedule_found_{target}", title, columns, rows)
 
 
 def recorded_table(results: ScheduleResults) -> Table:
@@ -385,16 +377,8 @@ def recorded_table(results: ScheduleResults) -> Table:
     )
     rows = tuple(
         (
-            *(
-                facts.target,
-                facts.workload,
-                facts.configs,
-                facts.failed,
-                facts.best_gflops,
-                facts.median_gflops,
-            ),
-            100.0 * facts.fast_share,
-            *(facts.tau, facts.spread, facts.processor),
+            *(facts.target, facts.workload, facts.configs, facts.failed, facts.best_gflops),
+            *(facts.median_gflops, 100.0 * facts.fast_share, facts.tau, facts.spread, facts.processor),
         )
         for facts in results.tables
     )
@@ -412,27 +396,24 @@ def flat_schedules(results: ScheduleResults, findings: Sequence[Finding] = ()) -
     - `schedule/claims/{name}/effect`, `.../ci_low`, `.../ci_high`: of the claims of autotvm2018.
     """
     numbers: dict[str, float | None] = {}
-    if results.curves:
-        for finding in findings:
-            if finding.claim.paper == PAPER:
-                key = f"schedule/claims/{finding.claim.id.partition('.')[2]}"
-                numbers |= {
-                    f"{key}/effect": finding.effect,
-                    f"{key}/ci_low": finding.low,
-                    f"{key}/ci_high": finding.high,
-                }
+    for finding in () if results.curves.empty else findings:
+        if finding.claim.paper == PAPER:
+            key = f"schedule/claims/{finding.claim.id.partition('.')[2]}"
+            numbers |= {
+                f"{key}/effect": finding.effect,
+                f"{key}/ci_low": finding.low,
+                f"{key}/ci_high": finding.high,
+            }
     for target in results.targets:
-        for name in results.workloads(target):
-            key = f"schedule/{target}/{name}"
-            numbers[f"{key}/best_gflops"] = results.median(target, name, BEST, "gflops_best")
-            for arm in _arms(results, target):
-                for metric in (*map(gflops, TRIALS), TO_REACH):
-                    numbers[f"{key}/{arm}/{metric}"] = results.median(target, name, arm, metric)
-        for arm in _arms(results, target):
-            for n in TRIALS:
-                percents = shares(results, target, arm, n)
-                if percents and np.min(percents) > 0.0:
-                    numbers[f"schedule/{target}/all/{arm}/share_{n}"] = geometric_mean(percents)
+        searches = searches_on(results, target)
+        for search in searches.to_dict("records"):
+            key = f"schedule/{target}/{search['program']}"
+            numbers[f"{key}/best_gflops"] = search["best"]
+            for metric in (*map(gflops, TRIALS), TO_REACH):
+                numbers[f"{key}/{search['model']}/{metric}"] = search[metric]
+        for arm, means in means_of_arms(searches).iterrows():
+            numbers |= {f"schedule/{target}/all/{arm}/share_{n}": means[f"share_{n}"] for n in TRIALS}
     for name, (_, library) in compared(results).items():
         numbers[f"schedule/{TARGET}/{name}/library_gflops"] = library
-    return {key: value for key, value in numbers.items() if value is not None}
+    known = {key: number(value) for key, value in numbers.items()}
+    return {key: value for key, value in known.items() if value is not None}

@@ -7,17 +7,19 @@ them as rows to `ROWS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from costbench.metrics.rows import MetricRow
+from costbench.reports.frame import means, select
 from costbench.reports.page import Section
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Column, Table
 from costbench_schedules.reports.autotvm2018.library import library_part, library_rows, resnet_part
-from costbench_schedules.reports.autotvm2018.results import Part, ScheduleResults, in_order, time_rows
+from costbench_schedules.reports.autotvm2018.results import Part, ScheduleResults, time_rows
 from costbench_schedules.reports.autotvm2018.searches import searches_part
+from costbench_schedules.reports.curves import in_order
 
 _SPLITS = {"transfer": "from C1 to C6 to other workloads", "folds": "folds over workloads"}
 _MODEL_METRICS = ("kendall_tau", "top_1", "top_5", "top_10", "failed_in_10")
@@ -30,34 +32,24 @@ _MODEL_COLUMNS = (
     Column("top_10", "10", "Slowdown of the best of the top (%)", 1, "lower"),
     Column("failed_in_10", "failed, of the top 10", "", 1, "lower"),
 )
-_Values = Mapping[tuple[str, str, str], Mapping[str, Mapping[str, list[float]]]]
 
 
 def models_part(results: ScheduleResults, figures: Path) -> Part | None:
     """Returns a table for each split and target, of means over workloads; None without tests of models."""
-    values = _model_values(results)
-    divisions = sorted(
-        {(split, target) for split, target, _ in values}, key=lambda division: (division[1], division[0])
-    )
-    tables = [models_table(results, split, target) for split, target in divisions]
+    divisions = model_means(results)[["chip", "split"]].drop_duplicates().sort_values(["chip", "split"])
+    tables = [models_table(results, split, target) for target, split in divisions.itertuples(index=False)]
     return Part(tables=tuple(tables), shown=len(tables)) if tables else None
 
 
 def models_table(results: ScheduleResults, split: str, target: str) -> Table:
     """Returns what each model's predictions are worth: means over workloads of means over seeds."""
-    values = _model_values(results)
-    models = {
-        model: by_metric for (*division, model), by_metric in values.items() if division == [split, target]
-    }
-    rows: list[tuple[Value, ...]] = []
-    for model, by_metric in models.items():
-        by_workload = by_metric["kendall_tau"]
-        means = [
-            float(np.mean([np.mean(v) for v in by_metric[metric].values()])) for metric in _MODEL_METRICS
-        ]
-        rows.append((model, len(by_workload), *means))
-    rows.sort(key=lambda row: -float(row[2] or 0.0))
-    names = sorted({name for by_metric in models.values() for name in by_metric["kendall_tau"]}, key=in_order)
+    of_division = select(model_means(results), split=split, chip=target)
+    by_model = of_division.pivot(index="model", columns="metric", values="value")[[*_MODEL_METRICS]]
+    tested = select(results.frame, split=split, chip=target, metric="kendall_tau")
+    workloads = tested.groupby("model")["program"].nunique()
+    rows = [(str(model), int(workloads[model]), *values) for model, *values in by_model.itertuples()]
+    rows.sort(key=lambda row: -row[2])
+    names = sorted(tested["program"].unique(), key=in_order)
     notes = (
         f"Tested on {', '.join(names)}; no model has seen the workload that it is tested on. `traffic` are "
         "the bytes that enter a cache of 32 KiB, by the loops alone. A schedule that failed counts as the "
@@ -67,24 +59,20 @@ def models_table(results: ScheduleResults, split: str, target: str) -> Table:
     return Table(f"schedule_models_{split}_{target}", title, _MODEL_COLUMNS, tuple(rows), 0, notes)
 
 
-def _model_values(results: ScheduleResults) -> _Values:
-    """Returns split, target and model -> metric -> workload -> a value a seed."""
-    by_model: dict[tuple[str, str, str], dict[str, dict[str, list[float]]]] = {}
-    for row in results.rows:
-        if row.split in _SPLITS and row.metric in _MODEL_METRICS:
-            by_metric = by_model.setdefault((row.split, row.chip, row.model), {})
-            by_metric.setdefault(row.metric, {}).setdefault(row.program, []).append(row.value)
-    return by_model
+def model_means(results: ScheduleResults) -> pd.DataFrame:
+    """Returns means over workloads of means over seeds (`value`) by split, chip, model and metric."""
+    keys = ["split", "chip", "model", "metric"]
+    over_seeds = means(
+        select(results.frame, split=[*_SPLITS], metric=_MODEL_METRICS), [*keys, "application", "program"]
+    )
+    return means(over_seeds.rename("value").reset_index(), keys).rename("value").reset_index()
 
 
 def flat_models(results: ScheduleResults) -> dict[str, float]:
     """Returns `schedule/models/{split}/{target}/{model}/{metric}_mean`, means over workloads."""
     return {
-        f"schedule/models/{split}/{target}/{model}/{metric}_mean": float(
-            np.mean([np.mean(values) for values in by_workload.values()])
-        )
-        for (split, target, model), by_metric in _model_values(results).items()
-        for metric, by_workload in by_metric.items()
+        f"schedule/models/{row['split']}/{row['chip']}/{row['model']}/{row['metric']}_mean": row["value"]
+        for row in model_means(results).to_dict("records")
     }
 
 

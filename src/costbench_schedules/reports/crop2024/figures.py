@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
+from costbench.reports.frame import select, split_by
 from costbench_schedules.reports.crop2024.results import TILES, NetworkResults
+from costbench_schedules.reports.curves import panel_grid
 
-_COLUMNS = 4
 _LABELS = {
     "mlp": "MLP",
     "gbt": "boosted trees",
@@ -61,39 +63,31 @@ def write_tiles(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
         DataError: if a file cannot be written.
     """
     curves = tile_curves(results)
-    if not curves:
+    if not len(curves):
         return ()
-    width = min(_COLUMNS, len(curves))
-    height = ceil(len(curves) / width)
+    panels = split_by(curves, ["program"])
     with styled():
-        figure = Figure(figsize=(2.7 * width + 0.4, 2.2 * height + 0.7), layout="constrained")
-        grid = figure.subplots(height, width, squeeze=False)
-        handles = {}
-        for index, (name, lines) in enumerate(sorted(curves.items())):
-            axes = grid[index // width][index % width]
-            for (label, points), colour in zip(sorted(lines.items()), PALETTE, strict=False):
-                sizes = sorted(points)
-                (handles[label],) = axes.plot(
-                    sizes, [points[size] for size in sizes], marker="o", markersize=3.0, color=colour
+        figure, grid = panel_grid(len(panels))
+        lines: dict[str, Artist] = {}
+        for axes, ((name,), points) in zip(grid.ravel(), panels.items(), strict=False):
+            for ((kind,), line), colour in zip(split_by(points, ["kind"]).items(), PALETTE, strict=False):
+                line = line.sort_values("tile")
+                (lines[kind],) = axes.plot(
+                    line["tile"], line["value"], marker="o", markersize=3.0, color=colour
                 )
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
             axes.set_title(name, fontsize=7.0)
-        label_panels(grid, len(curves), "innermost tile", "µs")
-        figure.legend(
-            list(handles.values()), list(handles), loc="outside upper center", ncols=2, frameon=False
-        )
+        label_panels(grid, len(panels), "innermost tile", "µs")
+        figure.legend([*lines.values()], [*lines], loc="outside upper center", ncols=2, frameon=False)
         return save(figure, folder / "crop2024_figure6")
 
 
-def tile_curves(results: NetworkResults) -> Mapping[str, Mapping[str, Mapping[int, float]]]:
-    """Returns operator -> `measured` or `predicted` -> tile size -> microseconds."""
-    curves: dict[str, dict[str, dict[int, float]]] = {}
-    for row in results.rows:
-        kind, _, size = row.metric.partition("_us:")
-        if row.split == TILES and size:
-            curves.setdefault(row.program, {}).setdefault(kind, {})[int(size)] = row.value
-    return curves
+def tile_curves(results: NetworkResults) -> pd.DataFrame:
+    """Returns operators (`program`), `kind`, `measured` or `predicted`, `tile` size and microseconds."""
+    rows = select(results.frame, split=TILES)
+    parts = rows["metric"].str.extract(r"^(?P<kind>.*)_us:(?P<tile>\d+)$").dropna()
+    return rows.loc[parts.index, ["program", "value"]].join(parts).astype({"tile": "int64"})
 
 
 def write_time_parts(bars: Mapping[str, Mapping[str, float]], title: str, stem: Path) -> tuple[Path, ...]:

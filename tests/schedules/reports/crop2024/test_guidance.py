@@ -19,6 +19,7 @@ from costbench_schedules.reports.crop2024.guidance import (
     guidance_table,
     load_guided,
 )
+from tests.sentences import numbers
 
 TRIALS = {"trees": (20.0, 40.0), "hybrid": (10.0, 20.0), "random": (80.0, 120.0), "crop": (10.0, 90.0)}
 """Of even and odd repeats on C2; on C10 twice as many."""
@@ -57,7 +58,7 @@ def found(tmp_path: Path) -> GuidedSearches:
 
 
 def test_without_searches_nothing_is_said(tmp_path: Path) -> None:
-    assert load_guided(tmp_path) == GuidedSearches()
+    assert load_guided(tmp_path).rows == ()
     assert flat_guidance(GuidedSearches()) == {}
 
 
@@ -89,8 +90,10 @@ def test_table_figure_and_keys(found: GuidedSearches, tmp_path: Path) -> None:
     lines = {line[0]: line[1:] for line in table.rows}
     assert lines["Crop plus trees on its parts"][3:] == (*["0.50 [0.50, 0.50]"] * 3, FEWER)
     assert lines["trees on loops"][3:] == (None, None, None, None)
-    assert "C2: 900 of 1000 programs, 30 of them" in table.notes[1]
-    assert "fewer: Crop plus trees on its parts (0.50)" in guidance_sentence(found)
+    assert {900, 1000, 30} <= set(numbers(table.notes[1]))
+    sentence = guidance_sentence(found)
+    assert "Crop plus trees on its parts" in sentence
+    assert 0.5 in numbers(sentence)
     assert guidance_figure(found, tmp_path).path.is_file()
     flat = flat_guidance(found)
     assert flat["crop/searches/hybrid/ratio_95"] == pytest.approx(0.5)

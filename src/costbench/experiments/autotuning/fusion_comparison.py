@@ -20,7 +20,7 @@ the program's headroom: what a search can gain at least.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,8 +46,6 @@ from costbench.target import Target
 
 Start = Literal["default", "random"]
 HARDWARE, BEST_KNOWN = "hardware", "best known"
-_Found = tuple[SearchTrace | None, SearchTrace]
-"""The trace of predictions, None for a search on hardware alone, and the trace of measurements."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +165,18 @@ class FusionResult:
     best_known: BestKnown
 
 
-@dataclass(frozen=True, eq=False)
-class FusionTuner:
-    """Runs the fusion searches of one program on one machine with several models.
+@dataclass(frozen=True)
+class _Search:
+    """A search of one repeat: its predictions, None on hardware alone, and its measurements."""
 
-    Attributes:
+    predicted: SearchTrace | None
+    measured: SearchTrace
+
+
+class FusionTuner:
+    """Runs the fusion searches of one program on one machine with several models, which share kernel costs.
+
+    Args:
         space: fusion configs of the program.
         target: the chip.
         machine: measures kernels.
@@ -179,149 +184,136 @@ class FusionTuner:
         params: settings of the searches.
     """
 
-    space: FusionSpace
-    target: Target
-    machine: KernelCosts
-    models: Mapping[str, KernelCosts]
-    params: AutotuneFusionParams
+    def __init__(
+        self,
+        space: FusionSpace,
+        target: Target,
+        machine: KernelCosts,
+        models: Mapping[str, KernelCosts],
+        params: AutotuneFusionParams,
+    ) -> None:
+        self.space, self.target, self.params = space, target, params
+        self._problem: TuningProblem[I16] = fusion_problem(space, target.name)
+        cuts = SharedCuts(space)
+        self._measured = ProgramPricer(space, machine, cuts=cuts)
+        self._predicted = {name: ProgramPricer(space, costs, cuts=cuts) for name, costs in models.items()}
+        self._random_starts: dict[int, tuple[int, float]] = {}
+        self._default_ns = self._runtime_ns(space.default[None])
 
     def search(self) -> FusionResult:
-        """Runs all searches of the program and return their bars and curves."""
-        arms = _Arms(self)
+        """Runs all searches of the program and returns their bars and curves."""
+        params = self.params
         bars, curves = [], []
         traces: list[SearchTrace] = []
-        for start, arm, budgets, searches in arms.all():
-            bars += [arms.bar(start, arm, number, searches) for number in budgets]
-            curves.append(arms.curve(start, arm, max(budgets), searches))
-            traces += [measured for _, measured in searches]
-        longest = arms.on_hardware("default", self.params.repeats, self.params.best_known_minutes)
-        bars.append(arms.bar("default", HARDWARE, self.params.best_known_minutes, [(None, longest)]))
-        return FusionResult(tuple(bars), tuple(curves), arms.best_known([*traces, longest]))
-
-
-class _Arms:
-    """Runs the searches of one program; kernel costs are cached and shared by all of them."""
-
-    def __init__(self, tuner: FusionTuner) -> None:
-        self._tuner = tuner
-        self._problem: TuningProblem[I16] = fusion_problem(tuner.space, tuner.target.name)
-        cuts = SharedCuts(tuner.space)
-        self._measured = ProgramPricer(tuner.space, tuner.machine, cuts=cuts)
-        self._predicted = {
-            name: ProgramPricer(tuner.space, costs, cuts=cuts) for name, costs in tuner.models.items()
-        }
-        self._random_starts: dict[int, tuple[int, float]] = {}
-        self._default_ns = self._runtime_ns(default_number(tuner.space))
-
-    def all(self) -> Iterator[tuple[Start, str, tuple[float, ...], list[_Found]]]:
-        """Yields start, arm, budgets in minutes of hardware, and the searches of each repeat."""
-        params = self._tuner.params
-        repeats, budgets = range(params.repeats), params.hardware_minutes
         for start in params.starts:
-            yield start, HARDWARE, budgets, [(None, self.on_hardware(start, seed)) for seed in repeats]
-            for name in self._tuner.models:
+            arms = {HARDWARE: [self._search_hardware(start, seed) for seed in range(params.repeats)]}
+            for name, costs in self._predicted.items():
                 seeds = range(params.model_repeats or params.repeats)
-                searches: list[_Found] = [self.by(name, start, seed) for seed in seeds]
-                yield start, f"{name} and hardware", budgets, searches
+                arms[f"{name} and hardware"] = [self._search_model(name, costs, start, s) for s in seeds]
+            for arm, searches in arms.items():
+                bars += [self._bar(start, arm, budget, searches) for budget in params.hardware_minutes]
+                curves.append(self._curve(start, arm, searches))
+                traces += [search.measured for search in searches]
+        longest = self._search_hardware("default", params.repeats, params.best_known_minutes)
+        bars.append(self._bar("default", HARDWARE, params.best_known_minutes, [longest]))
+        return FusionResult(tuple(bars), tuple(curves), self._best_known([*traces, longest.measured]))
 
-    def best_known(self, searches: Sequence[SearchTrace]) -> BestKnown:
+    def _device(self) -> FusionDeviceEvaluator:
+        """Returns the machine of one search, which has compiled no program yet."""
+        charge = self.params.charging.measuring(self.space.module.num_instructions)
+        return FusionDeviceEvaluator(self._measured, self.target.name, charge)
+
+    def _runtime_ns(self, configs: I16) -> float:
+        return float(self._measured.total_ns(self._measured.cut(configs))[0])
+
+    def _best_known(self, searches: Sequence[SearchTrace]) -> BestKnown:
         """Searches on from the best of other searches, free of charge; returns the fastest config of all."""
-        params = self._tuner.params
-        candidates = [(self._default_ns, default_number(self._tuner.space))]
+        candidates = [(self._default_ns, default_number(self.space))]
         candidates += [(runtime_ns, number) for number, runtime_ns in self._random_starts.values()]
         candidates += [
-            (one.best_score, one.best_decision) for one in searches if np.isfinite(one.scores).any()
+            (trace.best_score, trace.best_decision) for trace in searches if np.isfinite(trace.scores).any()
         ]
         best_ns, number = min(candidates)
-        free = MeasurementBudget(evaluations=params.free_evaluations)
-        plan = Plan(params.hardware_strategy, free, params.repeats + 1, (number,))
+        free = MeasurementBudget(evaluations=self.params.free_evaluations)
+        plan = Plan(self.params.hardware_strategy, free, self.params.repeats + 1, (number,))
         trace = tune(self._problem, self._device(), plan)
         lowest_ns = min(best_ns, trace.best_score)
         return BestKnown(self._default_ns / lowest_ns, len(trace), best_ns / lowest_ns)
 
-    def on_hardware(self, start: Start, seed: int, number: float = 0.0) -> SearchTrace:
-        """Searches on hardware alone, for `number` minutes or, where that is 0, for the longest budget."""
-        params = self._tuner.params
-        budget = minutes(number or max(params.hardware_minutes))
-        plan = Plan(params.hardware_strategy, budget, seed, (self._start(start, seed),))
-        return tune(self._problem, self._device(), plan)
+    def _search_hardware(self, start: Start, seed: int, hardware_minutes: float = 0.0) -> _Search:
+        """Searches on hardware alone, for the given minutes or, where these are 0, the longest budget."""
+        budget = minutes(hardware_minutes or max(self.params.hardware_minutes))
+        plan = Plan(self.params.hardware_strategy, budget, seed, (self._start(start, seed)[0],))
+        return _Search(None, tune(self._problem, self._device(), plan))
 
-    def by(self, name: str, start: Start, seed: int) -> tuple[SearchTrace, SearchTrace]:
-        """Searches on a model, then measure its best configs within the longest of the budgets."""
-        params, tuner = self._tuner.params, self._tuner
-        plan = Plan(params.model_strategy, minutes(params.model_minutes), seed, (self._start(start, seed),))
-        seconds = params.charging.predicting_s(tuner.space.module.num_instructions)
-        predicted = tune(self._problem, FusionModelEvaluator(self._predicted[name], name, seconds), plan)
+    def _search_model(self, name: str, costs: ProgramPricer, start: Start, seed: int) -> _Search:
+        """Searches on a model, then measures its best configs within the longest of the budgets."""
+        params = self.params
+        starts = (self._start(start, seed)[0],)
+        plan = Plan(params.model_strategy, minutes(params.model_minutes), seed, starts)
+        seconds = params.charging.predicting_s(self.space.module.num_instructions)
+        predicted = tune(self._problem, FusionModelEvaluator(costs, name, seconds), plan)
         shortlist = Shortlist(None, distinct=True, budget=minutes(max(params.hardware_minutes)))
-        return predicted, measure_best(self._problem, predicted, self._device(), shortlist)
+        return _Search(predicted, measure_best(self._problem, predicted, self._device(), shortlist))
 
-    def bar(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionBar:
-        """Returns the speed-ups that the searches had reached after `number` minutes of hardware."""
-        seconds = np.array([60.0 * number])
-        counts = [measured.affordable(60.0 * number) for _, measured in searches]
+    def _bar(self, start: Start, arm: str, hardware_minutes: float, searches: Sequence[_Search]) -> FusionBar:
+        """Returns the speed-ups that the searches had reached after some minutes of hardware."""
+        seconds = 60.0 * hardware_minutes
+        counts = [search.measured.affordable(seconds) for search in searches]
         return FusionBar(
-            program=self._tuner.space.name,
-            chip=self._tuner.target.name,
+            program=self.space.name,
+            chip=self.target.name,
             start=start,
             arm=arm,
-            hardware_minutes=number,
-            speedups=tuple(self._speedups(start, seconds, searches)[:, 0].tolist()),
+            hardware_minutes=hardware_minutes,
+            speedups=tuple(self._speedups(start, np.array([seconds]), searches)[:, 0].tolist()),
             num_measured=tuple(counts),
             hardware_seconds=tuple(
-                float(np.sum(measured.seconds[:count]))
-                for count, (_, measured) in zip(counts, searches, strict=True)
+                float(np.sum(search.measured.seconds[:count]))
+                for count, search in zip(counts, searches, strict=True)
             ),
-            num_predicted=tuple(0 if predicted is None else len(predicted) for predicted, _ in searches),
+            num_predicted=tuple(0 if one.predicted is None else len(one.predicted) for one in searches),
         )
 
-    def curve(self, start: Start, arm: str, number: float, searches: Sequence[_Found]) -> FusionCurve:
-        """Returns the best-so-far speed-ups at evenly spaced times within `number` minutes of hardware."""
-        seconds = np.linspace(0.0, 60.0 * number, self._tuner.params.curve_points + 1)
+    def _curve(self, start: Start, arm: str, searches: Sequence[_Search]) -> FusionCurve:
+        """Returns the best-so-far speed-ups at evenly spaced times within the longest budget."""
+        longest_s = 60.0 * max(self.params.hardware_minutes)
+        seconds = np.linspace(0.0, longest_s, self.params.curve_points + 1)
         speedups = self._speedups(start, seconds, searches)
-        columns = (np.median(speedups, axis=0), speedups.min(axis=0), speedups.max(axis=0))
-        return FusionCurve(start, arm, *(tuple(values.tolist()) for values in (seconds, *columns)))
+        return FusionCurve(
+            start=start,
+            arm=arm,
+            seconds=tuple(seconds.tolist()),
+            median=tuple(np.median(speedups, axis=0).tolist()),
+            lowest=tuple(speedups.min(axis=0).tolist()),
+            highest=tuple(speedups.max(axis=0).tolist()),
+        )
 
-    def _speedups(self, start: Start, seconds: F64, searches: Sequence[_Found]) -> F64:
+    def _speedups(self, start: Start, seconds: F64, searches: Sequence[_Search]) -> F64:
         """Returns the speed-up of the best so far over the default, float64 [searches, times]."""
         rows = []
-        for seed, (_, measured) in enumerate(searches):
-            first_ns = self._start_and_ns(start, seed)[1]
-            counts = np.searchsorted(measured.spent_seconds, seconds, side="right")
-            best_ns = np.concatenate([[np.inf], measured.best_so_far])[counts]
+        for seed, search in enumerate(searches):
+            _, first_ns = self._start(start, seed)
+            counts = np.searchsorted(search.measured.spent_seconds, seconds, side="right")
+            best_ns = np.concatenate([[np.inf], search.measured.best_so_far])[counts]
             if start == "default":
                 best_ns = np.minimum(best_ns, first_ns)
             rows.append(self._default_ns / np.where(np.isfinite(best_ns), best_ns, first_ns))
         return np.array(rows)
 
-    def _device(self) -> FusionDeviceEvaluator:
-        size = self._tuner.space.module.num_instructions
-        charge = self._tuner.params.charging.measuring(size)
-        return FusionDeviceEvaluator(self._measured, self._tuner.target.name, charge)
+    def _start(self, start: Start, seed: int) -> tuple[int, float]:
+        """Returns the number of the config that a search starts from, and the program's runtime under it.
 
-    def _start(self, start: Start, seed: int) -> int:
-        return self._start_and_ns(start, seed)[0]
-
-    def _start_and_ns(self, start: Start, seed: int) -> tuple[int, float]:
-        """Returns the number of the config that a search starts from, and the program's runtime under it."""
-        if start == "default":
-            return default_number(self._tuner.space), self._default_ns
-        if seed not in self._random_starts:
-            self._random_starts[seed] = self._random_start(seed)
-        return self._random_starts[seed]
-
-    def _random_start(self, seed: int) -> tuple[int, float]:
-        """Draws each edge as fused or not with probability 1/2 until the config compiles.
-
-        All searches of a repeat get the same config.
+        A random start fuses each edge or not with probability 1/2 and is drawn until it compiles; all
+        searches of a repeat have the same one.
         """
-        space = self._tuner.space
-        rng = stream(seed, "autotuning", "random start", space.name)
-        while True:
-            config = rng.integers(2, size=(1, len(space.default))).astype(np.int16)
-            runtime_ns = float(self._measured.total_ns(self._measured.cut(config))[0])
-            if np.isfinite(runtime_ns):
-                return VectorSearchSpace(space).numbers(config)[0], runtime_ns
-
-    def _runtime_ns(self, number: int) -> float:
-        rows = VectorSearchSpace(self._tuner.space).rows([number])
-        return float(self._measured.total_ns(self._measured.cut(rows.astype(np.int16)))[0])
+        if start == "default":
+            return default_number(self.space), self._default_ns
+        if seed not in self._random_starts:
+            rng = stream(seed, "autotuning", "random start", self.space.name)
+            runtime_ns = math.inf
+            while not math.isfinite(runtime_ns):
+                config = rng.integers(2, size=(1, len(self.space.default))).astype(np.int16)
+                runtime_ns = self._runtime_ns(config)
+            self._random_starts[seed] = VectorSearchSpace(self.space).numbers(config)[0], runtime_ns
+        return self._random_starts[seed]

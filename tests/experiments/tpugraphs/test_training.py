@@ -14,7 +14,7 @@ from benchmarks.synthetic_layouts import random_graph, write_random_graph
 from costbench.cli.app import app
 from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import DataError, ParamsError
-from costbench.experiments.imported_data import ImportedData, evaluate_on, train_on
+from costbench.experiments.tpugraphs.training import ImportedData, evaluate_on, train_on
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.model import load_layout_model
 from costbench.training.layout.source import hold_out_configs

@@ -6,16 +6,18 @@ from costbench.autotuning.kernel_costs import EstimatedKernels, TiledKernels
 from costbench.autotuning.search import Progress
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
-from costbench.experiments.tuning.fusion import tune_fusion
-from costbench.experiments.tuning.program import Report, Session, Step, Tuned, TuneOptions
+from costbench.experiments.autotuning.fusion_tuning import tune_fusion
+from costbench.experiments.autotuning.session import Report, Session, Step, TuneOptions, TuningResult
 from costbench.target import load_target
+from tests.experiments.autotuning.test_session import nothing
 from tests.experiments.small_programs import small_file, small_step
-from tests.experiments.tuning.test_program import nothing
 
 TARGET = load_target("tpu_v3")
 
 
-def tuned(folder: Path, options: TuneOptions, *, resume: bool = False, report: Report = nothing) -> Tuned:
+def tuned(
+    folder: Path, options: TuneOptions, *, resume: bool = False, report: Report = nothing
+) -> TuningResult:
     program = PreparedProgram(small_step(), "small_step")
     tiled = TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
     model = EstimatedKernels(tiled) if options.model != "none" else None

@@ -16,7 +16,12 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram
-from costbench.experiments.autotuning.fusion import AutotuneFusionParams, FusionBar, FusionResult, FusionTuner
+from costbench.experiments.autotuning.fusion_comparison import (
+    AutotuneFusionParams,
+    FusionBar,
+    FusionResult,
+    FusionTuner,
+)
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.target import load_target

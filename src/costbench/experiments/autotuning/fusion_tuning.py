@@ -21,8 +21,13 @@ from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_
 from costbench.autotuning.trace import SearchTrace
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
-from costbench.experiments.tuning.prices import NO_PRICES, CostsWithOutside, OutsidePrices, require_kernels
-from costbench.experiments.tuning.program import Gain, Session, Step, Tuned, rows_of
+from costbench.experiments.autotuning.outside_prices import (
+    NO_PRICES,
+    CostsWithOutside,
+    OutsidePrices,
+    require_kernels,
+)
+from costbench.experiments.autotuning.session import Gain, Session, Step, TuningResult, cost_rows
 from costbench.hardware.device import Device
 from costbench.search.space import VectorSearchSpace
 
@@ -36,7 +41,7 @@ def tune_fusion(
     tiled: TiledKernels,
     model: KernelCosts | None,
     prices: OutsidePrices = NO_PRICES,
-) -> Tuned:
+) -> TuningResult:
     """Searches for a fusion config from the compiler's default; without a model, on hardware alone.
 
     Kernels that the chip does not run take what `prices` say, or nothing; the result lists them.
@@ -71,7 +76,7 @@ def tune_fusion(
         search = partial(measure_best, problem, predicted, device, shortlist)
         measured = session.search(MEASURING, search)
     default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
-    result = _tuned(space, problem, default_ns, predicted, measured)
+    result = _result(space, problem, default_ns, predicted, measured)
     return replace(result, left_out=prices.left_out(program.unique_kernels))
 
 
@@ -89,13 +94,13 @@ def _plan(
     return Plan(STRATEGY, budget, seed, start), step
 
 
-def _tuned(
+def _result(
     space: FusionSpace,
     problem: TuningProblem[I16],
     default_ns: float,
     predicted: SearchTrace | None,
     measured: SearchTrace | None,
-) -> Tuned:
+) -> TuningResult:
     best, best_ns, curve = default_number(space), default_ns, []
     if measured is not None and len(measured):
         best_so_far = np.minimum(measured.best_so_far, default_ns)
@@ -106,22 +111,22 @@ def _tuned(
     unmeasured = None
     if predicted is not None and len(predicted) and not (measured is not None and len(measured)):
         unmeasured, best = (predicted.best_score, predicted.scores[0]), predicted.best_decision
-    return Tuned(
+    return TuningResult(
         program=space.name,
         default_ns=default_ns,
         best_ns=best_ns,
         num_predicted=0 if predicted is None else len(predicted),
         num_measured=0 if measured is None else len(measured),
         hardware_seconds=curve[-1][0] if curve else 0.0,
-        decisions=_described(space, problem.decode(best)[0]),
+        decisions=_describe(space, problem.decode(best)[0]),
         gains=(Gain("the program", 1, default_ns, known.get(best), best_ns),),
-        rows=() if measured is None else tuple(rows_of(measured, predicted)),
+        rows=() if measured is None else tuple(cost_rows(measured, predicted)),
         curve=tuple(curve),
         unmeasured=unmeasured,
     )
 
 
-def _described(space: FusionSpace, config: I16) -> dict[str, object]:
+def _describe(space: FusionSpace, config: I16) -> dict[str, object]:
     """Returns the fused edges and the resulting kernels as names of instructions."""
     edges = []
     for part, fused in space.by_computation(config):

@@ -9,21 +9,28 @@ import numpy as np
 
 from costbench.autotuning.budget import MeasurementBudget, minutes
 from costbench.autotuning.evaluators import DeviceEvaluator, ModelEvaluator
-from costbench.autotuning.kernel_costs import smaller_tile
 from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tile_space import TileSpace, nest_tile_space
 from costbench.errors import UnsupportedKernelError
-from costbench.experiments.tuning.prices import (
+from costbench.experiments.autotuning.outside_prices import (
     NO_PRICES,
     LeftOut,
     OutsidePrices,
     outside_instruction,
     require_kernels,
 )
-from costbench.experiments.tuning.program import CostRow, Gain, Session, Step, Tuned, TuneOptions, rows_of
+from costbench.experiments.autotuning.session import (
+    CostRow,
+    Gain,
+    Session,
+    Step,
+    TuneOptions,
+    TuningResult,
+    cost_rows,
+)
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
 from costbench.search.space import NumberedSearchSpace
@@ -49,7 +56,7 @@ def tune_tiles(
     session: Session,
     model: CostModel | None,
     prices: OutsidePrices = NO_PRICES,
-) -> Tuned:
+) -> TuningResult:
     """Searches for the tile sizes of every kernel; without a model, measures tile sizes drawn at random.
 
     Kernels that the chip does not run, and those that cannot be lowered or of which no tile fits the
@@ -62,10 +69,10 @@ def tune_tiles(
     require_kernels(program)
     device = Device(session.target, session.options.seed)
     kernels, left_out = _kernels(program, device, prices)
-    tuning = _Tuning(program.name, kernels, session, device, model)
+    tuning = _KernelSearches(program.name, kernels, session, device, model)
     tuning.tune()
     result = tuning.result()
-    outside_ns = sum(one.total_ns or 0.0 for one in left_out)
+    outside_ns = sum(kind.total_ns or 0.0 for kind in left_out)
     curve = tuple((second, ns + outside_ns) for second, ns in result.curve)
     return replace(
         result,
@@ -103,14 +110,16 @@ def _kernel(
     space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
     extents = tiles.choose(space)
     measured = device.measure_nest(space.nest, extents[None])
-    # The smallest tile always compiles.
     while measured.failed[0]:
-        extents = smaller_tile(space, extents)
+        smaller = space.smaller(extents)
+        if smaller is None:
+            raise UnsupportedKernelError("no tile size compiles", where=unique.kernel.fingerprint)
+        extents = smaller
         measured = device.measure_nest(space.nest, extents[None])
     return _Kernel(unique, space, space.number(extents), float(measured.runtime_ns[0]))
 
 
-class _Tuning:
+class _KernelSearches:
     """Runs the searches of a program's kernels, one after another."""
 
     def __init__(
@@ -136,7 +145,7 @@ class _Tuning:
         for number, kernel in enumerate(self._kernels):
             if kernel.space.size > 1:
                 label = f"kernel {number + 1} of {count}"
-                self._tune(Step(f"kernel-{number:04d}", label, (number, count), self._program_ns), kernel)
+                self._tune(Step(f"kernel-{number:04d}", label, number, count, self._program_ns), kernel)
 
     def _tune(self, step: Step, kernel: _Kernel) -> None:
         subject = Subject(
@@ -148,7 +157,7 @@ class _Tuning:
         if self._model is None:
             max_evaluations = self._left.spent_evaluations + options.top_k
             plan = Plan("random", replace(self._left, evaluations=max_evaluations), options.seed)
-            self._keep(kernel, None, self._session.search(measuring, partial(tune, problem, device, plan)))
+            self._record(kernel, None, self._session.search(measuring, partial(tune, problem, device, plan)))
             return
         evaluator = ModelEvaluator(kernel.unique.kernel, self._model, options.model)
         predicting = replace(step, name=f"{step.name}-predicted", limited=True)
@@ -161,16 +170,16 @@ class _Tuning:
             search = partial(measure_best, problem, predicted, device, shortlist)
             measured = self._session.search(measuring, search)
             self._num_predicted += len(predicted)
-        self._keep(kernel, predicted, measured)
+        self._record(kernel, predicted, measured)
 
-    def _keep(self, kernel: _Kernel, predicted: SearchTrace | None, measured: SearchTrace | None) -> None:
+    def _record(self, kernel: _Kernel, predicted: SearchTrace | None, measured: SearchTrace | None) -> None:
         if measured is not None:
             self._left = replace(measured.budget_left, evaluations=None)
             self._measured[kernel.unique.fingerprint] = measured
             saved_ns = kernel.default_ns - min([kernel.default_ns, *measured.scores])
             self._program_ns -= kernel.unique.runs_per_program * saved_ns
-            what = self._named(kernel)
-            self._rows += rows_of(measured, predicted, what, partial(_readable, kernel.space))
+            describe = partial(_tile_text, kernel.space)
+            self._rows += cost_rows(measured, predicted, self._title(kernel), describe)
         if measured is not None and predicted is not None:
             costs = dict(zip(predicted.decisions, predicted.scores, strict=True))
             name = kernel.unique.fingerprint
@@ -182,33 +191,32 @@ class _Tuning:
         names = (view.instruction(position).name for position in view.outputs)
         return next(filter(None, (self._session.origins.get(name, "") for name in names)), "")
 
-    def _named(self, kernel: _Kernel) -> str:
+    def _title(self, kernel: _Kernel) -> str:
         view = kernel.unique.kernel
         count, origin = len(view.instructions), self._origin(kernel)
         size = f"{count} instruction{'s' if count > 1 else ''}"
         return f"{view.instruction(view.outputs[0]).name} ({', '.join(filter(None, (size, origin)))})"
 
-    def result(self) -> Tuned:
+    def result(self) -> TuningResult:
         """Returns the combined result of all searches."""
         default_ns = sum(kernel.total_ns for kernel in self._kernels)
         best_ns, curve, spent = default_ns, [], 0.0
         decisions, gains = [], []
         for kernel in self._kernels:
             trace = self._measured.get(kernel.unique.fingerprint)
-            number, found_ns = kernel.default, kernel.default_ns
-            before = best_ns
-            for decision, score, second in _tries(trace):
+            tile, tile_ns = kernel.default, kernel.default_ns
+            before_ns, runs = best_ns, kernel.unique.runs_per_program
+            tries = () if trace is None else zip(trace.decisions, trace.scores, trace.seconds, strict=True)
+            for decision, score, second in tries:
                 spent += second
-                if score < found_ns:
-                    number, found_ns = decision, score
-                gained = kernel.default_ns - found_ns
-                best_ns = before - kernel.unique.runs_per_program * gained
+                if score < tile_ns:
+                    tile, tile_ns = decision, score
+                best_ns = before_ns - runs * (kernel.default_ns - tile_ns)
                 curve.append((spent, best_ns))
-            decisions.append(_described(kernel, number, found_ns, self._origin(kernel)))
-            predicted = self._predicted.get((kernel.unique.fingerprint, number))
-            runs = kernel.unique.runs_per_program
-            gains.append(Gain(self._named(kernel), runs, kernel.default_ns, predicted, found_ns))
-        return Tuned(
+            decisions.append(_describe(kernel, tile, tile_ns, self._origin(kernel)))
+            predicted = self._predicted.get((kernel.unique.fingerprint, tile))
+            gains.append(Gain(self._title(kernel), runs, kernel.default_ns, predicted, tile_ns))
+        return TuningResult(
             program=self._program,
             default_ns=default_ns,
             best_ns=best_ns,
@@ -229,18 +237,14 @@ def _plan(kernel: _Kernel, options: TuneOptions) -> Plan:
     return Plan("random", budget, options.seed, (kernel.default,))
 
 
-def _tries(trace: SearchTrace | None) -> list[tuple[int, float, float]]:
-    return [] if trace is None else list(zip(trace.decisions, trace.scores, trace.seconds, strict=True))
-
-
-def _readable(space: TileSpace, number: int) -> str:
+def _tile_text(space: TileSpace, number: int) -> str:
     """Returns a tile size as text: `output 128x24, kernel 96x24`, in native tiles."""
     tile = _tile(space, number)
     parts = (("output", tile["output_bounds"]), ("kernel", tile["kernel_bounds"]))
     return ", ".join(f"{name} {'x'.join(map(str, bounds))}" for name, bounds in parts if bounds)
 
 
-def _described(kernel: _Kernel, number: int, found_ns: float, origin: str) -> dict[str, object]:
+def _describe(kernel: _Kernel, number: int, runtime_ns: float, origin: str) -> dict[str, object]:
     view = kernel.unique.kernel
     return {
         "fingerprint": kernel.unique.fingerprint,
@@ -249,7 +253,7 @@ def _described(kernel: _Kernel, number: int, found_ns: float, origin: str) -> di
         "op_name": origin,
         "runs_per_program": kernel.unique.runs_per_program,
         "default": _tile(kernel.space, kernel.default) | {"runtime_ns": kernel.default_ns},
-        "chosen": _tile(kernel.space, number) | {"runtime_ns": found_ns},
+        "chosen": _tile(kernel.space, number) | {"runtime_ns": runtime_ns},
     }
 
 

@@ -8,15 +8,21 @@ import pytest
 
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import ParamsError, UnsupportedKernelError
-from costbench.experiments.tuning.prices import LeftOut, Links, OutsidePrices, Price, read_prices
-from costbench.experiments.tuning.program import Session, Tuned, TuneOptions
-from costbench.experiments.tuning.tune import tune_program
+from costbench.experiments.autotuning.outside_prices import (
+    LeftOut,
+    Links,
+    OutsidePrices,
+    Price,
+    read_prices,
+)
+from costbench.experiments.autotuning.program_tuning import tune_program
+from costbench.experiments.autotuning.session import Session, TuneOptions, TuningResult
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from costbench.tasks import TaskName
-from tests.experiments.tuning.test_program import nothing
+from tests.experiments.autotuning.test_session import nothing
 
 # 800 bytes at 2 GB/s take 400 ns; of 4 chips each passes three quarters of that on, in three steps.
 LINKS = Links(chips=4, gb_per_s=2.0, ns=10.0)
@@ -62,7 +68,7 @@ TARGET = load_target("tpu_v3")
 CORPUS = Path(__file__).parents[2] / "hlo" / "corpus"
 
 
-def tune(folder: Path, name: str, task: TaskName = "tile", prices: Path | None = None) -> Tuned:
+def tune(folder: Path, name: str, task: TaskName = "tile", prices: Path | None = None) -> TuningResult:
     options = TuneOptions(CORPUS / f"{name}.hlo", task, minutes=4.0, model_minutes=0.1, prices=prices)
     return tune_program(Session(folder / "out", options, TARGET, resume=False, report=nothing), name)
 

@@ -14,13 +14,13 @@ from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import assumed_trip_counts
 from costbench.errors import DataError, choose
 from costbench.execution.dotted import is_dotted
+from costbench.experiments.autotuning.fusion_tuning import tune_fusion
+from costbench.experiments.autotuning.outside_prices import read_prices
+from costbench.experiments.autotuning.session import ANALYTICAL, NO_MODEL, Session, TuningResult
+from costbench.experiments.autotuning.tile_tuning import tune_tiles
 from costbench.experiments.grid.cells import cell_from_name
 from costbench.experiments.tracking.registry import is_registered, registered_model
 from costbench.experiments.tracking.runs import tracking_uri
-from costbench.experiments.tuning.fusion import tune_fusion
-from costbench.experiments.tuning.prices import read_prices
-from costbench.experiments.tuning.program import ANALYTICAL, NO_MODEL, Session, Tuned
-from costbench.experiments.tuning.tiles import tune_tiles
 from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def tune_program(session: Session, name: str) -> Tuned:
+def tune_program(session: Session, name: str) -> TuningResult:
     """Tunes the program of a session and returns the result under the program name `name`.
 
     Raises:
@@ -57,13 +57,13 @@ def tune_program(session: Session, name: str) -> Tuned:
     return choose(TUNE, session.options.task, "task")(program, session)
 
 
-def _tune_tiles(program: PreparedProgram, session: Session) -> Tuned:
+def _tune_tiles(program: PreparedProgram, session: Session) -> TuningResult:
     analytical = AnalyticalModel(session.target.architecture)
     model = _tile_model(session.options.model, session.target.name, analytical)
     return tune_tiles(program, session, model, read_prices(session.options.prices))
 
 
-def _tune_fusion(program: PreparedProgram, session: Session) -> Tuned:
+def _tune_fusion(program: PreparedProgram, session: Session) -> TuningResult:
     architecture = session.target.architecture
     analytical = AnalyticalModel(architecture)
     tiled = TiledKernels(program.lowering, architecture, analytical)
@@ -71,7 +71,7 @@ def _tune_fusion(program: PreparedProgram, session: Session) -> Tuned:
     return tune_fusion(program, session, tiled, model, read_prices(session.options.prices))
 
 
-TUNE: Mapping[str, Callable[[PreparedProgram, Session], Tuned]] = {
+TUNE: Mapping[str, Callable[[PreparedProgram, Session], TuningResult]] = {
     "tile": _tune_tiles,
     "fusion": _tune_fusion,
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -64,31 +64,27 @@ class Links:
         return None if runtime is None else runtime(self, num_bytes / self.gb_per_s)
 
 
-def _around(links: Links, transfer_ns: float) -> float:
+def _ring_ns(links: Links, transfer_ns: float) -> float:
     steps = links.chips - 1
     return steps * links.ns + steps / links.chips * transfer_ns
 
 
-def _around_twice(links: Links, transfer_ns: float) -> float:
-    return 2.0 * _around(links, transfer_ns)
-
-
-def _to_a_neighbour(links: Links, transfer_ns: float) -> float:
+def _neighbour_ns(links: Links, transfer_ns: float) -> float:
     return links.ns + transfer_ns
 
 
-def _to_all(links: Links, transfer_ns: float) -> float:
+def _broadcast_ns(links: Links, transfer_ns: float) -> float:
     return (links.chips - 1) * links.ns + (transfer_ns if links.chips > 1 else 0.0)
 
 
 _RUNTIMES: Mapping[Opcode, Callable[[Links, float], float]] = {
-    Opcode.ALL_GATHER: _around,
-    Opcode.REDUCE_SCATTER: _around,
-    Opcode.ALL_REDUCE: _around_twice,
-    Opcode.ALL_TO_ALL: _around,
-    Opcode.RAGGED_ALL_TO_ALL: _around,
-    Opcode.COLLECTIVE_PERMUTE: _to_a_neighbour,
-    Opcode.COLLECTIVE_BROADCAST: _to_all,
+    Opcode.ALL_GATHER: _ring_ns,
+    Opcode.REDUCE_SCATTER: _ring_ns,
+    Opcode.ALL_REDUCE: lambda links, transfer_ns: 2.0 * _ring_ns(links, transfer_ns),
+    Opcode.ALL_TO_ALL: _ring_ns,
+    Opcode.RAGGED_ALL_TO_ALL: _ring_ns,
+    Opcode.COLLECTIVE_PERMUTE: _neighbour_ns,
+    Opcode.COLLECTIVE_BROADCAST: _broadcast_ns,
 }
 
 
@@ -129,7 +125,7 @@ class LeftOut:
             but the kernel does not fit.
         example: name of one of the instructions.
         runs: how often they run in one run of the program.
-        total_ns: what they take by the prices given in one run of the program; None if they have no price.
+        total_ns: nanoseconds by their prices in one run of the program; None if they have no price.
         reason: why the chip does not run them.
     """
 
@@ -168,8 +164,9 @@ class OutsidePrices:
             total = None if price is None else price * unique.runs_per_program
             reason = f"the machine has no routine for {inst.opcode.xla_name}"
             entry = LeftOut(what, inst.name, unique.runs_per_program, total, reason)
-            earlier = by_name.get(what)
-            by_name[what] = entry if earlier is None else _together(earlier, entry)
+            if what in by_name:
+                entry = _add_runs(by_name[what], entry)
+            by_name[what] = entry
         return tuple(by_name.values())
 
     def _priced(self, kernel: Kernel, inst: Instruction) -> float | None:
@@ -185,10 +182,11 @@ NO_PRICES = OutsidePrices()
 _COLLECTIVES = "collectives"
 
 
-def _together(first: LeftOut, second: LeftOut) -> LeftOut:
+def _add_runs(first: LeftOut, second: LeftOut) -> LeftOut:
+    """Returns kernels of one kind together; their time is that of those with a price."""
     totals = [total for total in (first.total_ns, second.total_ns) if total is not None]
     total = sum(totals) if totals else None
-    return LeftOut(first.what, first.example, first.runs + second.runs, total, first.reason)
+    return replace(first, runs=first.runs + second.runs, total_ns=total)
 
 
 def read_prices(path: Path | None) -> OutsidePrices:

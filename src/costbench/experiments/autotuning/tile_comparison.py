@@ -10,12 +10,12 @@ model chooses; speed-ups are over the program with default tiles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from costbench.arrays import F64, I64
-from costbench.autotuning.kernel_costs import TileChoice
+from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tile_space import MAX_LISTED, TileSpace, nest_tile_space
 from costbench.errors import DataError
@@ -63,7 +63,7 @@ class AutotuneTileParams:
 
 
 @dataclass(frozen=True)
-class SearchedSpace:
+class MeasuredSpace:
     """What exhaustive search of a kernel measured.
 
     Attributes:
@@ -80,8 +80,8 @@ class SearchedSpace:
 
 
 @dataclass(frozen=True, eq=False)
-class TriedKernel:
-    """A kernel with `n` candidates, tile sizes that are measured and scored.
+class ScoredKernel:
+    """A kernel with `n` candidates, tile sizes that are measured and scored by all models.
 
     Attributes:
         runs: executions of the kernel in one run of the program.
@@ -97,7 +97,7 @@ class TriedKernel:
     seconds: F64
     costs: Mapping[str, F64]
     default: int
-    space: SearchedSpace
+    space: MeasuredSpace
 
     @property
     def default_ns(self) -> float:
@@ -130,13 +130,13 @@ class TilePoint:
     hardware_seconds: float
 
 
-def tried_kernels(
+def score_kernels(
     program: PreparedProgram,
     device: Device,
-    tiles: TileChoice,
+    tiles: AnalyticalModel,
     models: Mapping[str, CostModel],
     params: AutotuneTileParams,
-) -> Iterator[TriedKernel]:
+) -> Iterator[ScoredKernel]:
     """Yields every kernel of a program with its tile sizes measured and scored by all models.
 
     Raises:
@@ -145,17 +145,17 @@ def tried_kernels(
     """
     for unique in program.unique_kernels:
         space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
-        yield _tried(unique, space, device, tiles, models, params)
+        yield _score_kernel(unique, space, device, tiles, models, params)
 
 
-def _tried(
+def _score_kernel(
     unique: UniqueKernel,
     space: TileSpace,
     device: Device,
-    tiles: TileChoice,
+    tiles: AnalyticalModel,
     models: Mapping[str, CostModel],
     params: AutotuneTileParams,
-) -> TriedKernel:
+) -> ScoredKernel:
     rng = stream(params.seed, "autotuning", "tiles", unique.fingerprint)
     default = int(space.number(tiles.choose(space)))
     max_tiles = params.max_tiles_per_kernel or min(space.size, params.max_exhaustive_tiles)
@@ -165,26 +165,26 @@ def _tried(
     runtime_ns = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
     index = int(np.searchsorted(ids, default))
     costs = {name: model.predict(unique.kernel, sizes) for name, model in models.items()}
-    compilers: object = tiles
+    compiler: object = tiles
     for name, model in models.items():
-        if model is compilers:
+        if model is compiler:
             # The compiler's own search is not exhaustive: its result ranks first whatever its estimate.
             costs[name][index] = np.nextafter(costs[name].min(), -np.inf)
     if not np.isfinite(runtime_ns[index]):
         index = next_best(tiles.predict_nest(space.nest, sizes), runtime_ns, unique.fingerprint)
-    return TriedKernel(
+    return ScoredKernel(
         runs=unique.runs_per_program,
         runtime_ns=runtime_ns,
         seconds=measured.run_seconds + params.compile_s,
         costs=costs,
         default=index,
-        space=searched_space(space, device, ids, params),
+        space=measure_space(space, device, ids, params),
     )
 
 
-def searched_space(
+def measure_space(
     space: TileSpace, device: Device, candidates: I64, params: AutotuneTileParams
-) -> SearchedSpace:
+) -> MeasuredSpace:
     """Measures all legal tile sizes of a kernel and returns the lowest runtime and what was charged.
 
     Where the space is larger than `params.max_exhaustive_tiles`, `candidates` [n], by number, are measured
@@ -198,7 +198,7 @@ def searched_space(
         runtime_ns = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
         best_ns = min(best_ns, float(runtime_ns.min()))
         seconds += float(measured.run_seconds.sum())
-    return SearchedSpace(len(ids), best_ns, seconds + len(ids) * params.compile_s, complete)
+    return MeasuredSpace(len(ids), best_ns, seconds + len(ids) * params.compile_s, complete)
 
 
 def next_best(estimates: F64, runtime_ns: F64, kernel: str) -> int:
@@ -209,24 +209,36 @@ def next_best(estimates: F64, runtime_ns: F64, kernel: str) -> int:
     return int(np.argmin(np.where(compiles, estimates, np.inf)))
 
 
-def tile_points(kernels: Sequence[TriedKernel], params: AutotuneTileParams) -> list[TilePoint]:
+def tile_points(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> list[TilePoint]:
     """Returns all results: every model's first choice, exhaustive search, all candidates, then every arm at
     every k.
     """
     models = list(kernels[0].costs) if kernels else []
     arms = _arms(kernels, models, params)
-    all_candidates = [np.arange(len(k.runtime_ns)) for k in kernels]
-    best = _exhaustive(kernels)
-    scale = _Scale(sum(k.runs * k.default_ns for k in kernels), best.runtime_ns)
-    points = [
-        replace(scale.point(name, 0, [_first_that_compiles(kernels, arms[name][0])]), measured=False)
-        for name in models
-    ]
-    points.append(scale.point(EXHAUSTIVE, 0, [best]))
-    points.append(scale.point(SAMPLE, 0, [_measured(kernels, all_candidates, None)]))
+    candidates = [np.arange(len(kernel.runtime_ns)) for kernel in kernels]
+    best = _choose_exhaustively(kernels)
+    default_ns = sum(kernel.runs * kernel.default_ns for kernel in kernels)
+
+    def point(arm: str, top_k: int, choices: Sequence[_Choice], *, measured: bool = True) -> TilePoint:
+        """Returns the mean over choices of tile sizes."""
+        runtime_ns = float(np.mean([choice.runtime_ns for choice in choices]))
+        return TilePoint(
+            arm=arm,
+            top_k=top_k,
+            measured=measured,
+            runtime_ns=runtime_ns,
+            speedup=default_ns / runtime_ns,
+            slowdown=runtime_ns / best.runtime_ns - 1.0,
+            num_measured=float(np.mean([choice.num_measured for choice in choices])),
+            hardware_seconds=float(np.mean([choice.seconds for choice in choices])),
+        )
+
+    points = [point(name, 0, [_choose_first(kernels, arms[name][0])], measured=False) for name in models]
+    points.append(point(EXHAUSTIVE, 0, [best]))
+    points.append(point(SAMPLE, 0, [_choose_fastest(kernels, candidates, None)]))
     for arm, orders in arms.items():
         points += [
-            scale.point(arm, k, [_measured(kernels, order, k) for order in orders]) for k in params.top_k
+            point(arm, k, [_choose_fastest(kernels, order, k) for order in orders]) for k in params.top_k
         ]
     return points
 
@@ -236,36 +248,16 @@ Orders = list[I64]
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Choice:
+    """A program with chosen tile sizes: its runtime, and what was measured to choose them."""
+
     runtime_ns: float
     num_measured: int
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Scale:
-    """Runtimes of the program that others are compared with."""
-
-    default_ns: float
-    best_ns: float
-
-    def point(self, arm: str, top_k: int, found: Sequence[_Found]) -> TilePoint:
-        """Returns the mean over what was found."""
-        runtime = float(np.mean([one.runtime_ns for one in found]))
-        return TilePoint(
-            arm=arm,
-            top_k=top_k,
-            measured=True,
-            runtime_ns=runtime,
-            speedup=self.default_ns / runtime,
-            slowdown=runtime / self.best_ns - 1.0,
-            num_measured=float(np.mean([one.num_measured for one in found])),
-            hardware_seconds=float(np.mean([one.seconds for one in found])),
-        )
-
-
 def _arms(
-    kernels: Sequence[TriedKernel], models: Sequence[str], params: AutotuneTileParams
+    kernels: Sequence[ScoredKernel], models: Sequence[str], params: AutotuneTileParams
 ) -> dict[str, list[Orders]]:
     arms: dict[str, list[Orders]] = {
         name: [[np.argsort(k.costs[name], kind="stable") for k in kernels]] for name in models
@@ -273,7 +265,13 @@ def _arms(
     if set(params.alternating) <= set(models):
         first, second = (arms[name][0] for name in params.alternating)
         arms[ALTERNATING] = [[alternating(a, b) for a, b in zip(first, second, strict=True)]]
-    arms[RANDOM] = [_shuffled(kernels, seed) for seed in params.random_seeds]
+    arms[RANDOM] = [
+        [
+            stream(seed, "autotuning", "random tiles", number).permutation(len(kernel.runtime_ns))
+            for number, kernel in enumerate(kernels)
+        ]
+        for seed in params.random_seeds
+    ]
     return arms
 
 
@@ -285,43 +283,36 @@ def alternating(first: I64, second: I64) -> I64:
     return result
 
 
-def _shuffled(kernels: Sequence[TriedKernel], seed: int) -> Orders:
-    return [
-        stream(seed, "autotuning", "random tiles", number).permutation(len(kernel.runtime_ns))
-        for number, kernel in enumerate(kernels)
-    ]
-
-
-def _exhaustive(kernels: Sequence[TriedKernel]) -> _Found:
+def _choose_exhaustively(kernels: Sequence[ScoredKernel]) -> _Choice:
     """Returns the fastest tile size of every kernel; one with a single tile size is not measured."""
     spaces = [kernel.space for kernel in kernels if kernel.space.num_tiles > 1]
-    return _Found(
+    return _Choice(
         runtime_ns=sum(kernel.runs * kernel.space.best_ns for kernel in kernels),
         num_measured=sum(space.num_tiles for space in spaces),
         seconds=sum(space.seconds for space in spaces),
     )
 
 
-def _measured(kernels: Sequence[TriedKernel], orders: Orders, top_k: int | None) -> _Found:
+def _choose_fastest(kernels: Sequence[ScoredKernel], orders: Orders, top_k: int | None) -> _Choice:
     """Takes the fastest of the first k tile sizes of each kernel, or the default where none of them compiles.
 
     A kernel with one tile size is not measured.
     """
-    runtime, count, seconds = 0.0, 0, 0.0
+    runtime_ns, count, seconds = 0.0, 0, 0.0
     for kernel, order in zip(kernels, orders, strict=True):
         chosen = order[:top_k]
         fastest = float(kernel.runtime_ns[chosen].min())
-        runtime += kernel.runs * (fastest if np.isfinite(fastest) else kernel.default_ns)
+        runtime_ns += kernel.runs * (fastest if np.isfinite(fastest) else kernel.default_ns)
         if len(order) > 1:
             count += len(chosen)
             seconds += float(kernel.seconds[chosen].sum())
-    return _Found(runtime, count, seconds)
+    return _Choice(runtime_ns, count, seconds)
 
 
-def _first_that_compiles(kernels: Sequence[TriedKernel], orders: Orders) -> _Found:
+def _choose_first(kernels: Sequence[ScoredKernel], orders: Orders) -> _Choice:
     """Returns the first tile size of each order that compiles: a compiler that measures nothing takes it."""
-    runtime = 0.0
+    runtime_ns = 0.0
     for kernel, order in zip(kernels, orders, strict=True):
         timed = kernel.runtime_ns[order]
-        runtime += kernel.runs * float(timed[np.argmax(np.isfinite(timed))])
-    return _Found(runtime, 0, 0.0)
+        runtime_ns += kernel.runs * float(timed[np.argmax(np.isfinite(timed))])
+    return _Choice(runtime_ns, 0, 0.0)

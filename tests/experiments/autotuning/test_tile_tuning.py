@@ -7,14 +7,14 @@ import numpy as np
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
-from costbench.experiments.tuning.program import Session, TuneOptions
-from costbench.experiments.tuning.tiles import tune_tiles
+from costbench.experiments.autotuning.session import Session, TuneOptions
+from costbench.experiments.autotuning.tile_tuning import tune_tiles
 from costbench.hardware.device import Device
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
+from tests.experiments.autotuning.test_session import ctrl_c, nothing
 from tests.experiments.small_programs import small_file, small_step
-from tests.experiments.tuning.test_program import ctrl_c, nothing
 
 TARGET = load_target("tpu_v3")
 MODEL = AnalyticalModel(TARGET.architecture)

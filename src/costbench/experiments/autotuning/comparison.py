@@ -24,36 +24,33 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import choose
-from costbench.experiments.autotuning.fusion import (
+from costbench.experiments.autotuning.fusion_comparison import (
     BEST_KNOWN,
     AutotuneFusionParams,
     FusionCurve,
     FusionResult,
     FusionTuner,
 )
-from costbench.experiments.autotuning.tile import (
+from costbench.experiments.autotuning.tile_comparison import (
     EXHAUSTIVE,
     AutotuneTileParams,
+    ScoredKernel,
     TilePoint,
-    TriedKernel,
+    score_kernels,
     tile_points,
-    tried_kernels,
 )
-from costbench.experiments.evaluation.program import BEST
+from costbench.experiments.evaluation.program import BEST, ModelKey
 from costbench.experiments.grid.cells import LEARNED, MAIN
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.models.cost_model import CostModel
 from costbench.target import load_target
 
-ModelKey = tuple[str, str, int]
 Metrics = dict[ModelKey, dict[str, float]]
 COMPILER, ALL = "compiler", "all"
-_KEPT_KERNELS = 4096
-"""Lowered kernels kept in memory: the machine and the models price the same ones shortly after another."""
+_LOWERED_KERNELS = 4096
+"""Lowered kernels held in memory: the machine and the models price the same ones shortly after another."""
 _P = TypeVar("_P", AutotuneTileParams, AutotuneFusionParams)
-
-
 SearchParams = AutotuneTileParams | AutotuneFusionParams
 
 
@@ -69,7 +66,7 @@ class AutotuneTask:
         checkpoints: folders of models trained for that decision, by the name under which they are listed.
         params: settings of the search for that decision.
         seed: seed of the machine's noise.
-        chip_file: that describes the chip; empty for one that ships with the package.
+        chip_file: file that describes the chip; empty for one that ships with the package.
     """
 
     decision: str
@@ -83,7 +80,7 @@ class AutotuneTask:
 
 
 @dataclass(frozen=True)
-class Autotuned:
+class TuningComparison:
     """Results of tuning a program.
 
     Attributes:
@@ -95,7 +92,7 @@ class Autotuned:
     curves: tuple[FusionCurve, ...] = ()
 
 
-def autotune(task: AutotuneTask) -> Autotuned:
+def autotune(task: AutotuneTask) -> TuningComparison:
     """Tunes a program with every arm of the experiment.
 
     Raises:
@@ -107,7 +104,7 @@ def autotune(task: AutotuneTask) -> Autotuned:
     return choose(AUTOTUNE, task.decision, "decision")(task)
 
 
-def _tiles(task: AutotuneTask) -> Autotuned:
+def _tune_tiles(task: AutotuneTask) -> TuningComparison:
     # torch takes a second to import.
     from costbench.models.checkpoint import load_checkpoint
 
@@ -119,19 +116,19 @@ def _tiles(task: AutotuneTask) -> Autotuned:
     }
     models["analytical"] = analytical
     device = Device(target, task.seed)
-    kernels = list(tried_kernels(_program(task), device, analytical, models, params))
+    kernels = list(score_kernels(_program(task), device, analytical, models, params))
     metrics = tile_metrics(tile_points(kernels, params))
-    return Autotuned(metrics | tile_facts(kernels, metrics[EXHAUSTIVE, ALL, 0]))
+    return TuningComparison(metrics | tile_facts(kernels, metrics[EXHAUSTIVE, ALL, 0]))
 
 
-def _fusions(task: AutotuneTask) -> Autotuned:
+def _tune_fusions(task: AutotuneTask) -> TuningComparison:
     from costbench.autotuning.learned_kernels import LearnedKernels
     from costbench.models.checkpoint import load_checkpoint
 
     params = _of_kind(task.params, AutotuneFusionParams)
     target, program = load_target(task.chip_file or task.chip), _program(task)
     analytical = AnalyticalModel(target.architecture)
-    tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_KEPT_KERNELS)
+    tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_LOWERED_KERNELS)
     space = FusionSpace(program)
     models: dict[str, KernelCosts] = {
         _ARMS.get(name, name): LearnedKernels(tiled, load_checkpoint(folder, analytical=analytical))
@@ -142,12 +139,15 @@ def _fusions(task: AutotuneTask) -> Autotuned:
     result = FusionTuner(space, target, machine, models, params).search()
     facts = {"num_instructions": float(space.module.num_instructions), "num_edges": float(len(space.default))}
     facts["gain_best_known"] = result.best_known.speedup
-    return Autotuned(fusion_metrics(result) | {(BEST, MAIN, 0): facts}, result.curves)
+    return TuningComparison(fusion_metrics(result) | {(BEST, MAIN, 0): facts}, result.curves)
 
 
 _ARMS: Mapping[str, str] = {LEARNED: "model"}
 """Models whose arms have another name: `model and hardware`, as in lpm2021."""
-AUTOTUNE: Mapping[str, Callable[[AutotuneTask], Autotuned]] = {"fusion": _fusions, "tile": _tiles}
+AUTOTUNE: Mapping[str, Callable[[AutotuneTask], TuningComparison]] = {
+    "fusion": _tune_fusions,
+    "tile": _tune_tiles,
+}
 
 
 def _of_kind(params: SearchParams, kind: type[_P]) -> _P:
@@ -174,7 +174,7 @@ def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
     return metrics
 
 
-def tile_facts(kernels: Sequence[TriedKernel], exhaustive: Mapping[str, float]) -> Metrics:
+def tile_facts(kernels: Sequence[ScoredKernel], exhaustive: Mapping[str, float]) -> Metrics:
     """Returns facts of the program that depend on no arm.
 
     `num_kernels`; `num_kernels_with_choice`, those with more than one tile size; `num_kernels_sampled`, those

@@ -9,14 +9,14 @@ from costbench.autotuning.budget import Charging
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import ChoiceError, DataError
-from costbench.experiments.autotuning.fusion import AutotuneFusionParams, BestKnown, FusionBar, FusionResult
-from costbench.experiments.autotuning.programs import (
-    AutotuneTask,
-    autotune,
-    fusion_metrics,
-    tile_metrics,
+from costbench.experiments.autotuning.comparison import AutotuneTask, autotune, fusion_metrics, tile_metrics
+from costbench.experiments.autotuning.fusion_comparison import (
+    AutotuneFusionParams,
+    BestKnown,
+    FusionBar,
+    FusionResult,
 )
-from costbench.experiments.autotuning.tile import AutotuneTileParams, TilePoint
+from costbench.experiments.autotuning.tile_comparison import AutotuneTileParams, TilePoint
 from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module

@@ -9,13 +9,13 @@ import pytest
 from costbench.autotuning.search import Plan, Progress, Watch, tune
 from costbench.autotuning.trace import SearchTrace, read_trace
 from costbench.errors import DataError
-from costbench.experiments.tuning.program import (
+from costbench.experiments.autotuning.session import (
     CostRow,
     Session,
     Step,
-    Tuned,
     TuneOptions,
-    rows_of,
+    TuningResult,
+    cost_rows,
     write_results,
 )
 from costbench.target import load_target
@@ -124,9 +124,9 @@ def test_the_time_limit_ends_a_search_on_a_model_alone(tmp_path: Path) -> None:
 
 def test_results_by_hand(tmp_path: Path) -> None:
     measured = tune(PROBLEM, Table(broken=frozenset({2})), Plan("exhaustive", start=(11, 2)))
-    rows = rows_of(replace(measured, decisions=(11, 2), scores=(16.0, math.inf), seconds=(0.5, 0.5)), None)
+    rows = cost_rows(replace(measured, decisions=(11, 2), scores=(16.0, math.inf), seconds=(0.5, 0.5)), None)
     assert rows == [CostRow("line", "b", None, 16.0, 0.5), CostRow("line", "2", None, None, 0.5)]
-    tuned = Tuned("p", 30.0, 20.0, 0, 2, 1.0, {"kernels": []}, (), tuple(rows), ((0.5, 20.0),))
+    tuned = TuningResult("p", 30.0, 20.0, 0, 2, 1.0, {"kernels": []}, (), tuple(rows), ((0.5, 20.0),))
     write_results(tmp_path, TuneOptions(tmp_path, "tile"), "tpu_v3", tuned)
     lines = (tmp_path / "costs.csv").read_text().splitlines()
     assert lines[1:] == ["line,b,,16.0,0.5,,", "line,2,,,0.5,,"]

@@ -184,7 +184,7 @@ def _convert(path: Path, made: Path, collection: str) -> None:
 
 
 def _is_labelled(shard: Path) -> bool:
-    """Whether the runtimes of a layout graph, or of any kernel of a tile shard, are known."""
+    """Returns whether the runtimes of a layout graph, or of any kernel of a tile shard, are known."""
     opened = Shard.open(shard)
     kernels = opened.metadata.get("labelled")
     return any(kernels) if isinstance(kernels, list) else opened.num_configs > 0
@@ -201,7 +201,7 @@ def _check_disjoint(programs_of_splits: Mapping[str, Collection[str]], root: Pat
 
 
 def _make_links(base: Path, links: Mapping[Path, Path]) -> None:
-    """Makes relative links, so that a moved output folder stays whole, and remove others below `base`."""
+    """Makes relative links, so that a moved output folder stays whole, and removes others below `base`."""
     for path in base.rglob("*.arrow") if base.is_dir() else ():
         if path not in links:
             path.unlink()

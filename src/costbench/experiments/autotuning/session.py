@@ -20,7 +20,7 @@ from costbench.autotuning.search import Progress, SearchInterrupted, Watch
 from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.errors import DataError
-from costbench.experiments.tuning.prices import LeftOut
+from costbench.experiments.autotuning.outside_prices import LeftOut
 from costbench.target import Target
 from costbench.tasks import TaskName
 
@@ -34,7 +34,8 @@ class Step:
     Attributes:
         name: name of its trace.
         label: its name in messages.
-        place: its index among the searches of its kind, and their number.
+        number: its number among the searches of its kind, from 0.
+        count: number of searches of its kind.
         decisions: how many it tries if nothing stops it; None where a budget alone ends it.
         limited: whether the time limit of the run ends it.
         program_ns: best runtime of the program before this search, where its scores are not program runtimes.
@@ -42,7 +43,8 @@ class Step:
 
     name: str
     label: str
-    place: tuple[int, int] = (0, 1)
+    number: int = 0
+    count: int = 1
     program_ns: float | None = None
     decisions: int | None = None
     limited: bool = False
@@ -150,7 +152,7 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """Result of tuning a program.
 
     Attributes:
@@ -216,18 +218,16 @@ class Session:
         self.origins: dict[str, str] = {}
         self._deadline = time.monotonic() + 60.0 * options.time_limit
         self._folder, self._report, self._resume = folder, report, resume
-        prices = None if options.prices is None else digest_file(options.prices)
-        settings = {
-            **asdict(options),
+        settings = asdict(options) | {
             "file": digest_file(options.file),
             "chip": target.name,
-            "prices": prices,
+            "prices": None if options.prices is None else digest_file(options.prices),
         }
         # A larger hardware budget only adds measurements, so it does not change the identity of the run.
         del settings["minutes"], settings["time_limit"]
         path = folder / "settings.json"
         if resume:
-            _verify_same(path, settings)
+            _verify_settings(path, settings)
         else:
             # Traces of an earlier run with other options must not be resumed later.
             for trace in (folder / "traces").glob("*.json"):
@@ -253,7 +253,7 @@ class Session:
         try:
             trace = run(recorded, watch)
         except SearchInterrupted as stopped:
-            # At the limit this search ends and the next one begins: what was found so far is measured.
+            # At the limit this search ends and the next one measures the best decisions so far.
             self.interrupted = not late
             trace = stopped.trace
             if recorded is not None and len(recorded) > len(trace):
@@ -277,7 +277,7 @@ class Session:
         write_json(self._folder / "traces" / "kernel_costs.json", stored)
 
 
-def _verify_same(path: Path, settings: dict[str, object]) -> None:
+def _verify_settings(path: Path, settings: dict[str, object]) -> None:
     if not path.exists():
         raise DataError("nothing to resume", where=path.parent, expected="the folder of an earlier run")
     earlier = read_json(path)
@@ -290,11 +290,11 @@ def _verify_same(path: Path, settings: dict[str, object]) -> None:
             raise DataError(f"is of {what}", where=path, expected=expected)
 
 
-def rows_of(
+def cost_rows(
     measured: SearchTrace,
     predicted: SearchTrace | None,
     what: str = "",
-    described: Callable[[int], str] = lambda number: "",
+    describe: Callable[[int], str] = lambda number: "",
 ) -> list[CostRow]:
     """Returns the measured decisions with their predictions.
 
@@ -302,7 +302,7 @@ def rows_of(
         measured: the measurements.
         predicted: the predictions, if there are any.
         what: the kernel or program, for people.
-        described: a decision by its number, for people.
+        describe: returns a decision by its number, for people.
     """
     costs = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
     return [
@@ -313,7 +313,7 @@ def rows_of(
             measured_ns=score if math.isfinite(score) else None,
             seconds=seconds,
             what=what,
-            described=described(decision),
+            described=describe(decision),
         )
         for decision, score, seconds in zip(
             measured.decisions, measured.scores, measured.seconds, strict=True
@@ -321,33 +321,33 @@ def rows_of(
     ]
 
 
-def write_results(folder: Path, options: TuneOptions, chip: str, tuned: Tuned) -> None:
+def write_results(folder: Path, options: TuneOptions, chip: str, result: TuningResult) -> None:
     """Writes `decisions.json` and `costs.csv`.
 
     Raises:
         DataError: if one cannot be written.
     """
     summary = {
-        "program": tuned.program,
+        "program": result.program,
         "task": options.task,
         "chip": chip,
         "model": options.model,
-        "default_ns": tuned.default_ns,
-        "best_ns": tuned.best_ns,
-        "speedup": tuned.speedup,
-        "num_predicted": tuned.num_predicted,
-        "num_measured": tuned.num_measured,
-        "hardware_seconds": tuned.hardware_seconds,
-        "measured": tuned.unmeasured is None,
-        "left_out": [asdict(value) for value in tuned.left_out],
+        "default_ns": result.default_ns,
+        "best_ns": result.best_ns,
+        "speedup": result.speedup,
+        "num_predicted": result.num_predicted,
+        "num_measured": result.num_measured,
+        "hardware_seconds": result.hardware_seconds,
+        "measured": result.unmeasured is None,
+        "left_out": [asdict(value) for value in result.left_out],
     }
-    write_json(folder / "decisions.json", summary | tuned.decisions)
+    write_json(folder / "decisions.json", summary | result.decisions)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(
         ["subject", "decision", "predicted", "measured_ns", "hardware_seconds", "what", "described"]
     )
-    for row in tuned.rows:
+    for row in result.rows:
         numbers = [
             "" if value is None else repr(value) for value in (row.predicted, row.measured_ns, row.seconds)
         ]

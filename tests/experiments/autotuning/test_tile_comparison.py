@@ -11,16 +11,16 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError
-from costbench.experiments.autotuning.tile import (
+from costbench.experiments.autotuning.tile_comparison import (
     AutotuneTileParams,
-    SearchedSpace,
+    MeasuredSpace,
+    ScoredKernel,
     TilePoint,
-    TriedKernel,
     alternating,
+    measure_space,
     next_best,
-    searched_space,
+    score_kernels,
     tile_points,
-    tried_kernels,
 )
 from costbench.experiments.evaluation.unfitted import IterationModel
 from costbench.hardware.device import Device
@@ -34,22 +34,22 @@ ANALYTICAL = AnalyticalModel(TARGET.architecture)
 PARAMS = AutotuneTileParams(top_k=(1, 2, 3), alternating=("a", "b"), random_seeds=(0, 1))
 
 # Four tile sizes, the third does not compile; a likes the third, then the fastest; b goes backwards.
-FIRST = TriedKernel(
+FIRST = ScoredKernel(
     runs=10,
     runtime_ns=np.array([40.0, 20.0, math.inf, 30.0]),
     seconds=np.array([4.0, 2.0, 0.5, 3.0]),
     costs={"a": np.array([3.0, 1.0, 0.0, 2.0]), "b": np.array([4.0, 3.0, 2.0, 1.0])},
     default=0,
-    space=SearchedSpace(num_tiles=8, best_ns=16.0, seconds=20.0),
+    space=MeasuredSpace(num_tiles=8, best_ns=16.0, seconds=20.0),
 )
 # One tile size: nothing to choose, nothing to measure.
-SECOND = TriedKernel(
+SECOND = ScoredKernel(
     runs=1,
     runtime_ns=np.array([100.0]),
     seconds=np.array([9.0]),
     costs={"a": np.array([0.0]), "b": np.array([0.0])},
     default=0,
-    space=SearchedSpace(num_tiles=1, best_ns=100.0, seconds=9.0),
+    space=MeasuredSpace(num_tiles=1, best_ns=100.0, seconds=9.0),
 )
 
 
@@ -96,7 +96,7 @@ def test_a_program() -> None:
     program = PreparedProgram(read_module(PROGRAM), NAME)
     models = {"analytical": ANALYTICAL, "iterations": IterationModel()}
     params = AutotuneTileParams(alternating=("iterations", "analytical"), max_tiles_per_kernel=400)
-    kernels = list(tried_kernels(program, Device(TARGET), ANALYTICAL, models, params))
+    kernels = list(score_kernels(program, Device(TARGET), ANALYTICAL, models, params))
     assert len(kernels) == len(program.unique_kernels)
     for tried, unique in zip(kernels, program.unique_kernels, strict=True):
         assert tried.runs == unique.runs_per_program
@@ -114,7 +114,7 @@ def test_a_program() -> None:
     assert point(points, "analytical", 0, measured=False).speedup == 1.0
     # It ranks far better than chance.
     assert point(points, "analytical", 10).slowdown < point(points, "random", 10).slowdown
-    again = tile_points(list(tried_kernels(program, Device(TARGET), ANALYTICAL, models, params)), params)
+    again = tile_points(list(score_kernels(program, Device(TARGET), ANALYTICAL, models, params)), params)
     assert again == points
 
 
@@ -125,12 +125,12 @@ def test_exhaustive_search_measures_every_legal_tile_size() -> None:
     legal = [number for number in range(space.size) if space.legal(np.array([number]))[0]]
     alone = [device.measure(kernel, space.decode(np.array([number]))) for number in legal]
     candidates = np.array(legal[:3])
-    found = searched_space(space, device, candidates, replace(PARAMS, compile_s=0.5))
+    found = measure_space(space, device, candidates, replace(PARAMS, compile_s=0.5))
     assert found.complete
     assert found.num_tiles == len(legal) > 3
     assert found.best_ns == min(float(one.runtime_ns[0]) for one in alone if not one.failed[0])
     assert found.seconds == pytest.approx(sum(float(one.run_seconds[0]) + 0.5 for one in alone))
-    small = searched_space(space, device, candidates, replace(PARAMS, max_exhaustive_tiles=space.size - 1))
+    small = measure_space(space, device, candidates, replace(PARAMS, max_exhaustive_tiles=space.size - 1))
     assert (small.complete, small.num_tiles) == (False, 3)
     assert small.best_ns == min(float(one.runtime_ns[0]) for one in alone[:3] if not one.failed[0])
 

@@ -1,1 +1,0 @@
-"""Tuning one program of a user's, as `costbench tune` runs it."""

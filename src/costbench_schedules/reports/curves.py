@@ -1,0 +1,119 @@
+"""Progress of searches against trials: curves of the stage `schedules`, and how they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from costbench.arrays import AnyArray
+from costbench.artifacts import read_json
+from costbench.errors import DataError
+from costbench.reports.dataset_files import parse_data
+from costbench.reports.frame import split_by
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Entry = TypeVar("_Entry", bound="DataclassInstance")
+_POINTS = ["trials", "median", "low", "high"]
+_PANELS_ACROSS = 4
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Progress of the searches of one arm: speed of the best schedule so far, over the repeats.
+
+    Attributes:
+        target: target that was built for.
+        workload: name of the workload.
+        arm: name of the way of searching.
+        repeats: number of searches.
+        trials: numbers of trials after which the values are taken, ascending.
+        median: median over repeats.
+        low: lower quartile.
+        high: upper quartile.
+    """
+
+    target: str
+    workload: str
+    arm: str
+    repeats: int
+    trials: tuple[int, ...]
+    median: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.trials or {len(self.median), len(self.low), len(self.high)} != {len(self.trials)}:
+            raise ValueError("trials, median, low and high: equally many, at least one")
+
+
+NO_CURVES = pd.DataFrame(columns=[field.name for field in fields(Curve)])
+
+
+def in_order(workload: str) -> tuple[str, int, str]:
+    """Returns a sort key of workloads: C2 before C10 before matmul-256."""
+    head = workload.rstrip("0123456789")
+    number = workload[len(head) :]
+    return head, int(number) if number else 0, workload
+
+
+def read_list(cls: type[_Entry], path: Path) -> tuple[_Entry, ...]:
+    """Returns the entries of a JSON list. Raises: DataError naming the file, if it holds anything else."""
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise DataError("no list", where=path, expected="a list of objects")
+    return tuple(parse_data(cls, entry, path, f"[{number}]") for number, entry in enumerate(content))
+
+
+def read_curves(path: Path) -> pd.DataFrame:
+    """Returns the curves in a file: a row for each point, with the fields of `Curve`.
+
+    Those of the processor's own target come first, workloads are in order.
+
+    Raises:
+        DataError: naming the file, if it is missing or malformed.
+    """
+    curves = sorted(
+        read_list(Curve, path), key=lambda c: (c.target != "native", c.target, in_order(c.workload))
+    )
+    return pd.DataFrame(map(asdict, curves), columns=NO_CURVES.columns).explode(_POINTS)
+
+
+def panel_grid(
+    count: int, panel: tuple[float, float] = (2.7, 2.2), legend: float = 0.7
+) -> tuple[Figure, AnyArray]:
+    """Returns a figure with a grid of panels, at most four across.
+
+    Args:
+        count: number of panels.
+        panel: width and height of a panel in inches.
+        legend: height of the legend above them.
+    """
+    across = min(_PANELS_ACROSS, count)
+    up = ceil(count / across)
+    figure = Figure(figsize=(panel[0] * across + 0.4, panel[1] * up + legend), layout="constrained")
+    return figure, figure.subplots(up, across, squeeze=False)
+
+
+def draw_curves(
+    axes: Axes, curves: pd.DataFrame, colours: Mapping[str, str], alpha: float
+) -> dict[str, Artist]:
+    """Draws the curves of one workload with their quartiles; returns the lines by arm."""
+    by_arm = split_by(curves, ["arm"])
+    lines: dict[str, Artist] = {}
+    for arm, colour in colours.items():
+        if (arm,) not in by_arm:
+            continue
+        trials, median, low, high = by_arm[arm,][_POINTS].to_numpy(dtype=float).T
+        (lines[arm],) = axes.step(trials, median, where="post", color=colour, linewidth=1.2)
+        axes.fill_between(trials, low, high, step="post", color=colour, alpha=alpha, linewidth=0.0)
+    return lines
