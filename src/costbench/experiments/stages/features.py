@@ -122,7 +122,12 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     before = read_identity(data)
     work_items = _work_items(section, data, folder)
     paths = [shard_spec.path for item in work_items for shard_spec in item.task.shards]
-    with ShardProgress(len(paths), label="features") as progress:
+    counted = {
+        (shard_spec.task, item.name, shard_spec.chip)
+        for item in work_items
+        for shard_spec in item.task.shards
+    }
+    with ShardProgress(len(counted), label="features") as progress:
 
         def made(one: Progress[Shards]) -> None:
             for summary in one.result.summaries:
@@ -142,7 +147,9 @@ def make_features(item: WorkItem[ProgramItem]) -> Shards:
     program = _Program(item.task)
     for shard_spec in item.task.shards:
         READERS[shard_spec.task].write(shard_spec, program)
-    return item.keep(Shards(item.key, tuple(map(_summary, item.task.shards))))
+    # Estimates beside a shard are of the same samples.
+    summaries = tuple(_summary(shard_spec) for shard_spec in item.task.shards if not shard_spec.estimate)
+    return item.keep(Shards(item.key, summaries))
 
 
 def _summary(shard_spec: ShardSpec) -> ShardSummary:
