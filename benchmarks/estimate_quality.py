@@ -3,9 +3,9 @@
 Programs are training or validation programs of both splits, `random` and `manual`; every `--step`-th by name
 is read, from `--first` on. A line is a setting of the analytical model: error of scaled estimates of fused
 kernels from 5 us (geometric mean and median over programs, lpm2021, section 5.2) and their tau; R2 of log
-runtime, by a power law and by a launch and a slope; of tile sizes tau, and geometric mean of APE. With `--rules`
-also the expert and the compiler with one rule changed at a time. Fused kernels run at the tile sizes that the
-setting itself chooses, or with `--chooser` a quality.
+runtime, by a power law and by a launch and a slope; of tile sizes tau and geometric mean of APE. With
+`--rules` also the expert and the compiler with one rule changed at a time. Fused kernels run at the tile
+sizes that the setting itself chooses, or with `--chooser` a quality.
 
     python -m benchmarks.estimate_quality --chooser compiler
     python -m benchmarks.estimate_quality --chip tpu_v2 --step 4 --rules
