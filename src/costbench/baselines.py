@@ -29,20 +29,39 @@ class Baseline:
         title: name in tables and figures; that in rows where it is empty.
         fitted: module and class of what is fitted, by task; empty for what is not fitted.
         is_ceiling: whether it knows the machine, and so is no model but a mark of what one can reach.
+        reads_estimate: whether it is the analytical model, or reads its estimate.
     """
 
     name: str
     title: str = ""
     fitted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     is_ceiling: bool = False
+    reads_estimate: bool = False
 
 
 _ROWS = (
-    Baseline("analytical"),
-    Baseline("analytical_unscaled", "analytical, unscaled", {"fusion": (_RUNTIMES, "UnscaledEstimate")}),
-    Baseline("analytical_constant", "analytical x constant", {"fusion": (_RUNTIMES, "ScaledEstimate")}),
-    Baseline("analytical_launch", "launch + analytical", {"fusion": (_RUNTIMES, "LaunchAndEstimate")}),
-    Baseline("analytical_linear", "linear in costs", {"fusion": (_RUNTIMES, "LinearInWork")}),
+    Baseline("analytical", reads_estimate=True),
+    Baseline(
+        "analytical_unscaled",
+        "analytical, unscaled",
+        {"fusion": (_RUNTIMES, "UnscaledEstimate")},
+        reads_estimate=True,
+    ),
+    Baseline(
+        "analytical_constant",
+        "analytical x constant",
+        {"fusion": (_RUNTIMES, "ScaledEstimate")},
+        reads_estimate=True,
+    ),
+    Baseline(
+        "analytical_launch",
+        "launch + analytical",
+        {"fusion": (_RUNTIMES, "LaunchAndEstimate")},
+        reads_estimate=True,
+    ),
+    Baseline(
+        "analytical_linear", "linear in costs", {"fusion": (_RUNTIMES, "LinearInWork")}, reads_estimate=True
+    ),
     Baseline("linear", "linear ranker", {"tile": (_RANKER, "LinearRanker")}),
     Baseline(
         "trees",
@@ -57,6 +76,7 @@ _ROWS = (
         "trees_analytical",
         "boosted trees, analytical",
         {"tile": (_TREES, "CorrectedRankingTrees"), "fusion": (_TREES, "CorrectedRuntimeTrees")},
+        reads_estimate=True,
     ),
     Baseline("iterations"),
     Baseline("default_first", "default first"),

@@ -30,6 +30,8 @@ class Architecture:
         scratchpad_bytes: size of the scratchpad (VMEM).
         lanes: minor extent of a native tile.
         sublanes: second-minor extent of a native tile.
+        estimate: quality of the estimates by which the chip's compiler chooses tile sizes, a key of
+            `costbench.compiler.estimate_quality.QUALITIES`.
     """
 
     clock_mhz: float
@@ -39,6 +41,7 @@ class Architecture:
     scratchpad_bytes: int
     lanes: int
     sublanes: int
+    estimate: str = "expert"
 
     @property
     def cycle_ns(self) -> float:
@@ -153,6 +156,8 @@ def _check_positive(target: Target, path: Path) -> None:
         values = getattr(target, section)
         for field in fields(values):
             value = getattr(values, field.name)
+            if isinstance(value, str):
+                continue
             may_be_zero = field.name in _MAY_BE_ZERO
             if value < 0 or (value == 0 and not may_be_zero):
                 raise TargetError(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ from costbench.autotuning.fusion import ProgramPricer
 from costbench.autotuning.kernel_costs import TiledKernels
 from costbench.autotuning.learned_kernels import LearnedKernels
 from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import QUALITIES
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
@@ -63,6 +65,25 @@ def test_kernels_cost_what_the_model_says_at_the_chosen_tile(
         alone = model.predict(kernel, space.nest.tile_sizes(chosen[None]))
         assert cost == pytest.approx(alone[0], rel=1e-4)
     assert len(set(costs_ns.round(6).tolist())) > len(kernels) / 2
+
+
+def test_a_hybrid_gets_estimates_of_its_own_quality_at_tiles_that_the_compiler_chooses(
+    program: PreparedProgram,
+) -> None:
+    of_compiler = model_of(program, "log_runtime_ns", "analytical")
+    spec = replace(of_compiler.net.spec, estimate="expert")
+    net = LearnedCostNet(spec, of_compiler.scaling.sizes, seed=1)
+    expert = AnalyticalModel(TARGET.architecture, QUALITIES["expert"])
+    model = LearnedCostModel(net, of_compiler.scaling, "log_runtime_ns", analytical=expert)
+    kernels = [unique.kernel for unique in program.unique_kernels]
+    costs_ns = LearnedKernels(tiled(program), model).costs(kernels)
+    differing = 0
+    for kernel, cost in zip(kernels, costs_ns, strict=True):
+        space = tile_space(kernel, TARGET.architecture)
+        tile = space.nest.tile_sizes(AnalyticalModel(TARGET.architecture).choose(space)[None])
+        assert cost == pytest.approx(model.predict(kernel, tile)[0], rel=1e-4)
+        differing += cost != pytest.approx(of_compiler.predict(kernel, tile)[0], rel=1e-3)
+    assert differing
 
 
 def test_programs_are_priced_in_batches_as_one_by_one(program: PreparedProgram) -> None:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +14,14 @@ from hypothesis import given
 from costbench.compiler import analytical_model as analytical
 from costbench.compiler import analytical_model as analytical_cost
 from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import QUALITIES
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import tile_space
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
-from costbench.errors import UnsupportedKernelError
+from costbench.errors import ChoiceError, UnsupportedKernelError
 from costbench.hlo.instruction import DotDimensions
 from costbench.hlo.reader import module_from_bytes
 from costbench.metrics.ranking import kendall_tau
@@ -28,6 +31,7 @@ from tests.compiler import small_kernels as small
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS
 from tests.compiler.test_tile_space import lowered
+from tests.hlo.builder import ModuleBuilder
 
 # A clock of 1 GHz, a byte per nanosecond, one matrix unit.
 ARCHITECTURE = Architecture(
@@ -40,7 +44,8 @@ ARCHITECTURE = Architecture(
     sublanes=8,
 )
 FAST_MEMORY = Architecture(**{**vars(ARCHITECTURE), "hbm_gb_per_s": 1e12})
-MODEL = AnalyticalModel(ARCHITECTURE)
+EXPERT = QUALITIES["expert"]
+MODEL = AnalyticalModel(ARCHITECTURE, EXPERT)
 HALF = analytical_cost.HALF_EFFICIENCY_BYTES
 
 
@@ -69,7 +74,7 @@ def test_an_elementwise_kernel_by_hand() -> None:
 
 
 def test_compute_by_hand() -> None:
-    model = AnalyticalModel(FAST_MEMORY)
+    model = AnalyticalModel(FAST_MEMORY, EXPERT)
     # 128 registers, two per cycle.
     kernel = small.unary()
     assert model.predict(kernel, tiles_of(kernel, (32, 4))) == pytest.approx([64 + 100], rel=1e-6)
@@ -79,7 +84,7 @@ def test_compute_by_hand() -> None:
 
 
 def test_both_sides_of_the_matrix_unit_are_padded() -> None:
-    model = AnalyticalModel(FAST_MEMORY)
+    model = AnalyticalModel(FAST_MEMORY, EXPERT)
     for depth, columns in ((192, 130), (256, 256)):
         kernel = small.dot(f"f32[64,{depth}]", f"f32[{depth},{columns}]")
         assert model.predict(kernel, tiles_of(kernel, (8, 2, 2))) == pytest.approx([4 * 64 + 100], rel=1e-6)
@@ -88,7 +93,7 @@ def test_both_sides_of_the_matrix_unit_are_padded() -> None:
 def test_depth_outside_of_the_lanes_is_padded_to_the_matrix_unit() -> None:
     # 192 rows of depth are 24 native tiles of eight, and still two passes of 128; 4 x 64 rows, 128 columns.
     kernel = small.dot("f32[192,4,64]", "f32[192,128]", DotDimensions((0,), (0,), (), ()), "f32[4,64,128]")
-    found = AnalyticalModel(FAST_MEMORY).predict(kernel, tiles_of(kernel, (4, 8, 1, 24)))
+    found = AnalyticalModel(FAST_MEMORY, EXPERT).predict(kernel, tiles_of(kernel, (4, 8, 1, 24)))
     assert found == pytest.approx([2 * 256 + 100], rel=1e-6)
 
 
@@ -137,7 +142,7 @@ def test_it_knows_nothing_of_pieces_and_banks() -> None:
 
 
 def test_it_knows_nothing_of_drains_and_weight_loads() -> None:
-    model = AnalyticalModel(FAST_MEMORY)
+    model = AnalyticalModel(FAST_MEMORY, EXPERT)
     kernel = small.dot("f32[64,512]")
     whole, rows = model.predict(kernel, tiles_of(kernel, (8, 3, 4), (1, 3, 4)))
     # Eight rows at a time would wait for weights; here only iterations count.
@@ -172,9 +177,8 @@ def test_kernels_of_a_real_program_have_a_cost(repository: Path) -> None:
 
 
 def test_it_ranks_the_real_machines_tiles(shared_data: Path) -> None:
-    model = AnalyticalModel(
-        Architecture(**{**vars(ARCHITECTURE), "clock_mhz": 940.0, "num_mxus": 2, "hbm_gb_per_s": 450.0})
-    )
+    chip = Architecture(**{**vars(ARCHITECTURE), "clock_mhz": 940.0, "num_mxus": 2, "hbm_gb_per_s": 450.0})
+    model = AnalyticalModel(chip, EXPERT)
     taus = []
     for recorded in read_tile_tuning(shared_data / "real_tpu" / "tile_calibration.pb"):
         if len(recorded.runtime_ns) >= 5:
@@ -182,6 +186,105 @@ def test_it_ranks_the_real_machines_tiles(shared_data: Path) -> None:
             taus.append(kendall_tau(predicted, recorded.runtime_ns.astype(np.float64)))
     assert len(taus) == 5
     assert np.mean(taus) > 0.6
+
+
+# ---- what it may know ------------------------------------------------------------------------------------
+
+
+def cost(kernel: Kernel, extents: tuple[int, ...], chip: Architecture = ARCHITECTURE, **rules: Any) -> float:
+    model = AnalyticalModel(chip, replace(EXPERT, **rules))
+    return float(model.predict(kernel, tiles_of(kernel, extents))[0])
+
+
+@pytest.mark.parametrize(
+    ("rules", "left", "right", "result"),
+    [
+        # Three columns outside of two halves of the rows.
+        ({}, 6, 3, 6),
+        # Rows outside of columns: the right side passes once for each half.
+        ({"loop_order": "physical"}, 2, 6, 6),
+        ({"refetch": "moved"}, 2, 3, 6),
+        ({"refetch": "every"}, 6, 6, 6),
+    ],
+)
+def test_refetches_follow_the_known_order_of_loops(
+    rules: dict[str, str], left: int, right: int, result: int
+) -> None:
+    copies = left * (16 * 4096 + HALF) + right * (64 * 4096 + HALF) + result * (4 * 4096 + HALF)
+    assert cost(small.dot(), (4, 1, 4), **rules) == pytest.approx(copies + 600)
+
+
+def test_a_tile_that_nothing_moves_is_fetched_once_under_every_rule() -> None:
+    for refetch in ("order", "moved", "every"):
+        found = cost(small.dot(), (8, 3, 4), refetch=refetch, transfer_size=False)
+        assert found == pytest.approx((8 * 4 + 64 * 3 + 8 * 3) * 4096 + 100)
+
+
+@pytest.mark.parametrize(
+    ("padding", "elements"), [("native", 16 * 256), ("lanes", 12 * 256), ("none", 12 * 200)]
+)
+def test_boxes_are_rounded_up_as_far_as_is_known(padding: str, elements: int) -> None:
+    kernel = small.unary("f32[12,200]")
+    found = cost(kernel, (2, 2), box_padding=padding)
+    assert found == pytest.approx(2 * (4 * elements + HALF) + 100)
+
+
+def test_without_halo_tiles_share_out_what_is_under_windows() -> None:
+    kernel = small.convolution()
+    whole, halves = (cost(kernel, (8, rows, 2, 2, 3, 3, 1), halo=False) for rows in (16, 8))
+    # One more copy of input and result, another iteration, and no row twice.
+    assert halves - whole == pytest.approx(2 * HALF + 100)
+
+
+def test_products_are_rounded_up_to_the_matrix_unit_if_that_is_known() -> None:
+    # Two tiles of 192 columns on average: 64 rows x 192 or 256 columns x 512.
+    padded, exact = (
+        cost(small.dot(), (8, 2, 4), FAST_MEMORY, matrix_padding=known) for known in (True, False)
+    )
+    assert padded == pytest.approx(2 * 512 + 200, rel=1e-6)
+    assert exact == pytest.approx(2 * 384 + 200, rel=1e-6)
+
+
+def test_transfers_by_rule() -> None:
+    kernel, tile, copy = small.unary(), (32, 4), 128 * 4096
+    assert cost(kernel, tile, overlap="sum") == pytest.approx(2 * (copy + HALF) + 64 + 100)
+    assert cost(kernel, tile, directions="separate") == pytest.approx(copy + HALF + 100)
+    assert cost(kernel, tile, transfer_size=False) == pytest.approx(2 * copy + 100)
+    assert cost(kernel, tile, control=False) == pytest.approx(2 * (copy + HALF))
+
+
+def test_work_by_rule() -> None:
+    exponential, moved = small.unary(opcode="exponential"), small.copy()
+    for known, cycles in ((True, 6 * 64), (False, 64)):
+        found = cost(exponential, (32, 4), FAST_MEMORY, operation_costs=known)
+        assert found == pytest.approx(cycles + 100, rel=1e-6)
+    # 512 registers, two per cycle; or as if a copy left everything where it is.
+    whole = tuple(tile_space(moved, ARCHITECTURE).nest.units.tolist())
+    for known, cycles in ((True, 256), (False, 0)):
+        assert cost(moved, whole, FAST_MEMORY, moves=known) == pytest.approx(cycles + 100, rel=1e-4)
+
+
+def test_what_follows_a_contraction_by_rule() -> None:
+    b = ModuleBuilder("dot and negate")
+    kernel = small.finish(b, b.op("negate", b.dot(b.parameter("f32[64,512]"), b.parameter("f32[512,384]"))))
+    # 768 cycles of the matrix unit; 24 registers of result, two per cycle, after four parts of the depth.
+    tile = (8, 3, 1)
+    assert cost(kernel, tile, FAST_MEMORY) == pytest.approx(768 + 400, rel=1e-6)
+    in_turn = cost(kernel, tile, FAST_MEMORY, units="in-turn")
+    assert in_turn == pytest.approx(768 + 12 + 400, rel=1e-6)
+    each_time = cost(kernel, tile, FAST_MEMORY, units="in-turn", epilogue=False)
+    assert each_time == pytest.approx(768 + 4 * 12 + 400, rel=1e-6)
+
+
+def test_the_chips_compiler_has_a_quality_of_its_own() -> None:
+    kernel = small.dot()
+    tiles = tiles_of(kernel, (4, 1, 4), (8, 3, 4), (1, 1, 1))
+    for name, knowledge in QUALITIES.items():
+        chip = replace(ARCHITECTURE, estimate=name)
+        expected = AnalyticalModel(ARCHITECTURE, knowledge).predict(kernel, tiles)
+        assert AnalyticalModel(chip).predict(kernel, tiles).tolist() == expected.tolist()
+    with pytest.raises(ChoiceError, match=r"unknown estimate 'oracle'.*compiler"):
+        AnalyticalModel(replace(ARCHITECTURE, estimate="oracle"))
 
 
 # ---- the tile that the compiler chooses ------------------------------------------------------------------
@@ -230,12 +333,13 @@ def test_a_kernel_that_never_fits_is_named() -> None:
     kernel = small.elementwise("f32[8192,1024]")
     # Three native tiles of 4 KiB, double-buffered.
     with pytest.raises(UnsupportedKernelError, match=f"{kernel.fingerprint}.*24576 bytes.*10000 bytes"):
-        AnalyticalModel(tight).choose(tile_space(kernel, tight))
+        AnalyticalModel(tight, EXPERT).choose(tile_space(kernel, tight))
 
 
+@pytest.mark.parametrize("quality", ["expert", "compiler"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_the_choice_for_a_kernel_of_a_batch_is_that_for_it_alone(name: str) -> None:
-    model, kernel = AnalyticalModel(ARCHITECTURE), KERNELS[name]()
+def test_the_choice_for_a_kernel_of_a_batch_is_that_for_it_alone(name: str, quality: str) -> None:
+    model, kernel = AnalyticalModel(ARCHITECTURE, QUALITIES[quality]), KERNELS[name]()
     expected = model.choose(tile_space(kernel, ARCHITECTURE))
     batch = lowered(kernel, kernel)
     chosen = model.choose_each(batch, np.array([1]))

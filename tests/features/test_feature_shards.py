@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import QUALITIES
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace, tile_space
 from costbench.datasets.storage import verify_shard
 from costbench.errors import DataError
-from costbench.features.feature_shards import FeatureShard, feature_path, write_features
+from costbench.features.feature_shards import (
+    FeatureShard,
+    estimates_path,
+    feature_path,
+    read_paths,
+    write_estimates,
+    write_features,
+)
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
 from costbench.hlo.reader import read_module
@@ -55,6 +63,41 @@ def shard(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("features") / "p.arrow"
     write_features(path, items, program_features(items[0].kernel.module), MODEL, METADATA)
     return path
+
+
+def test_estimates_of_other_qualities_lie_beside_a_shard(items: list[Item], tmp_path: Path) -> None:
+    path = feature_path(tmp_path, "tile", "tpu_v3", "p")
+    write_features(path, items, program_features(items[0].kernel.module), MODEL, METADATA)
+    crude = AnalyticalModel(ARCHITECTURE, QUALITIES["compiler"])
+    beside = estimates_path(path, "compiler")
+    assert beside == tmp_path / "estimates" / "compiler" / "tile" / "tpu_v3" / "p.arrow"
+    assert read_paths([path], "compiler") == [path, beside]
+    assert read_paths([path], "") == [path]
+    write_estimates(beside, items, crude, METADATA)
+    verify_shard(beside)
+    shard = FeatureShard(path)
+    assert shard.with_estimate("") is shard
+    found = shard.with_estimate("compiler")
+    differing = 0
+    for index, item in enumerate(items):
+        own, other = (model.predict(item.kernel, item.tile_sizes) for model in (MODEL, crude))
+        np.testing.assert_array_equal(shard.analytical_ns(index), own)
+        np.testing.assert_array_equal(found.analytical_ns(index), other)
+        np.testing.assert_array_equal(found.runtime_ns(index), shard.runtime_ns(index))
+        packed = found.columns.pack(np.array([index]), [np.arange(len(item.runtime_ns))])
+        assert packed.analytical_ns is not None
+        np.testing.assert_array_equal(packed.analytical_ns, other)
+        differing += int((own != other).sum())
+    assert differing
+    with pytest.raises(DataError, match=r"roofline.*'roofline' among `features.estimates`"):
+        FeatureShard(path, "roofline")
+    write_estimates(beside, items[:-1], crude, METADATA)
+    with pytest.raises(DataError, match="estimates of other kernels"):
+        FeatureShard(path, "compiler")
+    swapped = [replace(items[0], fingerprint="f" * 32), *items[1:]]
+    write_estimates(beside, swapped, crude, METADATA)
+    with pytest.raises(DataError, match="estimates of other kernels"):
+        FeatureShard(path, "compiler")
 
 
 def test_graphs_are_those_of_the_kernels(items: list[Item], shard: Path) -> None:

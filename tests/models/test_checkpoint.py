@@ -12,12 +12,17 @@ import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.artifacts import digest_bytes
+from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import QUALITIES
+from costbench.compiler.tile_space import tile_space
 from costbench.errors import DataError
 from costbench.models.checkpoint import MODEL_FILE, load_checkpoint, save_checkpoint
 from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.model_files import WEIGHTS_FILE
 from costbench.models.spec import NetSpec
+from costbench.target import load_target
+from tests.compiler import small_kernels as small
 
 SAMPLES = [kernel_samples(seed, nodes, 7) for seed, nodes in enumerate((2, 6))]
 SCALING = FeatureScaling.fit(SAMPLES)
@@ -53,6 +58,20 @@ def test_a_loaded_model_predicts_the_same(saved: Path) -> None:
     for sample in SAMPLES:
         costs = (model.predict_graph(sample.graph, sample.config_features) for model in (before, after))
         np.testing.assert_array_equal(*costs)
+
+
+def test_a_hybrid_asks_for_estimates_of_the_quality_that_it_was_trained_with(tmp_path: Path) -> None:
+    architecture, kernel = load_target("tpu_v3").architecture, small.dot()
+    tiles = tile_space(kernel, architecture).decode(np.array([0, 1]))
+    for quality in ("", "expert"):
+        spec = replace(SPEC, residual="analytical", estimate=quality)
+        network = LearnedCostNet(spec, SCALING.sizes, 5)
+        save_checkpoint(tmp_path / quality, network, SCALING, "score")
+        loaded = load_checkpoint(tmp_path / quality, analytical=AnalyticalModel(architecture))
+        expected = AnalyticalModel(architecture, QUALITIES[quality or architecture.estimate])
+        estimates = loaded.estimates(kernel, tiles)
+        assert estimates is not None
+        assert estimates.tolist() == expected.predict(kernel, tiles).tolist()
 
 
 def test_a_hybrid_comes_back_with_its_coefficient(tmp_path: Path) -> None:

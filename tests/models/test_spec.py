@@ -29,6 +29,7 @@ from costbench.params import parse
         ("static_features", "late"),
         ("directed", "maybe"),
         ("residual", "learned"),
+        ("estimate", "expert"),
         ("gat_heads", 0),
         ("lstm_layers", 0),
         ("lstm_width", 0),
@@ -40,6 +41,13 @@ from costbench.params import parse
 def test_impossible_values_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ParamsError, match=field):
         parse(NetSpec, {field: value}, where="params.yaml")
+
+
+def test_a_hybrid_names_a_known_quality() -> None:
+    hybrid = parse(NetSpec, {"residual": "analytical", "estimate": "expert"}, where="params.yaml")
+    assert hybrid.estimate == "expert"
+    with pytest.raises(ParamsError, match=r"estimate is 'xla', must be empty, or .* one of roofline, tiles"):
+        parse(NetSpec, {"residual": "analytical", "estimate": "xla"}, where="params.yaml")
 
 
 def test_joined_features_enter_where_the_spec_says() -> None:

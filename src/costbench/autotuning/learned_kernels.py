@@ -9,6 +9,8 @@ import numpy as np
 
 from costbench.arrays import F64
 from costbench.autotuning.kernel_costs import TiledKernels
+from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import knowledge_of
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError
 from costbench.features.decision_features import decision_features
@@ -46,13 +48,16 @@ class LearnedKernels:
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         """Returns predicted nanoseconds, float64 [k]; all kernels form one batch."""
         costs_ns = np.full(len(kernels), np.inf)
-        is_hybrid = self.model.net.spec.residual != "none"
+        spec, estimator = self.model.net.spec, None
+        if spec.residual != "none":
+            knowledge = knowledge_of(spec.estimate) if spec.estimate else None
+            estimator = AnalyticalModel(self.tiled.architecture, knowledge)
         indices, samples = [], []
         for index, space, extents in self.tiled.tiled(kernels):
             kernel, tile = kernels[index], space.nest.tile_sizes(extents[None])
             graph, features = kernel_graph(kernel, self._features), decision_features(space.nest, tile)
-            # A hybrid corrects the tile model's estimate; computed here, where the kernel is lowered already.
-            estimates = self.tiled.tiles.predict_nest(space.nest, tile) if is_hybrid else None
+            # What a hybrid corrects is computed here, where the kernel is lowered already.
+            estimates = estimator.predict_nest(space.nest, tile) if estimator else None
             samples.append(KernelSamples(graph, features, _UNKNOWN_NS, "", estimates))
             indices.append(index)
         for index, costs in zip(indices, self.model.predict_kernels(samples), strict=True):

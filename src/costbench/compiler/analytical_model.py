@@ -3,8 +3,9 @@
 Each iteration of the loop nest takes the larger of its transfer time and its compute time. The model is the
 baseline of lpm2021 (section 2.3 and appendix A), rebuilt from what such a model may know before code is
 generated: how often a tile is fetched again, window halos, nominal bandwidth and peak with padding to the
-matrix unit, some 100 ns of control per iteration, and that small transfers reach less of the bandwidth. It
-takes only a chip's public `Architecture`; the rest of the machine is for learned models to find out.
+matrix unit, some 100 ns of control per iteration, and that small transfers reach less of the bandwidth. How
+much of this a model really knows is a setting (`costbench.compiler.estimate_quality`). It takes only a chip's
+public `Architecture`; the rest of the machine is for learned models to find out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from costbench.arrays import F64, I64
+from costbench.compiler.estimate_quality import RULES, Knowledge, knowledge_of, rule_numbers
 from costbench.compiler.kernel import Kernel
+from costbench.compiler.lowering.access import NO_LOOP
 from costbench.compiler.lowering.iteration_space import IterationSpace
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.lowering.lower import Nests
@@ -34,6 +37,7 @@ from costbench.compiler.lowering.work import (
 )
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_footprint import (
+    Axis,
     Tile,
     mean_extent,
     needed_bytes,
@@ -94,7 +98,45 @@ _EXPENSIVE = {
 }
 
 
+_MOVES = frozenset(
+    {
+        Opcode.COPY,
+        Opcode.TRANSPOSE,
+        Opcode.REVERSE,
+        Opcode.SLICE,
+        Opcode.PAD,
+        Opcode.CONCATENATE,
+        Opcode.GATHER,
+        Opcode.SCATTER,
+        Opcode.DYNAMIC_SLICE,
+        Opcode.DYNAMIC_UPDATE_SLICE,
+    }
+)
+"""Instructions that only move data."""
+_PLAIN, _EXTRA, _MOVED = range(3)
+"""Kinds of operations: one for each element of an instruction that computes, what expensive ones take beyond
+that, one for each element that is only moved."""
+
 _BANDWIDTH, _CYCLE_NS, _MXU_SIZE, _NUM_MXUS = range(4)
+(
+    _REFETCH,
+    _LOOP_ORDER,
+    _BOX_PADDING,
+    _HALO,
+    _MATRIX_PADDING,
+    _OVERLAP,
+    _DIRECTIONS,
+    _TRANSFER_SIZE,
+    _CONTROL,
+    _UNITS,
+    _OPERATION_COSTS,
+    _COUNTS_MOVES,
+    _EPILOGUE,
+) = range(len(RULES))
+_IN_ORDER, _ONCE_EACH, _EVERY_TIME = range(3)
+_PHYSICAL = 1
+_NATIVE, _LANES, _UNPADDED = range(3)
+_SUM, _SEPARATE, _IN_TURN = 1, 1, 1
 _DILATION, _HAS_GROUPS, _FIRST_ROLE = range(3)
 _OTHER, _COLUMNS, _DEPTH = range(3)
 _NO_CONTRACTION = np.zeros(0)
@@ -110,12 +152,14 @@ class Estimate(NamedTuple):
         contraction: dilation, whether it has groups, then the role of each loop; empty for a kernel without
             a contraction.
         chip: bandwidth, cycle, size and number of matrix units.
+        rules: what the model knows, see `estimate_quality.rule_numbers`.
     """
 
     words: F64
     weights: F64
     contraction: F64
     chip: F64
+    rules: F64
 
 
 class CostWorkspace(NamedTuple):
@@ -139,20 +183,31 @@ def chip_numbers(chip: Architecture) -> F64:
     return np.array((chip.hbm_gb_per_s, chip.cycle_ns, chip.mxu_size, chip.num_mxus), dtype=np.float64)
 
 
-def estimate_of(nest: LoopNest, chip: F64) -> Estimate:
-    """Returns the inputs of the formula; `chip` comes from `chip_numbers`.
+def estimate_of(nest: LoopNest, chip: F64, rules: F64) -> Estimate:
+    """Returns the inputs of the formula; `chip` comes from `chip_numbers`, `rules` from `rule_numbers`.
 
-    The kernel's operation counts do not depend on the chip and are computed once.
+    The kernel's operation counts depend neither on the chip nor on the rules and are computed once.
     """
-    weights = nest.derived.get(OPERATIONS.name)
-    if weights is None:
-        weights = nest.tables.table(OPERATIONS).per_box(nest.words, nest.kernel.instructions).reshape(2, -1)
-        nest.derived[OPERATIONS.name] = weights
+    operations = nest.derived.get(OPERATIONS.name)
+    if operations is None:
+        operations = nest.tables.table(OPERATIONS).per_box(nest.words, nest.kernel.instructions)
+        nest.derived[OPERATIONS.name] = operations
     contraction = contraction_numbers(nest.space, OPERATIONS.name, describe_contraction)
-    return Estimate(nest.words, weights, contraction, chip)
+    return Estimate(nest.words, _weights(operations, rules), contraction, chip, rules)
 
 
-def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[int, tuple[float]]]:
+@compiled
+def _weights(operations: F64, rules: F64) -> F64:
+    """Returns `Estimate.weights` of operations by kind, [2, num_boxes, 3]."""
+    weights = operations[:, :, _PLAIN].copy()
+    if rules[_OPERATION_COSTS]:
+        weights += operations[:, :, _EXTRA]
+    if rules[_COUNTS_MOVES]:
+        weights += operations[:, :, _MOVED]
+    return weights
+
+
+def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[int, tuple[float, ...]]]:
     """Returns the position of the value that an instruction works on, with its operations per element."""
     inst = body.instructions[position]
     if inst.opcode in _WITHOUT_WORK:
@@ -160,12 +215,14 @@ def _describe(_: HloModule, body: HloComputation, position: int) -> list[tuple[i
     # A reduction works on what it reads, an update in place on what it writes.
     operand = _WORKS_ON_OPERAND.get(inst.opcode)
     subject = position if operand is None else inst.operands[operand]
+    if inst.opcode in _MOVES:
+        return [(subject, (0.0, 0.0, 1.0))]
     window = math.prod(w.size for w in inst.window)
-    return [(subject, (window * _EXPENSIVE.get(inst.opcode, 1.0),))]
+    return [(subject, (float(window), window * (_EXPENSIVE.get(inst.opcode, 1.0) - 1.0), 0.0))]
 
 
-OPERATIONS = WorkModel("analytical", 1, _describe)
-"""Operations per element of instructions."""
+OPERATIONS = WorkModel("analytical", 3, _describe)
+"""Operations per element of instructions, by kind: whole numbers, so that sums are exact in any order."""
 
 
 def describe_contraction(space: IterationSpace) -> F64:
@@ -211,59 +268,118 @@ def tile_costs(estimate: Estimate, extents: I64) -> F64:
 @compiled_step
 def tile_cost(estimate: Estimate, workspace: CostWorkspace) -> float:
     """Returns estimated nanoseconds of the tile size that the workspace holds."""
-    nest, trips, chip = workspace.nest, workspace.tile.trips, estimate.chip
+    nest, trips, chip, rules = workspace.nest, workspace.tile.trips, estimate.chip, estimate.rules
     iterations, results = 1.0, 1.0
     for loop in range(len(trips)):
         workspace.elements[loop] = nest.loops[loop].units * nest.loops[loop].unit / trips[loop]
         iterations *= trips[loop]
         if loop < nest.num_output_loops:
             results *= trips[loop]
+    if not rules[_EPILOGUE]:
+        results = iterations
     vector = 0.0
     for box in range(len(workspace.padded)):
         every, after = estimate.weights[EVERY_ITERATION, box], estimate.weights[EVERY_RESULT, box]
         works = (every > 0.0 or after > 0.0) and not nest.boxes[box].is_unmapped
         if works or box < nest.num_copied_boxes:
-            workspace.padded[box] = _padded(nest, box, workspace.elements)
+            workspace.padded[box] = _padded(nest, box, workspace.elements, rules)
         if works:
             vector += (every * iterations + after * results) * workspace.padded[box] / 1024.0
-    transfer = 0.0
+    compute = _compute_cycles(estimate, workspace, vector / OPERATIONS_PER_CYCLE, iterations)
+    compute *= chip[_CYCLE_NS]
+    transfer = _transfer_ns(estimate, workspace, iterations)
+    time = transfer + compute if rules[_OVERLAP] == _SUM else max(transfer, compute)
+    if rules[_CONTROL]:
+        time += iterations * ITERATION_NS
+    return float(time)
+
+
+@compiled_step
+def _compute_cycles(estimate: Estimate, workspace: CostWorkspace, vector: float, iterations: float) -> float:
+    """Returns cycles of the matrix and vector work of the whole kernel, given those of the latter."""
+    matrix = iterations * _matrix_cycles(estimate, workspace)
+    return float(vector + matrix if estimate.rules[_UNITS] == _IN_TURN else max(vector, matrix))
+
+
+@compiled_step
+def _transfer_ns(estimate: Estimate, workspace: CostWorkspace, iterations: float) -> float:
+    """Returns nanoseconds of all copies of the whole kernel."""
+    nest, chip, rules = workspace.nest, estimate.chip, estimate.rules
+    half = HALF_EFFICIENCY_BYTES if rules[_TRANSFER_SIZE] else 0
+    copied, written = 0.0, 0.0
     for item in range(len(nest.transfers)):
         box = nest.transfers[item].box
         num_bytes = workspace.padded[box] * nest.transfers[item].element_bytes
         # bytes / (bandwidth * bytes / (bytes + half)) = (bytes + half) / bandwidth
-        fetches = _fetches(nest, nest.boxes[box].mask, trips)
-        transfer += fetches * (num_bytes + HALF_EFFICIENCY_BYTES) / chip[_BANDWIDTH]
-    # Matrix and vector work of the whole kernel, perfectly scheduled side by side.
-    matrix = iterations * _matrix_cycles(estimate, workspace)
-    compute = max(vector / OPERATIONS_PER_CYCLE, matrix) * chip[_CYCLE_NS]
-    return float(max(transfer, compute) + iterations * ITERATION_NS)
+        fetches = _fetches(nest, nest.boxes[box].mask, workspace.tile.trips, rules, iterations)
+        time = fetches * (num_bytes + half) / chip[_BANDWIDTH]
+        if rules[_DIRECTIONS] == _SEPARATE and nest.transfers[item].is_output:
+            written += time
+        else:
+            copied += time
+    return max(copied, written)
 
 
 @compiled_step
-def _padded(nest: PackedNest, box: int, elements: F64) -> float:
+def _padded(nest: PackedNest, box: int, elements: F64, rules: F64) -> float:
     """Returns the elements of a tile, padded to native tiles; those of a vector are not."""
     first, end = nest.boxes[box].first_axis, nest.boxes[box + 1].first_axis
     total = 1.0
     for axis in range(first, end):
-        unit = nest.axes[axis].native if end > first + 1 else 1.0
-        total *= np.ceil(mean_extent(nest.axes[axis], elements) / unit) * unit
+        length = mean_extent(nest.axes[axis], elements)
+        if not rules[_HALO]:
+            length = _extent_without_halo(nest.axes[axis], elements)
+        if rules[_BOX_PADDING] != _UNPADDED:
+            is_padded = end > first + 1 and (rules[_BOX_PADDING] == _NATIVE or axis == end - 1)
+            unit = nest.axes[axis].native if is_padded else 1.0
+            length = np.ceil(length / unit) * unit
+        total *= length
     return total
 
 
 @compiled_step
-def _fetches(nest: PackedNest, mask: int, trips: F64) -> float:
+def _extent_without_halo(axis: Axis, elements: F64) -> float:
+    """Returns the elements of an axis that tiles share out among them, whatever the windows over it."""
+    if axis.loop == NO_LOOP:
+        return float(axis.size)
+    shared = elements[axis.loop] * axis.scale * axis.stride / axis.base_dilation
+    return float(min(shared, axis.size))
+
+
+@compiled_step
+def _fetches(nest: PackedNest, mask: int, trips: F64, rules: F64, iterations: float) -> float:
     """Returns how often a tile is copied.
 
     It is the product of the trips of all loops from the outermost one to the innermost one that moves the
-    tile.
+    tile, or what a model takes for it that does not know the order of loops.
     """
     fetches, so_far = 1.0, 1.0
     for index in range(len(nest.order)):
         loop = nest.order[index]
+        if rules[_LOOP_ORDER] == _PHYSICAL:
+            loop = _physical(nest, index)
+        moves = mask >> loop & 1 and trips[loop] > 1.0
+        if rules[_REFETCH] == _ONCE_EACH:
+            fetches *= trips[loop] if moves else 1.0
+            continue
         so_far *= trips[loop]
-        if mask >> loop & 1 and trips[loop] > 1.0:
+        if moves:
             fetches = so_far
+    if rules[_REFETCH] == _EVERY_TIME and fetches > 1.0:
+        return iterations
     return fetches
+
+
+@compiled_step
+def _physical(nest: PackedNest, index: int) -> int:
+    """Returns a loop of more than one native tile by its place in memory order, those that sum last."""
+    number = 0
+    for loop in range(len(nest.loops)):
+        if nest.loops[loop].units > 1.0:
+            if number == index:
+                return loop
+            number += 1
+    return number
 
 
 @compiled_step
@@ -275,10 +391,11 @@ def _matrix_cycles(estimate: Estimate, workspace: CostWorkspace) -> float:
     contraction, size = estimate.contraction, estimate.chip[_MXU_SIZE]
     if len(contraction) == 0:
         return 0.0
+    is_padded = estimate.rules[_MATRIX_PADDING] != 0.0
     work, depth = 1.0, 1.0
     for loop in range(len(workspace.elements)):
         role = contraction[_FIRST_ROLE + loop]
-        if role == _COLUMNS:
+        if role == _COLUMNS and is_padded:
             work *= np.ceil(workspace.elements[loop] / size) * size
         elif role == _DEPTH:
             depth *= workspace.elements[loop]
@@ -287,8 +404,10 @@ def _matrix_cycles(estimate: Estimate, workspace: CostWorkspace) -> float:
     if contraction[_HAS_GROUPS]:
         # Groups leave the matrix unit nearly empty, so their products run on the vector unit.
         return float(work * depth / contraction[_DILATION] * 2.0 / 1024.0 / OPERATIONS_PER_CYCLE)
+    if is_padded:
+        depth = np.ceil(depth / size) * size
     peak = estimate.chip[_NUM_MXUS] * size * size
-    return float(work * np.ceil(depth / size) * size / contraction[_DILATION] / peak)
+    return float(work * depth / contraction[_DILATION] / peak)
 
 
 # ---- the model, and its search ---------------------------------------------------------------------------
@@ -300,13 +419,25 @@ class AnalyticalModel:
 
     Attributes:
         architecture: public figures of the chip.
+        knowledge: what the model knows of a kernel; None for what the chip's compiler knows.
+
+    Raises:
+        ChoiceError: if the architecture names an unknown quality of estimates.
     """
 
     architecture: Architecture
+    knowledge: Knowledge | None = None
+
+    def __post_init__(self) -> None:
+        knowledge_of(self.architecture.estimate)
 
     @cached_property
     def _chip(self) -> F64:
         return chip_numbers(self.architecture)
+
+    @cached_property
+    def _rules(self) -> F64:
+        return rule_numbers(self.knowledge or knowledge_of(self.architecture.estimate))
 
     def predict(self, kernel: Kernel, decisions: TileSizes) -> F64:
         """Returns estimated nanoseconds, float64 [n]:
@@ -317,7 +448,7 @@ class AnalyticalModel:
 
     def predict_nest(self, nest: LoopNest, decisions: TileSizes) -> F64:
         """Returns what `predict` does, for a kernel that is already lowered."""
-        return tile_costs(estimate_of(nest, self._chip), nest.extents(decisions))
+        return tile_costs(estimate_of(nest, self._chip, self._rules), nest.extents(decisions))
 
     def choose(self, space: TileSpace) -> I64:
         """Returns the compiler's tile size as loop extents, int64 [num_loops].
@@ -330,7 +461,7 @@ class AnalyticalModel:
             UnsupportedKernelError: if no tile size fits the scratchpad.
         """
         nest = space.nest
-        extents = _search(estimate_of(nest, self._chip), space.packed, space.limit_bytes)
+        extents = _search(estimate_of(nest, self._chip, self._rules), space.packed, space.limit_bytes)
         if extents.min(initial=1) < 1:
             needed = scratchpad_bytes(nest, np.ones((1, len(extents)), dtype=np.int64))[0]
             raise UnsupportedKernelError(
@@ -347,7 +478,7 @@ class AnalyticalModel:
         table = lowered.tables.table(OPERATIONS)
         table.complete(lowered.kernels.instructions)
         contractions = contraction_rows(lowered.spaces, OPERATIONS.name, describe_contraction)
-        inputs = _BatchInputs(table.subjects, table.amounts, contractions, self._chip)
+        inputs = _BatchInputs(table.subjects, table.amounts, contractions, self._chip, self._rules)
         scratchpad_bytes = float(self.architecture.scratchpad_bytes)
         return _search_each(
             lowered.nests, batch.candidates, chosen, inputs, batch.max_loops, scratchpad_bytes
@@ -427,12 +558,14 @@ class _BatchInputs(NamedTuple):
         amounts: `WorkTable.amounts` of the operations.
         contractions: `Estimate.contraction` of the iteration spaces.
         chip: `Estimate.chip`.
+        rules: `Estimate.rules`.
     """
 
     subjects: I64
     amounts: F64
     contractions: Ragged
     chip: F64
+    rules: F64
 
 
 @compiled
@@ -458,10 +591,10 @@ def _search_each(
     for i in range(len(chosen)):
         words, space = words_of(nests, chosen[i]), nests.spaces[chosen[i]]
         candidates, nest = candidates_of(spaces, space), unpacked(words)
-        weights = np.zeros((2, len(nest.boxes) - 1, 1))
-        add_up(nest, inputs.subjects, inputs.amounts, weights)
-        contraction = row_of(inputs.contractions, space)
-        estimate = Estimate(words, weights.reshape(2, -1), contraction, inputs.chip)
+        operations = np.zeros((2, len(nest.boxes) - 1, inputs.amounts.shape[2]))
+        add_up(nest, inputs.subjects, inputs.amounts, operations)
+        weights, contraction = _weights(operations, inputs.rules), row_of(inputs.contractions, space)
+        estimate = Estimate(words, weights, contraction, inputs.chip, inputs.rules)
         extents = _search(estimate, candidates, needed_limit(words, candidates, available_bytes))
         for loop in range(len(extents)):
             result[i, loop] = extents[loop]

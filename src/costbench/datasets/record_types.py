@@ -18,6 +18,7 @@ decisions. The rest by record type:
   program. Equal rows of node features (r) are stored once per program, with the first kernel that has such a
   node. `tile_graphs` are the same of imported kernels, whose features of decisions are given: the data set
   leaves out the tile sizes.
+- `estimates`, beside a shard of features: those of a compiler that knows more or less than the chip's own.
 - `layout_graph`, the inputs of layout models: a whole program with TpuGraphs' features, n nodes, m edges, nc
   configurable nodes, o options of all nodes, t runtimes (c, or 0 where they are withheld) and s starts of
   parts. A config is one number per configurable node, a row of the node's `option_features`, which hold every
@@ -58,13 +59,17 @@ def _load() -> dict[str, RecordType]:
     records = {}
     for name_and_version, columns in columns_of.items():
         name, version = name_and_version.split("/")
-        runtime = next(column.key for column in columns if column.key.endswith("runtime_ns"))
+        keys = [column.key for column in columns]
+        per_decision = [
+            key for ending in ("runtime_ns", "analytical_ns") for key in keys if key.endswith(ending)
+        ]
         row_letter = "k" if any(column.shape[0] == "k" for column in columns) else ""
-        records[name] = RecordType(name, int(version), tuple(columns), runtime, row_letter)
+        records[name] = RecordType(name, int(version), tuple(columns), per_decision[0], row_letter)
     return records
 
 
 RECORD_TYPES = _load()
 TILE, FUSION, LAYOUT = RECORD_TYPES["tile"], RECORD_TYPES["fusion"], RECORD_TYPES["layout"]
 FEATURES, TILE_GRAPHS = RECORD_TYPES["features"], RECORD_TYPES["tile_graphs"]
+ESTIMATES = RECORD_TYPES["estimates"]
 LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH = RECORD_TYPES["layout_graph"], RECORD_TYPES["wide_layout_graph"]

@@ -17,7 +17,7 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
 from costbench.datasets.measured_kernels import MeasuredKernel
-from costbench.datasets.record_types import FEATURES, TILE_GRAPHS
+from costbench.datasets.record_types import ESTIMATES, FEATURES, TILE_GRAPHS
 from costbench.datasets.records import digests_of, equal_rows, number_by_first_use, offsets_of
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
@@ -32,6 +32,10 @@ from costbench.features.graph_tensors import (
 from costbench.features.packed_kernels import ImportedColumns, KernelColumns, with_unknown_loops
 from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.hlo.opcode import Opcode
+
+_ESTIMATES = "estimates"
+"""Folder, inside that of the stage, of estimates of further qualities."""
+_ESTIMATE = "config_analytical_ns"
 
 
 def feature_path(folder: Path, task: str, chip: str, program: str) -> Path:
@@ -67,6 +71,47 @@ def paths_of_programs(folder: Path, task: str, chip: str, programs: tuple[str, .
             raise DataError("missing", where=missing, expected=f"{task} samples from the stage `features`")
         shards.extend(paths)
     return shards
+
+
+def estimates_path(shard: Path, quality: str) -> Path:
+    """Returns the path of the estimates of a quality for the kernels of a feature shard."""
+    folder, (task, chip, name) = shard.parents[2], shard.parts[-3:]
+    return folder / _ESTIMATES / quality / task / chip / name
+
+
+def read_paths(shards: Sequence[Path], quality: str) -> list[Path]:
+    """Returns the files of kernels with estimates of a quality; empty for that of the chip's compiler."""
+    return [*shards, *(estimates_path(shard, quality) for shard in shards if quality)]
+
+
+def write_estimates(
+    path: Path,
+    kernels: Sequence[MeasuredKernel],
+    analytical: AnalyticalModel,
+    metadata: dict[str, object],
+) -> None:
+    """Writes the predictions of an analytical model for kernels of which there is a feature shard.
+
+    Args:
+        path: destination, see `estimates_path`.
+        kernels: kernels of the feature shard, in its order.
+        analytical: model of the quality.
+        metadata: JSON values, as those of the feature shard.
+
+    Raises:
+        DataError: if the shard cannot be written.
+    """
+    estimates = _estimate(kernels, analytical)
+    columns: dict[str, AnyArray] = {
+        "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
+        f"{_ESTIMATE}_offsets": offsets_of(len(part) for part in estimates),
+        _ESTIMATE: np.concatenate([np.zeros(0), *estimates]),
+    }
+    write_shard(path, columns, metadata, ESTIMATES)
+
+
+def _estimate(kernels: Sequence[MeasuredKernel], analytical: AnalyticalModel) -> list[F64]:
+    return [analytical.predict_nest(m.space.nest, m.tile_sizes) for m in kernels]
 
 
 def write_features(
@@ -130,9 +175,7 @@ def write_features(
         ),
         "config_runtime_ns_offsets": offsets_of(len(part) for part in runtimes),
         "config_runtime_ns": np.concatenate([np.zeros(0, np.int64), *runtimes]).astype(np.int64),
-        "config_analytical_ns": np.concatenate(
-            [np.zeros(0), *(analytical.predict_nest(m.space.nest, m.tile_sizes) for m in kernels)]
-        ),
+        _ESTIMATE: np.concatenate([np.zeros(0), *_estimate(kernels, analytical)]),
         "config_loops": np.concatenate(
             [
                 np.zeros((0, NUM_LOOP_FEATURES), np.float32),
@@ -165,12 +208,17 @@ class FeatureShard:
         path: path of the shard, or of one of imported kernels (`costbench.datasets.tpugraphs.folder`), which
             have no tile sizes but only their features.
 
+        estimate: quality of the estimates that are read; empty for that of the chip's compiler.
+
     Raises:
-        DataError: if it is missing or damaged.
+        DataError: if it is missing or damaged, or there are no estimates of the quality for its kernels.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, estimate: str = "") -> None:
         self._shard = Shard.open(path)
+        self._columns: Shard | _WithEstimates = self._shard
+        if estimate:
+            self._columns = _WithEstimates(self._shard, _open_estimates(self._shard, estimate))
         self.path = path
         self.program = str(self._shard.metadata["program"])
         self.application = str(self._shard.metadata["application"])
@@ -182,7 +230,15 @@ class FeatureShard:
     @cached_property
     def columns(self) -> KernelColumns:
         """The columns of the shard, from which many kernels are read at a time."""
-        return ImportedColumns(self._shard) if self._imported else KernelColumns(self._shard)
+        return ImportedColumns(self._columns) if self._imported else KernelColumns(self._columns)
+
+    def with_estimate(self, quality: str) -> FeatureShard:
+        """Returns the same kernels with estimates of a quality; empty for that of the chip's compiler.
+
+        Raises:
+            DataError: if there are none.
+        """
+        return FeatureShard(self.path, quality) if quality else self
 
     def num_configs(self) -> I64:
         """Returns the number of measured decisions of each kernel, int64 [k]."""
@@ -232,7 +288,7 @@ class FeatureShard:
 
     def analytical_ns(self, index: int) -> F64:
         """Returns the analytical model's estimates in ns, float64 [n]."""
-        return self._part("config_analytical_ns", index, like="config_runtime_ns")
+        return self._part(_ESTIMATE, index, like="config_runtime_ns")
 
     def runs(self) -> I64:
         """Returns how often a run of the program executes each kernel (fusion: under the default config)."""
@@ -253,4 +309,27 @@ class FeatureShard:
     def _part(self, key: str, index: int, like: str = "") -> AnyArray:
         """Returns a kernel's part of a column; `like` names a column with parts as long, if it has none."""
         first, last = self._shard[f"{like or key}_offsets"][index : index + 2]
-        return np.asarray(self._shard[key][int(first) : int(last)])
+        return np.asarray(self._columns[key][int(first) : int(last)])
+
+
+class _WithEstimates:
+    """The columns of a feature shard, with other estimates in place of its own."""
+
+    def __init__(self, shard: Shard, estimates: Shard) -> None:
+        self._shard, self._estimates = shard, estimates
+
+    def __getitem__(self, key: str) -> AnyArray:
+        return (self._estimates if key == _ESTIMATE else self._shard)[key]
+
+
+def _open_estimates(shard: Shard, quality: str) -> Shard:
+    path = estimates_path(shard.path, quality)
+    if not path.exists():
+        expected = f"{quality!r} among `features.estimates`"
+        raise DataError("no estimates of this quality", where=path, expected=expected)
+    estimates = Shard.open(path)
+    is_same = np.array_equal(estimates["kernel_fingerprint"], shard["kernel_fingerprint"])
+    offsets = estimates[f"{_ESTIMATE}_offsets"], shard["config_runtime_ns_offsets"]
+    if not (is_same and np.array_equal(*offsets)):
+        raise DataError("estimates of other kernels", where=path, expected=f"those of {shard.path}")
+    return estimates

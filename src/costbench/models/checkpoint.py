@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 
 import torch
 
 from costbench.artifacts import digest_bytes
+from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import knowledge_of
 from costbench.errors import DataError
 from costbench.features import schema
-from costbench.models.cost_model import CostModel
 from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.model_files import ModelFormat
@@ -51,7 +53,7 @@ def save_checkpoint(
 def load_checkpoint(
     folder: str | PathLike[str],
     execution: Execution = DEFAULT_EXECUTION,
-    analytical: CostModel | None = None,
+    analytical: AnalyticalModel | None = None,
     device: torch.device | str = "cpu",
 ) -> LearnedCostModel:
     """Loads the model of kernels in `folder`.
@@ -59,7 +61,8 @@ def load_checkpoint(
     Args:
         folder: folder written by `save_checkpoint`.
         execution: settings for running the network on a CPU.
-        analytical: the analytical model of the chip, which a hybrid calls for kernels without estimates.
+        analytical: the analytical model of the chip, which a hybrid calls for kernels without estimates, in
+            the quality that it was trained with.
         device: device to run the network on.
 
     Raises:
@@ -67,4 +70,7 @@ def load_checkpoint(
             or other features, or no model at all.
     """
     saved = _FORMAT.read(folder)
+    quality = saved.net.spec.estimate
+    if quality and analytical is not None:
+        analytical = replace(analytical, knowledge=knowledge_of(quality))
     return LearnedCostModel(saved.net, saved.scaling, saved.predicts, execution, analytical, device)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from costbench.compiler.estimate_quality import QUALITIES
+
 Placement = Literal["node", "kernel"]
 """Where features of the whole kernel enter: at every node ('option 1'), or after the graph network."""
 
@@ -62,6 +64,8 @@ class NetSpec:
         biases: whether layers have biases.
         residual: `analytical` adds the network to the logarithm of the analytical model's estimate, so it
             learns what that model gets wrong (a hybrid); `none` leaves everything to the network.
+        estimate: quality of the estimate that a hybrid corrects, one of `features.estimates`; empty for that
+            of the chip's compiler.
         gat_heads: attention heads of a GAT hop; they divide `hidden`.
         lstm_layers: layers of the LSTM reduction.
         lstm_width: width of its states; null for `hidden`.
@@ -89,6 +93,7 @@ class NetSpec:
     dropout: float = 0.0
     biases: bool = False
     residual: Literal["none", "analytical"] = "none"
+    estimate: str = ""
     gat_heads: int = 4
     lstm_layers: int = 1
     lstm_width: int | None = None
@@ -113,6 +118,9 @@ class NetSpec:
             raise ValueError(f"dropout is {self.dropout}, must be in [0, 1)")
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise ValueError(f"columns are {list(self.columns)}, must be one or more different statistics")
+        if self.estimate and (self.residual == "none" or self.estimate not in QUALITIES):
+            expected = f"empty, or with `residual: analytical` one of {', '.join(QUALITIES)}"
+            raise ValueError(f"estimate is {self.estimate!r}, must be {expected}")
         self._require_whole_heads("gat_heads", self.encoder == "gat")
         self._require_whole_heads("transformer_heads", self.reduction == "transformer")
 

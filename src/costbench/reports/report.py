@@ -23,6 +23,7 @@ from costbench.reports.sections.data import data_section
 from costbench.reports.sections.models import (
     ablation_section,
     differences_section,
+    estimates_section,
     learning_section,
     scatter_section,
     training_section,
@@ -39,6 +40,7 @@ from costbench.reports.sections.searches import flat_searches, search_sections
 from costbench.reports.sections.tpugraphs import tpugraphs_section
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.table import Table
+from costbench.reports.tables.estimate_quality import flat_qualities
 from costbench.reports.tables.learning_curves import is_curve, is_rate
 from costbench.reports.tables.tpugraphs import flat_collections
 from costbench.reports.training_runs import read_selected, write_budgets
@@ -114,6 +116,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     lambda data: scatter_section(data.inputs.scatter, data.figures),
     _searches,
     lambda data: ablation_section(data.results, data.figures, data.budgets, data.inputs.labels),
+    lambda data: estimates_section(data.results, data.figures),
     _learning,
     _tpugraphs,
     lambda data: claims_section(data.printed_findings),
@@ -175,7 +178,7 @@ def _sections_of_parts(parts: Mapping[str, RenderedPart]) -> Iterable[Section]:
 def _summary_beside_rows(data: ReportData, parts: Mapping[str, RenderedPart]) -> dict[str, float]:
     """Returns the headline numbers that are not those of result rows."""
     numbers = flat_leakage(data.leakage) | flat_counts(data.cards)
-    numbers |= flat_searches(data.searches) | flat_collections(data.results)
+    numbers |= flat_searches(data.searches) | flat_collections(data.results) | flat_qualities(data.results)
     for part in parts.values():
         numbers |= part.summary
     return numbers

@@ -204,6 +204,11 @@ class TrainSpec:
         return self.batch.per_epoch
 
     @property
+    def estimate(self) -> str:
+        """Quality of the estimates that training reads; empty for that of the chip's compiler."""
+        return self.net.estimate
+
+    @property
     def per_step(self) -> tuple[int, int]:
         """Kernels per step, and decisions of each at most."""
         return self.batch.kernels, self.batch.configs
@@ -366,6 +371,11 @@ class LayoutTrainSpec:
     def precision(self) -> Precision:
         """Precision of the training."""
         return "fp32"
+
+    @property
+    def estimate(self) -> str:
+        """Quality of the estimates that training reads: there are none of layouts."""
+        return ""
 
     @property
     def per_step(self) -> tuple[int, int]:

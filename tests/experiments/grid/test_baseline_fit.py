@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.datasets.record_types import ESTIMATES
+from costbench.datasets.records import digests_of, offsets_of
 from costbench.datasets.splits import Split
+from costbench.datasets.storage import write_shard
 from costbench.experiments.evaluation.program import EvaluateParams, ProgramTask
 from costbench.experiments.evaluation.shard_costs import fitted_costs
 from costbench.experiments.grid.baseline_fit import BaselineTask, baselines_folder, fit_baselines
-from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.features.feature_shards import FeatureShard, estimates_path, feature_path
 from costbench.models.baselines.fitting import classes_of
 from costbench.models.baselines.spec import SampleSpec
 from tests.models.baselines.tables import SPEC, real_shard
@@ -77,8 +80,45 @@ def test_costs_of_a_program(task: BaselineTask) -> None:
         Path("data"), task.features, CHIP, "c", (), params.models, params, frozenset(), fitted=task.folder
     )
     costs = fitted_costs(program, "fusion", shard)
-    assert list(costs) == ["analytical_launch", "trees"]
-    predicted = np.concatenate(costs["analytical_launch"])
+    assert list(costs) == [("analytical_launch", "main", 0), ("trees", "main", 0)]
+    predicted = np.concatenate(costs["analytical_launch", "main", 0])
     measured = np.concatenate([shard.runtime_ns(index) for index in range(len(shard))])
     np.testing.assert_allclose(predicted, measured, rtol=1e-3)
     assert fitted_costs(replace(program, fitted=None), "fusion", shard) == {}
+
+
+def test_baselines_that_read_estimates_are_fitted_to_those_of_another_quality(task: BaselineTask) -> None:
+    for name in ("a", "b", "c"):
+        shard = FeatureShard(feature_path(task.features, "fusion", CHIP, name))
+        columns = {
+            "kernel_fingerprint": digests_of(shard.fingerprints()),
+            "config_analytical_ns_offsets": offsets_of(shard.num_configs().tolist()),
+            # Estimates as good as measurements, in another unit.
+            "config_analytical_ns": np.concatenate(
+                [3.0 * shard.runtime_ns(index).astype(np.float64) for index in range(len(shard))]
+            ),
+        }
+        write_shard(estimates_path(shard.path, "expert"), columns, {"program": name}, ESTIMATES)
+    folder = task.folder.with_name(f"{task.folder.name}-expert")
+    assert baselines_folder(task.folder.parent, "random", CHIP, "expert") == folder
+    other = replace(task, folder=folder, estimate="expert")
+    assert other.key != task.key
+    names = {"analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"}
+    assert set(fit_baselines(other).models) == names | {"trees_analytical"}
+    fit_baselines(task)
+    params = EvaluateParams(("analytical_constant", "trees"), (1,), (0,))
+    program = ProgramTask(
+        Path("data"), task.features, CHIP, "c", (), params.models, params, frozenset(), fitted=task.folder,
+        fitted_to={"expert": folder},
+    )  # fmt: skip
+    shard = FeatureShard(feature_path(task.features, "fusion", CHIP, "c"))
+    costs = fitted_costs(program, "fusion", shard)
+    assert set(costs) == {
+        ("analytical_constant", "main", 0), ("analytical_constant", "expert", 0), ("trees", "main", 0)
+    }  # fmt: skip
+    measured = np.concatenate([shard.runtime_ns(index) for index in range(len(shard))])
+    exact, inexact = (
+        np.concatenate(costs["analytical_constant", variant, 0]) for variant in ("expert", "main")
+    )
+    np.testing.assert_allclose(exact, measured, rtol=1e-9)
+    assert np.abs(inexact / measured - 1.0).max() > 0.1

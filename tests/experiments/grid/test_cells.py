@@ -26,6 +26,8 @@ def test_names_lead_back_to_cells(split: str) -> None:
         ("main", ("learned", "main"), ("learned", "from-tpu_v2")),
         ("gat-lstm", ("learned", "gat-lstm"), ("learned", "gat-lstm-from-tpu_v2")),
         ("hybrid", ("hybrid", "main"), ("hybrid", "from-tpu_v2")),
+        ("hybrid-expert", ("hybrid", "expert"), ("hybrid", "expert-from-tpu_v2")),
+        ("hybrid-wide", ("learned", "hybrid-wide"), ("learned", "hybrid-wide-from-tpu_v2")),
         ("tuned", ("tuned", "main"), ("tuned", "from-tpu_v2")),
         ("lpm2021", ("lpm2021", "main"), ("lpm2021", "from-tpu_v2")),
         (

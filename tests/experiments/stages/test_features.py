@@ -111,6 +111,26 @@ def test_shards_by_other_code_are_made_again_with_equal_bytes(made: Path, reposi
     assert all(path.stat().st_mtime_ns > times[path] for path in times)
 
 
+def test_estimates_of_other_qualities_leave_feature_shards_as_they_are(made: Path, repository: Path) -> None:
+    folder = made / "out" / "features"
+    before = {path: path.read_bytes() for path in list_shards(folder)}
+    features.run(profile(made, repository, estimates=["roofline", "expert"]))
+    after = {path: path.read_bytes() for path in list_shards(folder)}
+    assert {path: after[path] for path in before} == before
+    assert len(after) == 3 * len(before)
+    for path in before:
+        shard = FeatureShard(path)
+        expert, roofline = shard.with_estimate("expert"), shard.with_estimate("roofline")
+        for index in range(len(shard)):
+            assert (expert.analytical_ns(index) > 0).all()
+            # Everything that a roofline leaves out takes time.
+            assert (roofline.analytical_ns(index) < expert.analytical_ns(index)).all()
+    features.run(profile(made, repository))
+    assert {path: path.read_bytes() for path in list_shards(folder)} == before
+    with pytest.raises(ParamsError, match=r"estimates are \['xla'\], must be different ones of roofline"):
+        features.run(profile(made, repository, estimates=["xla"]))
+
+
 def test_samples_that_are_not_there_are_named(made: Path, repository: Path) -> None:
     with pytest.raises(DataError, match=r"tile/tpu_v3: no shards"):
         features.run(profile(made, repository, chips=["tpu_v3"]))

@@ -48,9 +48,13 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     shard = FeatureShard(feature_path(task.features, "fusion", task.chip, task.program))
     count = len(shard)
     measured = np.array([float(shard.runtime_ns(i)[0]) for i in range(count)])
-    estimated = np.array([float(shard.analytical_ns(i)[0]) for i in range(count)])
     kinds = [kind_of(shard.instruction_opcodes(i).tolist()) for i in range(count)]
-    scaled = scale_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
+
+    def scale(estimates: FeatureShard) -> F64:
+        estimated = np.array([float(estimates.analytical_ns(i)[0]) for i in range(count)])
+        return scale_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
+
+    scaled = scale(shard)
     comparable = (shard.space_sizes() > 1) & np.isfinite(scaled)
     groups_of = [task.groups(fingerprint) for fingerprint in shard.fingerprints()]
     groups = {ALL_KERNELS: comparable}
@@ -59,16 +63,17 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     predicted: dict[ModelKey, F64] = {}
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
+        for quality in task.fitted_to:
+            predicted["analytical", quality, 0] = scale(shard.with_estimate(quality))
     fitted = fitted_costs(task, "fusion", shard)
-    for name, costs in fitted.items():
-        # A kernel of a fusion config was measured with one tile size.
-        predicted[name, MAIN, 0] = np.array([float(cost[0]) for cost in costs])
+    # A kernel of a fusion config was measured with one tile size.
+    predicted |= {key: np.array([float(cost[0]) for cost in costs]) for key, costs in fitted.items()}
     predicted |= _predict_user_models(task)
     computed_by: dict[ModelKey, str] = {}
     for checkpoint in task.checkpoints:
         predicted[checkpoint.key], computed_by[checkpoint.key] = network_costs(shard, checkpoint)
     metrics = {group: _by_model(predicted, measured, mask) for group, mask in groups.items() if mask.any()}
-    shown = {key: values for key, values in predicted.items() if key[0] not in fitted}
+    shown = {key: values for key, values in predicted.items() if key not in fitted}
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,6 +122,7 @@ class ProgramTask:
         split: name of the split in result rows.
         imported: whether its samples are imported ones, so that there is no compiled program in `data`.
         chip_file: file that describes the chip; empty for one that ships with the package.
+        fitted_to: folders of the baselines that were fitted to estimates of further qualities, by quality.
     """
 
     data: Path
@@ -137,6 +138,7 @@ class ProgramTask:
     split: str = ""
     imported: bool = False
     chip_file: str = ""
+    fitted_to: Mapping[str, Path] = field(default_factory=dict)
 
     def groups(self, fingerprint: str) -> tuple[str, ...]:
         """Returns the groups that a kernel is in by what training has not seen of it."""

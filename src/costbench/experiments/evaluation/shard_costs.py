@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from costbench.arrays import F64, I64
-from costbench.experiments.evaluation.program import Checkpoint, ProgramTask
+from costbench.baselines import BASELINES
+from costbench.experiments.evaluation.program import Checkpoint, ModelKey, ProgramTask
+from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard
 from costbench.models.baselines.fitting import classes_of, load_baselines, predict_program
 
@@ -31,7 +33,7 @@ def network_costs(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[F64, str
     from costbench.models.execution import device_of
 
     model = load_checkpoint(checkpoint.folder, device=device_of(checkpoint.accelerator))
-    columns, decisions = shard.columns, shard.num_configs()
+    columns, decisions = shard.with_estimate(model.net.spec.estimate).columns, shard.num_configs()
     costs = [
         model.predict_packed(
             columns.pack(np.arange(first, last), [np.arange(count) for count in decisions[first:last]])
@@ -53,8 +55,10 @@ def _passes(nodes: I64, decisions: I64) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[str, list[F64]]:
+def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[ModelKey, list[F64]]:
     """Returns the costs of the decisions of each kernel of a shard, in order, by model; float64 [n] each.
+
+    The variant of a model that was fitted to estimates of a further quality is that quality.
 
     Args:
         program: program that names the models; those that are no fitted baselines are passed over.
@@ -66,13 +70,19 @@ def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[s
         DataError: for a damaged shard or model.
     """
     classes = classes_of(task)
-    names = [
+    available = [
         name
         for name in program.models
         if name in classes and not (program.imported and getattr(classes[name], "reads_estimate", False))
     ]
-    if program.fitted is None or not names:
-        return {}
-    models = load_baselines(program.fitted, task, names)
+    folders = {MAIN: program.fitted, **program.fitted_to}
     ends = np.cumsum(shard.num_configs())[:-1]
-    return {name: np.split(costs, ends) for name, costs in predict_program(models, shard).items()}
+    costs_of: dict[ModelKey, list[F64]] = {}
+    for variant, folder in folders.items():
+        names = [name for name in available if variant == MAIN or BASELINES[name].reads_estimate]
+        if folder is None or not names:
+            continue
+        estimated = shard if variant == MAIN else shard.with_estimate(variant)
+        for name, costs in predict_program(load_baselines(folder, task, names), estimated).items():
+            costs_of[name, variant, 0] = np.split(costs, ends)
+    return costs_of

@@ -98,7 +98,10 @@ def _predict_costs(
     for checkpoint in task.checkpoints:
         of_shard, computed_by[checkpoint.key] = network_costs(shard, checkpoint)
         costs[checkpoint.key] = np.split(of_shard, ends)
-    costs |= {(name, MAIN, 0): of_kernels for name, of_kernels in fitted_costs(task, _TASK, shard).items()}
+    costs |= fitted_costs(task, _TASK, shard)
+    for quality in task.fitted_to if "analytical" in task.models else ():
+        estimated = shard.with_estimate(quality)
+        costs["analytical", quality, 0] = [estimated.analytical_ns(i) for i in range(len(shard))]
     return costs, computed_by
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from costbench.artifacts import digest_files
 from costbench.datasets.splits import TrainingPrograms
-from costbench.features.feature_shards import paths_of_programs
+from costbench.features.feature_shards import paths_of_programs, read_paths
 from costbench.models.baselines.fitting import fit_all, save_baselines
 from costbench.models.baselines.spec import BaselineSpec
 from costbench.params import digest
@@ -20,9 +20,12 @@ from costbench.store import Entry, KeyedResult, WorkItem, key_of
 DONE = "done.json"
 
 
-def baselines_folder(experiment: Path, split: str, chip: str) -> Path:
-    """Returns the folder of the baselines of a split and chip inside that of a trained experiment."""
-    return experiment / f"baselines-{split}-{chip}"
+def baselines_folder(experiment: Path, split: str, chip: str, estimate: str = "") -> Path:
+    """Returns the folder of the baselines of a split and chip inside that of a trained experiment.
+
+    Those that are fitted to estimates of a quality of their own have a folder of their own.
+    """
+    return experiment / "-".join(["baselines", split, chip, *([estimate] if estimate else [])])
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class BaselineTask:
         seed: seed of all draws.
         folder: folder of the models.
         code: digest of the code that fits them.
+        estimate: quality of the estimates, of which only baselines that read these are fitted; empty for all
+            baselines, with the estimates of the chip's compiler.
     """
 
     task: str
@@ -48,6 +53,7 @@ class BaselineTask:
     seed: int
     folder: Path
     code: str
+    estimate: str = ""
 
     def shards(self, programs: tuple[str, ...]) -> list[Path]:
         """Returns the paths of the programs' feature shards, in order."""
@@ -57,9 +63,10 @@ class BaselineTask:
     def key(self) -> str:
         """Returns a digest of everything that the models depend on."""
         sets = self.split.train, self.split.validation
-        files = digest_files([path for programs in sets for path in self.shards(programs)], self.features)
+        shards = [path for programs in sets for path in self.shards(programs)]
+        files = digest_files(read_paths(shards, self.estimate), self.features)
         settings = digest(self.spec), str(self.seed), self.code
-        return key_of(self.task, self.chip, *map(",".join, sets), files, *settings)
+        return key_of(self.task, self.chip, self.estimate, *map(",".join, sets), files, *settings)
 
     @property
     def entry(self) -> Entry:
@@ -94,6 +101,6 @@ def fit_item(item: WorkItem[BaselineTask]) -> FittedBaselines:
 
 def _fit(task: BaselineTask) -> FittedBaselines:
     train, validation = (task.shards(programs) for programs in (task.split.train, task.split.validation))
-    models = fit_all(task.task, train, validation, task.spec, task.seed)
+    models = fit_all(task.task, train, validation, task.spec, task.seed, task.estimate)
     save_baselines(task.folder, task.task, models)
     return FittedBaselines(task.key, tuple(sorted(models)))

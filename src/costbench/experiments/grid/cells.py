@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from costbench.compiler.estimate_quality import QUALITIES
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.parameter_file import SECTION, Params
 
@@ -50,8 +51,13 @@ def listed_as(cell: Cell, chip: str) -> tuple[str, str]:
 
     A model that is tested on a chip that it was not trained for is listed as a separate variant.
     """
-    model = _MODELS.get(cell.variant, LEARNED)
-    variant = cell.variant if model == LEARNED else MAIN
+    name, _, quality = cell.variant.partition("-")
+    if quality in QUALITIES:
+        # The estimate that a hybrid corrects is its variant, as it is that of the analytical model.
+        model, variant = _MODELS.get(name, LEARNED), quality
+    else:
+        quality, model = "", _MODELS.get(cell.variant, LEARNED)
+        variant = cell.variant if model == LEARNED else MAIN
     if chip == cell.chip:
         return model, variant
     return model, f"from-{cell.chip}" if variant == MAIN else f"{variant}-from-{cell.chip}"

@@ -45,6 +45,8 @@ class Grid:
         transfer: whether models are also tested on chips that they were not trained for.
         follows: the stage that training depends on: `features`, or `sweep`, whose best values then replace
             those in section `train`.
+        estimates: qualities of estimates, of `features.estimates`, with which the baselines that read an
+            estimate are fitted and evaluated, too; needs `baselines`.
     """
 
     task: LearnedTask
@@ -54,8 +56,11 @@ class Grid:
     baselines: bool = False
     transfer: bool = False
     follows: Literal["features", "sweep"] = "features"
+    estimates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.estimates and not self.baselines:
+            raise ValueError(f"estimates are {list(self.estimates)}, which need baselines: true")
         for name in ("splits", "chips", "seeds"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):

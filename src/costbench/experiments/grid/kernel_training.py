@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from costbench.execution.workers import load
@@ -16,17 +16,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelSources:
-    """The kernels for training and those for validation."""
+    """The kernels for training and those for validation, and the quality of their estimates."""
 
     train: KernelSource
     validation: KernelSource
+    estimate: str = ""
 
     def fit(self, task: CellTask, spec: AnyTrainSpec, logger: EpochLogger) -> FitResult:
         """Trains by `training.fit.fit`."""
         from costbench.training.fit import fit
 
-        settings = cast("TrainSpec", spec)
-        return fit(settings, self.train, self.validation, task.folder, logger=logger, progress=task.progress)
+        settings, sources = cast("TrainSpec", spec), self
+        if settings.estimate != self.estimate:
+            sources = KernelTraining().open(replace(task, spec=settings))
+        return fit(
+            settings,
+            sources.train,
+            sources.validation,
+            task.folder,
+            logger=logger,
+            progress=task.progress,
+        )
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,8 @@ class KernelTraining:
         from costbench.training.kernel_source import KernelSource
 
         cache_bytes = task.cache_mb * 1024 * 1024 // 2
-        train = KernelSource(task.shards(task.split.train), cache_bytes=cache_bytes)
-        validation = KernelSource(task.shards(task.split.validation), cache_bytes=cache_bytes)
-        return KernelSources(train, validation)
+        train, validation = (
+            KernelSource(task.shards(programs), cache_bytes=cache_bytes, estimate=task.spec.estimate)
+            for programs in (task.split.train, task.split.validation)
+        )
+        return KernelSources(train, validation, task.spec.estimate)

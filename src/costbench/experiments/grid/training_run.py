@@ -25,7 +25,7 @@ from costbench.execution.workers import load
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.history import History
 from costbench.experiments.tracking.runs import FOLDER, KEY, Dataset, Provenance, TrackedRun, tracked_run
-from costbench.features.feature_shards import paths_of_programs
+from costbench.features.feature_shards import paths_of_programs, read_paths
 from costbench.params import digest
 from costbench.store import Entry, KeyedResult, WorkItem
 from costbench.training.spec import AnyTrainSpec, FitResult
@@ -133,7 +133,7 @@ class CellTask:
     @cached_property
     def data_digest(self) -> str:
         """Returns a digest of the feature shards and of which program is in which set."""
-        shards = tuple(self.shards(self.programs))
+        shards = tuple(read_paths(self.shards(self.programs), self.spec.estimate))
         times = tuple(path.stat().st_mtime_ns for path in shards if path.exists())
         files = _digest_shards(shards, times, self.features)
         sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"

@@ -224,6 +224,7 @@ def _work_items(
         program, kind = task.program, task.cell.task
         trained = [checkpoint.folder for checkpoint in program.checkpoints]
         trained += [] if program.fitted is None else [program.fitted]
+        trained += program.fitted_to.values()
         evaluate = (EVALUATE_IMPORTED if program.imported else EVALUATE)[kind]
         parts = [name, identity.params_digest, identity.data_digest, identity.code_digest]
         parts += [code_digest(evaluate), *(digest_file(folder / DONE) for folder in trained)]
@@ -290,7 +291,11 @@ def _tasks(
             )
             seen = _seen(tested, trained)
             structures = known_structures(tested, trained)
-            fitted = baselines_folder(workspace.stage("train") / experiment.name, split_name, chip)
+            folder = workspace.stage("train") / experiment.name
+            fitted = baselines_folder(folder, split_name, chip)
+            fitted_to = {
+                quality: baselines_folder(folder, split_name, chip, quality) for quality in grid.estimates
+            }
             cell = Cell(grid.task, split_name, chip, MAIN, 0)
             for program in split.test:
                 if not sample_paths(features, grid.task, chip, program):
@@ -311,6 +316,7 @@ def _tasks(
                     split=reported_split(split_name),
                     imported=imported is not None,
                     chip_file=files_of_chips.get(chip, ""),
+                    fitted_to=fitted_to,
                 )
                 tasks[name] = EvaluationTask(cell, program_task, revision, machine / f"{name}.json")
     return tasks

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from costbench.artifacts import digest_files
 from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.estimate_quality import QUALITIES, knowledge_of
 from costbench.datasets.layout_graphs import write_layout_graph
 from costbench.datasets.layout_shards import collection_folder, layout_shard_path
 from costbench.datasets.measured_kernels import (
@@ -26,7 +27,12 @@ from costbench.experiments.identity import closure, identify, read_identity, wri
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
-from costbench.features.feature_shards import feature_path, write_features
+from costbench.features.feature_shards import (
+    estimates_path,
+    feature_path,
+    write_estimates,
+    write_features,
+)
 from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.features.tpugraphs_graphs import layout_graph, searches_of
 from costbench.store import Entry, Progress, WorkItem, compute, key_of
@@ -41,16 +47,22 @@ class FeaturesParams:
     Attributes:
         tasks: decisions to learn about, among those of the stage `generate`.
         chips: names of chips, or YAML files, among those of the stage `generate`.
+        estimates: further qualities of estimates that experiments ask for, besides that of the chip's own
+            compiler: keys of `costbench.compiler.estimate_quality.QUALITIES`.
     """
 
     tasks: tuple[TaskName, ...]
     chips: tuple[str, ...]
+    estimates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("tasks", "chips"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+        if len(set(self.estimates)) != len(self.estimates) or not set(self.estimates) <= set(QUALITIES):
+            known = ", ".join(QUALITIES)
+            raise ValueError(f"estimates are {list(self.estimates)}, must be different ones of {known}")
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ class ShardSpec:
         path: path of the feature shard.
         key: digest of the data that it is made from, with the version of its features.
         search: whose configs it holds; empty where a task has one feature shard per program and chip.
+        estimate: quality of the estimates that are all it holds; empty for a feature shard.
     """
 
     task: TaskName
@@ -74,6 +87,7 @@ class ShardSpec:
     path: Path
     key: str
     search: str = ""
+    estimate: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,12 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     before = read_identity(data)
     work_items = _work_items(section, data, folder)
     paths = [shard_spec.path for item in work_items for shard_spec in item.task.shards]
-    with ShardProgress(len(paths), label="features") as progress:
+    counted = {
+        (shard_spec.task, item.name, shard_spec.chip)
+        for item in work_items
+        for shard_spec in item.task.shards
+    }
+    with ShardProgress(len(counted), label="features") as progress:
 
         def count(program: Progress[Shards]) -> None:
             for summary in program.result.summaries:
@@ -128,7 +147,9 @@ def make_features(item: WorkItem[ProgramItem]) -> Shards:
     program = _Program(item.task)
     for shard_spec in item.task.shards:
         READERS[shard_spec.task].write(shard_spec, program)
-    return item.keep(Shards(item.key, tuple(map(_summary, item.task.shards))))
+    # Estimates beside a shard are of the same samples.
+    summaries = tuple(_summary(shard_spec) for shard_spec in item.task.shards if not shard_spec.estimate)
+    return item.keep(Shards(item.key, summaries))
 
 
 def _summary(shard_spec: ShardSpec) -> ShardSummary:
@@ -163,9 +184,13 @@ def _write_kernels(shard_spec: ShardSpec, program: _Program) -> None:
     shards = [Shard.open(path) for path in shard_spec.sources]
     samples = MeasuredKernels(shards, program.modules, shard_spec.architecture)
     kernels = [samples.kernel(index) for index in range(len(samples))]
-    analytical = AnalyticalModel(shard_spec.architecture)
     metadata = program.metadata(shard_spec, samples.application)
-    write_features(shard_spec.path, kernels, program.features, analytical, metadata)
+    if shard_spec.estimate:
+        model = AnalyticalModel(shard_spec.architecture, knowledge_of(shard_spec.estimate))
+        write_estimates(shard_spec.path, kernels, model, metadata)
+    else:
+        model = AnalyticalModel(shard_spec.architecture)
+        write_features(shard_spec.path, kernels, program.features, model, metadata)
 
 
 def _write_layouts(shard_spec: ShardSpec, program: _Program) -> None:
@@ -242,6 +267,9 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
                     path = feature_path(folder, task, f"{target.name}/{below}", name)
                     shard_spec = ShardSpec(task, target.name, target.architecture, sources, path, key, search)
                     by_program.setdefault(name, []).append(shard_spec)
+                    for quality in section.estimates if READERS[task].reads_compiled else ():
+                        beside = estimates_path(path, quality)
+                        by_program[name].append(replace(shard_spec, path=beside, estimate=quality))
     sizes = {
         name: sum(path.stat().st_size for shard_spec in several for path in shard_spec.sources)
         for name, several in by_program.items()

@@ -171,6 +171,7 @@ def _fits(
 ) -> list[WorkItem[BaselineTask]]:
     """Returns the fits of an experiment's baselines."""
     fits = []
+    folder = samples.workspace.stage("train") / experiment.name
     for split, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
         task = BaselineTask(
             task=experiment.grid.task,
@@ -179,10 +180,14 @@ def _fits(
             split=samples.programs(split, experiment.grid.task, chip),
             spec=baselines.of_task(experiment.grid.task),
             seed=baselines.seed,
-            folder=baselines_folder(samples.workspace.stage("train") / experiment.name, split, chip),
+            folder=baselines_folder(folder, split, chip),
             code=code_digest(fit_baselines),
         )
-        fits.append(WorkItem(task.folder.name, task, task.entry))
+        tasks = [task]
+        for quality in experiment.grid.estimates:
+            beside = baselines_folder(folder, split, chip, quality)
+            tasks.append(replace(task, folder=beside, estimate=quality))
+        fits += [WorkItem(one.folder.name, one, one.entry) for one in tasks]
     return fits
 
 

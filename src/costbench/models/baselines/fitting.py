@@ -72,7 +72,7 @@ class _Sampler(Protocol):
     """Draws the samples of some feature shards."""
 
     def __call__(
-        self, paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int
+        self, paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int, estimate: str
     ) -> KernelTable: ...
 
 
@@ -102,6 +102,7 @@ def fit_all(
     validation: Sequence[Path],
     spec: BaselineSpec,
     seed: int,
+    estimate: str = "",
 ) -> dict[str, FittedBaseline]:
     """Returns all baselines of a task by name, fitted to the same samples.
 
@@ -111,6 +112,8 @@ def fit_all(
         validation: paths of the feature shards of the validation programs.
         spec: samples and sizes of the models.
         seed: seed of all draws.
+        estimate: quality of the estimates; only baselines that read these are fitted. Empty for all
+            baselines, with the estimates of the chip's compiler.
 
     Raises:
         ChoiceError: for a task that no model is trained on.
@@ -120,10 +123,14 @@ def fit_all(
     # One decision can be predicted, but there is nothing to rank.
     min_configs = min(2, spec.training.configs)
     fitted, held_out = (
-        _ROWS[LEARNED[task].samples].sample(paths, samples, seed, min_configs=min_configs)
+        _ROWS[LEARNED[task].samples].sample(paths, samples, seed, min_configs=min_configs, estimate=estimate)
         for paths, samples in ((train, spec.training), (validation, spec.validation))
     )
-    return {name: cls.fit(fitted, held_out, spec, seed) for name, cls in classes.items()}
+    return {
+        name: cls.fit(fitted, held_out, spec, seed)
+        for name, cls in classes.items()
+        if not estimate or BASELINES[name].reads_estimate
+    }
 
 
 def predict_program(models: Mapping[str, FittedBaseline], shard: FeatureShard) -> dict[str, F64]:

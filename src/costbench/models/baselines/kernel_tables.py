@@ -199,10 +199,11 @@ def program_tables(shard: FeatureShard) -> Iterator[KernelTable]:
 
 
 def sample_kernels(
-    paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int = 1
+    paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int = 1, estimate: str = ""
 ) -> KernelTable:
-    """Returns `sample_table` of the feature shards at some paths."""
-    return sample_table([FeatureShard(path) for path in paths], spec, seed, min_configs=min_configs)
+    """Returns `sample_table` of the feature shards at some paths, with estimates of a quality."""
+    shards = [FeatureShard(path, estimate) for path in paths]
+    return sample_table(shards, spec, seed, min_configs=min_configs)
 
 
 def sample_table(

@@ -206,7 +206,7 @@ def program_table(graph: LayoutGraph, rows: I64 | None = None, application: int 
 
 
 def sample_layouts(
-    paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int = 2
+    paths: Sequence[Path], spec: SampleSpec, seed: int, *, min_configs: int = 2, estimate: str = ""
 ) -> KernelTable:
     """Returns configs of programs, drawn evenly from all applications.
 
@@ -215,13 +215,16 @@ def sample_layouts(
         spec: largest numbers of programs of an application (`kernels`) and of configs of a program.
         seed: seed of the draws; what is drawn from an application does not depend on other applications.
         min_configs: number of different runtimes below which programs are left out.
+        estimate: quality of the estimates, empty: there are none of layouts.
 
     Returns:
         Programs by application, then in the order of the paths.
 
     Raises:
-        DataError: for damaged graphs, or if no program is left.
+        DataError: for damaged graphs, if no program is left, or for a quality of estimates.
     """
+    if estimate:
+        raise DataError("no estimates of layouts", field="estimates", expected="none for the task layout")
     by_application: dict[str, list[Path]] = {}
     for path in paths:
         by_application.setdefault(str(Shard.open(path).metadata["application"]), []).append(path)

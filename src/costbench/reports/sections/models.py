@@ -7,10 +7,12 @@ from pathlib import Path
 
 from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
+from costbench.reports.figures.estimate_quality import write_quality_figure
 from costbench.reports.figures.programs import read_scatter, write_curve_figure, write_scatter_figures
 from costbench.reports.figures.variants import write_heat_map, write_learning_figure, write_scaling_figure
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.results import CEILINGS, Results, title_of
+from costbench.reports.tables.estimate_quality import QualityScores, quality_scores, quality_table
 from costbench.reports.tables.hyperparameters import Settings, settings_tables, trials_table
 from costbench.reports.tables.learning_curves import (
     Curves,
@@ -184,6 +186,53 @@ def _ceilings(results: Results, curves: Curves) -> dict[str, float]:
     tau = cell.described.measures[1]
     means = {name: tau.mean(cell.over_programs(name, tau.metric)) for name in CEILINGS}
     return {title_of(name): mean for name, mean in means.items() if mean is not None}
+
+
+def estimates_section(results: Results, figures: Path) -> Section | None:
+    """Returns error against the quality of the estimate, for each task; None without several qualities.
+
+    Args:
+        results: results on test programs.
+        figures: folder that figures go to.
+
+    Raises:
+        DataError: if a figure cannot be written.
+    """
+    scored = quality_scores(results)
+    if not scored:
+        return None
+    drawn = []
+    for scores in scored:
+        svg, _ = write_quality_figure(scores, figures)
+        words = {"task": labels_of(scores.task).title, "where": scores.where, "own": scores.own}
+        drawn.append(page_figure(svg, _PAGE, "estimates", **words))
+    return Section(
+        anchor="estimates",
+        title="How good must the compiler's estimate be?",
+        label="Quality of the estimate",
+        page=_PAGE,
+        paragraphs=paragraphs(_PAGE, "estimates", gains=[_gain_over_learned(scores) for scores in scored]),
+        figures=tuple(drawn),
+        tables=tuple(map(quality_table, scored)),
+    )
+
+
+def _gain_over_learned(scores: QualityScores) -> dict[str, object]:
+    """Returns the qualities with which a hybrid, and the estimate itself, err less than the network alone."""
+    learned = scores.without.get("learned")
+    level = None if learned is None else learned.error
+    better = {
+        model: [
+            quality
+            for quality, of_models in scores.by_quality.items()
+            if level is not None
+            and (score := of_models.get(model)) is not None
+            and score.error is not None
+            and score.error < level
+        ]
+        for model in ("hybrid", "analytical")
+    }
+    return {"task": labels_of(scores.task).title, "where": scores.where, "learned": level, **better}
 
 
 def scatter_section(files: Sequence[Path], figures: Path) -> Section | None:

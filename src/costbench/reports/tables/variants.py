@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from costbench.compiler.estimate_quality import QUALITIES
 from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
@@ -88,7 +89,7 @@ def _other_variants(
     results: Results, chip_split: ChipSplit, known: Iterable[str], labels: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Returns the variants that no other table shows, with their labels; nothing where there are none."""
-    elsewhere = (is_difference, is_of_paper, is_curve, is_rate)
+    elsewhere = (is_difference, is_of_paper, is_curve, is_rate, QUALITIES.__contains__)
     there = {
         cell.variant
         for cell in results.variants
