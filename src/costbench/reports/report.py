@@ -146,7 +146,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     parts = {name: part.render(data.printed_findings, data.figures) for name, part in inputs.parts.items()}
     sections = _complete((*_sections(data), *_sections_of_parts(parts)), data)
     summary = summarise(data.results, _summary_beside_rows(data, parts))
-    leads = {FIRST: (page_title(data.cells), page_lead(data.cells))}
+    leads = {FIRST: (page_title(data.cells), page_lead(data))}
     leads |= {name: (part.title, part.lead) for name, part in inputs.parts.items()}
     write_json(folder / "summary.json", summary)
     write_json(folder / "metrics.json", headlines(data.results))

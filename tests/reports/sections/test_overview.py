@@ -91,7 +91,7 @@ def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(tmp_path: 
     [
         ([10.0] * 6, "is better", [10.0, 20.0, 10.0, 95, 10.0, 10.0, 100, 6, 5]),
         ([30.0] * 6, "is worse", [30.0, 20.0, 10.0, 95, 10.0, 10.0, 0, 6, 5]),
-        ([20.0] * 6, "cannot be told", [20.0, 20.0, 0.0, 95, 0.0, 0.0, 50, 6, 5]),
+        ([20.0] * 6, "Undecided", [20.0, 20.0, 0.0, 95, 0.0, 0.0, 50, 6, 5]),
     ],
 )
 def test_conclusions_follow_from_intervals(

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings
-from costbench.reports.claims.evaluation import VERDICTS
+from costbench.reports.claims.evaluation import (
+    CANNOT_TELL,
+    DECIDED,
+    NOT_EVALUATED,
+    NOT_TRAINED_ENOUGH,
+    VERDICTS,
+    Finding,
+)
 from costbench.reports.figures.programs import write_hybrid_figure
 from costbench.reports.figures.searches import write_tune_figure
 from costbench.reports.inputs import ReportData
@@ -41,7 +48,7 @@ from costbench.reports.searches import (
     Searches,
     SearchResults,
 )
-from costbench.reports.sections.claims import claims_of_papers
+from costbench.reports.sections.claims import STRONGEST_TABLE, claims_of_papers, shown_verdict
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
@@ -49,6 +56,7 @@ from costbench.tasks import LEARNED, labels_of
 
 _TEMPLATE = "overview"
 _CONCLUDED_MODELS = ("learned", "hybrid")
+_ABSTRACT_MODELS = ("hybrid", "learned", "lpm2021", "trees_analytical", "trees", "analytical")
 _FIGURE_SPLIT = "random"
 """Split of the figures: few enough programs to name them all."""
 
@@ -77,7 +85,7 @@ def overview_section(data: ReportData) -> Section:
         ),
         pointers=(
             *preview,
-            *conclusions(data.cells, data.standings),
+            *conclusions(data.cells, data.standings, data.printed_findings),
             *([] if tpugraphs is None else [tpugraphs]),
         ),
         more=_questions(data),
@@ -120,17 +128,38 @@ def primary_cell(cells: Sequence[Cell], task: str, model: str) -> Cell | None:
     )
 
 
-def conclusions(cells: Sequence[Cell], standings: Mapping[str, Standings]) -> tuple[Pointer, ...]:
+def conclusions(
+    cells: Sequence[Cell], standings: Mapping[str, Standings], findings: Sequence[Finding] = ()
+) -> tuple[Pointer, ...]:
     """Returns a conclusion for each learned task and each of network and hybrid that was evaluated.
+
+    It is the verdict on the statement that holds the network against the strongest baseline, like with like;
+    where that was not evaluated, how the network stands to the strongest baseline of its split.
 
     Args:
         cells: main results of learned tasks.
         standings: name of a cell -> how its models stand to the strongest baseline.
+        findings: findings on all comparisons.
     """
     pointers = []
     for task in LEARNED:
         for model in _CONCLUDED_MODELS:
             cell = primary_cell(cells, task, model)
+            finding = None if cell is None else _against_strongest(findings, cell, model)
+            if cell is not None and finding is not None:
+                headline = sentence(
+                    _TEMPLATE, "statement_headline", task=cell.labels.title, words=finding.claim.statement
+                )
+                answer = sentence(
+                    _TEMPLATE,
+                    "statement_answer",
+                    finding=finding,
+                    verdict=shown_verdict(finding),
+                    decimals=cell.described.measures[0].decimals,
+                    where=f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{cell.labels.kernels}",
+                )
+                pointers.append(Pointer(headline, answer, STRONGEST_TABLE))
+                continue
             ranking = None if cell is None else standings[cell.name]
             if cell is None or ranking is None or ranking.strongest is None:
                 continue
@@ -156,6 +185,21 @@ def conclusions(cells: Sequence[Cell], standings: Mapping[str, Standings]) -> tu
             )
             pointers.append(Pointer(headline, answer, f"baselines_{cell.name}"))
     return tuple(pointers)
+
+
+def _against_strongest(findings: Sequence[Finding], cell: Cell, model: str) -> Finding | None:
+    """Returns the finding on the error of a model of a cell against the strongest baseline; None without."""
+    return next(
+        (
+            finding
+            for finding in findings
+            if finding.claim.set == "strongest"
+            and finding.verdict != NOT_EVALUATED
+            and (finding.claim.task, finding.claim.metric) == (cell.task, cell.described.measures[0].metric)
+            and [(side.model, side.split) for side in finding.claim.right] == [(model, cell.split)]
+        ),
+        None,
+    )
 
 
 def _hybrid_figure(
@@ -237,12 +281,51 @@ def page_title(cells: Sequence[Cell]) -> str:
     return sentence(_TEMPLATE, "title", only_tiles=all(LEARNED[cell.task].ranks_decisions for cell in cells))
 
 
-def page_lead(cells: Sequence[Cell]) -> str:
-    """Returns the first paragraph of the report: what was done, on how many programs."""
+def page_lead(data: ReportData) -> str:
+    """Returns the abstract: what was asked, on what, with what budget, what came out, and what is open."""
     simulated, imported = (
-        _scope([cell for cell in cells if cell.is_imported == kind]) for kind in (False, True)
+        _scope([cell for cell in data.cells if cell.is_imported == kind]) for kind in (False, True)
     )
-    return sentence(_TEMPLATE, "lead", simulated=simulated, imported=imported)
+    verdicts = Counter(finding.verdict for finding in data.printed_findings)
+    return sentence(
+        _TEMPLATE,
+        "lead",
+        simulated=simulated,
+        imported=imported,
+        tasks=list(_abstract_of_tasks(data)),
+        decided=sum(verdicts[verdict] for verdict in DECIDED),
+        untrained=verdicts[NOT_TRAINED_ENOUGH],
+        undecided=verdicts[CANNOT_TELL],
+    )
+
+
+def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
+    """Yields of each task where it was tested, the networks' least budgets and the errors, the least first."""
+    for task in LEARNED:
+        cell = next(
+            (cell for model in _CONCLUDED_MODELS if (cell := primary_cell(data.cells, task, model))), None
+        )
+        if cell is None:
+            continue
+        errors = {
+            title_of(standing.model): standing.error.value
+            for standing in data.standings[cell.name].models
+            if standing.model in _ABSTRACT_MODELS
+        }
+        steps = [
+            steps
+            for (of_task, side), steps in data.guard.trained.items()
+            if (of_task, side.split, side.chip, side.variant) == (task, cell.split, cell.chip, MAIN)
+        ]
+        measure = cell.described.measures[0]
+        yield {
+            "title": cell.labels.title,
+            "error": cell.labels.short_error,
+            "decimals": measure.decimals,
+            "errors": errors,
+            "steps": min(steps, default=0),
+            "seeds": max(len(cell.seeds[model]) for model in _CONCLUDED_MODELS if model in cell.seeds),
+        }
 
 
 def _scope(cells: Sequence[Cell]) -> dict[str, object]:
