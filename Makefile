@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Processes, not threads, use the cores: two OpenMP teams on the same cores spin against each other.
 export OMP_NUM_THREADS ?= 1
 export GOMP_SPINCOUNT ?= 0
-# Stages and tests are many short processes: without byte code on disk each compiles every library anew.
+# Stages and tests are many short processes: without byte code on disk each compiles every library again.
 unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true

@@ -68,7 +68,7 @@ def print_report(title: str, report: FidelityReport) -> None:
 
 
 def print_parameters(before: Target, found: Fit) -> None:
-    """Values before and after, how well they are known, and what they cannot be told apart from."""
+    """Values before and after, how well they are known, and what they are not separable from."""
     print(f"\n  {'parameter':<22}{'before':>10}{'after':>10}{'known to':>10}  told apart badly from")
     names = list(PRIORS)
     for i, name in enumerate(names):

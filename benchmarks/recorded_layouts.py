@@ -109,8 +109,10 @@ def memory_bytes(parts: Sequence[CompiledComputation], entry: int) -> int:
 
 
 def configs_of(program: TuningProgram, space: LayoutSpace) -> tuple[I16, int, int]:
-    """Returns the recorded runs as configs [c, m], the number of nodes that are configurable on both sides,
-    and that of recorded layouts that are no option here.
+    """Returns the recorded runs as configs [c, m].
+
+    Beside them, the number of nodes that are configurable on both sides, and that of recorded layouts that
+    are no option here.
     """
     first = np.cumsum([0, *(len(body.instructions) for body in program.module.computations)])
     column = {int(node): place for place, node in enumerate(program.node_config_ids)}

@@ -23,10 +23,11 @@ _LEAVES = "leaves"
 
 def packages(folder: Path) -> dict[str, list[Path]]:
     """Returns the modules of each first-level package; modules beside the packages are `leaves`."""
-    found: dict[str, list[Path]] = {_LEAVES: sorted(folder.glob("*.py"))}
+    modules: dict[str, list[Path]] = {_LEAVES: sorted(folder.glob("*.py"))}
     for inner in sorted(path.parent for path in folder.glob("*/__init__.py")):
-        found[inner.name] = sorted(path for path in inner.rglob("*.py") if not path.name.endswith("_pb2.py"))
-    return found
+        files = sorted(inner.rglob("*.py"))
+        modules[inner.name] = [path for path in files if not path.name.endswith("_pb2.py")]
+    return modules
 
 
 def imports(modules: list[Path], top: str, names: Mapping[str, list[Path]]) -> set[str]:
@@ -63,23 +64,23 @@ def reduce_arrows(arrows: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
     behind = {name: reach(name) for name in arrows}
     return {
-        name: {one for one in ends if not any(one in behind[other] for other in ends - {one})}
+        name: {end for end in ends if not any(end in behind[other] for other in ends - {end})}
         for name, ends in arrows.items()
     }
 
 
 def draw_packages(top: str) -> str:
     """Returns a table of the packages of an import package, and their imports as a Mermaid graph."""
-    found = packages(ROOT / "src" / top)
-    arrows = {name: imports(modules, top, found) - {name} for name, modules in found.items()}
+    modules_of = packages(ROOT / "src" / top)
+    arrows = {name: imports(modules, top, modules_of) - {name} for name, modules in modules_of.items()}
     # Everything uses the leaves.
-    drawn = reduce_arrows({name: ends - {_LEAVES} for name, ends in arrows.items() if name != _LEAVES})
+    reduced = reduce_arrows({name: ends - {_LEAVES} for name, ends in arrows.items() if name != _LEAVES})
     lines = ["| package | what is in it | modules | lines |", "|---|---|---|---|"]
-    for name, modules in found.items():
+    for name, modules in modules_of.items():
         lines.append(f"| `{name}` | {_purpose(top, name)} | {len(modules)} | {_lines(modules):,} |")
-    total = [module for modules in found.values() for module in modules]
+    total = [module for modules in modules_of.values() for module in modules]
     lines += [f"| together | | {len(total)} | {_lines(total):,} |", "", "```mermaid", "flowchart TD"]
-    lines += [f"  {name} --> {end}" for name in sorted(drawn) for end in sorted(drawn[name])]
+    lines += [f"  {name} --> {end}" for name in sorted(reduced) for end in sorted(reduced[name])]
     return "\n".join([*lines, "```"])
 
 
@@ -148,8 +149,8 @@ def page(text: str) -> str:
     for name, drawing in drawings.items():
         start, end = _MARK.format(name), _MARK.format(f"end of {name}")
         before, _, rest = text.partition(start)
-        _, found, after = rest.partition(end)
-        if not found:
+        _, has_end, after = rest.partition(end)
+        if not has_end:
             raise SystemExit(f"{PAGE}: no lines {start} and {end}")
         text = f"{before}{start}\n{drawing}\n{end}{after}"
     return text

@@ -15,7 +15,7 @@ else
   index=(--index "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" --index-strategy unsafe-best-match)
 fi
 
-# A pin without `+cpu` would be kept by taking the CUDA build of PyPI, so torch is always resolved anew.
+# A pin without `+cpu` would be kept by taking the CUDA build of PyPI, so torch is always resolved again.
 if [ -e requirements.lock ]; then
   sed -i -E '/^torch==/d' requirements.lock
 fi

@@ -2,7 +2,7 @@
 # Runs a command whose stages share worker processes: `with_workers.sh 2 dvc repro`.
 #
 # The workers belong to a Dask scheduler on the loopback interface and live as long as the command. They load torch,
-# Lightning, MLflow and the compiled kernels once; processes that each stage starts anew load them once per stage,
+# Lightning, MLflow and the compiled kernels once; processes that each stage starts itself load them once per stage,
 # which takes longer than the work of many a stage. Where the environment chooses a backend, or Dask is not
 # installed, the command runs as it is.
 set -euo pipefail

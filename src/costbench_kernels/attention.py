@@ -60,8 +60,8 @@ class GatKernel(FusedKernel):
         self._joined = aligned(1, sum(map(len, flat)))[0]
         np.concatenate(flat, out=self._joined)
         matrices, vectors = _split(self._joined, self._hops, width)
-        kept = self._hops if keep else 1
-        self._computed = allocate_states(self._hops, kept, len(self._rows), width, heads, self._pairs)
+        stored_hops = self._hops if keep else 1
+        self._computed = allocate_states(self._hops, stored_hops, len(self._rows), width, heads, self._pairs)
         gat_forward(self._rows, transpose_all(matrices), vectors, self._pairs, self._computed)
         last: F32 = self._computed.updated[-1].reshape(states.shape)
         return last
@@ -113,7 +113,9 @@ def gat_steps(gat: Gat, edges: Edges, configs: int) -> list[Step]:
 def attention_parameters(hops: Iterable[GatHop]) -> list[Tensor]:
     """Returns the parameters of each hop in the order in which `GatKernel` takes them."""
     attentions = [cast(GatAttention, attention) for hop in hops for attention in hop.ways]
-    vectors = (vector for one in attentions for vector in (one.attend_sender, one.attend_receiver))
+    vectors = (
+        vector for attention in attentions for vector in (attention.attend_sender, attention.attend_receiver)
+    )
     return [*(attention.values.weight for attention in attentions), *vectors]
 
 

@@ -32,7 +32,12 @@ from costbench_kernels.gemm import (
     relu_gradient,
 )
 from costbench_kernels.head_sums import (
+    Numbers,
+    Rows,
+    ScoreTerms,
     Shape,
+    Table,
+    Terms,
     attention_vector_gradients,
     head_dots,
     relu_sums,
@@ -146,16 +151,20 @@ class GatStates(NamedTuple):
 
 
 @compiled
-def allocate_states(hops: int, kept: int, rows: int, width: int, heads: int, pairs: Pairs) -> GatStates:
-    """Allocates buffers for `gat_forward`; `kept` is the number of hops, or 1 without gradients."""
+def allocate_states(
+    hops: int, stored_hops: int, rows: int, width: int, heads: int, pairs: Pairs
+) -> GatStates:
+    """Allocates buffers for `gat_forward`; `stored_hops` is the number of hops, or 1 without gradients."""
     num_nodes, edge_types = count_nodes_and_edge_types(pairs)
     value_width, score_width = edge_types * width, rows // num_nodes * heads
     return GatStates(
-        aligned(kept * rows, value_width).reshape(kept, rows, value_width),
-        aligned(kept * num_nodes * 2 * edge_types, score_width).reshape(
-            kept, 2 * edge_types, num_nodes, score_width
+        aligned(stored_hops * rows, value_width).reshape(stored_hops, rows, value_width),
+        aligned(stored_hops * num_nodes * 2 * edge_types, score_width).reshape(
+            stored_hops, 2 * edge_types, num_nodes, score_width
         ),
-        aligned(kept * len(pairs.senders), score_width).reshape(kept, len(pairs.senders), score_width),
+        aligned(stored_hops * len(pairs.senders), score_width).reshape(
+            stored_hops, len(pairs.senders), score_width
+        ),
         aligned(hops * rows, width).reshape(hops, rows, width),
     )
 
@@ -165,7 +174,7 @@ def _shape_of(hop: GatStates) -> Shape:
     """Returns the number of decisions, the number of heads and their depth of one hop."""
     configs = len(hop.updated) // hop.scores.shape[1]
     heads = hop.weights.shape[1] // configs
-    return configs, heads, hop.updated.shape[1] // heads
+    return Shape(configs, heads, hop.updated.shape[1] // heads)
 
 
 @compiled_inline
@@ -294,13 +303,15 @@ def gat_forward(states: F32, matrices: F32, attention_vectors: F32, pairs: Pairs
         first, last = pairs.groups[group], pairs.groups[group + 1]
         for number in range(hops):
             before = gat.updated[number - 1] if number else states
-            kept = number % len(gat.projected)
-            hop = GatStates(gat.projected[kept], gat.scores[kept], gat.weights[kept], gat.updated[number])
+            stored = number % len(gat.projected)
+            hop = GatStates(
+                gat.projected[stored], gat.scores[stored], gat.weights[stored], gat.updated[number]
+            )
             begin, end = first * configs, last * configs
             for row in range(begin, end, BLOCK_ROWS):
                 count = min(BLOCK_ROWS, end - row)
                 product(before, row, matrices[number], hop.projected, row, count)
-                _score(hop, attention_vectors[number], row, (count, heads, width // heads))
+                _score(hop, attention_vectors[number], row, Shape(count, heads, width // heads))
             _softmax(hop, pairs, first, last, scratch)
             _attend(hop, pairs, weight_offsets, value_offsets, first, last)
 
@@ -308,16 +319,16 @@ def gat_forward(states: F32, matrices: F32, attention_vectors: F32, pairs: Pairs
 @compiled
 def _score(hop: GatStates, attention_vectors: F32, first_row: int, shape: Shape) -> None:
     """Writes the scores s . V x and r . V x of rows from `first_row` on; `shape` has their number first."""
-    width, row, heads = attention_vectors.shape[1], hop.projected.shape[1], shape[1]
+    width, row, heads = attention_vectors.shape[1], hop.projected.shape[1], shape.heads
     projected, vectors, scores = (
         hop.projected.reshape(-1),
         attention_vectors.reshape(-1),
         hop.scores.reshape(-1),
     )
     for part in range(len(attention_vectors)):
-        values = projected, first_row * row + part // 2 * width, row
-        out = scores, (part * len(hop.projected) + first_row) * heads
-        head_dots((vectors, part * width, 0), values, out, shape)
+        values = Rows(projected, first_row * row + part // 2 * width, row)
+        out = Numbers(scores, (part * len(hop.projected) + first_row) * heads)
+        head_dots(Rows(vectors, part * width, 0), values, out, shape)
 
 
 @compiled
@@ -333,8 +344,9 @@ def _attend(
     weights, projected, out = hop.weights.reshape(-1), hop.projected.reshape(-1), hop.updated.reshape(-1)
     for node in range(first, last):
         begin, end = pairs.starts[node * edge_types], pairs.starts[node * edge_types + edge_types]
-        attended = out, node * shape[0] * width, width
-        relu_sums((weight_offsets, value_offsets, begin, end), weights, (projected, row), attended, shape)
+        terms = Terms(weight_offsets, value_offsets, begin, end)
+        attended = Rows(out, node * shape.configs * width, width)
+        relu_sums(terms, weights, Table(projected, row), attended, shape)
 
 
 @compiled
@@ -371,8 +383,10 @@ def _leaky_relu_gradient(scores: F32, node: int, edge_type: int, senders: I64, d
 
 
 class GatGradients(NamedTuple):
-    """Gradients of states [N C, H], matrices [L, edge_types H, H] ([outputs, inputs]), and attention vectors
-    [L, 2 edge_types, H]. The latter two are added to.
+    """Gradients of states [N C, H], matrices and attention vectors.
+
+    Matrices are [L, edge_types H, H] ([outputs, inputs]), vectors [L, 2 edge_types, H]; the gradients of both
+    are added to.
     """
 
     states: F32
@@ -381,9 +395,10 @@ class GatGradients(NamedTuple):
 
 
 class _GroupGradients(NamedTuple):
-    """Workspace of a group of n nodes: gradients of the hop's output [n C, H], of the scores of pairs
-    [pairs, W], of the scores of senders and receivers [n, edge_types, 2, W], and of the values
-    [n C, edge_types H].
+    """Workspace of a group of n nodes.
+
+    Gradients of the hop's output [n C, H], of the scores of pairs [pairs, W], of the scores of senders and
+    receivers [n, edge_types, 2, W], and of the values [n C, edge_types H].
     """
 
     updated: F32
@@ -395,7 +410,7 @@ class _GroupGradients(NamedTuple):
 @compiled
 def _allocate_gradients(pairs: Pairs, shape: Shape) -> _GroupGradients:
     """Allocates a workspace that is large enough for every group."""
-    configs, heads, depth = shape
+    configs, heads, depth = shape.configs, shape.heads, shape.depth
     edge_types = count_nodes_and_edge_types(pairs)[1]
     max_nodes, max_pairs = 0, 0
     for group in range(len(pairs.groups) - 1):
@@ -438,7 +453,7 @@ def gat_backward(
     heads = gat.weights.shape[2] // configs
     value_offsets = row_offsets(pairs.senders, pairs.starts, edge_types, configs * edge_types * width, width)
     weight_offsets, receiver_offsets = pairs.by_sender_pairs * (configs * heads), np.empty_like(value_offsets)
-    of_group = _allocate_gradients(pairs, (configs, heads, width // heads))
+    of_group = _allocate_gradients(pairs, Shape(configs, heads, width // heads))
     for group in range(len(pairs.groups) - 1):
         first, last = pairs.groups[group], pairs.groups[group + 1]
         for entry in range(
@@ -451,9 +466,9 @@ def gat_backward(
             hop = GatStates(
                 gat.projected[number], gat.scores[number], gat.weights[number], gat.updated[number]
             )
-            vectors = attention_vectors[number], gradients.attention_vectors[number]
             _through_receivers(pairs, hop, value_offsets, first, last, of_group)
-            offsets = weight_offsets, receiver_offsets
+            vectors = _AttentionVectors(attention_vectors[number], gradients.attention_vectors[number])
+            offsets = _SenderOffsets(weight_offsets, receiver_offsets)
             _through_senders(pairs, hop, vectors, offsets, first, last, of_group)
             for row in range(0, count, BLOCK_ROWS):
                 block, at, d_values = min(BLOCK_ROWS, count - row), begin + row, of_group.projected[row:]
@@ -485,7 +500,7 @@ def _through_receivers(
     d_updated, d_pairs = gradients.updated.reshape(-1), gradients.pairs.reshape(-1)
     projected = hop.projected.reshape(-1)
     for node in range(first, last):
-        d_attended = d_updated, (node - first) * shape[0] * width, width
+        d_attended = Rows(d_updated, (node - first) * shape.configs * width, width)
         for edge_type in range(edge_types):
             slot = node * edge_types + edge_type
             begin, end = pairs.starts[slot], pairs.starts[slot + 1]
@@ -497,18 +512,33 @@ def _through_receivers(
                 d_receiver[:] = 0.0
                 continue
             for pair in range(begin, end):
-                values = projected, value_offsets[pair], edge_types * width
-                head_dots(d_attended, values, (d_pairs, (pair - first_pair) * shape[0] * shape[1]), shape)
+                values = Rows(projected, value_offsets[pair], edge_types * width)
+                out = Numbers(d_pairs, (pair - first_pair) * shape.configs * shape.heads)
+                head_dots(d_attended, values, out, shape)
             _softmax_gradient(hop.weights[begin:end], d, d_receiver)
             _leaky_relu_gradient(hop.scores, node, edge_type, pairs.senders[begin:end], d, d_receiver)
+
+
+class _AttentionVectors(NamedTuple):
+    """Vectors of a hop [2 edge_types, H], and their gradients."""
+
+    values: F32
+    gradients: F32
+
+
+class _SenderOffsets(NamedTuple):
+    """For each entry of `by_sender_pairs` the offset of its weights, and of its receiver's rows."""
+
+    weights: I64
+    receivers: I64
 
 
 @compiled
 def _through_senders(
     pairs: Pairs,
     hop: GatStates,
-    attention_vectors: tuple[F32, F32],
-    offsets: tuple[I64, I64],
+    vectors: _AttentionVectors,
+    offsets: _SenderOffsets,
     first: int,
     last: int,
     gradients: _GroupGradients,
@@ -518,30 +548,30 @@ def _through_senders(
     Args:
         pairs: senders and receivers of attention.
         hop: one hop of what `gat_forward` computed.
-        attention_vectors: vectors of the hop [2 edge_types, H], and their gradients, which are added to.
-        offsets: for each entry of `by_sender_pairs` the offset of the pair's weights, and that of its
-            receiver's rows within the group.
+        vectors: attention vectors of the hop, whose gradients are added to.
+        offsets: where the terms of each sender's gradients lie.
         first: first node of the group.
         last: node after its last one.
         gradients: `projected` and the other half of `scores` are written.
     """
     shape, edge_types, width = _shape_of(hop), len(hop.scores) // 2, hop.updated.shape[1]
-    first_pair, step = pairs.starts[first * edge_types], shape[0] * edge_types * width
+    first_pair, step = pairs.starts[first * edge_types], shape.configs * edge_types * width
     weights, projected = hop.weights.reshape(-1), hop.projected.reshape(-1)
     d_updated, d_projected = gradients.updated.reshape(-1), gradients.projected.reshape(-1)
-    vectors, d_vectors = attention_vectors[0].reshape(-1), attention_vectors[1].reshape(-1)
+    flat_vectors, d_vectors = vectors.values.reshape(-1), vectors.gradients.reshape(-1)
     for node in range(first, last):
         for edge_type in range(edge_types):
             slot = node * edge_types + edge_type
             begin, end = pairs.by_sender_starts[slot], pairs.by_sender_starts[slot + 1]
             d_scores = gradients.scores[node - first, edge_type]
             _sum_rows(gradients.pairs, pairs.by_sender_pairs[begin:end], first_pair, d_scores[0])
-            flat_scores, terms = d_scores.reshape(-1), (offsets[0], offsets[1], begin, end)
-            out = d_projected, (node - first) * step + edge_type * width, edge_types * width
-            scores = flat_scores, vectors, 2 * edge_type
-            value_gradients(terms, weights, (d_updated, width), scores, out, shape)
-            values = projected, node * step + edge_type * width, edge_types * width
-            attention_vector_gradients(flat_scores, values, (d_vectors, 2 * edge_type * width), shape)
+            flat_scores, terms = d_scores.reshape(-1), Terms(offsets.weights, offsets.receivers, begin, end)
+            out = Rows(d_projected, (node - first) * step + edge_type * width, edge_types * width)
+            scores = ScoreTerms(flat_scores, flat_vectors, 2 * edge_type)
+            value_gradients(terms, weights, Table(d_updated, width), scores, out, shape)
+            values = Rows(projected, node * step + edge_type * width, edge_types * width)
+            d_vector = Numbers(d_vectors, 2 * edge_type * width)
+            attention_vector_gradients(flat_scores, values, d_vector, shape)
 
 
 @compiled

@@ -103,11 +103,11 @@ def sage_forward(states: F32, weights: SageMatrices, graph: MessageGraph, keep: 
         keep: whether `sage_backward` will be called.
     """
     (rows, width), hops = states.shape, len(weights.to_consumers)
-    kept, configs = hops if keep else 1, rows // graph.nodes[-1]
+    stored_hops, configs = hops if keep else 1, rows // graph.nodes[-1]
     message_starts = graph.to_consumers.starts + graph.to_producers.starts
     computed = SageStates(
-        np.empty((kept, message_starts[-1] * configs if keep else 0, width), np.bool_),
-        aligned(kept * rows, width).reshape(kept, rows, width),
+        np.empty((stored_hops, message_starts[-1] * configs if keep else 0, width), np.bool_),
+        aligned(stored_hops * rows, width).reshape(stored_hops, rows, width),
         aligned(hops * rows, width).reshape(hops, rows, width),
     )
     transposed = _Weights(
@@ -121,8 +121,8 @@ def sage_forward(states: F32, weights: SageMatrices, graph: MessageGraph, keep: 
     for group in range(len(graph.nodes) - 1):
         x = states
         for number in range(hops):
-            place = number if keep else 0
-            hop = _Hop(x, computed.active[place], computed.aggregated[place], computed.updated[number])
+            stored = number if keep else 0
+            hop = _Hop(x, computed.active[stored], computed.aggregated[stored], computed.updated[number])
             _forward_hop(hop, _of_hop(transposed, number), graph, group, keep, messages, active_units)
             x = computed.updated[number]
     return computed
@@ -213,12 +213,12 @@ def _allocate_active_units(max_nodes: int, width: int, configs: int) -> _ActiveU
 
 
 @compiled
-def _find_active_units_of(states: F32, begin: int, end: int, configs: int, found: _ActiveUnits) -> None:
-    """Writes the active units of nodes `begin` to `end` to the first rows of `found`, for all products."""
+def _find_active_units_of(states: F32, begin: int, end: int, configs: int, out: _ActiveUnits) -> None:
+    """Writes the active units of nodes `begin` to `end` to the first rows of `out`, for all products."""
     chunk, row = 0, begin * configs
     while configs >= MANY_DECISIONS and row < end * configs:
         stop = chunk_end(row, end * configs, configs)
-        found.counts[chunk] = find_active_units(states, row, stop - row, configs, found.units[chunk])[1]
+        out.counts[chunk] = find_active_units(states, row, stop - row, configs, out.units[chunk])[1]
         row = stop
         chunk += 1
 
@@ -261,9 +261,9 @@ def _send_blocks(states: F32, weight: F32, senders: I64, configs: int, messages:
     """Writes messages of few decisions: one product per block of senders, copied unless consecutive."""
     width = states.shape[1]
     block, step, units = aligned(BLOCK_ROWS, width), BLOCK_ROWS // configs, (all_units(width), width)
-    for place in range(0, len(senders), step):
-        nodes = senders[place : place + step]
-        row, rows = place * configs, len(nodes) * configs
+    for first in range(0, len(senders), step):
+        nodes = senders[first : first + step]
+        row, rows = first * configs, len(nodes) * configs
         if are_consecutive(nodes):
             gathered_product_relu((states, nodes[0] * configs), weight, (messages, row), rows, units)
         else:
@@ -314,17 +314,17 @@ def _record_active(messages: F32, active: Bool) -> None:
 @compiled
 def gather_rows(states: F32, nodes: I64, configs: int, out: F32) -> None:
     """Copies the rows of `nodes`, `configs` each, to `out`, one node after another."""
-    for place in range(len(nodes)):
-        first = nodes[place] * configs
-        out[place * configs : (place + 1) * configs] = states[first : first + configs]
+    for number in range(len(nodes)):
+        first = nodes[number] * configs
+        out[number * configs : (number + 1) * configs] = states[first : first + configs]
 
 
 @compiled
 def scatter_add(block: F32, nodes: I64, configs: int, out: F32, shift: int) -> None:
     """Adds the rows of `block`, `configs` per node, to the rows of `nodes` in `out`, shifted by `shift`."""
-    for place in range(len(nodes)):
+    for number in range(len(nodes)):
         for c in range(configs):
-            row, addend = out[nodes[place] * configs + c + shift], block[place * configs + c]
+            row, addend = out[nodes[number] * configs + c + shift], block[number * configs + c]
             for h in range(len(row)):
                 row[h] += addend[h]
 
@@ -426,14 +426,27 @@ def _hop_gradient(
         gathered_product((block, 0), weights.aggregate, (d_aggregated, row - begin), size, active)
         row = stop
     table, shifted = d_aggregated.reshape(-1, configs * width), (d_states, states_row - begin)
-    first_message = graph.to_consumers.starts[group] + graph.to_producers.starts[group]
-    d_messages = _SparseProduct(graph.transposed, table, graph.nodes[group], first_message)
-    senders = graph.to_consumers
-    _through_messages(d_messages, hop, shifted, senders, group, weights.to_consumers, d_weights.to_consumers)
-    first_message = graph.to_consumers.starts[group + 1] + graph.to_producers.starts[group]
-    d_messages = _SparseProduct(graph.transposed, table, graph.nodes[group], first_message)
-    senders = graph.to_producers
-    _through_messages(d_messages, hop, shifted, senders, group, weights.to_producers, d_weights.to_producers)
+    # A group's messages to consumers come before those to producers.
+    for_consumers = graph.to_consumers.starts[group] + graph.to_producers.starts[group]
+    for_producers = graph.to_consumers.starts[group + 1] + graph.to_producers.starts[group]
+    _through_messages(
+        _SparseProduct(graph.transposed, table, graph.nodes[group], for_consumers),
+        hop,
+        shifted,
+        graph.to_consumers,
+        group,
+        weights.to_consumers,
+        d_weights.to_consumers,
+    )
+    _through_messages(
+        _SparseProduct(graph.transposed, table, graph.nodes[group], for_producers),
+        hop,
+        shifted,
+        graph.to_producers,
+        group,
+        weights.to_producers,
+        d_weights.to_producers,
+    )
 
 
 class _SparseProduct(NamedTuple):
@@ -472,10 +485,10 @@ def _through_messages(
     first, last = senders.starts[group], senders.starts[group + 1]
     step = 1 if configs >= MANY_DECISIONS else BLOCK_ROWS // configs
     gathered = aligned(step * configs, width)
-    for place in range(first, last, step):
-        nodes = senders.nodes[place : min(place + step, last)]
+    for sender in range(first, last, step):
+        nodes = senders.nodes[sender : min(sender + step, last)]
         row, count = nodes[0] * configs, len(nodes) * configs
-        _multiply_relu_gradient(d_messages, place - first, hop.active, block[:count])
+        _multiply_relu_gradient(d_messages, sender - first, hop.active, block[:count])
         if are_consecutive(nodes):
             begin = 0
             while begin < count:
@@ -495,10 +508,10 @@ def _through_messages(
 
 
 @compiled_fused
-def _multiply_relu_gradient(d_messages: _SparseProduct, place: int, active: Bool, out: F32) -> None:
-    """Writes the gradients of messages before their ReLU, from message `first_row + place` on."""
+def _multiply_relu_gradient(d_messages: _SparseProduct, skipped: int, active: Bool, out: F32) -> None:
+    """Writes the gradients of messages before their ReLU, from message `first_row + skipped` on."""
     matrix, table, first_column = d_messages.matrix, d_messages.table, d_messages.first_column
-    size, first = table.shape[1], d_messages.first_row + place
+    size, first = table.shape[1], d_messages.first_row + skipped
     rows, active_rows = out.reshape(-1, size), active.reshape(-1, size)
     for message in range(len(rows)):
         row, is_active = rows[message], active_rows[first + message]

@@ -11,7 +11,7 @@ functions, so that the compiler knows the loop bounds.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,14 +32,45 @@ from costbench_kernels.register_tiles import (
     zeros,
 )
 
-Rows = tuple[F32, int, int]
-"""C rows: a flat array, the position of the first row, and the row stride."""
-Numbers = tuple[F32, int]
-"""A vector [C heads]: a flat array and the position of its first element."""
-Shape = tuple[int, int, int]
-"""C, the number of heads, and the depth of each."""
-Terms = tuple[I64, I64, int, int]
-"""Terms of sums: positions of their weights [C heads], positions of their rows, first term, last term + 1."""
+
+class Rows(NamedTuple):
+    """C rows of a flat array: the position of the first one, and the distance from one to the next."""
+
+    array: F32
+    start: int
+    stride: int
+
+
+class Table(NamedTuple):
+    """Rows of a flat array whose positions the terms of a sum have, and the distance between decisions."""
+
+    array: F32
+    stride: int
+
+
+class Numbers(NamedTuple):
+    """A vector [C heads], or two [H], from a position of a flat array on."""
+
+    array: F32
+    start: int
+
+
+class Shape(NamedTuple):
+    """Numbers of decisions C and of heads, and the depth of a head."""
+
+    configs: int
+    heads: int
+    depth: int
+
+
+class Terms(NamedTuple):
+    """Terms `first` to `end` of sums: positions of their weights [C heads] and of their rows."""
+
+    weights: I64
+    rows: I64
+    first: int
+    end: int
+
 
 _ZERO = np.float32(0.0)
 _COLUMNS = 4 * WIDTH
@@ -50,7 +81,7 @@ def _product(a: Rows, b: Rows, c: int, column: int, depth: int) -> Any:
     """Returns the products of one head of a and b at decision c, summed up to one vector [WIDTH]."""
     total_vector = zeros()
     for k in range(column, column + depth, WIDTH):
-        left, right = load(a[0], a[1] + c * a[2] + k), load(b[0], b[1] + c * b[2] + k)
+        left, right = load(a.array, a.start + c * a.stride + k), load(b.array, b.start + c * b.stride + k)
         total_vector = multiply_add(left, right, total_vector)
     return total_vector
 
@@ -61,7 +92,7 @@ def _four_products(a: Rows, b: Rows, first: int, shape: Shape) -> Any:
 
     Each quarter of the vector has one partial sum of each head.
     """
-    heads, depth = shape[1], shape[2]
+    heads, depth = shape.heads, shape.depth
     c, column = first // heads, first % heads * depth
     return join_quads(
         join_pairs(_product(a, b, c, column, depth), _product(a, b, c, column + depth, depth)),
@@ -82,9 +113,9 @@ def _wide_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
     for first in range(0, whole, WIDTH):
         left = join_halves(_four_products(a, b, first, shape), _four_products(a, b, first + 4, shape))
         right = join_halves(_four_products(a, b, first + 8, shape), _four_products(a, b, first + 12, shape))
-        store(join_whole(left, right), out[0], out[1] + first)
+        store(join_whole(left, right), out.array, out.start + first)
     for head in range(whole, configs * heads):
-        out[0][out[1] + head] = total(_product(a, b, head // heads, head % heads * depth, depth))
+        out.array[out.start + head] = total(_product(a, b, head // heads, head % heads * depth, depth))
 
 
 @compiled
@@ -92,7 +123,7 @@ def head_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
     """out_ch = sum over k of a_chk b_chk: a dot product for each decision c and head h."""
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
-        _wide_dots(a, b, out, (configs, 4, 16))
+        _wide_dots(a, b, out, Shape(configs, 4, 16))
     elif heads % 4 == 0 and depth % WIDTH == 0:
         _wide_dots(a, b, out, shape)
     else:
@@ -100,8 +131,9 @@ def head_dots(a: Rows, b: Rows, out: Numbers, shape: Shape) -> None:
             for head in range(heads):
                 dot = _ZERO
                 for column in range(head * depth, head * depth + depth):
-                    dot += a[0][a[1] + c * a[2] + column] * b[0][b[1] + c * b[2] + column]
-                out[0][out[1] + c * heads + head] = dot
+                    left = a.array[a.start + c * a.stride + column]
+                    dot += left * b.array[b.start + c * b.stride + column]
+                out.array[out.start + c * heads + head] = dot
 
 
 Four = tuple[Any, Any, Any, Any]
@@ -113,25 +145,24 @@ def _add_terms(
     start: Four,
     terms: Terms,
     weights: F32,
-    rows: tuple[F32, int],
+    rows: Table,
     c: int,
     column: int,
     s: Shape,
 ) -> Four:
     """Returns start + sum over terms of weight_ch row_chk, for decision c and `_COLUMNS` columns.
 
-    `rows` are a flat array and its row stride, `column` is the first column.
+    `column` is the first column.
     """
     one, two, three, four = start
-    weight_offsets, row_offsets, begin, end = terms
-    lane, offset = c * s[1], c * rows[1] + column
-    heads = _heads_of(column, s[2])
-    for term in range(begin, end):
-        weight, row = weight_offsets[term] + lane, row_offsets[term] + offset
-        one = multiply_add(spread(weights, weight + heads[0]), load(rows[0], row), one)
-        two = multiply_add(spread(weights, weight + heads[1]), load(rows[0], row + WIDTH), two)
-        three = multiply_add(spread(weights, weight + heads[2]), load(rows[0], row + 2 * WIDTH), three)
-        four = multiply_add(spread(weights, weight + heads[3]), load(rows[0], row + 3 * WIDTH), four)
+    lane, offset = c * s.heads, c * rows.stride + column
+    heads = _heads_of(column, s.depth)
+    for term in range(terms.first, terms.end):
+        weight, row = terms.weights[term] + lane, terms.rows[term] + offset
+        one = multiply_add(spread(weights, weight + heads[0]), load(rows.array, row), one)
+        two = multiply_add(spread(weights, weight + heads[1]), load(rows.array, row + WIDTH), two)
+        three = multiply_add(spread(weights, weight + heads[2]), load(rows.array, row + 2 * WIDTH), three)
+        four = multiply_add(spread(weights, weight + heads[3]), load(rows.array, row + 3 * WIDTH), four)
     return one, two, three, four
 
 
@@ -171,60 +202,66 @@ def _add_times(start: Four, weights: F32, at: int, heads: tuple[int, ...], row: 
 
 
 @compiled_inline
-def _wide_sums(terms: Terms, weights: F32, rows: tuple[F32, int], out: Rows, s: Shape) -> None:
-    for c in range(s[0]):
-        for column in range(0, s[1] * s[2], _COLUMNS):
+def _wide_sums(terms: Terms, weights: F32, rows: Table, out: Rows, s: Shape) -> None:
+    for c in range(s.configs):
+        for column in range(0, s.heads * s.depth, _COLUMNS):
             sums = zeros(), zeros(), zeros(), zeros()
             sums = _add_terms(sums, terms, weights, rows, c, column, s)
             activated = relu(sums[0]), relu(sums[1]), relu(sums[2]), relu(sums[3])
-            _store_four(activated, out[0], out[1] + c * out[2] + column)
+            _store_four(activated, out.array, out.start + c * out.stride + column)
 
 
 @compiled
-def relu_sums(terms: Terms, weights: F32, rows: tuple[F32, int], out: Rows, shape: Shape) -> None:
-    """out_chk = max(0, sum over terms of weight_ch row_chk); `rows` are a flat array and its row stride."""
+def relu_sums(terms: Terms, weights: F32, rows: Table, out: Rows, shape: Shape) -> None:
+    """out_chk = max(0, sum over terms of weight_ch row_chk)."""
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
-        _wide_sums(terms, weights, rows, out, (configs, 4, 16))
+        _wide_sums(terms, weights, rows, out, Shape(configs, 4, 16))
     elif depth % WIDTH == 0 and heads * depth % _COLUMNS == 0:
         _wide_sums(terms, weights, rows, out, shape)
     else:
         for c in range(configs):
             for column in range(heads * depth):
                 value = _ZERO
-                for term in range(terms[2], terms[3]):
-                    weight = weights[terms[0][term] + c * heads + column // depth]
-                    value += weight * rows[0][terms[1][term] + c * rows[1] + column]
-                out[0][out[1] + c * out[2] + column] = _ZERO if value < _ZERO else value
+                for term in range(terms.first, terms.end):
+                    weight = weights[terms.weights[term] + c * heads + column // depth]
+                    value += weight * rows.array[terms.rows[term] + c * rows.stride + column]
+                out.array[out.start + c * out.stride + column] = _ZERO if value < _ZERO else value
 
 
-ScoreTerms = tuple[F32, F32, int]
-"""What scores contribute to the gradient of values: gradients of the scores as sender and as receiver, [2, C
-heads]; the attention vectors, [., H]; and the index of the sender's, after which the receiver's follows. Both
-arrays are flat."""
+class ScoreTerms(NamedTuple):
+    """What scores contribute to the gradient of values; both arrays are flat.
+
+    Attributes:
+        gradients: gradients of the scores as sender and as receiver, [2, C heads].
+        vectors: attention vectors, [., H].
+        sender: index of the sender's vector, after which the receiver's follows.
+    """
+
+    gradients: F32
+    vectors: F32
+    sender: int
 
 
 @compiled_inline
-def _wide_gradients(
-    terms: Terms, weights: F32, rows: tuple[F32, int], scores: ScoreTerms, out: Rows, s: Shape
-) -> None:
-    d_scores, vectors, first = scores
-    width = s[1] * s[2]
+def _wide_gradients(terms: Terms, weights: F32, rows: Table, scores: ScoreTerms, out: Rows, s: Shape) -> None:
+    d_scores, vectors, first = scores.gradients, scores.vectors, scores.sender
+    width = s.heads * s.depth
     for column in range(0, width, _COLUMNS):
-        heads = _heads_of(column, s[2])
+        heads = _heads_of(column, s.depth)
         sender_vector = _load_four(vectors, first * width + column)
         receiver_vector = _load_four(vectors, (first + 1) * width + column)
-        for c in range(s[0]):
+        for c in range(s.configs):
             sums = zeros(), zeros(), zeros(), zeros()
-            sums = _add_times(sums, d_scores, c * s[1], heads, sender_vector)
-            sums = _add_times(sums, d_scores, (s[0] + c) * s[1], heads, receiver_vector)
+            sums = _add_times(sums, d_scores, c * s.heads, heads, sender_vector)
+            sums = _add_times(sums, d_scores, (s.configs + c) * s.heads, heads, receiver_vector)
             sums = _add_terms(sums, terms, weights, rows, c, column, s)
-            _store_four(sums, out[0], out[1] + c * out[2] + column)
+            _store_four(sums, out.array, out.start + c * out.stride + column)
 
 
 @compiled
 def value_gradients(
-    terms: Terms, weights: F32, rows: tuple[F32, int], scores: ScoreTerms, out: Rows, shape: Shape
+    terms: Terms, weights: F32, rows: Table, scores: ScoreTerms, out: Rows, shape: Shape
 ) -> None:
     """out_chk = sum over terms of weight_ch row_chk, plus d_ch vector_hk as sender and as receiver.
 
@@ -232,32 +269,33 @@ def value_gradients(
     """
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
-        _wide_gradients(terms, weights, rows, scores, out, (configs, 4, 16))
+        _wide_gradients(terms, weights, rows, scores, out, Shape(configs, 4, 16))
     elif depth % WIDTH == 0 and heads * depth % _COLUMNS == 0:
         _wide_gradients(terms, weights, rows, scores, out, shape)
     else:
         for c in range(configs):
             for column in range(heads * depth):
-                lane, at = c * heads + column // depth, scores[2] * heads * depth + column
-                value = scores[0][lane] * scores[1][at]
-                value += scores[0][configs * heads + lane] * scores[1][at + heads * depth]
-                for term in range(terms[2], terms[3]):
-                    value += weights[terms[0][term] + lane] * rows[0][terms[1][term] + c * rows[1] + column]
-                out[0][out[1] + c * out[2] + column] = value
+                lane, at = c * heads + column // depth, scores.sender * heads * depth + column
+                value = scores.gradients[lane] * scores.vectors[at]
+                value += scores.gradients[configs * heads + lane] * scores.vectors[at + heads * depth]
+                for term in range(terms.first, terms.end):
+                    row = rows.array[terms.rows[term] + c * rows.stride + column]
+                    value += weights[terms.weights[term] + lane] * row
+                out.array[out.start + c * out.stride + column] = value
 
 
 @compiled_inline
 def _wide_vector_gradients(scores: F32, rows: Rows, out: Numbers, s: Shape) -> None:
-    width = s[1] * s[2]
+    width = s.heads * s.depth
     for column in range(0, width, _COLUMNS):
-        heads, at = _heads_of(column, s[2]), out[1] + column
-        d_sender, d_receiver = _load_four(out[0], at), _load_four(out[0], at + width)
-        for c in range(s[0]):
-            row = _load_four(rows[0], rows[1] + c * rows[2] + column)
-            d_sender = _add_times(d_sender, scores, c * s[1], heads, row)
-            d_receiver = _add_times(d_receiver, scores, (s[0] + c) * s[1], heads, row)
-        _store_four(d_sender, out[0], at)
-        _store_four(d_receiver, out[0], at + width)
+        heads, at = _heads_of(column, s.depth), out.start + column
+        d_sender, d_receiver = _load_four(out.array, at), _load_four(out.array, at + width)
+        for c in range(s.configs):
+            row = _load_four(rows.array, rows.start + c * rows.stride + column)
+            d_sender = _add_times(d_sender, scores, c * s.heads, heads, row)
+            d_receiver = _add_times(d_receiver, scores, (s.configs + c) * s.heads, heads, row)
+        _store_four(d_sender, out.array, at)
+        _store_four(d_receiver, out.array, at + width)
 
 
 @compiled
@@ -268,12 +306,12 @@ def attention_vector_gradients(scores: F32, rows: Rows, out: Numbers, shape: Sha
     """
     configs, heads, depth = shape
     if heads == 4 and depth == WIDTH:
-        _wide_vector_gradients(scores, rows, out, (configs, 4, 16))
+        _wide_vector_gradients(scores, rows, out, Shape(configs, 4, 16))
     elif depth % WIDTH == 0 and heads * depth % _COLUMNS == 0:
         _wide_vector_gradients(scores, rows, out, shape)
     else:
         for c in range(configs):
             for column in range(heads * depth):
-                lane, number = c * heads + column // depth, rows[0][rows[1] + c * rows[2] + column]
-                out[0][out[1] + column] += scores[lane] * number
-                out[0][out[1] + heads * depth + column] += scores[configs * heads + lane] * number
+                lane, number = c * heads + column // depth, rows.array[rows.start + c * rows.stride + column]
+                out.array[out.start + column] += scores[lane] * number
+                out.array[out.start + heads * depth + column] += scores[configs * heads + lane] * number

@@ -245,12 +245,12 @@ def lstm_backward(
     input_matrices = weights.inputs.reshape(4, width, inputs)
     d_weights = LstmMatrices(aligned_zeros(4 * width, inputs), aligned_zeros(4 * width, width))
     d_inputs, states = aligned(len(lstm.inputs), inputs), aligned((steps + 1) * configs, width)
-    d_hidden, d_cells = aligned(configs, width), aligned(configs, width)
+    d_states = _StateGradients(aligned(configs, width), aligned(configs, width))
     d_gates = aligned(4 * steps * configs, width).reshape(4, steps * configs, width)
     d_transposed, units = aligned_zeros(4 * inputs, width).reshape(4, inputs, width), all_units(inputs)
     for k in range(len(starts) - 1):
-        d_hidden[:] = gradient[k]
-        d_cells[:] = 0.0
+        d_states.hidden[:] = gradient[k]
+        d_states.cells[:] = 0.0
         for end in range(starts[k + 1], starts[k], -steps):
             begin = max(starts[k], end - steps)
             # Rows of `states` are those of the node before the block, then the block's: h_(t-1) of step t is
@@ -258,7 +258,7 @@ def lstm_backward(
             skipped = configs if begin == starts[k] else 0
             first = (begin - 1) * step_size + skipped * width
             _tanh_of(lstm.cells.reshape(-1)[first : end * step_size], states.reshape(-1)[skipped * width :])
-            _through_steps(lstm, weights.states, begin, end, starts[k], states, (d_hidden, d_cells), d_gates)
+            _through_steps(lstm, weights.states, begin, end, starts[k], states, d_states, d_gates)
             rows, row = (end - begin) * configs, begin * configs
             product(d_gates[0], 0, input_matrices[0], d_inputs, row, rows)
             for gate in range(1, 4):
@@ -299,6 +299,13 @@ def _add_input_gradients(inputs: Rows, d_gates: F32, rows: int, configs: int, un
         row = stop
 
 
+class _StateGradients(NamedTuple):
+    """Gradients of h and c at one step of a kernel, [C, W] each."""
+
+    hidden: F32
+    cells: F32
+
+
 @compiled
 def _through_steps(
     lstm: LstmStates,
@@ -307,7 +314,7 @@ def _through_steps(
     end: int,
     kernel_begin: int,
     tanh_cells: F32,
-    d_states: tuple[F32, F32],
+    d_states: _StateGradients,
     d_gates: F32,
 ) -> None:
     """Backpropagates through the steps of a block, the last one first.
@@ -319,10 +326,10 @@ def _through_steps(
         end: node after its last one.
         kernel_begin: first node of the kernel.
         tanh_cells: tanh c, whose first C rows belong to the node before the block.
-        d_states: gradients of h and c [C, W] after the block; overwritten by those before it.
+        d_states: gradients after the block; overwritten by those before it.
         d_gates: gradients of the pre-activations of the block's steps, written.
     """
-    d_hidden, d_cells = d_states
+    d_hidden, d_cells = d_states.hidden, d_states.cells
     configs, width = d_hidden.shape
     size, matrices = configs * width, state_matrices.reshape(4, width, width)
     gates, cells, tanhs = lstm.gates.reshape(4, -1), lstm.cells.reshape(-1), tanh_cells.reshape(-1)

@@ -1,6 +1,6 @@
 """The messages between the nodes of a batch as sparse matrices, for compiled kernels and for torch.
 
-Aggregation is a sparse matrix times the table of messages (see `batch.edges.Edges`). Compiled kernels read it
+Aggregation is a sparse matrix times the table of messages (see `edges.Edges`). Compiled kernels read it
 in groups of nodes that no edge leaves, mostly one or a few tensor-program kernels, so that the messages of a
 group fit a cache.
 """

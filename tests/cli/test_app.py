@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from costbench.cli.app import complete_app
@@ -74,6 +76,12 @@ def test_help_lists_every_command_and_the_order_of_the_pipeline() -> None:
     output = CliRunner().invoke(complete_app(), ["--help"]).output
     assert [command for command in COMMANDS if command not in output] == []
     assert " → ".join(PIPELINE) in " ".join(output.split())
+
+
+def test_the_page_about_commands_names_every_command(repository: Path) -> None:
+    page = (repository / "docs" / "cli.md").read_text("utf-8")
+    commands = typer.main.get_command(complete_app()).commands  # type: ignore[attr-defined]
+    assert [name for name in commands if not re.search(rf"(costbench |`){name}\b", page)] == []
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -145,9 +145,9 @@ def test_programs_that_share_a_builder_with_a_held_out_application_are_dropped()
     # The second one's builder is that of a program that is not even tested on. No builder is no relation.
     assert split.dropped == ("auto_1", "auto_2", "mine_2", "smart_2", "vgg")
     assert split.train == ("auto_3", "mine_1", "resnet")
-    assert split.reasons["auto_1"] == "built by smartcompose, as is the held-out application SmartCompose"
-    assert split.reasons["smart_2"] == "of the held-out application SmartCompose"
-    assert split.reasons["vgg"] == "named in the parameters"
+    # A reason names the builder that is shared, and the application.
+    assert all(name in split.reasons["auto_1"] for name in ("smartcompose", "SmartCompose"))
+    assert "SmartCompose" in split.reasons["smart_2"]
     assert sorted(split.reasons) == list(split.dropped)
     # One architecture held out leaves the others of the same function in training.
     assert "vgg" in manual_split(programs, ["resnet"], ["ResNet v1"]).train

@@ -1,6 +1,6 @@
 """One small case for each mechanism of the simulated machine, and its price on each chip, kept in a file.
 
-Run as a script to write the file anew, after a change of the machine that is meant:
+Run as a script to write the file again, after a change of the machine that is meant:
 
     PYTHONPATH=src:. python tests/golden/simulator_cases.py
 """

@@ -32,7 +32,7 @@ def test_prices_have_not_changed(
     golden: dict[str, dict[str, dict[str, list[float]]]],
     now: dict[str, dict[str, dict[str, list[float]]]],
 ) -> None:
-    """Where a change is meant, write the file anew as `simulator_cases` says, and review its difference."""
+    """Where a change is meant, write the file again as `simulator_cases` says, and review its difference."""
     expected, found = golden[chip][case], now[chip][case]
     assert set(found) == set(expected)
     for part, values in expected.items():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from costbench.compiler.kernel import Kernel
-from costbench.hardware.vector_unit import LANE_MOVES, VECTOR_COSTS, VectorCost, moved_rows
+from costbench.hardware.vector_unit import LANE_MOVES, VECTOR_COSTS, VectorAmounts, moved_rows
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import decompress
@@ -19,9 +19,9 @@ CONTROL = {Opcode.WHILE, Opcode.CALL, Opcode.CONDITIONAL, Opcode.FUSION, Opcode.
 
 
 def test_known_costs() -> None:
-    assert VECTOR_COSTS[Opcode.ADD] == VectorCost(simple=1.0)
-    assert VECTOR_COSTS[Opcode.RESHAPE] == VectorCost()
-    assert VECTOR_COSTS[Opcode.DIVIDE] == VectorCost(simple=3.0, transcendental=1.0)
+    assert VECTOR_COSTS[Opcode.ADD] == VectorAmounts(simple=1.0)
+    assert VECTOR_COSTS[Opcode.RESHAPE] == VectorAmounts()
+    assert VECTOR_COSTS[Opcode.DIVIDE] == VectorAmounts(simple=3.0, transcendental=1.0)
 
 
 def test_no_cost_is_negative() -> None:

@@ -129,7 +129,7 @@ def test_another_clone_pulls_what_was_computed(
         assert done.returncode == 0, done.stdout + done.stderr
     shutil.copy(tracking_template, clone / "mlflow.db")
     out = clone / "out" / "smoke"
-    # The report is made anew: it is no output that DVC keeps copies of.
+    # The report is made again: it is no output that DVC keeps copies of.
     made_anew = {out, *out.glob("reports/**"), *out.glob("inputs/**"), *out.glob("register/**")}
     results = [path for path in out.rglob("*") if path.is_file() and path.parent not in made_anew]
     pulled = {path: path.stat().st_mtime_ns for path in results}

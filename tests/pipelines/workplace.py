@@ -137,7 +137,7 @@ def write_profile(folder: Path, name: str, changes: Changes) -> Path:
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Stages find this Python first, and a tracking database of their own.
 
-    The package is the repository's, equal to the copy, so that machine code is not compiled anew for each.
+    The package is the repository's, equal to the copy, so that machine code is not compiled again for each.
     """
     return os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import ParamsError
-from costbench.reports.declarations import declared_tables
+from costbench.reports.declared_tables import declared_tables
 from costbench.reports.frame import frame_of
 from tests.reports.conftest import make_row, rows_of
 

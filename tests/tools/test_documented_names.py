@@ -70,3 +70,18 @@ def test_paths_and_modules_are_there(page: Path) -> None:
     gone = {path for path in named(page, _PATH) | named(page, _SOURCE) if not exists(path)}
     gone |= {module for module in named(page, _MODULE) - LABELS if not defines(module)}
     assert gone == set()
+
+
+SCRIPTS = [
+    REPOSITORY / "Makefile",
+    REPOSITORY / ".ci" / "run",
+    *sorted((REPOSITORY / "tools").glob("*.sh")),
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_paths_in_scripts_are_there(script: Path) -> None:
+    paths = set(
+        re.findall(r"(?<![\w./$-])(?:tests|tools|profiles|src|data)/[\w./-]*\w", script.read_text("utf-8"))
+    )
+    assert {path for path in paths if not exists(path)} == set()

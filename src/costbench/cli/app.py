@@ -20,19 +20,19 @@ from costbench.extensions import COMMANDS as COMMAND_GROUPS
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import CommandGroup, StageExtension, load_extensions
 
+_PIPELINE = " → ".join(f"`{stage.__name__}`" for stage in STAGES)
 app = typer.Typer(
     name="costbench",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="""
+    help=f"""
 How well does a cost model predict, rank and steer a compiler's choices for real tensor programs?
 
 **From programs to a table**, in the order of the pipeline (`dvc repro` runs all of it that is out of date):
 
-`collect` → `generate` → `split` → `features` → `sweep` → `train` → `evaluate` → `autotune` →
-`register` → `report`
+{_PIPELINE}
 
 **Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`, or text: `.hlo`, `.txt`) into
 `data/programs/user/`; they are listed by `costbench programs` and become rows of the table.
@@ -138,12 +138,12 @@ def params(
         file.write_text(with_comments(file.read_text("utf-8")), "utf-8")
         return
     if key is None:
-        for one in keys():
-            typer.echo(f"{one.name}: {one.meaning}")
+        for known in keys():
+            typer.echo(f"{known.name}: {known.meaning}")
         return
-    known = find_key(key)
-    typer.echo(f"{known.name}\n  {known.meaning}")
-    rows = {"unit": known.unit or "-", "type": known.accepts, "default": shown(known.default)}
+    asked = find_key(key)
+    typer.echo(f"{asked.name}\n  {asked.meaning}")
+    rows = {"unit": asked.unit or "-", "type": asked.accepts, "default": shown(asked.default)}
     for name, text in (rows | {f"value in {file}": shown(value_of(file, key))}).items():
         typer.echo(f"  {name}: {text}")
 
@@ -204,10 +204,10 @@ def pages(port: Annotated[int, typer.Option(help="Of `mlflow ui`.")] = 5000) -> 
 
     uri = tracking_uri()
     is_server = uri.startswith("http")
-    found = experiment_pages(uri, uri.rstrip("/") if is_server else f"http://127.0.0.1:{port}")
+    addresses = experiment_pages(uri, uri.rstrip("/") if is_server else f"http://127.0.0.1:{port}")
     if not is_server:
         typer.echo(f"mlflow ui --backend-store-uri {uri} --port {port}")
-    for name, page in found.items():
+    for name, page in addresses.items():
         typer.echo(f"{name:<20} {page}")
 
 

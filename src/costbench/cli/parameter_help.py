@@ -230,7 +230,7 @@ def attributes(cls: type) -> dict[str, str]:
 def _dataclass_in(hint: Any) -> Any:
     """Returns the dataclass that an annotation is or may be, or None."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        hint = next((one for one in typing.get_args(hint) if dataclasses.is_dataclass(one)), None)
+        hint = next((member for member in typing.get_args(hint) if dataclasses.is_dataclass(member)), None)
     return hint if dataclasses.is_dataclass(hint) else None
 
 

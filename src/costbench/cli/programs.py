@@ -135,13 +135,13 @@ def _print_spread(spread: FidelitySpread) -> None:
     table = Table(title=f"The same over {spread.num_machines} machines that agree with the calibration runs")
     for header in ("overall", "median", "5%", "95%"):
         table.add_column(header, justify="left" if header == "overall" else "right", no_wrap=True)
-    for name, found, scale, end in (
+    for name, spread_of, scale, end in (
         ("Kendall's τ", spread.kendall_tau, 1.0, ""),
         ("top-1 slowdown", spread.top1_slowdown, 100.0, "%"),
         ("MAPE", spread.mape, 1.0, "%"),
         ("τ, fastest quarter", spread.tau_fastest_quartile, 1.0, ""),
     ):
-        figures = () if found is None else (found.median, found.low, found.high)
+        figures = () if spread_of is None else (spread_of.median, spread_of.low, spread_of.high)
         table.add_row(name, *(f"{scale * figure:.{1 if end else 3}f}{end}" for figure in figures))
     console().print(table)
 

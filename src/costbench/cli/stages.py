@@ -20,28 +20,29 @@ from costbench.cli.options import (
 )
 from costbench.errors import DataError
 
+_OWN_DATA = "A data set of your own"
 Data = Annotated[
     str | None,
     typer.Option(
         "--data",
         help="Instead of an experiment: `tpugraphs:DIR`, a layout `.npz`, or a layout graph (`.arrow`).",
-        rich_help_panel="A data set of your own",
+        rich_help_panel=_OWN_DATA,
     ),
 ]
 Collection = Annotated[
     str | None,
     typer.Option(
         help="Of `tpugraphs:DIR`, such as `layout:xla:random`, `tile:xla`; may be left out if there is one.",
-        rich_help_panel="A data set of your own",
+        rich_help_panel=_OWN_DATA,
     ),
 ]
 Cache = Annotated[
     Path,
-    typer.Option(help="Where converted graphs are kept.", rich_help_panel="A data set of your own"),
+    typer.Option(help="Where converted graphs are kept.", rich_help_panel=_OWN_DATA),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, help="Threads; all cores if left out.", rich_help_panel="A data set of your own"),
+    typer.Option(min=1, help="Threads; all cores if left out.", rich_help_panel=_OWN_DATA),
 ]
 _CACHE = Path("out/cache")
 _MODEL = Path("out/model")
@@ -60,17 +61,13 @@ def train(  # noqa: PLR0913 (a command has its options)
         typer.Option(
             help="YAML file of hyper-parameters: fields of `LayoutTrainSpec`, for tiles `TrainSpec`"
             " (docs/layout_models.md).",
-            rich_help_panel="A data set of your own",
+            rich_help_panel=_OWN_DATA,
         ),
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the model.", rich_help_panel="A data set of your own")
-    ] = _MODEL,
+    out: Annotated[Path, typer.Option(help="Folder of the model.", rich_help_panel=_OWN_DATA)] = _MODEL,
     seed: Annotated[
         int,
-        typer.Option(
-            help="Of weights, draws and held-out configs.", rich_help_panel="A data set of your own"
-        ),
+        typer.Option(help="Of weights, draws and held-out configs.", rich_help_panel=_OWN_DATA),
     ] = 0,
     threads: Threads = None,
     cache: Cache = _CACHE,
@@ -110,17 +107,11 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
     jobs: Jobs = None,
     data: Data = None,
     collection: Collection = None,
-    model: Annotated[
-        Path, typer.Option(help="Folder of the model.", rich_help_panel="A data set of your own")
-    ] = _MODEL,
-    split: Annotated[
-        str, typer.Option(help="Of `tpugraphs:DIR`.", rich_help_panel="A data set of your own")
-    ] = "valid",
+    model: Annotated[Path, typer.Option(help="Folder of the model.", rich_help_panel=_OWN_DATA)] = _MODEL,
+    split: Annotated[str, typer.Option(help="Of `tpugraphs:DIR`.", rich_help_panel=_OWN_DATA)] = "valid",
     threads: Threads = None,
     cache: Cache = _CACHE,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON.", rich_help_panel="A data set of your own")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=_OWN_DATA)] = False,
 ) -> None:
     """Let the cost models of experiments rank tile sizes or predict runtimes, on the test programs.
 
@@ -136,10 +127,10 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
 
     scored = evaluate_on(ImportedData(data, collection, cache), split, model, threads)
     if as_json:
-        typer.echo(json.dumps([one.to_dict() for one in scored], indent=1, sort_keys=True))
+        typer.echo(json.dumps([graph.to_dict() for graph in scored], indent=1, sort_keys=True))
         return
-    for one in scored:
-        typer.echo(f"{one.graph} ({one.num_configs} {one.which} configs): {one.line()}")
+    for graph in scored:
+        typer.echo(f"{graph.graph} ({graph.num_configs} {graph.which} configs): {graph.line()}")
 
 
 def collect(

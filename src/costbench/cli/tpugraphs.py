@@ -30,11 +30,11 @@ def import_tpugraphs(folder: Folder, out: Out = _OUT, as_json: Json = False) -> 
     """
     from costbench.experiments.tpugraphs.importing import import_folder
 
-    found = import_folder(folder, out, _to_stderr)
+    counts = import_folder(folder, out, _to_stderr)
     if as_json:
-        typer.echo(json.dumps([count.to_dict() for count in found], indent=1, sort_keys=True))
+        typer.echo(json.dumps([count.to_dict() for count in counts], indent=1, sort_keys=True))
     else:
-        _print_counts(found)
+        _print_counts(counts)
 
 
 def export_tpugraphs(
@@ -94,11 +94,11 @@ def score(
     """
     from costbench.experiments.tpugraphs.scoring import score_file
 
-    found = score_file(file, predictions)
+    metrics = score_file(file, predictions)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(metrics))
         return
-    for name, value in found.items():
+    for name, value in metrics.items():
         typer.echo(f"{name:>12}  {'not defined' if value is None else f'{value:.4f}'}")
 
 
@@ -130,22 +130,22 @@ def submission(
         write_submission(table, lines)
         typer.echo(f"{table}: {len(lines):,} graphs", err=as_json)
         return
-    found = score_submission(table, data, split)
-    typer.echo(json.dumps(found, indent=1, sort_keys=True) if as_json else f"score {found['score']}")
+    scores = score_submission(table, data, split)
+    typer.echo(json.dumps(scores, indent=1, sort_keys=True) if as_json else f"score {scores['score']}")
 
 
 def _to_stderr(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def _print_counts(found: Sequence[Imported]) -> None:
+def _print_counts(counts: Sequence[Imported]) -> None:
     from rich.table import Table
 
     table = Table()
     columns = ("graphs", "programs", "nodes", "edges", "configs", "labelled")
     for name in ("collection", "split", *columns):
         table.add_column(name, justify="right" if name in columns else "left", no_wrap=True)
-    for count in found:
+    for count in counts:
         facts = count.to_dict()
         table.add_row(count.collection, count.split, *(f"{facts[name]:,}" for name in columns))
     console().print(table)

@@ -348,8 +348,10 @@ def _extent_without_halo(axis: Axis, elements: F64) -> float:
 
 @compiled_step
 def _fetches(nest: PackedNest, mask: int, trips: F64, rules: F64, iterations: float) -> float:
-    """Returns how often a tile is copied: the product of the trips of all loops from the outermost one to the
-    innermost one that moves the tile, or what a model takes for it that does not know the order of loops.
+    """Returns how often a tile is copied.
+
+    It is the product of the trips of all loops from the outermost one to the innermost one that moves the
+    tile, or what a model takes for it that does not know the order of loops.
     """
     fetches, so_far = 1.0, 1.0
     for index in range(len(nest.order)):
@@ -382,8 +384,9 @@ def _physical(nest: PackedNest, index: int) -> int:
 
 @compiled_step
 def _matrix_cycles(estimate: Estimate, workspace: CostWorkspace) -> float:
-    """Returns matrix-unit cycles of one tile: multiply-adds, both sides padded to the unit's size, over the
-    peak rate.
+    """Returns matrix-unit cycles of one tile.
+
+    They are its multiply-adds, both sides padded to the unit's size, over the peak rate.
     """
     contraction, size = estimate.contraction, estimate.chip[_MXU_SIZE]
     if len(contraction) == 0:

@@ -56,8 +56,9 @@ def _numbers(digests: Sequence[bytes]) -> U64:
 
 @compiled
 def group_hashes(g: Groups, chosen: I64, computation: int) -> U64:
-    """Returns hashes [k] of the chosen groups; equal for groups of the same instructions, which determine the
-    kernel.
+    """Returns hashes [k] of the chosen groups.
+
+    They are equal for groups of the same instructions, which determine the kernel.
     """
     sums = np.zeros(len(g.group), dtype=np.uint64)
     first = mix(np.uint64(computation))

@@ -76,14 +76,14 @@ class DecisionSpace(Protocol[Decisions_co]):
 
 
 class VectorSpace(Protocol):
-    """The decisions about one program: vectors of m choices, at place i from 0 to num_choices[i] - 1.
+    """The decisions about one program: vectors of m choices, the i-th from 0 to num_choices[i] - 1.
 
-    The order of places is stable: the same program gives the same one.
+    The order of choices is stable: the same program gives the same one.
     """
 
     @property
     def num_choices(self) -> I64:
-        """Returns the number of choices at each place, int64 [m]."""
+        """Returns the number of options of each choice, int64 [m]."""
         ...
 
     @property

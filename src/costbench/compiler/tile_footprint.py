@@ -55,8 +55,9 @@ def new_tile(nest: PackedNest) -> Tile:
 
 @compiled_step
 def set_tile(nest: PackedNest, extents: I64, tile: Tile) -> int:
-    """Fills in all fields but `sizes` for loop extents [num_loops]; returns the bit set of loops that take
-    more than one iteration.
+    """Fills in all fields but `sizes` for loop extents [num_loops].
+
+    Returns the bit set of loops that take more than one iteration.
     """
     moving = 0
     for loop in range(len(nest.loops)):

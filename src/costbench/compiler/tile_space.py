@@ -1,5 +1,7 @@
-"""The space of tile sizes of a kernel: balanced splits of every loop, without those that overflow the
-scratchpad; and many kernels of one computation with their spaces, for models that price them in one call.
+"""The space of tile sizes of a kernel, and of many kernels of one computation.
+
+It has balanced splits of every loop, without those that overflow the scratchpad. Many kernels stand with
+their spaces for models that price them in one call.
 
 A loop of D native tiles may be cut into n = 1..D parts of ceil(D/n); only such balanced extents are tried
 (tpugraphs2023, section 3, and the recorded runs of the real machine). The space is the full cross product
@@ -420,8 +422,9 @@ class KernelBatch:
         return max((len(space.loops) for space in self.lowered.spaces), default=0)
 
     def smallest_fits(self, limit_bytes: float) -> Bool:
-        """Returns whether the smallest tile size of each kernel fits a scratchpad, [k]; False for a kernel
-        whose tile sizes are too many to be numbered.
+        """Returns whether the smallest tile size of each kernel fits a scratchpad, [k].
+
+        It is False for a kernel whose tile sizes are too many to be numbered.
         """
         return _smallest_fits(self.lowered.nests, self.candidates, limit_bytes)
 

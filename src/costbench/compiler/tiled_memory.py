@@ -139,8 +139,9 @@ def compact_layout(shape: Shape) -> MinorToMajor:
 
 
 def _rows(shape: Shape, minor_to_major: MinorToMajor) -> int:
-    """Returns the rows of a native tile in another order; of equal orders the one with more is preferred, as
-    it leaves fewer axes to loop over.
+    """Returns the rows of a native tile in another order.
+
+    Of equal orders the one with more is preferred, as it leaves fewer axes to loop over.
     """
     physical = [shape.dimensions[axis] for axis in reversed(minor_to_major)]
     return _native_tile(physical, shape.element_type.bits)[0]
@@ -206,8 +207,9 @@ def bitcast_layout(source: Shape, dimensions: tuple[int, ...]) -> MinorToMajor |
 def matching_axes(
     source: Sequence[int], target: Sequence[int]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Returns the shortest runs of axes with equal products on both sides of a reshape, without axes of
-    extent 1.
+    """Returns the shortest runs of axes with equal products on both sides of a reshape.
+
+    They are without axes of extent 1.
     """
     left = [axis for axis, size in enumerate(source) if size != 1]
     right = [axis for axis, size in enumerate(target) if size != 1]
@@ -258,8 +260,9 @@ def _same_image(first: tuple[int, ...], second: tuple[int, ...], bits: int) -> b
 
 
 def _is_linear(physical: tuple[int, ...], bits: int) -> bool:
-    """Returns whether the tiled image is that of a vector: a single row, or whole tiles whose rows follow one
-    another without padding.
+    """Returns whether the tiled image is that of a vector.
+
+    It is a single row, or whole tiles whose rows follow one another without padding.
     """
     # The sublanes of a single row of packed values are part empty, unlike a vector's; code that reads one
     # reads the other as easily, so that such a reshape is no kernel of its own.

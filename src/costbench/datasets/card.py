@@ -78,8 +78,10 @@ class LogHistogram:
         return max(lower, self._min)
 
     def to_dict(self) -> dict[str, object]:
-        """Returns quantiles and mean by name, and the coarse counts from the first to the last that is not 0:
-        bin `first + i` has `counts[i]`. Without numbers, `counts` is empty and the only key.
+        """Returns quantiles and mean by name, and the coarse counts.
+
+        These go from the first to the last that is not 0: bin `first + i` has `counts[i]`. Without numbers,
+        `counts` is empty and the only key.
         """
         used = np.flatnonzero(self._coarse)
         if not len(used):

@@ -349,8 +349,10 @@ def _make(group: _Group) -> tuple[tuple[ShardSummary, ...] | str, ...]:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Makes garbage collection rare: compiling creates millions of objects and few cycles, and a fifth of its
-    time would be spent on finding these.
+    """Makes garbage collection rare.
+
+    Compiling creates millions of objects and few cycles, and a fifth of its time would be spent on finding
+    these.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(_OBJECTS_PER_COLLECTION, *thresholds[1:])

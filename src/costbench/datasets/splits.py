@@ -202,9 +202,10 @@ def manual_split(
 
 
 def builder_of(program: ProgramInfo) -> str:
-    """Returns the identity of a program's builder: the function of the model zoo, `wavernn` of
-    `wavernn(size=512)`, or the architecture where one function builds many (`ResNet50` of
-    `keras_classifier(architecture='ResNet50')`); empty where unknown.
+    """Returns the identity of a program's builder; empty where unknown.
+
+    It is the function of the model zoo, `wavernn` of `wavernn(size=512)`, or the architecture where one
+    function builds many (`ResNet50` of `keras_classifier(architecture='ResNet50')`).
     """
     try:
         call = ast.parse(program.builder.strip(), mode="eval").body

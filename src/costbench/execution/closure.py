@@ -68,8 +68,9 @@ class Closure:
     libraries: Mapping[str, str]
 
     def digest(self) -> str:
-        """Returns the identity of code and libraries, 16 hexadecimal digits; the same with every version of
-        Python.
+        """Returns the identity of code and libraries, 16 hexadecimal digits.
+
+        It is the same with every version of Python.
         """
         parts = (*self.modules.items(), *self.data.items(), *self.libraries.items())
         return _digest("\n".join(f"{name} {value}" for name, value in parts).encode())

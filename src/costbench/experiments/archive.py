@@ -190,9 +190,11 @@ def _read_table(path: Path, digest: str) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"no Parquet: {error}", where=path) from error
     if not table.schema.equals(SCHEMAS[path.name]):
-        found = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
-        expected = ", ".join(f"{field.name}: {field.type}" for field in SCHEMAS[path.name])
-        raise DataError(f"the columns {found}", where=path, expected=expected)
+        columns, expected = (
+            ", ".join(f"{field.name}: {field.type}" for field in schema)
+            for schema in (table.schema, SCHEMAS[path.name])
+        )
+        raise DataError(f"the columns {columns}", where=path, expected=expected)
     return table
 
 
@@ -291,11 +293,11 @@ def write_results(out: Path, tables: Mapping[str, pa.Table]) -> None:
     for folder, rows in groupby(records_of(tables[POINTS]), lambda row: row[:1]):
         write_json(_inside(out, "evaluate", *folder, _POINTS_FILE), _points(rows))
     for path, text in records_of(tables[FILES]):
-        write_text(_inside(out, _place(PurePosixPath(str(path)))), str(text))
+        write_text(_inside(out, _current_path(PurePosixPath(str(path)))), str(text))
 
 
-def _place(path: PurePosixPath) -> str:
-    """Returns where a file belongs; in older archives, wall times lie beside the results."""
+def _current_path(path: PurePosixPath) -> str:
+    """Returns the path of a file; in older archives, wall times lie beside the results."""
     if path.name == "timing.json":
         return f"machine/{path.parent}.json"
     return f"machine/{path}" if path.name == "overhead.json" else str(path)
@@ -322,8 +324,8 @@ def _row_records(out: Path, path: PurePosixPath) -> list[Record]:
 
 def _neighbours(row: MetricRow) -> tuple[str | int, ...]:
     """Returns a sort key that puts a model's measures on a group of kernels side by side; many are equal."""
-    place = (row.task, row.split, row.chip, row.program, row.kernels)
-    return (*place, row.model, row.variant, row.seed, row.metric)
+    group = (row.task, row.split, row.chip, row.program, row.kernels)
+    return (*group, row.model, row.variant, row.seed, row.metric)
 
 
 def _metric_row(values: Record) -> MetricRow:
@@ -373,10 +375,7 @@ _RESULTS: Mapping[str, tuple[str, ...]] = {
     "split": ("leakage.json", "counts.json", "card.json"),
     "features": (),
     "sweep": ("*.yaml", "*.csv", IDENTITY_FILE),
-    "train": (
-        *("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json"),
-        IDENTITY_FILE,
-    ),
+    "train": ("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json", IDENTITY_FILE),
     "evaluate": ("rows.jsonl", "scatter.json", IDENTITY_FILE),
     "autotune": ("rows.jsonl", "search.json", IDENTITY_FILE),
 }
@@ -407,7 +406,7 @@ def pack(folder: Path, workspace: Workspace) -> Changes:
         DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
             finished, or if the archive cannot be written.
     """
-    before = _read_parts(folder, workspace.name) if _exists(folder) else {}
+    before = read_archive(folder, read_profile_manifest(folder, workspace.name)) if _exists(folder) else {}
     names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
     if not names:
         raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
@@ -429,7 +428,7 @@ def unpack(folder: Path, workspace: Workspace) -> Changes:
     Raises:
         DataError: for an archive that is damaged or of another profile, or a file that cannot be written.
     """
-    parts = _read_parts(folder, workspace.name)
+    parts = read_archive(folder, read_profile_manifest(folder, workspace.name))
     missing = [name for name in parts if not _is_finished(workspace.out, name)]
     for name in missing:
         # Weights of an unfinished training beside the results of a finished one would pass for its own.
@@ -443,8 +442,8 @@ def read_profile_manifest(folder: Path, profile: str) -> Manifest:
     """Reads the manifest of an archive. Raises: DataError, if it is damaged or of another profile."""
     manifest = read_manifest(folder)
     if manifest.profile != profile:
-        found = f"results of the profile {manifest.profile!r}"
-        raise DataError(found, where=folder / MANIFEST_FILE, field="profile", expected=profile)
+        problem = f"results of the profile {manifest.profile!r}"
+        raise DataError(problem, where=folder / MANIFEST_FILE, field="profile", expected=profile)
     return manifest
 
 
@@ -457,7 +456,7 @@ def part_names(params: Params) -> tuple[str, ...]:
 def _results() -> dict[str, tuple[str, ...]]:
     """Returns the files that the report reads by stage, with those of stages of other packages."""
     extensions = load_extensions(STAGES, StageExtension)
-    others = {name: (*own.results, IDENTITY_FILE) for name, own in extensions.items() if own.results}
+    others = {name: (*stage.results, IDENTITY_FILE) for name, stage in extensions.items() if stage.results}
     return {**_RESULTS, **others}
 
 
@@ -468,11 +467,6 @@ def _exists(folder: Path) -> bool:
     if any((folder / name).exists() for name in SCHEMAS):
         raise DataError("not there", where=folder / MANIFEST_FILE, expected="that of the files beside it")
     return False
-
-
-def _read_parts(folder: Path, profile: str) -> dict[str, Part]:
-    manifest = read_profile_manifest(folder, profile)
-    return read_archive(folder, manifest)
 
 
 def _folders(part: str) -> tuple[PurePosixPath, ...]:
@@ -514,6 +508,6 @@ def _collections(out: Path) -> list[Record]:
     records: list[Record] = []
     for folder in sorted((out / "features" / "layout").glob("*")):
         path = PurePosixPath("features", "layout", folder.name, COLLECTIONS_FILE)
-        sizes = [asdict(one) for one in read_collection_sizes(folder)]
+        sizes = [asdict(collection) for collection in read_collection_sizes(folder)]
         records += [(str(path), json.dumps(sizes, indent=1) + "\n")] if sizes else []
     return records

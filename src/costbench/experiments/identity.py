@@ -61,7 +61,7 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 def closure(*work: Callable[..., object]) -> Closure:
     """Returns the code that functions (or classes) run, as it is on disk; read once per process."""
-    return _of_modules(tuple(sorted({one.__module__ for one in work})))
+    return _of_modules(tuple(sorted({function.__module__ for function in work})))
 
 
 def module_closure(name: str, without: tuple[str, ...] = EXCLUDED) -> Closure:
@@ -116,9 +116,9 @@ def identify(
         before: identities of the stages that it depends on.
     """
     return StageIdentity(
-        _chained(digest(params), [one.params_digest for one in before]),
+        _chained(digest(params), [stage.params_digest for stage in before]),
         data_digest,
-        _chained(module_closure(module).digest(), [one.code_digest for one in before]),
+        _chained(module_closure(module).digest(), [stage.code_digest for stage in before]),
     )
 
 
@@ -131,8 +131,8 @@ def source_identities(names: Iterable[str]) -> tuple[StageIdentity, ...]:
     return tuple(StageIdentity("", "", source_digest(name)) for name in names if is_dotted(name))
 
 
-def _chained(own: str, before: list[str]) -> str:
-    return digest_bytes("/".join([own, *sorted(before)]).encode())[:_DIGEST_LENGTH]
+def _chained(digest_of_stage: str, before: list[str]) -> str:
+    return digest_bytes("/".join([digest_of_stage, *sorted(before)]).encode())[:_DIGEST_LENGTH]
 
 
 def write_identity(folder: Path, identity: StageIdentity) -> None:

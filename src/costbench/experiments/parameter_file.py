@@ -85,15 +85,15 @@ def load_sections(path: Path) -> dict[str, Any]:
 
 
 def _with_base(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
-    own: dict[str, Any] = load_yaml(path)
-    if EXTENDS not in own:
-        return own
-    name = str(own.pop(EXTENDS))
+    changes: dict[str, Any] = load_yaml(path)
+    if EXTENDS not in changes:
+        return changes
+    name = str(changes.pop(EXTENDS))
     if path.resolve() in before:
         raise ParamsError("extends itself", where=path, field=EXTENDS, expected="another profile")
-    base = _with_base(profile_file(path, own, name), (*before, path.resolve()))
-    sections = merge(base, own)
-    known, named = _mapping(base.get(SECTION)), own.get(SECTION)
+    base = _with_base(profile_file(path, changes, name), (*before, path.resolve()))
+    sections = merge(base, changes)
+    known, named = _mapping(base.get(SECTION)), changes.get(SECTION)
     if isinstance(named, Mapping):
         sections[SECTION] = {
             entry: merge(_mapping(known.get(entry)), change) if isinstance(change, Mapping) else change
@@ -134,15 +134,12 @@ def expand_experiments(entries: Mapping[str, Any], where: Path) -> dict[str, Any
         ParamsError: naming the entry that extends what is not there, or a product without values.
     """
     whole = {name: _entry(name, entries, where, ()) for name in entries}
-    for name, entry in whole.items():
-        if not isinstance(entry, dict):
-            continue
+    mappings = {name: entry for name, entry in whole.items() if isinstance(entry, dict)}
+    for name, entry in mappings.items():
         if isinstance(entry.get(_VARIANTS), Mapping):
             field = f"{SECTION}.{name}.{_VARIANTS}"
             entry[_VARIANTS] = _variants(entry[_VARIANTS], where, field)
-    for name, entry in whole.items():
-        if not isinstance(entry, dict):
-            continue
+    for name, entry in mappings.items():
         field = f"{SECTION}.{name}"
         if isinstance(entry.get(_SETTINGS), Mapping):
             entry[_SETTINGS] = _changes(entry[_SETTINGS], whole, where, f"{field}.{_SETTINGS}")
@@ -159,26 +156,26 @@ def _entry(name: str, entries: Mapping[str, Any], where: Path, before: tuple[str
     entry = entries[name]
     if not isinstance(entry, Mapping) or EXTENDS not in entry:
         return dict(entry) if isinstance(entry, Mapping) else entry
-    own = {key: value for key, value in entry.items() if key != EXTENDS}
+    entry_changes = {key: value for key, value in entry.items() if key != EXTENDS}
     parent, field = entry[EXTENDS], f"{SECTION}.{name}.{EXTENDS}"
     if parent not in entries or parent in (*before, name):
         problem = "extends itself" if parent in entries else f"no experiment {parent!r}"
         raise ParamsError(problem, where=where, field=field, expected=f"one of {', '.join(entries)}")
-    return merge(_mapping(_entry(parent, entries, where, (*before, name))), own)
+    return merge(_mapping(_entry(parent, entries, where, (*before, name))), entry_changes)
 
 
 def _changes(change: Any, entries: Mapping[str, Any], where: Path, field: str) -> Any:
     """Returns changes merged with those of the variant that they extend."""
     if not isinstance(change, Mapping) or EXTENDS not in change:
         return change
-    own = {key: value for key, value in change.items() if key != EXTENDS}
+    changes = {key: value for key, value in change.items() if key != EXTENDS}
     entry, _, variant = str(change[EXTENDS]).partition(".")
     base = _mapping(_mapping(entries.get(entry)).get(_VARIANTS)).get(variant)
     if not isinstance(base, Mapping) or EXTENDS in base:
         problem = f"{change[EXTENDS]!r} is no variant that can be extended"
         expected = "EXPERIMENT.VARIANT, which extends no other one"
         raise ParamsError(problem, where=where, field=f"{field}.{EXTENDS}", expected=expected)
-    return merge(base, own)
+    return merge(base, changes)
 
 
 def _variants(listed: Mapping[str, Any], where: Path, field: str) -> dict[str, Any]:

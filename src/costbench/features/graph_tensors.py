@@ -41,7 +41,7 @@ class KernelGraph:
     Attributes:
         opcodes: codes of `Opcode`, int64 [n].
         node_features: unscaled node features, float32 [n, 140].
-        edges: int64 [2, m], producer above consumer, places of nodes; each once, by consumer, then producer.
+        edges: int64 [2, m], producer above consumer, indices of nodes; each once, by consumer, then producer.
         static_features: float32 [4], unscaled: FLOPs, bytes read, bytes written, special functions.
     """
 
@@ -114,7 +114,7 @@ class ProgramFeatureCache:
 def kernel_graph(kernel: Kernel, cache: ProgramFeatureCache) -> KernelGraph:
     """Returns the graph of a kernel, with nodes in the order of `kernel.nodes`.
 
-    An input is a `parameter` node whose number is its place among the inputs; only its columns for element
+    An input is a `parameter` node whose number is its index among the inputs; only its columns for element
     type, sizes, tuple members and layout are those of the value, all others are absent values. An instruction
     has its row of the program, except that `is_root` is 1 exactly for the kernel's outputs.
 

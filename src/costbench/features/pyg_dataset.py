@@ -51,13 +51,13 @@ class KernelData(Data):  # type: ignore[misc]  # PyG ships no types
             (`features/tile_features.csv`), then 4 of the loops they make (`features/loop_features.csv`).
         runtime_ns: int64 [C], measured, in nanoseconds.
         analytical_ns: float64 [C], the compiler's own estimate, in nanoseconds.
-        kernel_of_decision: int64 [C], places of kernels in the batch.
+        kernel_of_decision: int64 [C], indices of kernels in the batch.
         static_features: float32 [K, 4], FLOPs, bytes read, bytes written and special-function evaluations.
         runs: int64 [K], executions in one run of the program.
         program: name of the program; a list of K in a batch, as the next three.
         application: application family of the program.
         fingerprint: 32 hexadecimal digits, equal for equal kernels of different programs.
-        kernel: int, place of the kernel among those of its program; int64 [K] in a batch.
+        kernel: int, index of the kernel among those of its program; int64 [K] in a batch.
     """
 
     def __inc__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
@@ -114,7 +114,7 @@ class KernelDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         """Reads one kernel with all of its decisions.
 
         Raises:
-            DataError: for a place that no kernel has.
+            DataError: for an index that no kernel has.
         """
         if not 0 <= idx < self.len():
             raise DataError(f"kernel {idx}", where=self.root, expected=f"0 to {self.len() - 1}")
@@ -221,7 +221,7 @@ class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
     - `configurable_index`: int64 [nc], the configurable nodes, ascending;
     - `config_features`: float32 [s, nc, 18], layouts of those nodes under each of the s configs;
     - `runtime_ns`: int64 [s], or [0] where runtimes are withheld;
-    - `rows`: int64 [s], places of the configs in the file;
+    - `rows`: int64 [s], indices of the configs in the file;
     - `name`: id of the graph.
 
     Args:

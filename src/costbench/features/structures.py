@@ -39,7 +39,7 @@ def kernel_structures(path: Path) -> U64:
     edge_offsets = np.asarray(shard["edge_nodes_offsets"])
     if len(node_offsets) < 2:
         return np.zeros(0, np.uint64)
-    # Edges name places of nodes in their kernel.
+    # Edges name indices of nodes in their kernel.
     first = np.repeat(node_offsets[:-1], np.diff(edge_offsets))
     producers, consumers = (np.asarray(shard["edge_nodes"])[:, end] + first for end in (0, 1))
     outputs = np.asarray(shard["node_is_output"]).astype(np.uint64)

@@ -210,8 +210,9 @@ def fidelity(recorded: Sequence[Recorded], target: Target) -> FidelityReport:
 
 
 def leave_one_out(recorded: Sequence[Recorded], target: Target, prior_width: float = 1.0) -> FidelityReport:
-    """Returns the fidelity of machines that never saw what they predict: each kernel by a fit to the others,
-    generated code perfectly regular.
+    """Returns the fidelity of machines that never saw what they predict.
+
+    Each kernel is predicted by a fit to the others, generated code perfectly regular.
     """
     kernels: list[KernelFidelity] = []
     for held in recorded:
@@ -249,8 +250,9 @@ def scale_timing(source: Target, chip: Target) -> Target:
 
 
 def sample_scaling(source: Target, chip: Target, seed: int, number: int) -> Target:
-    """Returns a chip as `scale_timing` does, with a random error on each fitted parameter: nobody measured
-    whether the ratios hold.
+    """Returns a chip as `scale_timing` does, with a random error on each fitted parameter.
+
+    Nobody measured whether the ratios hold.
     """
     generator, scaled = stream(seed, "drawn scaling", chip.name, number), scale_timing(source, chip)
     values = {}

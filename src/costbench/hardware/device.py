@@ -193,8 +193,9 @@ def _noisy(runtime: float, key: np.uint64, machine: F64) -> tuple[float, float]:
 
 @compiled_step
 def _fails(extents: I64, needed: float, key: np.uint64, machine: F64) -> bool:
-    """Returns whether a compile fails. The probability rises from 0 at `failure_floor` of the scratchpad to
-    `failure_rate` at all of it.
+    """Returns whether a compile fails.
+
+    The probability rises from 0 at `failure_floor` of the scratchpad to `failure_rate` at all of it.
 
     The smallest tile never fails, so that every kernel can run.
     """
@@ -301,8 +302,9 @@ def _operation_mixes(offsets: I64, opcodes: I64) -> U64:
 
 @compiled
 def _run_each(nests: Nests, chosen: I64, extents: I64, inputs: _Inputs, times: F64) -> int:
-    """Fills in [2, m] times of the fastest run and of all runs; returns the first kernel whose price is no
-    valid time, or -1.
+    """Fills in [2, m] times of the fastest run and of all runs.
+
+    Returns the first kernel whose price is no valid time, or -1.
     """
     machine = inputs.machine
     limit = machine[FAILURE_FLOOR] * machine[SCRATCHPAD_BYTES]

@@ -10,7 +10,7 @@ import numpy as np
 from costbench.arrays import F64
 from costbench.target import Target, Timing
 
-# Places of the numbers in the array: the fields of `Timing` in order, then some of `Architecture`.
+# Indices of the numbers in the array: the fields of `Timing` in order, then some of `Architecture`.
 (
     LAUNCH_NS, ITERATION_NS, TRANSFER_NS, READ_GB_PER_S, WRITE_GB_PER_S, CHUNK_NS, DESCRIPTOR_NS,
     BANK_NS, OVERLAP_EXPONENT, WEIGHT_LOAD_CYCLES, CONVOLUTION_DRAIN_NS, DOT_DRAIN_NS,

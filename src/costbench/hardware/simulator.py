@@ -228,8 +228,9 @@ def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: I64, part
 def _between_iterations(
     workspace: Workspace, compute: ComputeTime, machine: F64
 ) -> tuple[float, float, float, float]:
-    """Returns nanoseconds of transfer that compute does not hide and of issuing copies; then the numbers of
-    iterations and of result tiles.
+    """Returns nanoseconds of transfer that compute does not hide and of issuing copies.
+
+    Then follow the numbers of iterations and of result tiles.
 
     A value's tile changes when a loop that moves it advances, or starts over after more than one step. So
     loops are visited from the innermost outwards, and each advance costs the copies of all values that this

@@ -15,7 +15,6 @@ is summed once into one coefficient per distinct tile.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -74,21 +73,12 @@ class VectorAmounts(NamedTuple):
     crosses_sublanes: float = 0.0
 
 
-# Places of the fields of `VectorAmounts`, for compiled code.
+# Indices of the fields of `VectorAmounts`, for compiled code.
 _SIMPLE, _TRANSCENDENTAL, _RANDOM, _ROWS, _PACKED_ROWS, _PROLOGUE, _LANES, _SUBLANES = range(8)
 
 
-@dataclass(frozen=True, slots=True)
-class VectorCost:
-    """Operations on one register of the result: simple ones, transcendentals, registers of random bits."""
-
-    simple: float = 0.0
-    transcendental: float = 0.0
-    random: float = 0.0
-
-
-_FREE = VectorCost()
-_ONE = VectorCost(simple=1.0)
+_FREE = VectorAmounts()
+_ONE = VectorAmounts(simple=1.0)
 
 _ONE_OPERATION = opcodes(
     "abs add and ceil clamp compare convert copy floor imag iota is-finite maximum minimum multiply "
@@ -99,7 +89,7 @@ _ONE_OPERATION = opcodes(
 )
 """Opcodes of which a register takes one simple operation."""
 
-VECTOR_COSTS: dict[Opcode, VectorCost] = {
+VECTOR_COSTS: dict[Opcode, VectorAmounts] = {
     **dict.fromkeys(_ONE_OPERATION, _ONE),
     **dict.fromkeys(
         opcodes(
@@ -108,26 +98,26 @@ VECTOR_COSTS: dict[Opcode, VectorCost] = {
         ),
         _FREE,
     ),
-    Opcode.DIVIDE: VectorCost(simple=3.0, transcendental=1.0),
-    Opcode.REMAINDER: VectorCost(simple=5.0, transcendental=1.0),
-    Opcode.EXPONENTIAL: VectorCost(simple=2.0, transcendental=1.0),
-    Opcode.EXPONENTIAL_MINUS_ONE: VectorCost(simple=6.0, transcendental=1.0),
-    Opcode.LOG: VectorCost(simple=2.0, transcendental=1.0),
-    Opcode.LOG_PLUS_ONE: VectorCost(simple=6.0, transcendental=1.0),
-    Opcode.LOGISTIC: VectorCost(simple=3.0, transcendental=2.0),
-    Opcode.TANH: VectorCost(simple=2.0, transcendental=1.0),
-    Opcode.TAN: VectorCost(simple=20.0, transcendental=1.0),
-    Opcode.SINE: VectorCost(simple=16.0),
-    Opcode.COSINE: VectorCost(simple=16.0),
-    Opcode.ATAN2: VectorCost(simple=24.0, transcendental=1.0),
-    Opcode.SQRT: VectorCost(simple=2.0, transcendental=1.0),
-    Opcode.RSQRT: VectorCost(simple=2.0, transcendental=1.0),
-    Opcode.CBRT: VectorCost(simple=8.0, transcendental=2.0),
-    Opcode.POWER: VectorCost(simple=6.0, transcendental=2.0),
-    Opcode.ERF: VectorCost(simple=18.0),
-    Opcode.RNG: VectorCost(simple=3.0, random=1.0),
-    Opcode.RNG_BIT_GENERATOR: VectorCost(random=1.0),
-    Opcode.STOCHASTIC_CONVERT: VectorCost(simple=3.0),
+    Opcode.DIVIDE: VectorAmounts(simple=3.0, transcendental=1.0),
+    Opcode.REMAINDER: VectorAmounts(simple=5.0, transcendental=1.0),
+    Opcode.EXPONENTIAL: VectorAmounts(simple=2.0, transcendental=1.0),
+    Opcode.EXPONENTIAL_MINUS_ONE: VectorAmounts(simple=6.0, transcendental=1.0),
+    Opcode.LOG: VectorAmounts(simple=2.0, transcendental=1.0),
+    Opcode.LOG_PLUS_ONE: VectorAmounts(simple=6.0, transcendental=1.0),
+    Opcode.LOGISTIC: VectorAmounts(simple=3.0, transcendental=2.0),
+    Opcode.TANH: VectorAmounts(simple=2.0, transcendental=1.0),
+    Opcode.TAN: VectorAmounts(simple=20.0, transcendental=1.0),
+    Opcode.SINE: VectorAmounts(simple=16.0),
+    Opcode.COSINE: VectorAmounts(simple=16.0),
+    Opcode.ATAN2: VectorAmounts(simple=24.0, transcendental=1.0),
+    Opcode.SQRT: VectorAmounts(simple=2.0, transcendental=1.0),
+    Opcode.RSQRT: VectorAmounts(simple=2.0, transcendental=1.0),
+    Opcode.CBRT: VectorAmounts(simple=8.0, transcendental=2.0),
+    Opcode.POWER: VectorAmounts(simple=6.0, transcendental=2.0),
+    Opcode.ERF: VectorAmounts(simple=18.0),
+    Opcode.RNG: VectorAmounts(simple=3.0, random=1.0),
+    Opcode.RNG_BIT_GENERATOR: VectorAmounts(random=1.0),
+    Opcode.STOCHASTIC_CONVERT: VectorAmounts(simple=3.0),
     # Described by `_special_operations`; listed here so that the table covers all that can be lowered.
     Opcode.REDUCE: _FREE,
     Opcode.REDUCE_WINDOW: _FREE,
@@ -139,6 +129,7 @@ VECTOR_COSTS: dict[Opcode, VectorCost] = {
     Opcode.TRIANGULAR_SOLVE: _FREE,
     Opcode.MAP: _ONE,
 }
+"""Operations on each register of an instruction's result."""
 
 
 def _describe(module: HloModule, body: HloComputation, position: int) -> list[tuple[int, VectorAmounts]]:
@@ -166,10 +157,7 @@ def _describe(module: HloModule, body: HloComputation, position: int) -> list[tu
     is_array = bool(inst.shape.rank) or inst.shape.is_tuple
     cost = VECTOR_COSTS[inst.opcode] if is_array else _FREE
     packed = 0 < array_shape(inst.shape).element_type.bits <= 16
-    amounts = VectorAmounts(
-        simple=cost.simple,
-        transcendental=cost.transcendental,
-        random=cost.random,
+    amounts = cost._replace(
         rows=0.0 if packed else moves * SUBLANES,
         packed_rows=moves * SUBLANES if packed else 0.0,
         prologue=cost.simple,

@@ -149,8 +149,9 @@ class CostAnalysis:
     def kernel(
         self, computation: int, instructions: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
     ) -> Cost:
-        """Returns the cost of a part of a computation that runs as one unit: only its boundary values move to
-        and from main memory.
+        """Returns the cost of a part of a computation that runs as one unit.
+
+        Only its boundary values move to and from main memory.
 
         Bytes read are those of the inputs (of an input that is only sliced, the slices, but never more than
         all of it) and of constants with more than one element; bytes written are those of the outputs.

@@ -34,7 +34,7 @@ class Edges:
         receiver: int64 [M], the node that aggregates.
         sender: int64 [M], its neighbour.
         message: int64 [M], row of the table: `sender` if that is a producer of the receiver, else N + the
-            place of `sender` in `with_producers`.
+            index of `sender` in `with_producers`.
         backwards: bool [M], whether `sender` is a consumer of `receiver`.
         share: float32 [M], 1 / number of messages of the receiver in the same direction.
         with_producers: int64 [S], ascending.

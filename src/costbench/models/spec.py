@@ -137,10 +137,10 @@ class InputSizes:
     decision: int
     static: int
 
-    def joined(self, spec: NetSpec, place: Placement) -> int:
-        """Returns the number of features that enter at `place` beside those of the nodes."""
-        decision = self.decision if spec.decision_features == place else 0
-        static = self.static if spec.static_features == place else 0
+    def joined(self, spec: NetSpec, placement: Placement) -> int:
+        """Returns the number of features that enter at `placement` beside those of the nodes."""
+        decision = self.decision if spec.decision_features == placement else 0
+        static = self.static if spec.static_features == placement else 0
         return decision + static
 
 

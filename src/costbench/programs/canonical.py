@@ -12,9 +12,9 @@ callback then raises, which ends the compilation before any code is generated.
 
 In a module's normal form provenance is removed. Instruction and computation numbers depend on what a process
 compiled before, names and metadata on the folder it ran in. Here computations are numbered in the order in
-which a depth-first walk from the entry's root finishes them (callees first, as readers of the format expect),
-instructions 0, 1, 2, ... through the whole module in the same walk, and names follow from the numbers. Two
-modules that differ in numbering only become equal bytes.
+which a depth-first traversal from the entry's root finishes them (callees first, as readers of the format
+expect), instructions 0, 1, 2, ... through the whole module in the same traversal, and names follow from the
+numbers. Two modules that differ in numbering only become equal bytes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Estimate:
 
     @property
     def sign(self) -> int:
-        """-1 if the whole interval lies below zero, +1 if above, 0 where that cannot be told."""
+        """-1 if the whole interval lies below zero, +1 if above, 0 where it is undecided."""
         return -1 if self.high < 0.0 else 1 if self.low > 0.0 else 0
 
 
@@ -73,7 +73,7 @@ class Standing:
 
     @property
     def sign(self) -> int:
-        """-1 if better than the strongest baseline, +1 if worse, 0 where that cannot be told.
+        """-1 if better than the strongest baseline, +1 if worse, 0 where it is undecided.
 
         With fewer than `MIN_PROGRAMS` programs it never can.
         """
@@ -164,8 +164,8 @@ def estimate(effect: Callable[[Resample], F64], sides: Sequence[Scores], draws: 
         draws: draws shared by all numbers of a table.
     """
     num_programs, runs = min(len(scores.programs) for scores in sides), count_runs(sides)
-    (drawn,) = resample_effects(lambda resample: effect(resample)[np.newaxis], draws, num_programs, runs)
-    interval, tail = small_sample_interval(drawn), (1.0 - CONFIDENCE) / 2.0
+    (redrawn,) = resample_effects(lambda resample: effect(resample)[np.newaxis], draws, num_programs, runs)
+    interval, tail = small_sample_interval(redrawn), (1.0 - CONFIDENCE) / 2.0
     return Estimate(interval.estimate, interval.low(tail), interval.high(tail))
 
 
@@ -191,12 +191,12 @@ def strongest_baseline(index: ScoreIndex, task: str, metric: str, side: Side) ->
         side: split and chip; its model and variant do not matter.
     """
     sides = [Side(model, split=side.split, chip=side.chip) for model in BASELINES]
-    scores = {one: scores_of(index, task, metric, one) for one in sides}
-    shared = share_programs({one: of_side for one, of_side in scores.items() if of_side.programs})
+    scores = {baseline: scores_of(index, task, metric, baseline) for baseline in sides}
+    shared = share_programs({side: of_side for side, of_side in scores.items() if of_side.programs})
     if not any(of_side.programs for of_side in shared.values()):
         return None
     measures = described(task, side.split).known_measures
     rises = next(measure for measure in measures if measure.metric == metric).better == "higher"
     statistic = STATISTICS["mean" if rises else "geometric_mean"]
-    means = {one.model: float(statistic(of_side.means)[0]) for one, of_side in shared.items()}
+    means = {baseline.model: float(statistic(of_side.means)[0]) for baseline, of_side in shared.items()}
     return (max if rises else min)(means, key=lambda model: means[model])

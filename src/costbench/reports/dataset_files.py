@@ -30,7 +30,7 @@ SETS = ("train", "validation", "test", "dropped")
 ALL_PROGRAMS = "all"
 """In place of a program: the whole test set."""
 QUANTILES = ("min", "p10", "median", "p90", "max", "mean")
-_PLACE = ("task", "split", "chip")
+_KEYS = ("task", "split", "chip")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def read_leakage(path: Path | None) -> pd.DataFrame:
         for program, value in (*sorted(by_program.items()), (ALL_PROGRAMS, body.get("test"))):
             leakage = parse_data(Leakage, value, path, f"{field}.{program}")
             rows.append({"task": task, "split": split, "chip": chip, "program": program, **asdict(leakage)})
-    return pd.DataFrame(rows, columns=[*_PLACE, "program", *(field.name for field in fields(Leakage))])
+    return pd.DataFrame(rows, columns=[*_KEYS, "program", *(field.name for field in fields(Leakage))])
 
 
 def read_set_counts(path: Path | None) -> pd.DataFrame:
@@ -93,7 +93,7 @@ def read_set_counts(path: Path | None) -> pd.DataFrame:
         for name in SETS:
             counts = parse_data(SetCounts, body[name], path, f"{field}.{name}")
             rows.append({"task": task, "split": split, "chip": chip, "set": name, **asdict(counts)})
-    return pd.DataFrame(rows, columns=[*_PLACE, "set", *(field.name for field in fields(SetCounts))])
+    return pd.DataFrame(rows, columns=[*_KEYS, "set", *(field.name for field in fields(SetCounts))])
 
 
 def _entries(path: Path | None) -> Iterator[tuple[str, str, str, object]]:

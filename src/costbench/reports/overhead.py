@@ -18,7 +18,7 @@ from costbench.artifacts import write_json, write_text
 from costbench.metrics.overhead import BATCH, Overhead
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.evaluation import Finding
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.rendering import to_markdown
 from costbench.reports.table import Table

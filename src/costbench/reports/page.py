@@ -107,13 +107,13 @@ def write_pages(
     for name in names:
         root = "" if name == FIRST else "../"
 
-        def link(anchor: str, page: str = "", here: str = name, root: str = root) -> str:
+        def link(anchor: str, page: str = "", current: str = name, root: str = root) -> str:
             """Returns the address of a section or table, or of something on another report's first page."""
             if page:
                 return f"{root}{page}#{anchor}" if anchor else f"{root}{page}"
-            there = pages.get(anchor, here)
-            path = "index.html" if there == FIRST else f"pages/{there}.html"
-            return f"#{anchor}" if there == here else f"{root}{path}#{anchor}"
+            target = pages.get(anchor, current)
+            path = "index.html" if target == FIRST else f"pages/{target}.html"
+            return f"#{anchor}" if target == current else f"{root}{path}#{anchor}"
 
         def source(figure: PageFigure, path: Path = folder, root: str = root) -> str:
             return root + figure.path.relative_to(path).as_posix()

@@ -11,7 +11,7 @@ import pandas as pd
 from costbench.artifacts import write_json
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.dataset_files import flat_counts, flat_leakage
-from costbench.reports.declarations import declared_tables
+from costbench.reports.declared_tables import declared_tables
 from costbench.reports.extension import RenderedPart
 from costbench.reports.figures.canvas import keep_smaller
 from costbench.reports.figures.search_curves import read_paths

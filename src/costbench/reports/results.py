@@ -65,7 +65,7 @@ def title_of(model: str) -> str:
     return TITLES.get(model, model.rpartition(":")[2])
 
 
-def is_given(model: str) -> bool:
+def is_user_model(model: str) -> bool:
     """Returns whether a model is one of the user's own, named by dotted path."""
     return ":" in model
 

@@ -2,7 +2,7 @@
 
 A variant that saw fewer samples than the main network of the same task, split and chip, and whose error is
 more than 1.25 times the main network's, is not trained enough. It may be worse because of what makes it a
-variant; with less training that cannot be told from what longer training would have gained, so such a
+variant; with less training that is not separable from what longer training would have gained, so such a
 variant says "not trained enough" in tables and decides no claim. One that saw as many samples as the main
 network is judged by its results, however bad, and so is one that is nearly as good with fewer.
 """

@@ -10,16 +10,15 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
 
 import pandas as pd
 
 from costbench.artifacts import read_bytes, read_json, write_json
 from costbench.errors import DataError
 from costbench.reports.dataset_files import mapping
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import sentence
 from costbench.reports.table import Table
 from costbench.tasks import LEARNED, labels_of
@@ -174,33 +173,22 @@ class Selected:
     value: float
 
 
-Number = TypeVar("Number", int, float)
-Place: TypeAlias = tuple[str, str, str]
-"""Task, split and chip."""
-ByNetwork: TypeAlias = dict[str, dict[Number, list[Selected]]]
-"""Training runs by network and what is varied of it."""
+def runs_of_networks(selected: Iterable[Selected], variant: re.Pattern[str]) -> pd.DataFrame:
+    """Returns a row for each run of the variants that a pattern matches, in their order.
 
-
-def by_network(
-    selected: Iterable[Selected],
-    variant: re.Pattern[str],
-    varied: Callable[[Selected, re.Match[str]], Number],
-) -> dict[Place, ByNetwork[Number]]:
-    """Returns the runs of some variants by place, network and what is varied, in their order.
-
-    Args:
-        selected: all runs.
-        variant: pattern of the variants that count, with a group `network`.
-        varied: returns what is varied, such as the steps, from a run and the match of its variant.
+    Returns:
+        the fields of `Budget`, `samples` of a step, the best `value`, and a column for each other named group
+        of the pattern.
     """
-    runs: dict[Place, ByNetwork[Number]] = {}
-    for run in selected:
-        match = variant.fullmatch(run.budget.variant)
-        if match is not None:
-            place = run.budget.task, run.budget.split, run.budget.chip
-            of_network = runs.setdefault(place, {}).setdefault(match["network"], {})
-            of_network.setdefault(varied(run, match), []).append(run)
-    return runs
+    rows = [
+        match.groupdict()
+        | asdict(run.budget)
+        | {"samples": run.budget.kernels * run.budget.configs, "value": run.value}
+        for run in selected
+        if (match := variant.fullmatch(run.budget.variant))
+    ]
+    columns = (*(field.name for field in fields(Budget)), "samples", "value", *variant.groupindex)
+    return pd.DataFrame(rows, columns=list(dict.fromkeys(columns)))
 
 
 def rises(column: str) -> bool:

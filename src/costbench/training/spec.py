@@ -292,7 +292,7 @@ class HoldOutSpec:
 
     Attributes:
         validation: configs that choose the best model.
-        unseen: configs that the training never sees, for the caller to score (`configs.held_out`).
+        unseen: configs that the training never sees, for the caller to score (`hold_out_configs`).
     """
 
     validation: float = 0.1
@@ -447,7 +447,7 @@ class FitResult:
         best_epoch: the epoch of that model, from 0.
         steps: number of training steps.
         seconds: wall time of this call; not part of any result.
-        execution: GPU, or matrix library and threads; see `execution.described`.
+        execution: GPU, or matrix library and threads; see `execution.describe_execution`.
         computed_by: what computed the network, `compiled` kernels or the `plain` network; empty where there
             is one implementation only.
     """

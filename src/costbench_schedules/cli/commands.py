@@ -11,6 +11,7 @@ import typer
 from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, run_stage
 from costbench.extensions import CommandGroup, StageExtension
 from costbench_schedules.cli.crop import COMMANDS as CROP
+from costbench_schedules.cli.crop import Minutes, resumable
 from costbench_schedules.cli.live import tune_schedule
 from costbench_schedules.section_file import SECTION, read_sections
 
@@ -25,7 +26,7 @@ def record_schedules(
     out: Annotated[Path, typer.Option(help="Folder of tables; what is there is continued.")],
     target: Target = "native",
     limit: Annotated[int, typer.Option(help="Most configurations of a workload.", min=1, max=4000)] = 4000,
-    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+    minutes: Minutes = 0.0,
 ) -> None:
     """Measure sub-spaces of schedules completely on this machine. Needs the extra `cpu`.
 
@@ -48,11 +49,8 @@ def record_schedules(
         if minutes and left <= 0:
             return
         space = recorded_space(parse_operator(workload), limit)
-        try:
+        with resumable():
             record(RecordingSpec(out, target, max_seconds=left), workload, space, _print_progress)
-        except KeyboardInterrupt:
-            typer.echo("stopped; the same command continues", err=True)
-            raise typer.Exit(130) from None
 
 
 def _print_progress(table: RecordedTable) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from costbench.cli.options import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,9 +20,21 @@ if TYPE_CHECKING:
     from costbench_schedules.records.program_recording import DrawSpec
     from costbench_schedules.records.programs import DrawnPrograms
 
+Networks = Annotated[list[str] | None, typer.Option(help="Networks by name; all of them if left out.")]
+Minutes = Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)]
 _SHOWN_BLOCKS = 5
 _APART = 0.05
 """Spread above which a number of a description is named."""
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Ends the command at Ctrl-C in the block, which keeps what it finishes."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command continues", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def describe_cpu(
@@ -130,12 +146,10 @@ def _features(workload: str, number: int, threads: int, path: Path | None) -> Pr
 
 def record_networks(
     out: Annotated[Path, typer.Option(help="Folder of recordings; what is there is continued.")],
-    network: Annotated[
-        list[str] | None, typer.Option(help="Networks by name; all of them if left out.")
-    ] = None,
+    network: Networks = None,
     random: Annotated[int, typer.Option(help="Schedules of an operator drawn at random.", min=1)] = 30,
     searched: Annotated[int, typer.Option(help="Schedules drawn by a search after them.", min=0)] = 30,
-    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+    minutes: Minutes = 0.0,
     curve: Annotated[
         list[str] | None, typer.Option(help="Operators already recorded: vary one tile of these instead.")
     ] = None,
@@ -180,22 +194,17 @@ def _record_each(
         for operator in operators_of(network or networks()):
             if minutes and time.monotonic() > stop:
                 return
-            try:
+            with resumable():
                 record(operator, machine, out, _print_programs)
-            except KeyboardInterrupt:
-                typer.echo("stopped; the same command continues", err=True)
-                raise typer.Exit(130) from None
 
 
 def repeat_networks(
     recorded: Annotated[Path, typer.Argument(help="Folder of `estimate-networks`, of another machine.")],
     out: Annotated[Path, typer.Option(help="Folder of recordings; what is there is continued.")],
-    network: Annotated[
-        list[str] | None, typer.Option(help="Networks by name; all of them if left out.")
-    ] = None,
+    network: Networks = None,
     random: Annotated[int, typer.Option(help="Programs of an operator drawn at random.", min=1)] = 30,
     searched: Annotated[int, typer.Option(help="Programs that the search drew there.", min=0)] = 30,
-    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+    minutes: Minutes = 0.0,
 ) -> None:
     """Measure and analyse programs on this machine that another one recorded (extra `cpu`).
 
@@ -219,7 +228,7 @@ def analyse_tables(
     tables: Annotated[Path, typer.Option(help="Folder of recorded tables.")] = Path("data/schedules"),
     target: Annotated[str, typer.Option(help="That the tables were recorded for.")] = "native",
     most: Annotated[int, typer.Option(help="Programs of a table; 0 for all.", min=0)] = 0,
-    minutes: Annotated[float, typer.Option(help="Stop after so long; 0 for no limit.", min=0)] = 0.0,
+    minutes: Minutes = 0.0,
 ) -> None:
     """Take features of the programs of recorded tables (extra `cpu`). Nothing is measured.
 
@@ -250,11 +259,8 @@ def analyse_tables(
         for table in chosen:
             if not left():
                 return
-            try:
+            with resumable():
                 analyse_table(table, machine, out, most, on_batch)
-            except KeyboardInterrupt:
-                typer.echo("stopped; the same command continues", err=True)
-                raise typer.Exit(130) from None
 
 
 def _print_programs(programs: DrawnPrograms) -> None:

@@ -27,7 +27,7 @@ _NS_PER_MS = 1e6
 
 
 class Interrupt:
-    """Ctrl-C: at once, but after a measurement that is being made; pressed twice, at once all the same."""
+    """Ctrl-C: immediately, but after a measurement that is being made; pressed twice, immediately."""
 
     def __init__(self) -> None:
         self._held = self._pressed = False
@@ -161,11 +161,13 @@ def reporting(console: Console, workload: str, trials: int) -> Iterator[Callable
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[found]}"),
+        TextColumn("{task.fields[state]}"),
     )
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(name, total=trials, found="starting")
-        yield lambda progress: bar.update(task, completed=progress.trials, found=found(progress, flops))
+        task = bar.add_task(name, total=trials, state="starting")
+        yield lambda progress: bar.update(
+            task, completed=progress.trials, state=describe_progress(progress, flops)
+        )
 
 
 def _lines(name: str, trials: int, flops: int, clock: Callable[[], float]) -> Callable[[LiveProgress], None]:
@@ -175,14 +177,15 @@ def _lines(name: str, trials: int, flops: int, clock: Callable[[], float]) -> Ca
         if not last or clock() - last[-1] >= _LINE_EVERY_S:
             last[:] = [clock()]
             typer.echo(
-                f"costbench: {name}: {progress.trials} of {trials}: {found(progress, flops)}", err=True
+                f"costbench: {name}: {progress.trials} of {trials}: {describe_progress(progress, flops)}",
+                err=True,
             )
 
     return report
 
 
-def found(progress: LiveProgress, flops: int) -> str:
-    """Returns what was found so far, in words."""
+def describe_progress(progress: LiveProgress, flops: int) -> str:
+    """Returns what a search has so far, in words."""
     parts = ["nothing ran yet"]
     if math.isfinite(progress.best_ns):
         rate = flops / progress.best_ns

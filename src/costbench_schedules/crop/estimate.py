@@ -189,9 +189,7 @@ class _Plan:
         return edge_costs
 
     def _spread(self, spilled: I64, operations: F64, block_of: I64) -> None:
-        """Adds loads and stores of spilled vectors to the resources of their block, evenly over its
-        operations.
-        """
+        """Adds loads and stores of spilled vectors to their block's resources, evenly over its operations."""
         for column, name in enumerate(("load", "store")):
             cycles = self.processor.operations[name].inverse_at(self.processor.core.vector_bits)
             share = spilled[:, column] * cycles / np.maximum(operations, 1.0)

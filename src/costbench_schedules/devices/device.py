@@ -27,7 +27,7 @@ Rows = AnyInt
 _NS = 1e9
 NOISY_SPREAD = 0.2
 """Spread of a measurement from which on it is noise, if all its blocks were interrupted. Runs of many
-milliseconds are always interrupted on a shared machine, and their processor time is steady all the same."""
+milliseconds are always interrupted on a shared machine, but their processor time is steady."""
 MAX_NOISY = 50
 """Such measurements in a row after which the machine is too busy to measure on."""
 
@@ -81,7 +81,7 @@ class ScheduleDevice(Protocol):
 
 
 @dataclass(frozen=True)
-class Shown:
+class PrintedSchedule:
     """A schedule for people and for TVM.
 
     Attributes:
@@ -166,7 +166,7 @@ class CpuDevice:
         if "failed" in answer:
             raise ChoiceError(str(answer["failed"]), expected=answer.get("expected"))
 
-    def show(self, space: ScheduleSpace, row: Rows) -> Shown:
+    def show(self, space: ScheduleSpace, row: Rows) -> PrintedSchedule:
         """Returns the program of a configuration [m].
 
         Raises:
@@ -176,7 +176,7 @@ class CpuDevice:
         answer = self._answer({"do": "show", "operator": space.operator.text, "row": full})
         if "failed" in answer:
             raise DataError(str(answer["failed"]), where=space.operator.text)
-        return Shown(answer["trace"], answer["code"])
+        return PrintedSchedule(answer["trace"], answer["code"])
 
     def measure_program(self, operator: Operator, program: Path) -> ScheduleMeasurement:
         """Builds and runs a program of `tvm_adapter.write_program` that computes the operator.

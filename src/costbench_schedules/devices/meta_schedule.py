@@ -1,4 +1,4 @@
-"""TVM's own tuner, MetaSchedule, as a peer: its spaces and its search, measured as ours are.
+"""TVM's own tuner, MetaSchedule, as a reference: its spaces and its search, measured as ours are.
 
 MetaSchedule proposes schedules by rules of its own (multi-level tiling "SSRSRS", cache writes, parallel,
 vectorise, unroll) and searches them by an evolutionary algorithm with XGBoost as cost model. Its builder and
@@ -102,7 +102,7 @@ class _Measured:
 
 
 def search_by_meta_schedule(operator: Operator, spec: ReferenceSpec, folder: Path) -> ReferenceTrials:
-    """Returns what TVM's tuner finds for an operator; see `peer.meta_schedule`.
+    """Returns what TVM's tuner finds for an operator; see `reference_tuner.meta_schedule`.
 
     Raises:
         DataError: if it measured nothing, or see `CpuDevice.measure`.

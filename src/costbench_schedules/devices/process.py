@@ -20,7 +20,7 @@ from costbench.errors import DataError
 TIMEOUT_BUILD, TIMEOUT_RUN, CRASH = "build time-out", "run time-out", "crash"
 """Reasons for which a worker had to be replaced."""
 _START_S = 120.0
-_SAID = 400
+_LINE_LENGTH = 400
 _CHUNK = 1 << 16
 
 
@@ -143,16 +143,16 @@ class WorkerProcess:
         """Returns what is known of a worker that ended by itself."""
         assert self._process is not None
         code = self._process.wait()
-        last_line = self._said()
+        last_line = self._last_line()
         self.stop()
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return WorkerFailedError(f"{CRASH}: {name}" + (f": {last_line}" if last_line else ""))
 
-    def _said(self) -> str:
+    def _last_line(self) -> str:
         """Returns the last line that the worker printed."""
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1][:_SAID] if lines else ""
+        return lines[-1][:_LINE_LENGTH] if lines else ""
 
     def stop(self) -> None:
         """Ends the worker, whatever it is doing."""

@@ -2,7 +2,7 @@
 
 On a machine that others use, too, wall time says little: under load the rank correlation between repeated
 measurements was 0.72 to 0.80 for wall time and 0.94 to 1.00 for the thread's own processor time. Blocks with
-an involuntary context switch are dropped all the same, for caches are cold after it. What remains is compared
+an involuntary context switch are dropped nevertheless, for caches are cold after it. What remains is compared
 by its minimum, as the papers do (lpm2021, section 4).
 """
 

@@ -31,12 +31,10 @@ from costbench_schedules.models.trees import Trees
 from costbench_schedules.operators.operators import Operator, parse_operator
 from costbench_schedules.records.arrow_file import as_json
 from costbench_schedules.records.tune_log import LogEntry, LogHeader, LogWriter, header_of, read_log
-from costbench_schedules.search.distinct import DistinctGuided, LastFeatures
-from costbench_schedules.search.guided import GuidedSpec, ModelGuided
+from costbench_schedules.search.guided import DistinctGuided, GuidedSpec, LastFeatures, ModelGuided
 from costbench_schedules.search.live import (
     LiveEvaluator,
     LiveProgress,
-    LiveSearch,
     Tally,
     measure_entry,
     search_live,
@@ -109,7 +107,7 @@ class Hooks:
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class ConfirmedSchedule:
     """A schedule that was measured again.
 
     Attributes:
@@ -146,12 +144,12 @@ class TunedSchedule:
     header: LogHeader
     entries: tuple[LogEntry, ...]
     progress: LiveProgress
-    finalists: tuple[Confirmed, ...]
+    finalists: tuple[ConfirmedSchedule, ...]
     interrupted: bool = False
     failure: DataError | None = None
 
     @property
-    def best(self) -> Confirmed:
+    def best(self) -> ConfirmedSchedule:
         """Returns the schedule of the lowest runtime."""
         return self.finalists[0]
 
@@ -270,14 +268,18 @@ def tune_schedule(
     tally = Tally()
     for entry in recorded:
         tally.add(entry)
-    spec = LiveSearch(options.trials, options.seed, f"cpu {options.target}")
     interrupted, failure = False, None
     with LogWriter(folder / LOG_FILE, header) as log:
-        evaluator = LiveEvaluator(space, device, spec.machine, log, tally, hooks.report, hooks.guard)
+        evaluator = LiveEvaluator(
+            space, device, f"cpu {options.target}", log, tally, hooks.report, hooks.guard
+        )
         rng = stream(options.seed, "tune", operator.text, options.target)
         try:
             starts = starts_of(space, count, options.seed)
-            search_live(spec, guidance.strategy(options.trials), evaluator, rng, starts, recorded)
+            strategy = guidance.strategy(options.trials)
+            search_live(
+                *(strategy, evaluator, rng, starts, recorded), trials=options.trials, seed=options.seed
+            )
         except SearchInterrupted:
             # A second Ctrl-C may have left an answer of the worker unread.
             device.close()
@@ -318,14 +320,14 @@ def _recorded(path: Path, header: LogHeader, resume: bool) -> list[LogEntry]:
     return entries
 
 
-def _finalists(entries: Sequence[LogEntry]) -> tuple[Confirmed, ...]:
+def _finalists(entries: Sequence[LogEntry]) -> tuple[ConfirmedSchedule, ...]:
     ran = [(entry.runtime_ns, entry.number) for entry in entries if entry.runtime_ns is not None]
-    return tuple(Confirmed(number, runtime_ns) for runtime_ns, number in sorted(ran)[:CONFIRMED])
+    return tuple(ConfirmedSchedule(number, runtime_ns) for runtime_ns, number in sorted(ran)[:CONFIRMED])
 
 
 def _again(
-    space: ScheduleSpace, device: CpuDevice, finalists: tuple[Confirmed, ...]
-) -> tuple[Confirmed, ...]:
+    space: ScheduleSpace, device: CpuDevice, finalists: tuple[ConfirmedSchedule, ...]
+) -> tuple[ConfirmedSchedule, ...]:
     """Measures schedules in several rounds, and sorts them by the median; one that fails comes last."""
     runtimes_ns: dict[int, list[int]] = {finalist.number: [] for finalist in finalists}
     for _ in range(ROUNDS):

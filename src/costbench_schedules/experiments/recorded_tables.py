@@ -66,8 +66,7 @@ def complete_tables(folder: Path) -> Tables:
         check_card(folder)
     tables: dict[tuple[str, str], TableFile] = {}
     for path in table_paths(folder):
-        digest = digest_file(path)
-        table = _read(path, digest)
+        table = read_table(path)
         if not table.complete:
             _log.info("%s is left out: %d of %d measured", path, table.num_measured, len(table))
             continue
@@ -76,22 +75,18 @@ def complete_tables(folder: Path) -> Tables:
             raise DataError(
                 f"{table.workload} for {table.target} again", where=path, expected=f"only {tables[key].path}"
             )
-        tables[key] = TableFile(*key, table.space.operator.name, path, digest)
+        tables[key] = TableFile(*key, table.space.operator.name, path, digest_file(path))
     return tables
 
 
+@lru_cache(_CACHED_TABLES)
 def table_of(file: TableFile) -> RecordedTable:
     """Returns the table in a file.
 
     Raises:
         DataError: if it is damaged.
     """
-    return _read(file.path, file.digest)
-
-
-@lru_cache(_CACHED_TABLES)
-def _read(path: Path, digest: str) -> RecordedTable:
-    return read_table(path)
+    return read_table(file.path)
 
 
 def runtimes(file: TableFile) -> F64:
@@ -100,14 +95,10 @@ def runtimes(file: TableFile) -> F64:
     return np.where(table.failed, np.inf, table.columns["runtime_ns"].astype(np.float64))
 
 
+@lru_cache(_CACHED_FEATURES)
 def features_of(file: TableFile, representation: str) -> object:
     """Returns the features of all configurations, in the order of their numbers."""
-    return _features(file.path, file.digest, representation)
-
-
-@lru_cache(_CACHED_FEATURES)
-def _features(path: Path, digest: str, representation: str) -> object:
-    return precompute(_read(path, digest).space, representation).features
+    return precompute(table_of(file).space, representation).features
 
 
 def distinct_columns(rows: F32) -> I64:

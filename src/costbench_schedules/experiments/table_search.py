@@ -16,7 +16,7 @@ from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.search import Search
 from costbench.search.strategies import STRATEGIES, Strategy
 from costbench_schedules.experiments.recorded_tables import TableFile, fit_jointly, joint_features, table_of
-from costbench_schedules.features.vectors import Precomputed
+from costbench_schedules.features.vectors import PrecomputedFeatures
 from costbench_schedules.models.learner import ScheduleModel
 from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
 from costbench_schedules.records.table import ReplayDevice
@@ -149,7 +149,9 @@ def _guided_strategy(task: ScheduleSearch, arm: Arm) -> Strategy:
     settings = replace(task.guided, **dict(arm.changes))  # type: ignore[arg-type]
     space = table_of(task.table).space
     features, earlier = _prepare(task.table, arm.model, task.sources, task.samples, task.seed)
-    return ModelGuided(Precomputed(space, features), learner_of(arm.model), settings, earlier, task.trials)
+    return ModelGuided(
+        PrecomputedFeatures(space, features), learner_of(arm.model), settings, earlier, task.trials
+    )
 
 
 @lru_cache(_CACHED_MODELS)

@@ -25,7 +25,7 @@ def estimate_features(estimates: Mapping[str, F64], lanes: F64) -> F32:
 
     Args:
         estimates: estimates [n] by name, `total` and some of the others; see
-            `networks.estimating.ProgramEstimates.of`.
+            `records.estimation.ProgramEstimates.of`.
         lanes: executed lanes by kind of operation, [n, kinds].
     """
     total = estimates["total"]

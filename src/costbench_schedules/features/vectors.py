@@ -141,7 +141,7 @@ REPRESENTATIONS: Mapping[str, Featurizer] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Precomputed:
+class PrecomputedFeatures:
     """The features of all configurations of a space, for searches that are repeated.
 
     Attributes:
@@ -157,7 +157,7 @@ class Precomputed:
         return self.features[np.array(self.space.numbers(rows), dtype=np.int64)]
 
 
-def precompute(space: ScheduleSpace, representation: str) -> Precomputed:
+def precompute(space: ScheduleSpace, representation: str) -> PrecomputedFeatures:
     """Returns the features of a whole space.
 
     Args:
@@ -176,4 +176,4 @@ def precompute(space: ScheduleSpace, representation: str) -> Precomputed:
             where=text,
             expected=f"at most {_MAX_PRECOMPUTED}, see `sub_space`",
         )
-    return Precomputed(space, represent(space, space.rows(range(space.size))))
+    return PrecomputedFeatures(space, represent(space, space.rows(range(space.size))))

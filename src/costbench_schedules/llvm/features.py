@@ -1,5 +1,6 @@
-"""Features of a program that no processor enters: graphlets, counts of edges, reuse profile (crop2024,
-section 3).
+"""Features of a program that no processor enters (crop2024, section 3).
+
+They are graphlets, counts of edges and the reuse profile.
 
 They are arrays, so that a compiled simulation reads them and a file holds them. Values are numbered through
 the whole program; an instruction lists the values that it reads, which is its graphlet, and a phi lists them
@@ -100,13 +101,13 @@ class ProgramFeatures:
         Raises:
             DataError: if counts were not taken for this number of threads.
         """
-        return np.asarray(self.counts[self._place(threads), 0], dtype=np.int64)
+        return np.asarray(self.counts[self._index_of(threads), 0], dtype=np.int64)
 
     def total_counts(self, threads: int) -> I64:
         """Returns the executions of each edge by all threads together."""
-        return np.asarray(self.counts[self._place(threads), 1], dtype=np.int64)
+        return np.asarray(self.counts[self._index_of(threads), 1], dtype=np.int64)
 
-    def _place(self, threads: int) -> int:
+    def _index_of(self, threads: int) -> int:
         indices = np.flatnonzero(self.threads == threads)
         if not len(indices):
             taken = ", ".join(map(str, self.threads.tolist()))
@@ -178,7 +179,7 @@ def static_features(program: Program) -> tuple[StaticFeatures, tuple[str, ...]]:
     builder = _Builder(program)
     for function, graph in enumerate(builder.graphs):
         builder.add(function, graph)
-    return builder.built(), tuple(builder.names)
+    return builder.build(), tuple(builder.names)
 
 
 class _Builder:
@@ -197,7 +198,7 @@ class _Builder:
                     if instruction.result:
                         self.values[index, instruction.result] = len(self.values)
         self.sites = {
-            (site.function, site.block, site.place): number
+            (site.function, site.block, site.position): number
             for number, site in enumerate(memory_sites(program))
         }
         self.rows: dict[str, list[list[int]]] = {name: [] for name in ("kinds", "shapes", "keys")}
@@ -267,7 +268,7 @@ class _Builder:
         base = self.values[function, access.base]
         return [groups[access.base, access.offset], base, int(access.writes)]
 
-    def built(self) -> StaticFeatures:
+    def build(self) -> StaticFeatures:
         """Returns the arrays."""
         flat = {name: np.array(values, dtype=np.int64) for name, values in self.flat.items()}
         flat["starts"] = np.append(flat["starts"], len(flat["operands"]))

@@ -46,16 +46,16 @@ class Site:
     Attributes:
         function: name of its function.
         block: name of its block.
-        place: position in the block.
+        position: position in the block.
     """
 
     function: str
     block: str
-    place: int
+    position: int
 
 
 @dataclass(frozen=True)
-class Instrumented:
+class InstrumentedModule:
     """A module that counts.
 
     Attributes:
@@ -69,7 +69,7 @@ class Instrumented:
     sites: tuple[Site, ...]
 
 
-def instrument(program: Program, trace: bool = False) -> Instrumented:
+def instrument(program: Program, trace: bool = False) -> InstrumentedModule:
     """Returns a program with counters on its edges.
 
     Args:
@@ -92,7 +92,7 @@ def instrument(program: Program, trace: bool = False) -> Instrumented:
         }
         bodies.append(_function_text(function, starts, numbers))
     text = "\n".join([_preamble(program), RUNTIME, *bodies, _enter_text(program.functions[0])])
-    return Instrumented(text, edges, sites)
+    return InstrumentedModule(text, edges, sites)
 
 
 def memory_sites(program: Program) -> Iterator[Site]:

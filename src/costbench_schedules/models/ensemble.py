@@ -109,7 +109,7 @@ class Bootstrap(Generic[Features]):
 
 
 @dataclass(frozen=True, eq=False)
-class Corrected(Generic[Features]):
+class CorrectedModel(Generic[Features]):
     """f(x) = f_global(x) + f_local(x), a `ScheduleModel`.
 
     Attributes:

@@ -113,13 +113,18 @@ def load_schedule_model(folder: str | PathLike[str]) -> tuple[ScheduleModel[Any]
     for key, expected in (("format", FORMAT), ("features", features_digest())):
         if content[key] != expected:
             raise DataError(f"{str(content[key])[:80]!r}", where=path, field=key, expected=expected)
-    spec: ScheduleModelSpec = _parsed(ScheduleModelSpec, content["spec"], path, "spec")
+    spec = parse(ScheduleModelSpec, content["spec"], where=path, field="spec", error=DataError)
     fitted = content["fitted"]
     if isinstance(fitted, dict) and "text" in fitted:
-        return _trees(_parsed(_StoredTrees, fitted, path, "fitted"), path), spec
+        stored = parse(_StoredTrees, fitted, where=path, field="fitted", error=DataError)
+        return _trees(stored, path), spec
     if isinstance(fitted, dict) and "scaler" in fitted:
-        return _graph_network(_parsed(_StoredGraphNetwork, fitted, path, "fitted"), path), spec
-    return _network(_parsed(_StoredNetwork, fitted, path, "fitted"), path), spec
+        graphs = parse(_StoredGraphNetwork, fitted, where=path, field="fitted", error=DataError)
+        return _graph_network(graphs, path), spec
+    network = parse(_StoredNetwork, fitted, where=path, field="fitted", error=DataError)
+    net = TreeGru(network.net)
+    load_weights(net, path, network.weights_sha256)
+    return TrainedTreeGru(net.eval()), spec
 
 
 def _trees(stored: _StoredTrees, path: Path) -> Trees:
@@ -131,12 +136,6 @@ def _trees(stored: _StoredTrees, path: Path) -> Trees:
         raise DataError("changed since it was written", where=path, field="fitted.text", expected=expected)
     predictor = LIBRARIES[stored.library].restore(stored.text)
     return Trees(predictor, stored.library, stored.columns, stored.text)
-
-
-def _network(stored: _StoredNetwork, path: Path) -> TrainedTreeGru:
-    net = TreeGru(stored.net)
-    load_weights(net, path, stored.weights_sha256)
-    return TrainedTreeGru(net.eval())
 
 
 def _stored_graph_network(model: ScheduleModel[Any], folder: Path) -> _StoredGraphNetwork:
@@ -162,7 +161,3 @@ def _graph_network(stored: _StoredGraphNetwork, path: Path) -> ScheduleModel[Any
 
 def _not_stored(model: ScheduleModel[Any], folder: Path) -> DataError:
     return DataError(type(model).__name__, where=folder, expected="trees or a network, not a sum of models")
-
-
-def _parsed(kind: type[Any], content: object, path: Path, field: str) -> Any:
-    return parse(kind, content, where=path, field=field, error=DataError)

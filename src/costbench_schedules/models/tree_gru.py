@@ -91,8 +91,9 @@ def tree_batch(trees: LoopTrees, device: torch.device | str = "cpu") -> TreeBatc
 
 
 class TreeGru(nn.Module):
-    """A TreeGRU: h = GRU(x, sum of h over children), one cell for all nodes, as the child-sum TreeLSTM of Tai
-    et al. (2015).
+    """A TreeGRU: h = GRU(x, sum of h over children), one cell for all nodes.
+
+    Sums as in the child-sum TreeLSTM of Tai et al. (2015).
 
     Every node of the same depth is one batch for the cell, whatever tree it is of. With context, loops and
     statements are summed up by out_i = sum over nodes of softmax(W h)_i h for i = 1 to m (autotvm2018,

@@ -51,7 +51,7 @@ class ProgramEstimates:
 
     def __init__(self, processor: Processor) -> None:
         self._processor = processor
-        self._own = Estimator(processor)
+        self._estimator = Estimator(processor)
         self._others = {name: Estimator(load_processor(name)) for name in OTHERS}
 
     def of(self, features: ProgramFeatures) -> dict[str, float]:
@@ -60,8 +60,8 @@ class ProgramEstimates:
         `total` and its parts `compute`, `L2`, and so on, `RAM`, `branches`; `throughput`, `roofline` and
         `instructions` as in `crop.simple_estimates`; `total@NAME` on other processors.
         """
-        parts = self._own.breakdown(features)
-        estimates = {"total": self._own.runtime_ns(features), "compute": parts.compute, **parts.memory}
+        parts = self._estimator.breakdown(features)
+        estimates = {"total": self._estimator.runtime_ns(features), "compute": parts.compute, **parts.memory}
         estimates["branches"] = parts.branches
         estimates["throughput"] = throughput_ns(features, self._processor)
         estimates["roofline"] = roofline_ns(features, self._processor)

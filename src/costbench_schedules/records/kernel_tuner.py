@@ -44,7 +44,7 @@ class KernelTunerSpace:
     def __init__(self, parameters: Mapping[str, tuple[object, ...]], recorded: I16) -> None:
         self.parameters = parameters
         self.recorded = recorded
-        self._places = {key: index for index, key in enumerate(keys(recorded))}
+        self._index_of = {key: index for index, key in enumerate(keys(recorded))}
 
     @property
     def num_choices(self) -> I64:
@@ -57,14 +57,14 @@ class KernelTunerSpace:
         first: I16 = self.recorded[0]
         return first
 
-    def places(self, configs: Rows) -> I64:
-        """Returns the place in the file of each configuration [n, m], -1 for those that it does not have."""
-        indices = [self._places.get(key, -1) for key in keys(np.ascontiguousarray(configs, dtype=np.int16))]
+    def indices(self, configs: Rows) -> I64:
+        """Returns the position in the file of each configuration [n, m]; -1 for one that it lacks."""
+        indices = [self._index_of.get(key, -1) for key in keys(np.ascontiguousarray(configs, dtype=np.int16))]
         return np.array(indices, dtype=np.int64)
 
     def legal(self, configs: I16) -> Bool:
         """Returns whether the file has each configuration, bool [n]."""
-        return self.places(configs) >= 0
+        return self.indices(configs) >= 0
 
     def sample(self, rng: np.random.Generator, count: int) -> I16:
         """Returns configurations of the file drawn with replacement, int16 [count, m]."""
@@ -114,7 +114,7 @@ class KernelTunerDevice:
         """
         if space is not self.space:
             raise DataError("configurations of another file", where=self.kernel, expected="its own space")
-        indices = space.places(rows)
+        indices = space.indices(rows)
         if np.any(indices < 0):
             wrong = space.choices(rows[int(np.argmin(indices))])
             raise DataError(f"{wrong} was not recorded", where=self.kernel, expected="a configuration of it")

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from costbench.errors import DataError
 from costbench.params import parse
@@ -95,7 +94,7 @@ def read_log(path: Path) -> tuple[LogHeader, list[LogEntry]]:
     seen: set[int] = set()
     for number, text in lines:
         where = f"{path}:{number}"
-        entry: LogEntry = _checked(LogEntry, _json(text, where), where)
+        entry = parse(LogEntry, _json(text, where), where=where, error=DataError)
         if entry.number >= size or entry.number in seen:
             expected = f"distinct numbers below {size}"
             raise DataError(f"{entry.number}", where=where, field="number", expected=expected)
@@ -120,7 +119,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 @dataclass(frozen=True)
-class _Plain:
+class _CheckedHeader:
     """The fields of a header that are checked one by one."""
 
     operator: str
@@ -138,7 +137,7 @@ def _header(text: bytes, path: Path) -> LogHeader:
         if not isinstance(value, dict):
             raise DataError("no mapping", where=where, field=name, expected=FORMAT)
         free[name] = value
-    plain: _Plain = _checked(_Plain, content, where)
+    plain = parse(_CheckedHeader, content, where=where, error=DataError)
     if plain.format != FORMAT:
         raise DataError(f"{plain.format!r}", where=where, field="format", expected=repr(FORMAT))
     return LogHeader(plain.operator, plain.restrict, plain.target, free["host"], free["settings"])
@@ -150,10 +149,6 @@ def _json(text: bytes, where: str) -> object:
     except (ValueError, RecursionError) as error:
         raise DataError("no JSON", where=where, expected=FORMAT) from error
     return content
-
-
-def _checked(kind: type[Any], content: object, where: str) -> Any:
-    return parse(kind, content, where=where, error=DataError)
 
 
 def header_of(
@@ -182,7 +177,7 @@ class LogWriter:
 
     def __init__(self, path: Path, header: LogHeader) -> None:
         self._path = path
-        with self._guarded():
+        with _refuse_in_writing(self._path):
             path.parent.mkdir(parents=True, exist_ok=True)
             # Read as well: what follows the last line end is cut off.
             self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
@@ -205,7 +200,7 @@ class LogWriter:
 
     def _write(self, content: Mapping[str, object]) -> None:
         data = (json.dumps(content, allow_nan=False) + "\n").encode()
-        with self._guarded():
+        with _refuse_in_writing(self._path):
             self._file.seek(self._end)
             try:
                 _write_all(self._file, data)
@@ -215,26 +210,16 @@ class LogWriter:
                 raise
             self._end += len(data)
 
-    def _guarded(self) -> _Refusing:
-        return _Refusing(self._path)
 
-
-@dataclass(frozen=True)
-class _Refusing:
+@contextmanager
+def _refuse_in_writing(path: Path) -> Iterator[None]:
     """Turns what the system says about a file into an error of ours."""
-
-    path: Path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, OSError):
-            problem = f"cannot be written: {error.strerror or error}"
-            expected = "a folder with space left; what was written before is kept"
-            raise DataError(problem, where=self.path, expected=expected) from error
+    try:
+        yield
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror or error}"
+        expected = "a folder with space left; what was written before is kept"
+        raise DataError(problem, where=path, expected=expected) from error
 
 
 def _write_all(file: FileIO, data: bytes) -> None:

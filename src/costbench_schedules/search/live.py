@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from costbench.errors import DataError
 from costbench.search.space import Rows
 from costbench.search.strategies import Strategy
 from costbench_schedules.devices.device import ScheduleDevice
-from costbench_schedules.records.tune_log import LogEntry
+from costbench_schedules.records.tune_log import LogEntry, LogWriter
 from costbench_schedules.search.problems import schedule_problem
 from costbench_schedules.spaces.space import ScheduleSpace
 
@@ -33,14 +33,6 @@ STRATEGY = "guided"
 HOPELESS = 64
 """Failures, with nothing that ran before them, after which a search ends: a whole first batch."""
 _RECENT = 64
-
-
-class Log(Protocol):
-    """Takes measurements as they are made."""
-
-    def append(self, entry: LogEntry) -> None:
-        """Writes one."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -126,7 +118,7 @@ class LiveEvaluator:
     space: ScheduleSpace
     device: ScheduleDevice
     name: str
-    log: Log
+    log: LogWriter
     tally: Tally
     report: Callable[[LiveProgress], None]
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -174,46 +166,34 @@ def measure_entry(space: ScheduleSpace, row: Rows, device: ScheduleDevice) -> Lo
     )
 
 
-@dataclass(frozen=True)
-class LiveSearch:
-    """Settings of a search.
-
-    Attributes:
-        trials: number of measurements in all, recorded ones included.
-        seed: seed of the strategy.
-        machine: name of the machine that is measured on.
-    """
-
-    trials: int
-    seed: int
-    machine: str
-
-
 def search_live(
-    spec: LiveSearch,
     strategy: Strategy,
     evaluator: LiveEvaluator,
     rng: np.random.Generator,
     starts: Rows,
     recorded: Sequence[LogEntry] = (),
+    *,
+    trials: int,
+    seed: int,
 ) -> SearchTrace:
     """Searches until the trials are used up, and returns the trace.
 
     Args:
-        spec: settings of the search.
         strategy: strategy that proposes configurations; it is sent runtimes in ns.
         evaluator: evaluator that measures.
         rng: random numbers of the strategy.
         starts: configurations [n, m] that are measured first.
         recorded: measurements before an interruption, which are not made again.
+        trials: number of measurements in all, recorded ones included.
+        seed: seed of the strategy, for the trace.
 
     Raises:
         SearchInterrupted: on Ctrl-C; what was measured is in the log.
         DataError: if the recorded measurements are of another search, or see `LiveEvaluator.evaluate`.
     """
-    problem = schedule_problem(evaluator.space, spec.machine)
-    budget = MeasurementBudget(evaluations=max(spec.trials, len(recorded)))
-    search = Search(problem, evaluator, budget, STRATEGY, spec.seed)
+    problem = schedule_problem(evaluator.space, evaluator.name)
+    budget = MeasurementBudget(evaluations=max(trials, len(recorded)))
+    search = Search(problem, evaluator, budget, STRATEGY, seed)
     trace = None
     if recorded:
         trace = SearchTrace(
@@ -221,7 +201,7 @@ def search_live(
             STRATEGY,
             evaluator.source,
             evaluator.name,
-            spec.seed,
+            seed,
             budget,
             tuple(entry.number for entry in recorded),
             tuple(math.inf if entry.runtime_ns is None else float(entry.runtime_ns) for entry in recorded),

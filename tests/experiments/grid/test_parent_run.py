@@ -87,7 +87,7 @@ def test_cells_are_trained_below_the_grid_and_kept_there(tracking_store: str, tm
 
 
 def test_kept_cells_move_below_a_new_grid(tracking_store: str, tmp_path: Path) -> None:
-    """Other parameters train one cell anew; the other one stays as it is, and is listed with it."""
+    """Other parameters train one cell again; the other one stays as it is, and is listed with it."""
     first = _train(tracking_store, tmp_path, trained=tuple(METRICS))
     kept = _children(tracking_store, first)["p/main/tile-random-tpu_v2-main-s0"]
     other = replace(PROVENANCE, params_digest="other")

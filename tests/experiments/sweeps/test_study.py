@@ -98,7 +98,7 @@ def test_a_study_of_somebody_else_is_left_alone(url: str, tmp_path: Path) -> Non
 
 
 def _draws(steps: list[int]) -> list[dict[str, float]]:
-    """Values of trials in one study, by samplers that are made anew after each of `steps` trials."""
+    """Values of trials in one study, by samplers that are made again after each of `steps` trials."""
     study = optuna.create_study(direction="maximize")
     for trials in steps:
         study.sampler = OrdinalSampler(seed=1, startup_trials=2)

@@ -16,7 +16,7 @@ from costbench.reports.figures.search_curves import (
     SearchPath,
     draw_search,
     mean_path,
-    of_place,
+    paths_from_start,
     read_paths,
     seconds_to_reach,
     write_path_figure,
@@ -63,7 +63,7 @@ def test_a_panel_for_each_start(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", fusion_search_rows())
     (place,) = load_searches(tmp_path / "rows.jsonl").results
     paths = [ONE, replace(ONE, start="random", model="model and hardware"), replace(ONE, chip="tpu_v3")]
-    assert of_place(paths, place, "default") == {"hardware": [ONE]}
+    assert paths_from_start(paths, place, "default") == {"hardware": [ONE]}
     svg, png = write_path_figure(paths, place, tmp_path / "one")
     again = write_path_figure(paths, place, tmp_path / "two")
     assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]

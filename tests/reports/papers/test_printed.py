@@ -12,12 +12,10 @@ from costbench.reports.papers.printed import (
     PrintedRow,
     PrintedTable,
     corpus_of_paper,
-    fixed_settings,
     main_table,
+    printed_settings,
     printed_table,
     searches_of_paper,
-    tried_settings,
-    tuned_settings,
 )
 
 TABLES = (
@@ -145,10 +143,17 @@ def test_searches_are_as_the_text_says() -> None:
 def test_settings_are_those_of_all_twelve_networks() -> None:
     names = list(printed_table("lpm2021", "networks").labels)
     for task in ("tile", "fusion"):
-        assert [row.variant for row in tuned_settings(task).rows] == names
-    assert [row.value for row in fixed_settings().rows][:3] == ["256", "20", "3"]
-    best = next(row for row in tuned_settings("tile").rows if row.variant == "graphsage-lstm")
-    assert (best.hidden, best.learning_rate, best.decay, best.loss) == (1024, 0.000386, 0.98, "hinge")
+        assert [row["variant"] for row in printed_settings("lpm2021", f"tuned_{task}").rows] == names
+    assert [row["value"] for row in printed_settings("lpm2021", "fixed").rows][:3] == ["256", "20", "3"]
+    best = next(
+        row for row in printed_settings("lpm2021", "tuned_tile").rows if row["variant"] == "graphsage-lstm"
+    )
+    assert [best[key] for key in ("hidden", "learning_rate", "decay", "loss")] == [
+        1024,
+        0.000386,
+        0.98,
+        "hinge",
+    ]
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -198,7 +203,10 @@ def test_the_range_of_table_10_follows_from_its_rows() -> None:
 def test_what_is_not_there_is_none() -> None:
     assert printed_table("tpugraphs2023", "best").value("tile:xla", "tau_val") is None
     assert printed_table("tpugraphs2023", "best").value("layout:x", "tau_val") is None
-    assert [row.parameter for row in tried_settings().rows][:2] == ["opcode embedding size", "hidden size"]
+    assert [row["parameter"] for row in printed_settings("tpugraphs2023", "settings").rows][:2] == [
+        "opcode embedding size",
+        "hidden size",
+    ]
 
 
 def test_a_row_of_another_length_is_refused() -> None:

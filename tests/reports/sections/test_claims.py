@@ -35,7 +35,7 @@ def test_verdicts_are_counted_and_the_rule_is_told() -> None:
     (counts,) = _counts(*FINDINGS)["printed"].values()
     assert counts == {HOLDS: 1, CANNOT_TELL: 1, NOT_EVALUATED: 1}
     section = claims_section(FINDINGS)
-    # Claims, and how many hold, do not, cannot be told, are true by construction and were not evaluated.
+    # Claims, and how many hold, do not, are undecided, are true by construction and were not evaluated.
     assert numbers(section.paragraphs[0]) == [3, 1, 0, 1, 0, 1]
     # The only claim of no difference here: 0.9 points of errors of 3.7 and 4.6.
     assert 22 in numbers(section.paragraphs[2].replace("%", " "))

@@ -8,7 +8,7 @@ import pytest
 
 from costbench.datasets.layout_graphs import CollectionSize
 from costbench.reports.dataset_files import read_cards
-from costbench.reports.declarations import declared_tables
+from costbench.reports.declared_tables import declared_tables
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.results import ChipSplit
 from costbench.reports.sections.tpugraphs import DECLARED

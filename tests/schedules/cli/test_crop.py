@@ -60,8 +60,9 @@ def test_programs_of_a_table_are_analysed(tmp_path: Path) -> None:
     arguments = ["matmul-512", "--tables", str(TABLES), "--out", str(tmp_path), "--most", "2"]
     result = CliRunner().invoke(complete_app(), ["analyse-tables", *arguments])
     assert result.exit_code == 0, result.output
-    found = read_programs(tmp_path / "matmul-512x512x512.arrow")
-    assert [ProgramFeatures.from_bytes(one, "a program").names != () for one in found.features] == [True] * 2
+    programs = read_programs(tmp_path / "matmul-512x512x512.arrow")
+    contents = [ProgramFeatures.from_bytes(content, "a program") for content in programs.features]
+    assert [content.names != () for content in contents] == [True, True]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra cpu (TVM)")

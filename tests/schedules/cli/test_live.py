@@ -15,7 +15,7 @@ from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError, DataError
 from costbench_schedules.cli.live import (
     Interrupt,
-    found,
+    describe_progress,
     label,
     reporting,
     tune_schedule,
@@ -31,8 +31,8 @@ PROGRESS = LiveProgress(12, 2, 2_000_000.0, 0.013, 0.25)
 
 def test_progress_says_rate_noise_and_failures() -> None:
     # GFLOPS, milliseconds, noise and interrupted runs in percent, failures.
-    assert numbers(found(PROGRESS, 10**9).replace("%", " ")) == [500.0, 2.0, 1.3, 25, 2]
-    assert numbers(found(LiveProgress(1, 1, float("inf"), 0.0, 0.0), 10**9)) == [1]
+    assert numbers(describe_progress(PROGRESS, 10**9).replace("%", " ")) == [500.0, 2.0, 1.3, 25, 2]
+    assert numbers(describe_progress(LiveProgress(1, 1, float("inf"), 0.0, 0.0), 10**9)) == [1]
 
 
 def test_a_bar_on_a_terminal_and_lines_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:

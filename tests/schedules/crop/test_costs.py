@@ -22,8 +22,8 @@ def equation_4(distance: int, ways: int, lines: int) -> float:
 
 @pytest.mark.parametrize("distance", [0, 1, 2, 3, 10, 16, 50, 400])
 def test_hit_probability_is_equation_4(distance: int) -> None:
-    found = hit_probability(np.array([float(distance)]), SMALL)
-    assert found[0] == pytest.approx(equation_4(distance, 2, 16), rel=1e-12)
+    probability = hit_probability(np.array([float(distance)]), SMALL)
+    assert probability[0] == pytest.approx(equation_4(distance, 2, 16), rel=1e-12)
 
 
 def test_direct_mapped_and_fully_associative_caches() -> None:

@@ -19,8 +19,8 @@ HUNDRED = {("entry", "loop"): 1, ("loop", "loop"): 99, ("loop", "done"): 1}
 
 def cycles(text: str, processor: Processor = ROUND) -> float:
     """Returns cycles of an iteration of a loop that repeats itself."""
-    found = Estimator(processor).blocks(features(text, HUNDRED))
-    return next(block.cycles for block in found if block.name == "kernel:loop")
+    block_costs = Estimator(processor).blocks(features(text, HUNDRED))
+    return next(block.cycles for block in block_costs if block.name == "kernel:loop")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_iterations_of_a_loop_of_two_blocks_overlap() -> None:
         ("first", "second"): 1000,
         ("second", "done"): 1,
     }
-    found = Estimator(ROUND).blocks(features(TWO_BLOCKS, counts))
-    by_name = {block.name: block.cycles for block in found}
+    block_costs = Estimator(ROUND).blocks(features(TWO_BLOCKS, counts))
+    by_name = {block.name: block.cycles for block in block_costs}
     # Two chains of four cycles side by side, however blocks divide them.
     assert by_name["kernel:first"] + by_name["kernel:second"] == pytest.approx(4.0, rel=0.03)
 
@@ -155,8 +155,8 @@ def test_breakdown_adds_up_and_names_the_level() -> None:
     assert away.memory["RAM"] > 5000.0
     for distance, parts in ((0, near), (2048, middle), (1 << 24, away)):
         assert parts.total == pytest.approx(estimator.runtime_ns(far(distance)))
-    assert [each.total for each in (near, middle, away)] == sorted(
-        each.total for each in (near, middle, away)
+    assert [item.total for item in (near, middle, away)] == sorted(
+        item.total for item in (near, middle, away)
     )
 
 
@@ -169,34 +169,36 @@ def test_exits_of_long_loops_are_mispredicted_and_of_short_ones_are_not() -> Non
 
 
 def test_imbalance_is_what_the_busiest_thread_does_beyond_the_mean() -> None:
-    found = features(kernels.vector_loop(8, 1), HUNDRED)
-    counts = np.stack([found.counts[0, 0] * 3, found.counts[0, 0] * 10])
-    found = replace(found, threads=np.array([4]), counts=counts[None])
-    parts = Estimator(ROUND, threads=4).breakdown(found)
+    program_features = features(kernels.vector_loop(8, 1), HUNDRED)
+    counts = np.stack([program_features.counts[0, 0] * 3, program_features.counts[0, 0] * 10])
+    program_features = replace(program_features, threads=np.array([4]), counts=counts[None])
+    parts = Estimator(ROUND, threads=4).breakdown(program_features)
     # Ten iterations over four threads: the busiest has 3, the mean is 2.5.
     assert parts.compute / parts.imbalance == pytest.approx(2.5 / 0.5)
 
 
 def test_a_thread_that_does_everything_is_waited_for() -> None:
-    found = features(kernels.vector_loop(8, 1), {edge: 1000 * count for edge, count in HUNDRED.items()})
-    busiest = found.counts[0, 0]
+    program_features = features(
+        kernels.vector_loop(8, 1), {edge: 1000 * count for edge, count in HUNDRED.items()}
+    )
+    busiest = program_features.counts[0, 0]
     # All four tasks enter the function; the loop is of one of them.
-    entry = found.static.edges[:, 0] == -1
+    entry = program_features.static.edges[:, 0] == -1
     counts = np.stack([busiest, np.where(entry, 4 * busiest, busiest)])
-    found = replace(found, threads=np.array([4]), counts=counts[None])
-    parts = Estimator(ROUND, threads=4).breakdown(found)
+    program_features = replace(program_features, threads=np.array([4]), counts=counts[None])
+    parts = Estimator(ROUND, threads=4).breakdown(program_features)
     assert parts.imbalance / parts.compute == pytest.approx(3.0, rel=0.01)
 
 
 def test_shares_of_blocks_sum_to_one() -> None:
-    found = Estimator(ROUND).blocks(features(kernels.vector_loop(8, 12), HUNDRED))
-    assert sum(block.share for block in found) == pytest.approx(1.0)
-    assert found[0].name == "kernel:loop"
+    block_costs = Estimator(ROUND).blocks(features(kernels.vector_loop(8, 12), HUNDRED))
+    assert sum(block.share for block in block_costs) == pytest.approx(1.0)
+    assert block_costs[0].name == "kernel:loop"
 
 
 def test_predictions_are_the_same_bytes_again() -> None:
-    found = features(kernels.vector_loop(16, 24), HUNDRED, (3, 30, 60))
-    assert Estimator(ROUND).runtime_ns(found) == Estimator(ROUND).runtime_ns(found)
+    program_features = features(kernels.vector_loop(16, 24), HUNDRED, (3, 30, 60))
+    assert Estimator(ROUND).runtime_ns(program_features) == Estimator(ROUND).runtime_ns(program_features)
 
 
 def test_more_threads_than_there_are_is_an_error() -> None:

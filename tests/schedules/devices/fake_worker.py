@@ -24,7 +24,7 @@ KINDS = ("ran", "build", "hang", "crash")
 Say = Callable[[dict[str, object]], None]
 
 
-def main(descriptor: int, place: int, kinds: tuple[str, ...]) -> None:
+def main(descriptor: int, index: int, kinds: tuple[str, ...]) -> None:
     with os.fdopen(descriptor, "w") as out:
 
         def say(message: dict[str, object]) -> None:
@@ -41,7 +41,7 @@ def main(descriptor: int, place: int, kinds: tuple[str, ...]) -> None:
             elif do == "show":
                 say({"trace": [request["row"]], "code": f"# {request['operator']}"})
             else:
-                measure(say, request["row"], kinds[request["row"][place]])
+                measure(say, request["row"], kinds[request["row"][index]])
 
 
 def measure(say: Say, row: list[int], kind: str) -> None:

@@ -26,17 +26,17 @@ def rows_with(*kinds: int) -> np.ndarray:
 
 def test_failures_are_contained_and_say_why() -> None:
     with CpuDevice(limits=FAKE) as device:
-        found = device.measure(SPACE, rows_with(0, 1, 2, 3, 0))
-    assert found.failed.tolist() == [False, True, True, True, False]
-    assert found.reasons[1] == "build error: no"
-    assert found.reasons[2] == "build time-out"
-    assert found.reasons[3] == "crash: SIGSEGV: about to fall over"
-    assert found.runtime_ns.tolist() == [1000, 0, 0, 0, 1000]
-    np.testing.assert_allclose(found.spread, [0.25, 0, 0, 0, 0.25])
+        measurement = device.measure(SPACE, rows_with(0, 1, 2, 3, 0))
+    assert measurement.failed.tolist() == [False, True, True, True, False]
+    assert measurement.reasons[1] == "build error: no"
+    assert measurement.reasons[2] == "build time-out"
+    assert measurement.reasons[3] == "crash: SIGSEGV: about to fall over"
+    assert measurement.runtime_ns.tolist() == [1000, 0, 0, 0, 1000]
+    np.testing.assert_allclose(measurement.spread, [0.25, 0, 0, 0, 0.25])
     # What fails is charged until it does: the time-out is half a second.
-    np.testing.assert_allclose(found.run_seconds[[0, 4]], 0.003)
-    assert 0.5 <= found.run_seconds[2] < 5.0
-    assert found.seconds == pytest.approx(found.run_seconds.sum())
+    np.testing.assert_allclose(measurement.run_seconds[[0, 4]], 0.003)
+    assert 0.5 <= measurement.run_seconds[2] < 5.0
+    assert measurement.seconds == pytest.approx(measurement.run_seconds.sum())
 
 
 def test_rows_of_a_sub_space_are_those_of_the_whole_one() -> None:
@@ -60,8 +60,8 @@ def test_a_machine_that_turns_noisy_ends_the_measurement(
     device = CpuDevice(limits=FAKE)
     timing = {"runtime_ns": 1.0, "median_ns": 1.5, "clean": 0, "total_ns": 1}
     steady = timing | {"median_ns": 1.1}
-    for each in (timing, steady, timing):
-        device._run_of({"timing": each, "build_ns": 1})
+    for item in (timing, steady, timing):
+        device._run_of({"timing": item, "build_ns": 1})
     with pytest.raises(DataError, match="interrupted"):
         device._run_of({"timing": timing, "build_ns": 1})
 

@@ -36,13 +36,13 @@ def test_the_library_computes_every_operator(kind: str) -> None:
 
 def test_the_fastest_way_counts(tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    found = library_times(["matmul:m=12,n=32,k=20", SMALL["conv2d"]], QUICK)
+    measured = library_times(["matmul:m=12,n=32,k=20", SMALL["conv2d"]], QUICK)
     assert torch.get_num_threads() == before
-    conv = found[SMALL["conv2d"]]
+    conv = measured[SMALL["conv2d"]]
     assert conv.runtime_ns == conv.ways[conv.way] == min(conv.ways.values())
     # 2 images, 5 x 5 outputs of 8 channels, 3 x 3 x 3 products each.
     assert conv.gflops == pytest.approx(2 * 2 * 25 * 8 * 27 / conv.runtime_ns)
-    write_library_times(tmp_path / "library.json", found, QUICK)
+    write_library_times(tmp_path / "library.json", measured, QUICK)
     written = json.loads((tmp_path / "library.json").read_text())
     assert written["workloads"][SMALL["conv2d"]]["way"] == conv.way
     assert written["processor_name"]

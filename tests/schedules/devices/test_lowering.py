@@ -29,16 +29,16 @@ NUM_CONFIGS = 12
 
 def loops_of(statement: LoopStatement, rolled: bool = False) -> list[tuple[int, int]]:
     """Extents and kinds, parallel loops fused; without those that are unrolled or vectorised on demand."""
-    found: list[tuple[int, int]] = []
+    values: list[tuple[int, int]] = []
     for loop in statement.loops:
         kind = KINDS[loop.annotation]
         if rolled and loop.annotation in ("unroll", "vectorize"):
             continue
-        if kind == 1 and found and found[-1][1] == 1:
-            found[-1] = (found[-1][0] * loop.extent, 1)
+        if kind == 1 and values and values[-1][1] == 1:
+            values[-1] = (values[-1][0] * loop.extent, 1)
         else:
-            found.append((loop.extent, kind))
-    return found
+            values.append((loop.extent, kind))
+    return values
 
 
 @pytest.mark.parametrize("text", OPERATORS)
@@ -50,16 +50,16 @@ def test_loops_and_strides_are_those_of_the_lowered_program(text: str) -> None:
         statements = nest_of(space, row).statements
         assert len(stores) == len(statements), choices
         for store, statement in zip(stores, statements, strict=True):
-            real = [place for place, (extent, _) in enumerate(store.loops) if extent > 1]
-            assert [store.loops[place] for place in real] == loops_of(statement), choices
+            real = [index for index, (extent, _) in enumerate(store.loops) if extent > 1]
+            assert [store.loops[index] for index in real] == loops_of(statement), choices
             if any(loop.annotation == "parallel" for loop in statement.loops):
                 continue  # indices of fused loops are not affine
-            found = dict(store.accesses)
-            wanted = {names_of(name, found): place for place, (name, _, _) in enumerate(statement.buffers)}
-            for name, place in wanted.items():
-                strides = found[name]
+            by_name = dict(store.accesses)
+            wanted = {names_of(name, by_name): index for index, (name, _, _) in enumerate(statement.buffers)}
+            for name, index in wanted.items():
+                strides = by_name[name]
                 assert strides is not None
-                expected = [loop.strides[place] for loop in statement.loops]
+                expected = [loop.strides[index] for loop in statement.loops]
                 assert [strides[i] for i in real] == expected, (choices, statement.name, name)
 
 
@@ -77,6 +77,6 @@ def test_loops_that_stay_are_those_that_the_compiler_does_not_unroll(text: str) 
     for row in space.sample(stream(1, "unrolling", text), NUM_CONFIGS):
         choices = space.choices(row)
         stores = lowering.lower_stores(space.operator, choices, unrolled=True)
-        found = {tuple(pair for pair in store.loops if pair[0] > 1) for store in stores}
+        names = {tuple(pair for pair in store.loops if pair[0] > 1) for store in stores}
         wanted = {tuple(loops_of(one, rolled=True)) for one in nest_of(space, row).statements}
-        assert found == wanted, choices
+        assert names == wanted, choices

@@ -17,14 +17,14 @@ def test_every_processor_that_ships_can_be_read() -> None:
 
 
 def test_the_papers_target_is_its_table_1() -> None:
-    found = load_processor("intel_xeon_gold_5220r")
-    assert found.threads == 48
-    caches = found.memory.caches
+    processor = load_processor("intel_xeon_gold_5220r")
+    assert processor.threads == 48
+    caches = processor.memory.caches
     # 48 cores of 32 KB are 1536 KB, of 1 MB 48 MB; two sockets of 35.75 MB are 71.5 MB.
     assert [caches[0].kib * 48, caches[1].kib * 48, caches[2].kib * 2] == [1536, 48 * 1024, 71.5 * 1024]
     assert [level.associativity for level in caches] == [8, 16, 11]
     assert [level.latency for level in caches] == [4, 14, 59.5]
-    assert found.memory.ram_latency == 108
+    assert processor.memory.ram_latency == 108
 
 
 def test_a_width_that_is_not_listed_costs_as_the_next_wider() -> None:

@@ -37,8 +37,8 @@ def test_a_request_is_searched_and_its_result_written(tmp_path: Path) -> None:
 
     request = {"operator": MATMUL.text, "folder": str(tmp_path), "trials": 3, "seed": 7, "target": "generic"}
     main(json.dumps(request), search)
-    found = tmp_path / "found.json"
-    assert parse(ReferenceTrials, read_json(found), where=found) == FOUND
+    result = tmp_path / "found.json"
+    assert parse(ReferenceTrials, read_json(result), where=result) == FOUND
 
 
 def test_the_fastest_trials() -> None:

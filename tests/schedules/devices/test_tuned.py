@@ -38,11 +38,11 @@ def test_a_matmul_is_tuned_live(tmp_path: Path) -> None:
     search = GuidedSpec(batch=16, chains=ChainSpec(chains=32, steps=50))
     options = ScheduleOptions(MATMUL, trials=48, search=search)
     with CpuDevice(limits=PATIENT) as device:
-        found = tune_schedule(tmp_path, options, device, Hooks(), resume=False)
-    assert found.failure is None
+        outcome = tune_schedule(tmp_path, options, device, Hooks(), resume=False)
+    assert outcome.failure is None
     assert len((tmp_path / LOG_FILE).read_text().splitlines()) == 1 + 48
-    assert found.progress.failed == 0
-    # What the trace of the best schedule computes, applied to the operator anew.
+    assert outcome.progress.failed == 0
+    # What the trace of the best schedule computes, applied to the operator again.
     operator = parse_operator(MATMUL)
     from tvm import s_tir
 
@@ -62,9 +62,9 @@ def test_a_matmul_is_tuned_live(tmp_path: Path) -> None:
 
 def test_metaschedule_is_measured_as_we_measure(tmp_path: Path) -> None:
     operator = parse_operator(MATMUL)
-    found = meta_schedule(operator, ReferenceSpec(trials=8), tmp_path)
-    assert len(found.trials) == 8
-    [fastest] = found.fastest(1)
+    result = meta_schedule(operator, ReferenceSpec(trials=8), tmp_path)
+    assert len(result.trials) == 8
+    [fastest] = result.fastest(1)
     assert fastest.runtime_ns is not None
     with CpuDevice(limits=PATIENT) as device:
         again = device.measure_program(operator, Path(fastest.program))
@@ -73,5 +73,5 @@ def test_metaschedule_is_measured_as_we_measure(tmp_path: Path) -> None:
     records = list(read_metaschedule(tmp_path))
     assert {record.operator for record in records} == {operator}
     assert sorted(record.runtime_ns for record in records if record.runtime_ns) == pytest.approx(
-        sorted(trial.runtime_ns for trial in found.trials if trial.runtime_ns), rel=1e-6
+        sorted(trial.runtime_ns for trial in result.trials if trial.runtime_ns), rel=1e-6
     )

@@ -59,8 +59,8 @@ def test_unknown_processors_are_refused() -> None:
 def test_measured_in_a_process_of_its_own() -> None:
     space = ScheduleSpace(parse_operator("matmul:m=32,n=32,k=32"))
     with CpuDevice(limits=Limits(build_s=60.0)) as device:
-        found = device.measure(space, space.sample(stream(0, "measured"), 3))
+        measurement = device.measure(space, space.sample(stream(0, "measured"), 3))
         assert device.host["versions"]["tvm"]
-    assert not found.failed.any(), found.reasons
-    assert (found.runtime_ns > 0).all()
-    assert (found.spread >= 0).all()
+    assert not measurement.failed.any(), measurement.reasons
+    assert (measurement.runtime_ns > 0).all()
+    assert (measurement.spread >= 0).all()

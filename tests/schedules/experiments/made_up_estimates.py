@@ -33,23 +33,23 @@ def write_all(root: Path, noise: float = 0.1, slower: int = 1) -> Path:
     table = made_up_table("matmul-256")
     write_table(folder / "native" / "matmul-256.arrow", table)
     write_table(folder / "native" / "C2.arrow", made_up_table("C2"))
-    places = stream(0, "order").permutation(np.flatnonzero(~table.failed))
-    runtime = table.columns["runtime_ns"][places] * slower
-    total = runtime * np.exp(noise * stream(1, "noise").standard_normal(len(places)))
-    zeros = np.zeros(len(places), dtype=np.int64)
+    indices = stream(0, "order").permutation(np.flatnonzero(~table.failed))
+    runtime = table.columns["runtime_ns"][indices] * slower
+    total = runtime * np.exp(noise * stream(1, "noise").standard_normal(len(indices)))
+    zeros = np.zeros(len(indices), dtype=np.int64)
     columns = {
         "operator": zeros,
-        "number": np.array(table.unrestricted_numbers(places)),
+        "number": np.array(table.unrestricted_numbers(indices)),
         "searched": zeros.astype(np.bool_),
         "native_ns": runtime,
         "generic_ns": zeros,
         "again_ns": zeros,
-        "analysed": np.arange(len(places)) % LEFT_OUT > 0,
-        "lanes": np.ones((len(places), len(KINDS))),
+        "analysed": np.arange(len(indices)) % LEFT_OUT > 0,
+        "lanes": np.ones((len(indices), len(KINDS))),
     }
     estimates = {"total": total, "compute": 0.5 * total, "L2": 0.5 * total, "roofline": 0.1 * total}
-    found = EstimatedPrograms((table.space.operator,), columns, estimates)
-    write_estimated(folder / "estimates" / PROGRAMS, found)
+    programs = EstimatedPrograms((table.space.operator,), columns, estimates)
+    write_estimated(folder / "estimates" / PROGRAMS, programs)
     digests = {PROGRAMS: digest_file(folder / "estimates" / PROGRAMS)}
     write_json(folder / "estimates" / CARD, {"sha256": digests})
     return folder

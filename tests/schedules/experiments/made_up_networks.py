@@ -22,12 +22,12 @@ PROGRAMS_EACH = 14
 def programs(texts: tuple[str, ...], noise: float) -> EstimatedPrograms:
     """Runtimes fall with the vectorised tile; the estimate is off by some noise, times two."""
     columns: dict[str, list[float]] = {name: [] for name in ("operator", "number", "native", "generic")}
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         space = ScheduleSpace(parse_operator(text))
         draws = stream(3, "made-up programs", text)
         rows = space.sample(draws, PROGRAMS_EACH)
         runtime = 1e5 * np.exp((rows / space.sizes).mean(axis=1) * 3 + 0.01 * draws.random(len(rows)))
-        columns["operator"] += [place] * len(rows)
+        columns["operator"] += [index] * len(rows)
         columns["number"] += space.numbers(rows)
         columns["native"] += runtime.tolist()
         columns["generic"] += (3 * runtime[::-1]).tolist()

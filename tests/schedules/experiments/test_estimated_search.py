@@ -48,9 +48,9 @@ def ranks(programs: TablePrograms, rows: list[int]) -> list[int]:
 
 
 def search(task: EstimatedSearch, arm: str, repeat: int = 0) -> list[int]:
-    found: list[int] = replay_search(replace(task, arm=arm, repeat=repeat)).tolist()
-    assert replay_search(replace(task, arm=arm, repeat=repeat)).tolist() == found
-    return found
+    values: list[int] = replay_search(replace(task, arm=arm, repeat=repeat)).tolist()
+    assert replay_search(replace(task, arm=arm, repeat=repeat)).tolist() == values
+    return values
 
 
 def test_estimates_stand_beside_their_measurements(programs: TablePrograms) -> None:
@@ -67,9 +67,9 @@ def test_estimates_stand_beside_their_measurements(programs: TablePrograms) -> N
 def test_every_trial_is_of_another_program_with_an_estimate(
     task: EstimatedSearch, programs: TablePrograms, arm: str
 ) -> None:
-    found = search(task, arm)
-    assert len(found) == len(set(found)) == 24
-    assert set(found) <= set(programs.indices.tolist())
+    trace = search(task, arm)
+    assert len(trace) == len(set(trace)) == 24
+    assert set(trace) <= set(programs.indices.tolist())
 
 
 def test_first_batches(task: EstimatedSearch, programs: TablePrograms) -> None:
@@ -85,9 +85,9 @@ def test_first_batches(task: EstimatedSearch, programs: TablePrograms) -> None:
 
 
 def test_a_draft_bounds_what_is_measured(task: EstimatedSearch, programs: TablePrograms) -> None:
-    found = search(replace(task, guided=replace(task.guided, epsilon=0.0)), "draft-verify")
+    trace = search(replace(task, guided=replace(task.guided, epsilon=0.0)), "draft-verify")
     # Three batches of 8: each of the 16 best by the estimate that are left.
-    assert max(ranks(programs, found)) < 16 + 8 + 8
+    assert max(ranks(programs, trace)) < 16 + 8 + 8
 
 
 def test_a_good_estimate_chooses_a_better_first_batch(task: EstimatedSearch, programs: TablePrograms) -> None:

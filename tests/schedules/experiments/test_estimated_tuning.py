@@ -25,11 +25,11 @@ def test_trials_by_hand() -> None:
 
 
 def test_results_are_kept_until_something_changes(tmp_path: Path, repository: Path) -> None:
-    place = workspace_in(tmp_path)
+    index = workspace_in(tmp_path)
     folder = tmp_path / "out" / "schedules" / "estimated"
-    assert search_estimated(SECTION, place, folder) == ""
+    assert search_estimated(SECTION, index, folder) == ""
     write_all(tmp_path)
-    first = search_estimated(SECTION, place, folder)
+    first = search_estimated(SECTION, index, folder)
     rows = read_rows(folder / "rows.jsonl")
     assert {row.program for row in rows} == {"matmul-256"}
     assert {row.model for row in rows} == {"best", *SECTION.arms}
@@ -45,12 +45,12 @@ def test_results_are_kept_until_something_changes(tmp_path: Path, repository: Pa
 
     kept = {path: path.stat().st_mtime_ns for path in (folder / "searches").iterdir()}
     assert len(kept) == 10
-    assert search_estimated(SECTION, place, folder) == first
+    assert search_estimated(SECTION, index, folder) == first
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     write_all(tmp_path, noise=0.2)
-    assert search_estimated(SECTION, place, folder) != first
+    assert search_estimated(SECTION, index, folder) != first
     assert all(path.stat().st_mtime_ns != kept[path] for path in kept)
-    search_estimated(None, place, folder)
+    search_estimated(None, index, folder)
     assert not (folder / "rows.jsonl").exists()
 
 

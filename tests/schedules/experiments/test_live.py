@@ -66,21 +66,21 @@ def entries(folder: Path) -> list[LogEntry]:
 
 def test_results_are_the_fastest_of_the_log(tmp_path: Path) -> None:
     seen: list[LiveProgress] = []
-    found = tuned(tmp_path, report=seen.append)
+    outcome = tuned(tmp_path, report=seen.append)
     logged = entries(tmp_path)
     lowest = min(entry.runtime_ns or 10**9 for entry in logged)
     assert [progress.trials for progress in seen] == list(range(1, 21))
-    assert seen[-1].best_ns == found.best.runtime_ns == lowest
+    assert seen[-1].best_ns == outcome.best.runtime_ns == lowest
     assert seen[-1].noise == pytest.approx(0.25, abs=1e-3)
-    assert found.best.again_ns == (lowest,) * 3
+    assert outcome.best.again_ns == (lowest,) * 3
     # 2 * 8^3 operations in so many nanoseconds.
-    assert found.gflops == pytest.approx(1024 / lowest)
+    assert outcome.gflops == pytest.approx(1024 / lowest)
     best = json.loads((tmp_path / BEST_FILE).read_text())
-    space = live_space(found.operator)
-    assert space.numbers(space.row_of(tupled(best["choices"]))[None]) == [found.best.number]
+    space = live_space(outcome.operator)
+    assert space.numbers(space.row_of(tupled(best["choices"]))[None]) == [outcome.best.number]
     assert (best["trials"], best["failed"], best["ended"]) == (20, 0, "trials used up")
     assert json.loads((tmp_path / TRACE_FILE).read_text()) == [
-        space.full_rows(space.rows([found.best.number]))[0].tolist()
+        space.full_rows(space.rows([outcome.best.number]))[0].tolist()
     ]
     assert (tmp_path / CODE_FILE).read_text() == "# matmul:m=8,n=8,k=8\n"
 
@@ -102,18 +102,18 @@ def test_the_model_that_is_kept_begins_another_search(tmp_path: Path) -> None:
     assert with_model.header.settings["model"]
 
 
-def of_small_space(found: TunedSchedule) -> list[bool]:
+def of_small_space(result: TunedSchedule) -> list[bool]:
     """Which of the measured schedules the small space has."""
-    space, small = live_space(found.operator), recorded_space(found.operator)
+    space, small = live_space(result.operator), recorded_space(result.operator)
     knobs = {knob.name: set(knob.values) for knob in small.knobs}
-    choices = [space.choices(space.rows([entry.number])[0]) for entry in found.entries]
+    choices = [space.choices(space.rows([entry.number])[0]) for entry in result.entries]
     return [all(one[name] in values for name, values in knobs.items()) for one in choices]
 
 
 def test_it_begins_with_schedules_of_the_small_space(tmp_path: Path) -> None:
-    found = tuned(tmp_path / "starts", replace(OPTIONS, starts=6))
-    assert all(of_small_space(found)[:6])
-    assert len({entry.number for entry in found.entries}) == 20
+    outcome = tuned(tmp_path / "starts", replace(OPTIONS, starts=6))
+    assert all(of_small_space(outcome)[:6])
+    assert len({entry.number for entry in outcome.entries}) == 20
     other = tuned(tmp_path / "none", replace(OPTIONS, starts=0))
     assert not all(of_small_space(other)[:6])
     assert other.header.settings["starts"] == 0
@@ -143,9 +143,9 @@ def test_stopped_while_the_fastest_are_measured_again(
 
     with monkeypatch.context() as patch:
         patch.setattr("costbench_schedules.experiments.live.measure_entry", stopped)
-        found = tuned(tmp_path)
-    assert (found.interrupted, found.failure) in ((True, None), (False, stop))
-    assert found.best.again_ns == ()
+        outcome = tuned(tmp_path)
+    assert (outcome.interrupted, outcome.failure) in ((True, None), (False, stop))
+    assert outcome.best.again_ns == ()
     assert (tmp_path / CODE_FILE).exists()
     assert len(tuned(tmp_path, resume=True).best.again_ns) == 3
 
@@ -171,12 +171,12 @@ def test_another_run_is_not_continued(tmp_path: Path, changed: dict[str, object]
 
 
 def test_failures_are_logged_with_reasons_and_the_search_goes_on(tmp_path: Path) -> None:
-    found = tuned(tmp_path, kinds=("ran", "wrong", "hang", "crash"))
-    reasons = {entry.reason.partition(":")[0] for entry in found.entries}
+    outcome = tuned(tmp_path, kinds=("ran", "wrong", "hang", "crash"))
+    reasons = {entry.reason.partition(":")[0] for entry in outcome.entries}
     assert reasons == {"", "wrong output", "build time-out", "crash"}
-    assert len(found.entries) == 20
-    assert found.progress.failed == sum(bool(entry.reason) for entry in found.entries)
-    assert found.header.space.choices(found.header.space.rows([found.best.number])[0])["unroll"] == 0
+    assert len(outcome.entries) == 20
+    assert outcome.progress.failed == sum(bool(entry.reason) for entry in outcome.entries)
+    assert outcome.header.space.choices(outcome.header.space.rows([outcome.best.number])[0])["unroll"] == 0
 
 
 def test_a_search_without_hope_ends_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,11 +190,11 @@ def test_a_machine_that_turns_noisy_keeps_what_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device_module, "MAX_NOISY", 2)
-    found = tuned(tmp_path, kinds=("ran", "noisy", "noisy", "noisy"))
-    assert "interrupted" in str(found.failure)
+    outcome = tuned(tmp_path, kinds=("ran", "noisy", "noisy", "noisy"))
+    assert "interrupted" in str(outcome.failure)
     logged = entries(tmp_path)
     assert 0 < len(logged) < 20
-    assert found.best.runtime_ns == min(entry.runtime_ns or 10**9 for entry in logged)
+    assert outcome.best.runtime_ns == min(entry.runtime_ns or 10**9 for entry in logged)
     assert "interrupted" in json.loads((tmp_path / BEST_FILE).read_text())["ended"]
 
 
@@ -210,9 +210,9 @@ def test_a_full_disk_ends_it_and_it_can_be_continued(tmp_path: Path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(tune_log, "_write_all", full)
-        found = tuned(tmp_path / "parts")
-    assert "No space left" in str(found.failure)
-    assert LOG_FILE in str(found.failure)
+        outcome = tuned(tmp_path / "parts")
+    assert "No space left" in str(outcome.failure)
+    assert LOG_FILE in str(outcome.failure)
     assert len(entries(tmp_path / "parts")) == 9  # The header is a line as well.
     assert tuned(tmp_path / "parts", resume=True).entries == whole.entries
 

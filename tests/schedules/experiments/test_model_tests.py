@@ -64,12 +64,12 @@ def test_a_model_ranks_what_it_has_not_seen(tables: dict[tuple[str, str], TableF
     task = ModelTest(
         model, "transfer", "native", 0, (tables["native", "C1"],), (tables["native", "C2"],), 128
     )
-    found = evaluate_model(task)
-    assert evaluate_model(task) == found
-    assert set(found) == {"C2"}
+    metrics = evaluate_model(task)
+    assert evaluate_model(task) == metrics
+    assert set(metrics) == {"C2"}
     if model != "gbt-config":
-        assert found["C2"]["kendall_tau"] > 0.3
-    assert found["C2"]["top_1"] >= found["C2"]["top_5"] >= found["C2"]["top_10"] >= 0.0
+        assert metrics["C2"]["kendall_tau"] > 0.3
+    assert metrics["C2"]["top_1"] >= metrics["C2"]["top_5"] >= metrics["C2"]["top_10"] >= 0.0
 
 
 def test_baselines_by_hand(tables: dict[tuple[str, str], TableFile]) -> None:
@@ -79,11 +79,11 @@ def test_baselines_by_hand(tables: dict[tuple[str, str], TableFile]) -> None:
     costs = traffic_cost(space, space.rows(range(space.size)))
     chosen = np.argsort(costs, kind="stable")[:10]
     tests = {name: ModelTest(name, "transfer", "native", 0, (), (file,), 0) for name in BASELINES}
-    found = {name: evaluate_model(test)["matmul-256"] for name, test in tests.items()}
-    assert found["traffic"]["failed_in_10"] == np.isinf(times[chosen]).sum()
+    by_name = {name: evaluate_model(test)["matmul-256"] for name, test in tests.items()}
+    assert by_name["traffic"]["failed_in_10"] == np.isinf(times[chosen]).sum()
     fastest = times[chosen][np.isfinite(times[chosen])].min()
-    assert found["traffic"]["top_10"] == pytest.approx(100.0 * (fastest / times.min() - 1.0))
-    assert abs(found["random"]["kendall_tau"]) < 0.2
+    assert by_name["traffic"]["top_10"] == pytest.approx(100.0 * (fastest / times.min() - 1.0))
+    assert abs(by_name["random"]["kendall_tau"]) < 0.2
 
 
 def test_traffic_of_a_cache_that_holds_everything_is_every_byte_once() -> None:
@@ -104,12 +104,12 @@ def test_tests_are_kept_and_have_rows(tmp_path: Path, tables: dict[tuple[str, st
     few = replace(MODELS, models=replace(MODELS.models, folds=0))
     folders = (tmp_path / name for name in ("params.yaml", "out", "reports", "programs"))
     workspace = Workspace("test", tmp_path, *folders, Backend(jobs=1))
-    found = run_tests(few, tables, workspace, tmp_path / "models")
+    results = run_tests(few, tables, workspace, tmp_path / "models")
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "models").iterdir()}
     assert len(files) == 3
-    assert run_tests(few, tables, workspace, tmp_path / "models") == found
+    assert run_tests(few, tables, workspace, tmp_path / "models") == results
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "models").iterdir()} == files
-    rows = list(rows_of_tests(found, Provenance("p", "d", "r")))
+    rows = list(rows_of_tests(results, Provenance("p", "d", "r")))
     assert {(row.split, row.program, row.model) for row in rows} == {
         ("transfer", "matmul-256", model) for model in ("gbt-rank", *BASELINES)
     }

@@ -42,36 +42,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def found(folder: Path) -> NetworkPrograms:
+def recorded(folder: Path) -> NetworkPrograms:
     return load_programs(folder, digest_file(folder / PROGRAMS))
 
 
-def test_only_analysed_programs_are_candidates(found: NetworkPrograms) -> None:
-    assert np.bincount(found.groups).tolist() == [PROGRAMS_EACH - 2] * 12
-    assert len(found.primitives) == len(found.relation) == len(found)
-    assert len({column.tobytes() for column in found.relation.T}) == found.relation.shape[1]
+def test_only_analysed_programs_are_candidates(recorded: NetworkPrograms) -> None:
+    assert np.bincount(recorded.groups).tolist() == [PROGRAMS_EACH - 2] * 12
+    assert len(recorded.primitives) == len(recorded.relation) == len(recorded)
+    assert len({column.tobytes() for column in recorded.relation.T}) == recorded.relation.shape[1]
 
 
-def test_nothing_of_the_network_is_fitted_to(found: NetworkPrograms) -> None:
-    task = split_programs(found, "BERT-tiny", 30, 0, 20)
+def test_nothing_of_the_network_is_fitted_to(recorded: NetworkPrograms) -> None:
+    task = split_programs(recorded, "BERT-tiny", 30, 0, 20)
     own = {parse_operator(text).text for text in networks()["BERT-tiny"].executions}
-    tested = {found.operators[group] for group in found.groups[task.tested]}
-    fitted = {found.operators[group] for group in found.groups[task.source]}
+    tested = {recorded.operators[group] for group in recorded.groups[task.tested]}
+    fitted = {recorded.operators[group] for group in recorded.groups[task.source]}
     assert tested == own
     assert not fitted & own
     assert set(task.target) <= set(task.source)
     assert len(task.target) == 30
     # As many of each operator as there are, so that there is something to compare.
-    assert len(np.unique(found.groups[task.target])) == 3
-    assert len(split_programs(found, "BERT-tiny", 10**6, 0, 20).target) == 6 * (PROGRAMS_EACH - 2)
+    assert len(np.unique(recorded.groups[task.target])) == 3
+    assert len(split_programs(recorded, "BERT-tiny", 10**6, 0, 20).target) == 6 * (PROGRAMS_EACH - 2)
 
 
-def test_scores_by_hand(folder: Path, found: NetworkPrograms) -> None:
+def test_scores_by_hand(folder: Path, recorded: NetworkPrograms) -> None:
     test = NetworkTest("crop", "BERT-base", 0, 0, folder, digest_file(folder / PROGRAMS), 20)
     best, chosen, errors = 0.0, 0.0, []
     for text, count in networks()["BERT-base"].executions.items():
-        own = found.groups == found.operators.index(parse_operator(text).text)
-        runtime, costs = found.native_ns[own], found.estimates["total"][own]
+        own = recorded.groups == recorded.operators.index(parse_operator(text).text)
+        runtime, costs = recorded.native_ns[own], recorded.estimates["total"][own]
         best += count * runtime.min()
         chosen += count * runtime[np.argmin(costs)]
         errors += np.abs(costs / runtime - 1).tolist()
@@ -85,8 +85,8 @@ def test_scores_by_hand(folder: Path, found: NetworkPrograms) -> None:
 
 
 @pytest.mark.parametrize("model", [*FITTED, *UNFITTED])
-def test_every_model_predicts_the_same_twice(found: NetworkPrograms, model: str) -> None:
-    task = split_programs(found, "BERT-tiny", 40, 0, 20)
+def test_every_model_predicts_the_same_twice(recorded: NetworkPrograms, model: str) -> None:
+    task = split_programs(recorded, "BERT-tiny", 40, 0, 20)
 
     def predict(task: NetworkSplit) -> F64:
         return FITTED[model](task).costs if model in FITTED else UNFITTED[model](task)
@@ -97,15 +97,15 @@ def test_every_model_predicts_the_same_twice(found: NetworkPrograms, model: str)
     np.testing.assert_array_equal(predict(task), costs)
 
 
-def test_hybrid_without_records_ranks_as_the_analytical_model(found: NetworkPrograms) -> None:
-    task = split_programs(found, "BERT-tiny", 0, 0, 20)
+def test_hybrid_without_records_ranks_as_the_analytical_model(recorded: NetworkPrograms) -> None:
+    task = split_programs(recorded, "BERT-tiny", 0, 0, 20)
     order = np.argsort(FITTED["hybrid"](task).costs, kind="stable")
     np.testing.assert_array_equal(order, np.argsort(UNFITTED["crop"](task), kind="stable"))
 
 
-def test_a_longer_training_orders_its_own_records_better(found: NetworkPrograms) -> None:
+def test_a_longer_training_orders_its_own_records_better(recorded: NetworkPrograms) -> None:
     short, long = (
-        FITTED["mlp"](split_programs(found, "BERT-tiny", 40, 0, steps)).fitted_tau for steps in (1, 200)
+        FITTED["mlp"](split_programs(recorded, "BERT-tiny", 40, 0, steps)).fitted_tau for steps in (1, 200)
     )
     assert short is not None
     assert long is not None

@@ -85,12 +85,12 @@ def test_a_curve_has_quartiles(file: TableFile) -> None:
 
 
 def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) -> None:
-    data, place = tmp_path / "data" / "schedules", workspace_in(tmp_path)
-    folder = place.stage("schedules") / "tables"
-    assert tune_schedules(SECTION, place, folder) == ""
+    data, index = tmp_path / "data" / "schedules", workspace_in(tmp_path)
+    folder = index.stage("schedules") / "tables"
+    assert tune_schedules(SECTION, index, folder) == ""
     assert not (folder / "rows.jsonl").exists()
     write_tables(data)
-    first = tune_schedules(SECTION, place, folder)
+    first = tune_schedules(SECTION, index, folder)
     names = {path.name for path in (folder / "searches").iterdir()}
     assert len(names) == 16
     rows = read_rows(folder / "rows.jsonl")
@@ -106,7 +106,7 @@ def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) ->
 
     kept = {name: (folder / "searches" / name).stat().st_mtime_ns for name in names}
     content = (folder / "rows.jsonl").read_bytes()
-    assert tune_schedules(SECTION, place, folder) == first
+    assert tune_schedules(SECTION, index, folder) == first
     assert {name: (folder / "searches" / name).stat().st_mtime_ns for name in names} == kept
     assert (folder / "rows.jsonl").read_bytes() == content
     assert json.loads((folder / "wall_times.json").read_text()) == times
@@ -114,12 +114,12 @@ def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) ->
     table = made_up_table("C1")
     slower = {name: table.columns[name] * 2 for name in ("runtime_ns", "median_ns")}
     write_table(data / "native" / "C1.arrow", replace(table, columns={**table.columns, **slower}))
-    assert tune_schedules(SECTION, place, folder) != first
+    assert tune_schedules(SECTION, index, folder) != first
     changed = {name for name in names if (folder / "searches" / name).stat().st_mtime_ns != kept[name]}
     # Searches of the table itself, and those with an earlier model of it.
     assert changed == {name for name in names if "-C1-" in name or "transfer" in name}
 
-    tune_schedules(None, place, folder)
+    tune_schedules(None, index, folder)
     assert not (folder / "rows.jsonl").exists()
 
 

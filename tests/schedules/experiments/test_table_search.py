@@ -34,16 +34,16 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Ta
 
 def search(file: TableFile, arm: str, repeat: int = 0, *sources: TableFile) -> list[int]:
     task = ScheduleSearch(file, arm, repeat, 32, SECTION.guided, sources, 64 if sources else 0)
-    found = replay_search(task).tolist()
-    assert replay_search(task).tolist() == found
-    return found
+    values = replay_search(task).tolist()
+    assert replay_search(task).tolist() == values
+    return values
 
 
 def test_every_measurement_is_of_another_configuration(tables: dict[tuple[str, str], TableFile]) -> None:
     file = tables["native", "C1"]
     for arm, count in (("random", 32), ("random-x2", 64), ("genetic-x2", 64), ("gbt-rank", 32)):
-        found = search(file, arm)
-        assert len(found) == len(set(found)) == count
+        trace = search(file, arm)
+        assert len(trace) == len(set(trace)) == count
 
 
 def test_arms_begin_alike_and_repeats_differ(tables: dict[tuple[str, str], TableFile]) -> None:
@@ -94,19 +94,19 @@ def test_trees_split_alike_without_the_other_columns(tables: dict[tuple[str, str
 
 
 def test_sources_are_never_what_is_searched(tables: dict[tuple[str, str], TableFile]) -> None:
-    found = list_searches(SECTION, tables)
-    sources = {one.table.workload: [s.workload for s in one.sources] for one in found if one.sources}
+    searches = list_searches(SECTION, tables)
+    sources = {one.table.workload: [s.workload for s in one.sources] for one in searches if one.sources}
     assert sources == {"C1": ["C2"], "C2": ["C1"]}
     # Two workloads that are recorded, four arms, two repeats.
-    assert len(found) == len({one.name for one in found}) == 16
+    assert len(searches) == len({one.name for one in searches}) == 16
 
 
 def test_sources_on_another_target_may_be_the_same_workload(tmp_path: Path) -> None:
     write_tables(tmp_path)
     write_tables(tmp_path, "generic")
     group = SearchGroup(("C1",), ("transfer-target",), ("generic",))
-    found = list_searches(replace(SECTION, searches={"one": group}), complete_tables(tmp_path))
-    assert {(s.target, s.workload) for one in found for s in one.sources} == {
+    result = list_searches(replace(SECTION, searches={"one": group}), complete_tables(tmp_path))
+    assert {(s.target, s.workload) for one in result for s in one.sources} == {
         ("native", "C1"),
         ("native", "C2"),
     }

@@ -34,16 +34,16 @@ def test_features_of_a_small_nest_by_hand() -> None:
     space, rows = matmul()
     contexts = context_features(nest_batch(space, rows))
     own = contexts.values[0, contexts.block("compute")][contexts.real[0, contexts.block("compute")]]
-    found = {name: own[:, column] for column, name in enumerate(FEATURE_NAMES)}
+    by_name = {name: own[:, column] for column, name in enumerate(FEATURE_NAMES)}
     two = lambda *numbers: np.log2(1.0 + np.array(numbers)).astype(np.float32)  # noqa: E731
-    assert found["extent"] == pytest.approx(two(4, 2, 2, 2, 2, 2, 4))
-    assert found["depth"].tolist() == [0, 1, 2, 3, 4, 5, 6]
-    assert found["height"].tolist() == [6, 5, 4, 3, 2, 1, 0]
-    assert found["top_down"] == pytest.approx(two(4, 8, 16, 32, 64, 128, 512))
-    assert found["bottom_up"] == pytest.approx(two(512, 128, 64, 32, 16, 8, 4))
-    assert found["reduce"].tolist() == [0, 0, 1, 0, 1, 0, 0]
-    assert found["vectorize"].tolist() == [0, 0, 0, 0, 0, 0, 1]
-    assert found["compute"].tolist() == [1] * 7
+    assert by_name["extent"] == pytest.approx(two(4, 2, 2, 2, 2, 2, 4))
+    assert by_name["depth"].tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert by_name["height"].tolist() == [6, 5, 4, 3, 2, 1, 0]
+    assert by_name["top_down"] == pytest.approx(two(4, 8, 16, 32, 64, 128, 512))
+    assert by_name["bottom_up"] == pytest.approx(two(512, 128, 64, 32, 16, 8, 4))
+    assert by_name["reduce"].tolist() == [0, 0, 1, 0, 1, 0, 0]
+    assert by_name["vectorize"].tolist() == [0, 0, 0, 0, 0, 0, 1]
+    assert by_name["compute"].tolist() == [1] * 7
     # output[i, j]: 8 x 16 in all, 8 x 4 inside j0, 4 x 4 inside i1, ...
     written = np.array([128, 32, 16, 16, 8, 8, 4])
     # left[i, r]: 8 x 4, 8 x 4, 4 x 4, 4 x 2, 2 x 2, 2, 1;
@@ -51,23 +51,23 @@ def test_features_of_a_small_nest_by_hand() -> None:
     left, right = np.array([32, 32, 16, 8, 4, 2, 1]), np.array([64, 16, 16, 8, 8, 4, 4])
     inside = np.array([512, 128, 64, 32, 16, 8, 4])
     for name, touched in (("written", written), ("first", left), ("second", right)):
-        assert found[f"touched_{name}"] == pytest.approx(two(*(4 * touched)))
-        assert found[f"reuse_{name}"] == pytest.approx(two(*(inside / touched)))
-    assert found["working_set"] == pytest.approx(two(*(4 * (written + left + right))))
-    assert found["stride_written"] == pytest.approx(two(16, 256, 0, 128, 0, 64, 4))
-    assert found["stride_second"] == pytest.approx(two(16, 0, 128, 0, 64, 0, 4))
+        assert by_name[f"touched_{name}"] == pytest.approx(two(*(4 * touched)))
+        assert by_name[f"reuse_{name}"] == pytest.approx(two(*(inside / touched)))
+    assert by_name["working_set"] == pytest.approx(two(*(4 * (written + left + right))))
+    assert by_name["stride_written"] == pytest.approx(two(16, 256, 0, 128, 0, 64, 4))
+    assert by_name["stride_second"] == pytest.approx(two(16, 0, 128, 0, 64, 0, 4))
 
 
 def test_the_tree_of_a_small_nest_by_hand() -> None:
     space, rows = matmul()
     contexts = context_features(nest_batch(space, rows))
     [init, compute, write] = [contexts.block(STATEMENTS[code]) for code in contexts.statements]
-    places = np.flatnonzero(contexts.real[0, compute]) + compute.start
-    assert contexts.parents[0, places].tolist() == [-1, *places[:-1]]
+    indices = np.flatnonzero(contexts.real[0, compute]) + compute.start
+    assert contexts.parents[0, indices].tolist() == [-1, *indices[:-1]]
     # The sums are set to 0 inside j0 and i1, by loops i2, i3 and j3 of its own.
     own = np.flatnonzero(contexts.real[0, init]) + init.start
-    assert contexts.parents[0, own].tolist() == [places[1], own[0], own[1]]
-    assert contexts.leaves[0].tolist() == [own[2], places[6], -1]
+    assert contexts.parents[0, own].tolist() == [indices[1], own[0], own[1]]
+    assert contexts.leaves[0].tolist() == [own[2], indices[6], -1]
     assert contexts.present[0].tolist() == [True, True, False]
     assert not contexts.real[0, write].any()
 
@@ -79,11 +79,11 @@ def test_arrays_equal_one_number_at_a_time(workload: str) -> None:
     nests = nest_batch(space, rows)
     contexts = context_features(nests)
     related = relation_features(contexts)
-    for place in range(len(rows)):
-        plain = loop_vectors(schedule_at(nests, place))
+    for index in range(len(rows)):
+        plain = loop_vectors(schedule_at(nests, index))
         expected = np.array([[vector[name] for name in FEATURE_NAMES] for vector in plain])
-        np.testing.assert_allclose(contexts.values[place, contexts.real[place]], expected, rtol=1e-6)
-        np.testing.assert_allclose(related[place], relations(plain), rtol=1e-6)
+        np.testing.assert_allclose(contexts.values[index, contexts.real[index]], expected, rtol=1e-6)
+        np.testing.assert_allclose(related[index], relations(plain), rtol=1e-6)
     assert related.shape[1] == (len(BOUNDED_BY) * len(THRESHOLDS) + 1) * NUM_FEATURES
 
 
@@ -92,13 +92,13 @@ def test_parents_stand_before_their_loops_or_in_the_computation(workload: str) -
     space = ScheduleSpace(parse_operator(workload))
     contexts = context_features(nest_batch(space, space.sample(rng.stream(1, "features"), 40)))
     depth = contexts.values[:, :, FEATURE_NAMES.index("depth")]
-    for place in range(len(contexts)):
-        for loop in np.flatnonzero(contexts.real[place]).tolist():
-            parent = int(contexts.parents[place, loop])
-            assert (parent < 0) == (depth[place, loop] == 0)
+    for position in range(len(contexts)):
+        for loop in np.flatnonzero(contexts.real[position]).tolist():
+            parent = int(contexts.parents[position, loop])
+            assert (parent < 0) == (depth[position, loop] == 0)
             if parent >= 0:
-                assert contexts.real[place, parent]
-                assert depth[place, parent] == depth[place, loop] - 1
+                assert contexts.real[position, parent]
+                assert depth[position, parent] == depth[position, loop] - 1
 
 
 def test_a_candidate_has_the_same_features_in_any_batch() -> None:
@@ -126,9 +126,9 @@ def test_a_sub_space_has_the_config_features_of_the_whole() -> None:
 def test_flattened_features_by_hand() -> None:
     space, rows = matmul()
     contexts = context_features(nest_batch(space, rows))
-    found = flattened_features(contexts)
-    assert found[0, :4].tolist() == [0, 1, 1, 0]
-    loops = found[0, 4:].reshape(10, NUM_FEATURES)
+    flat = flattened_features(contexts)
+    assert flat[0, :4].tolist() == [0, 1, 1, 0]
+    loops = flat[0, 4:].reshape(10, NUM_FEATURES)
     # In loop order i0 j0 i1 j1 r0 i2 j2 r1 i3 j3, of which i0, j1 and j2 have one iteration.
     extents = np.log2(1.0 + np.array([0, 4, 2, 0, 2, 2, 0, 2, 2, 4]))
     assert loops[:, FEATURE_NAMES.index("extent")] == pytest.approx(extents)

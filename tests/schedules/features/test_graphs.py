@@ -42,8 +42,8 @@ def written(nest: ScheduledNest) -> tuple[list[tuple[Node, float]], set[tuple[No
     extents: dict[Node, float] = {}
     for statement in nest.statements:
         above = ("", -1)
-        for place, loop in enumerate(statement.loops):
-            node = ("compute" if place < statement.shared else statement.name, place)
+        for index, loop in enumerate(statement.loops):
+            node = ("compute" if index < statement.shared else statement.name, index)
             if node not in children:
                 children[node] = []
                 children[above].append(node)
@@ -71,8 +71,8 @@ def test_graphs_are_those_of_the_program_as_it_is_written(workload: str) -> None
     nests = nest_batch(space, space.sample(rng.stream(0, "graphs", workload), 60))
     graphs = loop_graphs(loop_trees(context_features(nests)))
     first = 0
-    for place, count in enumerate(graphs.counts.tolist()):
-        nodes, edges = written(schedule_at(nests, place))
+    for position, count in enumerate(graphs.counts.tolist()):
+        nodes, edges = written(schedule_at(nests, position))
         assert count == len(nodes)
         own = slice(first, first + count)
         expected = np.log2(1.0 + np.array([extent for _, extent in nodes]))

@@ -22,15 +22,15 @@ def test_lines_are_the_primitives_of_the_schedule() -> None:
         "parallel": "none",
         "padding": "none",
     }
-    [found] = primitive_sequences(space, space.row_of(choices)[None])
-    assert found.shape == (LENGTH, WIDTH)
+    [result] = primitive_sequences(space, space.row_of(choices)[None])
+    assert result.shape == (LENGTH, WIDTH)
     first = len(SPLITS) + len(OTHERS)
     # The last axis comes first: r of extent 4 in two factors, a reduction.
-    assert found[0, : len(SPLITS)].tolist() == [0.0, 1.0]
-    assert found[0, first + 1 :].tolist() == [2.0, 2.0, 0.0, 0.0, 0.0]
-    assert found[1, first + 1 :].tolist() == [4.0, 0.0, 0.0, 1.0, 3.0]
-    assert not found[3 : -len(OTHERS)].any()
-    lines = dict(zip(OTHERS, found[-len(OTHERS) :], strict=True))
+    assert result[0, : len(SPLITS)].tolist() == [0.0, 1.0]
+    assert result[0, first + 1 :].tolist() == [2.0, 2.0, 0.0, 0.0, 0.0]
+    assert result[1, first + 1 :].tolist() == [4.0, 0.0, 0.0, 1.0, 3.0]
+    assert not result[3 : -len(OTHERS)].any()
+    lines = dict(zip(OTHERS, result[-len(OTHERS) :], strict=True))
     assert lines["order"][first + 1 :].tolist() == [0.0, 0.0, 1.0, 0.0, 0.0]
     assert lines["cache"][first + 1 :].tolist() == [0.0, 1.0, 0.0, 0.0, 0.0]
     assert lines["vectorize"][first + 1] == 1.0
@@ -41,6 +41,6 @@ def test_every_operator_of_the_networks_fits() -> None:
     for operator in operators_of(networks()):
         space = ScheduleSpace(operator)
         rows = space.sample(stream(0, "primitives"), 5)
-        found = primitive_sequences(space, rows)
-        assert np.isfinite(found).all()
-        assert len(np.unique(found, axis=0)) == len(np.unique(rows, axis=0))
+        sequences = primitive_sequences(space, rows)
+        assert np.isfinite(sequences).all()
+        assert len(np.unique(sequences, axis=0)) == len(np.unique(rows, axis=0))

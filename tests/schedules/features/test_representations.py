@@ -27,17 +27,17 @@ def test_what_is_precomputed_is_what_is_computed(name: str) -> None:
     assert PART.size == 36
     table = precompute(PART, name)
     rows = PART.rows([35, 0, 7, 7])
-    found, expected = table(rows), REPRESENTATIONS[name](PART, rows)
-    if isinstance(found, LoopTrees):
+    result, expected = table(rows), REPRESENTATIONS[name](PART, rows)
+    if isinstance(result, LoopTrees):
         # A batch has as many places as its largest tree.
-        places = expected.depths.shape[1]
-        assert not found.depths[:, places:].any()
+        indices = expected.depths.shape[1]
+        assert not result.depths[:, indices:].any()
         for column in ("values", "parents", "depths", "identifiers"):
-            real = found.depths[:, :places] > 0
-            mine, other = getattr(found, column)[:, :places], getattr(expected, column)
+            real = result.depths[:, :indices] > 0
+            mine, other = getattr(result, column)[:, :indices], getattr(expected, column)
             assert np.array_equal(mine[real], other[real])
     else:
-        assert np.array_equal(found, expected)
+        assert np.array_equal(result, expected)
 
 
 def test_large_spaces_and_unknown_names_are_refused() -> None:

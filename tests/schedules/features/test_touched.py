@@ -26,13 +26,13 @@ MOST_POINTS = 20_000
 
 def steps_of(operator: Operator, choices: dict[str, Value]) -> dict[str, tuple[str, int]]:
     """The axis of each loop and how far along it one iteration goes, from the knobs' tiles alone."""
-    found = {}
+    by_name = {}
     for axis in operator.axes:
         factors = choices[tile_name(axis)]
         assert isinstance(factors, tuple)
         for level in range(len(factors)):
-            found[f"{axis.name}.{level}"] = (axis.name, int(np.prod(factors[level + 1 :])))
-    return found
+            by_name[f"{axis.name}.{level}"] = (axis.name, int(np.prod(factors[level + 1 :])))
+    return by_name
 
 
 def by_running(
@@ -68,9 +68,9 @@ def test_touched_elements_are_those_that_running_the_loops_touches(text: str) ->
     rows = space.sample(rng.stream(0, "touched", text), 25)
     batch = nest_batch(space, rows)
     checked = 0
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         choices = space.choices(row)
-        nest = schedule_at(batch, place)
+        nest = schedule_at(batch, index)
         [compute] = [statement for statement in nest.statements if statement.name == "compute"]
         for first, loop in enumerate(compute.loops):
             if np.prod([inner.extent for inner in compute.loops[first:]]) > MOST_POINTS:

@@ -26,41 +26,43 @@ def block(text: str, name: str) -> Block:
 
 
 def test_graphlets_are_those_that_the_paper_draws() -> None:
-    found = graph(kernels.FIGURE)
+    function = graph(kernels.FIGURE)
     # Two loads, mul of both, load, add of both, store of the sum, then the branch.
-    assert dependences(found, ["for.body9"]) == ((), (), (0, 1), (), (2, 3), (4,), (0, 1, 2, 3, 4, 5))
-    assert dependences(found, ["for.cond7"]) == ((), (0,), (0, 1))
-    assert dependences(found, ["for.inc"]) == ((), (0,), (1,), (0, 1, 2))
+    assert dependences(function, ["for.body9"]) == ((), (), (0, 1), (), (2, 3), (4,), (0, 1, 2, 3, 4, 5))
+    assert dependences(function, ["for.cond7"]) == ((), (0,), (0, 1))
+    assert dependences(function, ["for.inc"]) == ((), (0,), (1,), (0, 1, 2))
 
 
 def test_superblock_without_a_dependence_between_its_blocks() -> None:
-    found = dependences(graph(kernels.FIGURE), ["for.cond7", "for.body9"])
-    assert all(min(waits, default=3) >= 3 for waits in found[3:])
+    result = dependences(graph(kernels.FIGURE), ["for.cond7", "for.body9"])
+    assert all(min(waits, default=3) >= 3 for waits in result[3:])
 
 
 def test_superblock_reads_what_its_first_block_wrote() -> None:
-    found = dependences(graph(kernels.FIGURE), ["for.inc", "for.cond7"])
+    result = dependences(graph(kernels.FIGURE), ["for.inc", "for.cond7"])
     # The load of %j waits for the store of %j, crop2024, Figure 3(d).
-    assert found[4] == (2,)
+    assert result[4] == (2,)
 
 
 def test_phis_join_a_block_to_its_own_repetition() -> None:
-    found = dependences(graph(kernels.MATMUL), ["sum", "sum"])
-    size = len(found) // 2
-    names = [each.result for each in block(kernels.MATMUL, "sum").instructions]
-    assert found[size + names.index("total")] == (names.index("total.next"),)
-    assert found[names.index("total")] == ()
+    waits = dependences(graph(kernels.MATMUL), ["sum", "sum"])
+    size = len(waits) // 2
+    names = [item.result for item in block(kernels.MATMUL, "sum").instructions]
+    assert waits[size + names.index("total")] == (names.index("total.next"),)
+    assert waits[names.index("total")] == ()
 
 
 def test_operations_and_what_machine_code_folds() -> None:
-    found = graph(kernels.VECTORS).operations["loop"]
-    by_result = dict(zip((i.result for i in block(kernels.VECTORS, "loop").instructions), found, strict=True))
+    outcome = graph(kernels.VECTORS).operations["loop"]
+    by_result = dict(
+        zip((i.result for i in block(kernels.VECTORS, "loop").instructions), outcome, strict=True)
+    )
     assert (by_result["some"].kind, by_result["some"].lanes, by_result["some"].bits) == ("masked_load", 8, 32)
     assert (by_result["far"].kind, by_result["far"].lanes) == ("gather", 4)
     assert by_result["at"].kind == "free"
     # Four addresses at once are arithmetic.
     assert (by_result["places"].kind, by_result["places"].lanes) == ("integer", 4)
-    assert [(each.kind, each.length) for each in found if each.length] == [
+    assert [(item.kind, item.length) for item in outcome if item.length] == [
         ("set_bytes", 256),
         ("copy_bytes", 20),
     ]
@@ -75,7 +77,7 @@ def test_a_broadcast_load_is_a_load() -> None:
   %both = shufflevector <8 x float> %two, <8 x float> poison, <8 x i32> zeroinitializer
   ret void
 }"""
-    [kinds] = [[each.kind for each in block] for block in graph(text).operations.values()]
+    [kinds] = [[item.kind for item in block] for block in graph(text).operations.values()]
     assert kinds == ["load", "free", "free", "free", "shuffle", "free"]
 
 
@@ -90,7 +92,7 @@ def test_accesses_meet_where_bytes_of_one_base_overlap() -> None:
   ret void
 }"""
     waits = dependences(graph(text), ["0"])
-    assert [waits[place] for place in (3, 4, 5)] == [(), (1, 2), ()]
+    assert [waits[index] for index in (3, 4, 5)] == [(), (1, 2), ()]
     static, _ = static_features(parse_program(text, "kernel"))
     keys = static.keys[2:6, 0].tolist()
     assert keys[0] == keys[2]

@@ -65,8 +65,8 @@ def test_equal_fits_are_equal_and_come_back(name: str, tmp_path: Path) -> None:
     spec, own, samples = spec_of(name), features(name), samples_of(TIMES)
     model, again = (learner_of(spec).fit(own, samples, 3) for _ in range(2))
     save_schedule_model(tmp_path, model, spec)
-    loaded, found = load_schedule_model(tmp_path)
-    assert found == spec
+    loaded, result = load_schedule_model(tmp_path)
+    assert result == spec
     expected = model.predict(own)
     assert expected.dtype == np.float64
     assert expected.shape == (len(ROWS),)

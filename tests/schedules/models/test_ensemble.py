@@ -11,7 +11,7 @@ from costbench import rng
 from costbench.errors import ChoiceError
 from costbench_schedules.models.ensemble import (
     Bootstrap,
-    Corrected,
+    CorrectedModel,
     Ensemble,
     expected_improvement,
     upper_confidence_bound,
@@ -45,13 +45,13 @@ SAMPLES = samples_of(FEATURES[:, 0])
 def test_expected_improvement_is_the_integral(mean: float, deviation: float) -> None:
     density = norm(mean, deviation)
     integral, _ = quad(lambda cost: (-1.0 - cost) * density.pdf(cost), -10.0, -1.0, points=[mean])
-    found = expected_improvement(np.array([mean]), np.array([deviation]))
-    assert found[0] == pytest.approx(-integral, abs=1e-9)
+    improvement = expected_improvement(np.array([mean]), np.array([deviation]))
+    assert improvement[0] == pytest.approx(-integral, abs=1e-9)
 
 
 def test_expected_improvement_without_doubt_is_the_improvement() -> None:
-    found = expected_improvement(np.array([-1.5, -1.0, -0.2]), np.zeros(3))
-    assert found.tolist() == [-0.5, 0.0, 0.0]
+    improvement = expected_improvement(np.array([-1.5, -1.0, -0.2]), np.zeros(3))
+    assert improvement.tolist() == [-0.5, 0.0, 0.0]
 
 
 def test_doubt_helps() -> None:
@@ -70,9 +70,9 @@ def test_every_model_has_its_own_draw_with_replacement() -> None:
     fitted = Bootstrap(Averages(), size=4).fit(FEATURES, SAMPLES, 7)
     costs = []
     for number in range(4):
-        places = rng.stream(7, "bootstrap", number).integers(8, size=8)
+        indices = rng.stream(7, "bootstrap", number).integers(8, size=8)
         # Speeds are relative to the fastest of all, also where that one was not drawn.
-        costs.append(-float((1.0 / FEATURES[places, 0]).mean()))
+        costs.append(-float((1.0 / FEATURES[indices, 0]).mean()))
     assert [float(model.predict(FEATURES)[0]) for model in fitted.models] == pytest.approx(costs)
     assert len(set(costs)) == 4
 
@@ -85,4 +85,4 @@ def test_unknown_acquisitions_and_empty_ensembles_are_refused() -> None:
 
 
 def test_a_corrected_model_is_the_sum() -> None:
-    assert Corrected(Constant(-0.7), Constant(0.2)).predict(FEATURES) == pytest.approx([-0.5] * 8)
+    assert CorrectedModel(Constant(-0.7), Constant(0.2)).predict(FEATURES) == pytest.approx([-0.5] * 8)

@@ -38,8 +38,8 @@ def test_a_schedule_costs_what_its_graph_costs_alone(spec: NetSpec) -> None:
     )
     plain = LearnedCostModel(model.net, model.scaling, "score")
     expected = []
-    for place in range(len(trees)):
-        one = loop_graphs(trees[np.array([place])])
+    for index in range(len(trees)):
+        one = loop_graphs(trees[np.array([index])])
         graph = KernelGraph(one.kinds, one.values, one.edges, np.zeros(1, np.float32))
         expected.append(plain.predict_graph(graph, np.zeros((1, 1), np.float32))[0])
     assert model.predict(trees) == pytest.approx(np.array(expected), rel=1e-4, abs=1e-5)

@@ -55,14 +55,14 @@ def test_lines_of_zeros_count_for_nothing() -> None:
     features, _, _ = made_up("primitives")
     longer = MultiTaskFeatures(np.pad(features.values, ((0, 0), (0, 2), (0, 0))), features.machines)
     costs = []
-    for each in (features, longer):
+    for item in (features, longer):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             net = MultiTaskNet(
-                MultiTaskSpec("primitives", hidden=16, layers=1, machines=2), each.values.shape[1:]
+                MultiTaskSpec("primitives", hidden=16, layers=1, machines=2), item.values.shape[1:]
             )
-        net.scale_like(torch.from_numpy(each.values))
-        costs.append(net(each).tolist())
+        net.scale_like(torch.from_numpy(item.values))
+        costs.append(net(item).tolist())
     assert costs[1] == pytest.approx(costs[0], rel=1e-4, abs=1e-5)
 
 

@@ -55,10 +55,10 @@ def saved(kind: str, folder: Path) -> Any:
 
 def test_a_stored_model_is_the_same_model(kind: str, tmp_path: Path) -> None:
     model = saved(kind, tmp_path / "one")
-    found, spec = load_schedule_model(tmp_path / "one")
+    result, spec = load_schedule_model(tmp_path / "one")
     assert spec == SPECS[kind]
-    assert np.array_equal(found.predict(features(kind)), model.predict(features(kind)))
-    save_schedule_model(tmp_path / "two", found, spec)
+    assert np.array_equal(result.predict(features(kind)), model.predict(features(kind)))
+    save_schedule_model(tmp_path / "two", result, spec)
     for file in sorted((tmp_path / "one").iterdir()):
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
 

@@ -61,9 +61,9 @@ def test_batches_equal_the_recursion(spec: TreeGruSpec) -> None:
     trees, net = some_trees(), network(spec)
     net.scale_like(tree_batch(trees).values)
     with torch.inference_mode():
-        found = net(tree_batch(trees))
+        costs = net(tree_batch(trees))
         expected = [float(by_recursion(net, trees, tree)) for tree in range(len(trees))]
-    assert found.numpy() == pytest.approx(np.array(expected), abs=1e-5)
+    assert costs.numpy() == pytest.approx(np.array(expected), abs=1e-5)
 
 
 def test_the_trees_of_a_nest_by_hand() -> None:

@@ -29,8 +29,8 @@ def library(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["rank", "regression"])
 def objective(request: pytest.FixtureRequest) -> Objective:
-    found: Objective = request.param
-    return found
+    result: Objective = request.param
+    return result
 
 
 def made(count: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -185,11 +185,11 @@ def test_derivatives_are_those_of_the_loss() -> None:
     pairs = Pairs(samples, 0)
     first, second = pairs.derivatives(costs)
     step = 1e-4
-    for place in range(len(costs)):
-        moved = [costs + step * direction * (np.arange(len(costs)) == place) for direction in (-1, 0, 1)]
+    for index in range(len(costs)):
+        moved = [costs + step * direction * (np.arange(len(costs)) == index) for direction in (-1, 0, 1)]
         low, here, high = (pairs.loss(point) for point in moved)
-        assert first[place] == pytest.approx((high - low) / (2 * step), abs=1e-6)
-        assert second[place] == pytest.approx((high - 2 * here + low) / step**2, abs=1e-5)
+        assert first[index] == pytest.approx((high - low) / (2 * step), abs=1e-6)
+        assert second[index] == pytest.approx((high - 2 * here + low) / step**2, abs=1e-5)
 
 
 def test_equal_runtimes_and_other_groups_are_no_pairs() -> None:
@@ -212,8 +212,8 @@ def test_the_networks_loss_has_the_same_pairs() -> None:
     costs, samples = some()
     ordered = (samples.runtime_ns[:, None] > samples.runtime_ns) & (samples.groups[:, None] == samples.groups)
     terms = [math.log(1.0 + math.exp(costs[j] - costs[i])) for i, j in np.argwhere(ordered).tolist()]
-    found = rank_loss(torch.from_numpy(costs), samples)
-    assert float(found) == pytest.approx(sum(terms) / len(terms))
+    loss = rank_loss(torch.from_numpy(costs), samples)
+    assert float(loss) == pytest.approx(sum(terms) / len(terms))
     alone = samples.select(np.array([1]))
     assert float(rank_loss(torch.zeros(1), alone)) == 0.0
 

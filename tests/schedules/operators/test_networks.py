@@ -28,13 +28,13 @@ def test_arithmetic_is_that_of_the_network(network: str, billions: float) -> Non
 
 
 def test_operators_are_distinct_and_sorted_by_size() -> None:
-    found = operators_of(networks())
-    assert len(found) == 83
-    assert len({workload_name(operator) for operator in found}) == 83
-    assert [one.flops for one in found] == sorted(one.flops for one in found)
-    assert {one.name for one in found} == {
+    operators = operators_of(networks())
+    assert len(operators) == 83
+    assert len({workload_name(operator) for operator in operators}) == 83
+    assert [one.flops for one in operators] == sorted(one.flops for one in operators)
+    assert {one.name for one in operators} == {
         *("conv2d", "depthwise_conv2d", "grouped_conv2d", "matmul", "batch_matmul"),
     }
-    assert all(ScheduleSpace(operator).size < 2**63 for operator in found)
+    assert all(ScheduleSpace(operator).size < 2**63 for operator in operators)
     with pytest.raises(ChoiceError, match="ResNet-50"):
         operators_of(["VGG-16"])

@@ -62,10 +62,10 @@ def test_groups_of_a_convolution_are_convolutions_of_their_channels() -> None:
     sizes = "h=5,w=4,ci=3,co=2,kh=3,kw=3,stride=1,pad=1"
     grouped, plain = parse_operator("grouped_conv2d:g=2," + sizes), parse_operator("conv2d:" + sizes)
     data, weight = inputs_of(grouped)
-    found = expected_output(grouped, [data, weight])
+    output = expected_output(grouped, [data, weight])
     for group in range(2):
         own = expected_output(plain, [data[..., group, :], weight[..., group, :]])
-        np.testing.assert_allclose(found[..., group, :], own)
+        np.testing.assert_allclose(output[..., group, :], own)
 
 
 def test_error_is_relative_and_infinite_for_what_was_never_written() -> None:

@@ -30,7 +30,7 @@ class MadeUpDevice:
         runtime = (100 * self._factor * (1 + 30 * far.mean(axis=1) ** 2)).astype(np.int64)
         failed = np.array([number % FAILED == 0 for number in space.numbers(np.asarray(rows))])
         zeros = np.zeros(len(rows))
-        reasons = tuple("crash" if each else "" for each in failed)
+        reasons = tuple("crash" if item else "" for item in failed)
         full = np.full(len(rows), 3, dtype=np.int64)
         return ScheduleMeasurement(np.where(failed, 0, runtime), failed, zeros, reasons, zeros, full, zeros)
 

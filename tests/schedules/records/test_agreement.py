@@ -40,8 +40,8 @@ def table(*repeats: tuple[int, int, int]) -> RecordedTable:
 def test_the_fastest_has_the_speed_of_its_measurements_after_recording() -> None:
     """Median of 900, 1000 and 2000 ns for 2 * 32^3 operations; other rounds and schedules do not count."""
     again = [(FASTEST, ns, AFTERWARDS) for ns in (900, 2000, 1000)]
-    found = confirmed_gflops(table(*again, (FASTEST, 700, WHILE_RECORDING), (0, 500, AFTERWARDS)))
-    assert found == pytest.approx(2 * 32**3 / 1000)
+    gflops = confirmed_gflops(table(*again, (FASTEST, 700, WHILE_RECORDING), (0, 500, AFTERWARDS)))
+    assert gflops == pytest.approx(2 * 32**3 / 1000)
 
 
 @pytest.mark.parametrize("repeats", [(), ((0, 900, AFTERWARDS),), ((FASTEST, 0, AFTERWARDS),)])
@@ -52,18 +52,18 @@ def test_without_a_measurement_nothing_is_confirmed(repeats: tuple[tuple[int, in
 def test_agreement_by_hand() -> None:
     """1000, 1001, 1002 and 800 ns become 1100, 1001, 1102 and 1200: two of six pairs keep their order."""
     ones = ((0, 1100), (1, 1001), (2, 1102), (FASTEST, 1200))
-    found = agreement(table(*((number, ns, AFTERWARDS) for number, ns in ones)), AFTERWARDS)
-    assert found.pairs == 4
-    assert found.tau == pytest.approx((2 - 4) / 6)
-    assert found.median_ratio == pytest.approx((1.1 + 1102 / 1002) / 2)
+    agreed = agreement(table(*((number, ns, AFTERWARDS) for number, ns in ones)), AFTERWARDS)
+    assert agreed.pairs == 4
+    assert agreed.tau == pytest.approx((2 - 4) / 6)
+    assert agreed.median_ratio == pytest.approx((1.1 + 1102 / 1002) / 2)
     assert agreement(table(), AFTERWARDS).tau is None
 
 
 def test_the_fastest_are_compared_by_themselves() -> None:
     """Fastest are 5, then 0 to 19 but 5; of these 0 and 1 swap. 40, 50 and 60 keep their order, 30 failed."""
     again = ((0, 1100), (1, 1000), (30, 0), (40, 1050), (50, 1060), (60, 1070))
-    found = table(*((number, ns, AFTERWARDS) for number, ns in again), (70, 100, WHILE_RECORDING))
-    assert fastest_numbers(found).tolist() == [5, 0, 1, 2, 3, 4, *range(6, 20)]
-    drawn, fastest = agreement_afterwards(found)
+    recorded = table(*((number, ns, AFTERWARDS) for number, ns in again), (70, 100, WHILE_RECORDING))
+    assert fastest_numbers(recorded).tolist() == [5, 0, 1, 2, 3, 4, *range(6, 20)]
+    drawn, fastest = agreement_afterwards(recorded)
     assert (drawn.pairs, drawn.tau) == (3, pytest.approx(1.0))
     assert (fastest.pairs, fastest.tau) == (2, pytest.approx(-1.0))

@@ -62,13 +62,13 @@ def test_estimates_are_the_models(tmp_path: Path) -> None:
     kernel = recorded(tmp_path / "in")
     estimate_folder(tmp_path / "in", tmp_path / "out", ROUND, "on a quiet day")
     check_folder(tmp_path / "out")
-    found = read_estimated(tmp_path / "out" / PROGRAMS)
+    estimated = read_estimated(tmp_path / "out" / PROGRAMS)
     total = Estimator(ROUND).runtime_ns(kernel)
-    np.testing.assert_allclose(found.estimates["total"], [total, 0.0, total], rtol=1e-6)
-    parts = sum(found.estimates[name][0] for name in ("compute", "L2", "RAM", "branches"))
+    np.testing.assert_allclose(estimated.estimates["total"], [total, 0.0, total], rtol=1e-6)
+    parts = sum(estimated.estimates[name][0] for name in ("compute", "L2", "RAM", "branches"))
     assert parts == pytest.approx(total, rel=1e-5)
-    assert found.columns["analysed"].tolist() == [True, False, True]
-    assert found.columns["lanes"][0][KINDS.index("store")] == 800
+    assert estimated.columns["analysed"].tolist() == [True, False, True]
+    assert estimated.columns["lanes"][0][KINDS.index("store")] == 800
     card = read_json(tmp_path / "out" / CARD)
     assert isinstance(card, dict)
     assert card["problems"] == {"slow": 1}
@@ -87,18 +87,18 @@ def test_committed_estimates_follow_from_committed_features(folder: Path, proces
     if not (folder / PROGRAMS).exists():
         pytest.skip(f"no programs are recorded in {folder}")
     check_folder(folder)
-    found, sampled = read_estimated(folder / PROGRAMS), read_programs(folder / SAMPLED)
+    result, sampled = read_estimated(folder / PROGRAMS), read_programs(folder / SAMPLED)
     estimates = ProgramEstimates(load_processor(processor))
-    texts = [operator.text for operator in found.operators]
-    for place, text in enumerate(sampled.facts["operators"]):
-        kernel = ProgramFeatures.from_bytes(sampled.features[place], text)
-        row = _row(found, texts.index(text), int(sampled.columns["number"][place]))
+    texts = [operator.text for operator in result.operators]
+    for position, text in enumerate(sampled.facts["operators"]):
+        kernel = ProgramFeatures.from_bytes(sampled.features[position], text)
+        row = _row(result, texts.index(text), int(sampled.columns["number"][position]))
         for name, value in estimates.of(kernel).items():
-            assert found.estimates[name][row] == pytest.approx(value, rel=1e-5, abs=1e-3), (text, name)
-        np.testing.assert_allclose(found.columns["lanes"][row], executed_lanes(kernel), rtol=1e-6)
+            assert result.estimates[name][row] == pytest.approx(value, rel=1e-5, abs=1e-3), (text, name)
+        np.testing.assert_allclose(result.columns["lanes"][row], executed_lanes(kernel), rtol=1e-6)
 
 
-def _row(found: EstimatedPrograms, operator: int, number: int) -> int:
-    own = (found.columns["operator"] == operator) & (found.columns["number"] == number)
+def _row(result: EstimatedPrograms, operator: int, number: int) -> int:
+    own = (result.columns["operator"] == operator) & (result.columns["number"] == number)
     [row] = np.flatnonzero(own).tolist()
     return int(row)

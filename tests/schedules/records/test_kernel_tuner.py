@@ -53,12 +53,12 @@ def test_measurements_are_those_of_the_file(path: Path) -> None:
     assert (device.device, device.kernel) == ("A4000", "convolution")
     space = device.space
     rows = np.array([[0, 0, 0], [2, 0, 0], [1, 1, 1]], dtype=np.int16)
-    found = device.measure(space, rows)
+    measurement = device.measure(space, rows)
     assert space.choices(rows[2]) == {"block": 32, "unroll": 2, "padding": "full"}
-    assert found.runtime_ns.tolist() == [2_400_000, 0, 4_400_000]
-    assert found.reasons == ("", "RuntimeFailedConfig", "")
-    np.testing.assert_allclose(found.run_seconds, [0.25, 0, 0.25])
-    np.testing.assert_allclose(found.spread, [0.5, 0, 0.5])
+    assert measurement.runtime_ns.tolist() == [2_400_000, 0, 4_400_000]
+    assert measurement.reasons == ("", "RuntimeFailedConfig", "")
+    np.testing.assert_allclose(measurement.run_seconds, [0.25, 0, 0.25])
+    np.testing.assert_allclose(measurement.spread, [0.5, 0, 0.5])
 
 
 def test_what_the_file_does_not_have_is_refused(path: Path) -> None:
@@ -80,8 +80,8 @@ def test_strategies_search_the_file(path: Path, name: str) -> None:
     rows = next(proposals)
     while len(seen) < 11:
         seen.add(rows)
-        found = device.measure(device.space, rows)
-        scores = np.where(found.failed, np.inf, found.runtime_ns)
+        measurement = device.measure(device.space, rows)
+        scores = np.where(measurement.failed, np.inf, measurement.runtime_ns)
         best = min(best, float(scores.min()))
         try:
             rows = proposals.send(scores)

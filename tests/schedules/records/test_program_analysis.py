@@ -50,18 +50,18 @@ def analysed(
 
 def test_programs_that_ran_come_with_their_measurements(table: RecordedTable, tmp_path: Path) -> None:
     machine = MadeUpAnalyzer()
-    found = analysed(table, tmp_path, 50, machine=machine)
-    assert len(found) == 50
+    programs = analysed(table, tmp_path, 50, machine=machine)
+    assert len(programs) == 50
     assert set(machine.targets) == {"znver4"}
     number_of = {number: row for row, number in enumerate(table.unrestricted_numbers(np.arange(len(table))))}
-    rows = [number_of[number] for number in found.columns["number"].tolist()]
+    rows = [number_of[number] for number in programs.columns["number"].tolist()]
     assert len(set(rows)) == 50
     assert rows != sorted(rows)
     assert not table.failed[rows].any()
-    assert found.columns["native_ns"].tolist() == table.columns["runtime_ns"][rows].tolist()
+    assert programs.columns["native_ns"].tolist() == table.columns["runtime_ns"][rows].tolist()
     whole = ScheduleSpace(table.space.operator)
     for number, row, content, problem in zip(
-        found.columns["number"].tolist(), rows, found.features, found.problems, strict=True
+        programs.columns["number"].tolist(), rows, programs.features, programs.problems, strict=True
     ):
         choices = whole.choices(whole.rows([number])[0])
         assert choices == table.space.choices(table.space.rows([row])[0])

@@ -33,35 +33,35 @@ def record(folder: Path, machine: MadeUpMachine, stop_after: int = 99) -> DrawnP
 
 
 def test_half_is_drawn_at_random_and_half_near_the_fastest(tmp_path: Path) -> None:
-    found = record(tmp_path, MadeUpMachine())
-    runtime, searched = found.columns["native_ns"], found.columns["searched"]
+    table = record(tmp_path, MadeUpMachine())
+    runtime, searched = table.columns["native_ns"], table.columns["searched"]
     assert searched.tolist() == [False] * 12 + [True] * 18
-    assert len(set(found.columns["number"].tolist())) == 30
+    assert len(set(table.columns["number"].tolist())) == 30
     ran = runtime > 0
     assert runtime[ran & searched].min() < runtime[ran & ~searched].min()
     assert np.median(runtime[ran & searched]) < np.median(runtime[ran & ~searched])
 
 
 def test_what_is_missing_has_its_reason(tmp_path: Path) -> None:
-    found = record(tmp_path, MadeUpMachine())
+    table = record(tmp_path, MadeUpMachine())
     space = ScheduleSpace(OPERATOR)
-    runtime, numbers = found.columns["native_ns"], found.columns["number"]
-    for place, problem in enumerate(found.problems):
-        [row] = space.rows([int(numbers[place])])
-        if numbers[place] % FAILED == 0:
+    runtime, numbers = table.columns["native_ns"], table.columns["number"]
+    for index, problem in enumerate(table.problems):
+        [row] = space.rows([int(numbers[index])])
+        if numbers[index] % FAILED == 0:
             assert problem == "crash"
-            assert runtime[place] == 0
+            assert runtime[index] == 0
         elif problem == SLOW:
-            fastest = runtime[: (place // 6 + 1) * 6]
-            assert runtime[place] > 2.0 * fastest[fastest > 0].min()
-            assert found.columns["generic_ns"][place] == 0
+            fastest = runtime[: (index // 6 + 1) * 6]
+            assert runtime[index] > 2.0 * fastest[fastest > 0].min()
+            assert table.columns["generic_ns"][index] == 0
         else:
-            assert found.columns["generic_ns"][place] == pytest.approx(2 * runtime[place], abs=1)
+            assert table.columns["generic_ns"][index] == pytest.approx(2 * runtime[index], abs=1)
             assert problem == ("features: odd" if row.sum() % 2 else "")
-        assert bool(found.features[place]) == (problem == "")
-    again = found.columns["again_ns"] > 0
+        assert bool(table.features[index]) == (problem == "")
+    again = table.columns["again_ns"] > 0
     assert again.sum() == 4
-    assert all(not found.problems[place] for place in np.flatnonzero(again))
+    assert all(not table.problems[index] for index in np.flatnonzero(again))
 
 
 def test_a_stopped_recording_continues_to_the_same_bytes(tmp_path: Path) -> None:
@@ -82,18 +82,18 @@ def test_another_machine_does_not_continue(tmp_path: Path) -> None:
         record(tmp_path, MadeUpMachine("another"))
 
 
-def elsewhere(found: DrawnPrograms) -> EstimatedPrograms:
+def elsewhere(result: DrawnPrograms) -> EstimatedPrograms:
     """What `estimate-networks` keeps of a recording; its second operator is the recorded one."""
-    columns = dict(found.columns)
-    columns["operator"] = np.ones(len(found), dtype=np.int16)
-    columns["analysed"] = np.array([bool(each) for each in found.features])
+    columns = dict(result.columns)
+    columns["operator"] = np.ones(len(result), dtype=np.int16)
+    columns["analysed"] = np.array([bool(item) for item in result.features])
     return EstimatedPrograms((parse_operator("C6"), OPERATOR), columns, {})
 
 
 def test_programs_of_another_machine_are_recorded_on_this_one(tmp_path: Path) -> None:
     theirs = record(tmp_path / "there", MadeUpMachine("another"))
     whole = record_same(SPEC, elsewhere(theirs), OPERATOR, MadeUpMachine(), tmp_path / "here", print)
-    kept = np.array([bool(each) for each in theirs.features]) & (theirs.columns["native_ns"] > 0)
+    kept = np.array([bool(item) for item in theirs.features]) & (theirs.columns["native_ns"] > 0)
     for name in ("number", "searched"):
         assert whole.columns[name].tolist() == theirs.columns[name][kept].tolist()
     assert whole.columns["searched"].any()
@@ -104,8 +104,8 @@ def test_programs_of_another_machine_are_recorded_on_this_one(tmp_path: Path) ->
 def test_fewer_of_them_are_the_first_of_either_kind(tmp_path: Path) -> None:
     theirs = record(tmp_path / "there", MadeUpMachine())
     two = replace(SPEC, random=2, searched=1, batch=2)
-    found = record_same(two, elsewhere(theirs), OPERATOR, MadeUpMachine(), tmp_path / "here", print)
-    assert found.columns["searched"].tolist() == [False, False, True]
+    programs = record_same(two, elsewhere(theirs), OPERATOR, MadeUpMachine(), tmp_path / "here", print)
+    assert programs.columns["searched"].tolist() == [False, False, True]
     # Others are not a continuation of these.
     with pytest.raises(DataError, match="draw"):
         record_same(SPEC, elsewhere(theirs), OPERATOR, MadeUpMachine(), tmp_path / "here", print)

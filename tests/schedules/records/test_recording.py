@@ -42,8 +42,8 @@ def test_a_table_has_every_configuration_once(recorded: RecordedTable) -> None:
     assert recorded.complete
     rows = SPACE.rows(range(SPACE.size))
     with CpuDevice(limits=FAKE) as device:
-        found = device.measure(SPACE, rows)
-    assert np.array_equal(recorded.columns["runtime_ns"], found.runtime_ns)
+        measurement = device.measure(SPACE, rows)
+    assert np.array_equal(recorded.columns["runtime_ns"], measurement.runtime_ns)
     # Half of the configurations have "first" and cannot be built.
     assert recorded.failed.sum() == SPACE.size // 2
     assert recorded.reasons == ("build error: no",)
@@ -63,11 +63,11 @@ def test_stopping_loses_nothing_that_was_written(tmp_path: Path, recorded: Recor
         counts.append(read_table(table_path(spec(tmp_path), "small")).num_measured)
     assert counts == [64, 128]
     record(spec(tmp_path), "small", SPACE, ignore)
-    found = read_table(table_path(spec(tmp_path), "small"))
-    assert np.array_equal(found.repeats, recorded.repeats)
+    result = read_table(table_path(spec(tmp_path), "small"))
+    assert np.array_equal(result.repeats, recorded.repeats)
     for name, column in recorded.columns.items():
         if name != "seconds":  # of failures, elapsed time
-            assert np.array_equal(found.columns[name], column), name
+            assert np.array_equal(result.columns[name], column), name
 
 
 def test_another_recording_is_not_continued(tmp_path: Path, recorded: RecordedTable) -> None:
@@ -80,10 +80,10 @@ def test_equal_tables_have_equal_bytes(tmp_path: Path, recorded: RecordedTable) 
     for name in ("a", "b"):
         write_table(tmp_path / f"{name}.arrow", recorded)
     assert (tmp_path / "a.arrow").read_bytes() == (tmp_path / "b.arrow").read_bytes()
-    found = read_table(tmp_path / "a.arrow")
-    assert found.space.operator == OPERATOR
-    assert found.host == recorded.host | {"features": ["f"]}
-    assert [knob.values for knob in found.space.knobs] == [knob.values for knob in SPACE.knobs]
+    table = read_table(tmp_path / "a.arrow")
+    assert table.space.operator == OPERATOR
+    assert table.host == recorded.host | {"features": ["f"]}
+    assert [knob.values for knob in table.space.knobs] == [knob.values for knob in SPACE.knobs]
 
 
 def test_damaged_tables_are_named(tmp_path: Path, recorded: RecordedTable) -> None:
@@ -106,11 +106,11 @@ def test_replay_answers_as_the_machine_did(recorded: RecordedTable) -> None:
     numbers = [5, 0, 77, 5]
     mine = replay.measure(SPACE, SPACE.rows(numbers))
     full = replay.measure(whole, SPACE.full_rows(SPACE.rows(numbers)))
-    for found in (mine, full):
-        assert found.runtime_ns.tolist() == recorded.columns["runtime_ns"][numbers].tolist()
-        assert found.failed.tolist() == recorded.failed[numbers].tolist()
-        assert [bool(reason) for reason in found.reasons] == found.failed.tolist()
-        assert found.spread[~found.failed] == pytest.approx(0.25, rel=1e-3)
+    for result in (mine, full):
+        assert result.runtime_ns.tolist() == recorded.columns["runtime_ns"][numbers].tolist()
+        assert result.failed.tolist() == recorded.failed[numbers].tolist()
+        assert [bool(reason) for reason in result.reasons] == result.failed.tolist()
+        assert result.spread[~result.failed] == pytest.approx(0.25, rel=1e-3)
     assert replay.space(OPERATOR.text) is recorded.space
 
 

@@ -105,11 +105,11 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 @given(st.integers(0, 400), st.binary(max_size=6))
 def test_damaged_logs_are_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, place: int, put: bytes
+    tmp_path_factory: pytest.TempPathFactory, offset: int, put: bytes
 ) -> None:
     path = written(tmp_path_factory.mktemp("log") / "log.jsonl", ENTRIES)
     data = path.read_bytes()
-    path.write_bytes(data[:place] + put + data[place + len(put) :])
+    path.write_bytes(data[:offset] + put + data[offset + len(put) :])
     try:
         header, _ = read_log(path)
     except CostbenchError:

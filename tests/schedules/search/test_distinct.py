@@ -7,9 +7,14 @@ import numpy as np
 from costbench.rng import stream
 from costbench.search.space import Rows, Seen
 from costbench_schedules.models.learner import Samples
-from costbench_schedules.search.distinct import DistinctFinder, DistinctGuided, LastFeatures
 from costbench_schedules.search.finders import ChainSpec, Listing
-from costbench_schedules.search.guided import GuidedSpec, ModelGuided
+from costbench_schedules.search.guided import (
+    DistinctFinder,
+    DistinctGuided,
+    GuidedSpec,
+    LastFeatures,
+    ModelGuided,
+)
 from tests.autotuning.small_spaces import Line, line_problem
 
 LINE = line_problem(Line(1000, frozenset()))
@@ -37,18 +42,18 @@ class FromAbove:
 
 def batches(strategy: ModelGuided[np.ndarray] | DistinctGuided, count: int) -> list[list[int]]:
     proposals = strategy(LINE.space, stream(0, "distinct"), LINE.space.rows([]))
-    found = [next(proposals)]
-    while len(found) < count:
-        found.append(proposals.send(1.0 + own_number(found[-1])))
-    return [rows[:, 0].tolist() for rows in found]
+    values = [next(proposals)]
+    while len(values) < count:
+        values.append(proposals.send(1.0 + own_number(values[-1])))
+    return [rows[:, 0].tolist() for rows in values]
 
 
 def test_a_finder_offers_each_program_once() -> None:
     rows = np.arange(60, dtype=np.int64)[:, None]
     # 0 to 9 are the program of 7, which was measured; 20 was, but not with its features.
     finder = DistinctFinder(Listing(rows), tens, Seen(tens(rows[7:8])))
-    found = finder.run(own_number, 3, Seen(rows[[7, 20]]), stream(0, "t"))
-    assert (found.rows[:, 0] // 10).tolist() == [1, 2, 3]
+    result = finder.run(own_number, 3, Seen(rows[[7, 20]]), stream(0, "t"))
+    assert (result.rows[:, 0] // 10).tolist() == [1, 2, 3]
     # Remembered is what was measured, not what was offered.
     again = finder.run(own_number, 9, Seen(), stream(0, "t"))
     assert (again.rows[:, 0] // 10).tolist() == [1, 2, 3, 4, 5]

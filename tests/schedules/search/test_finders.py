@@ -39,7 +39,7 @@ class Ladder:
 
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> Rows:
         self.drawn += count
-        return self.rows([10 * place for place in range(self.drawn - count, self.drawn)])
+        return self.rows([10 * index for index in range(self.drawn - count, self.drawn)])
 
     def step(self, rows: Rows, rng: np.random.Generator) -> Rows:
         return rows + 1
@@ -63,10 +63,10 @@ class Recorded:
 def test_chains_go_on_where_they_were_when_the_energy_changes() -> None:
     chains = Chains(Ladder(), ChainSpec(chains=2, steps=3, patience=9))
     falling = Recorded(-1.0)
-    found = chains.run(falling, 3, NOTHING, RNG(0))
+    result = chains.run(falling, 3, NOTHING, RNG(0))
     assert falling.asked == [[0, 10], [1, 11], [2, 12], [3, 13]]
-    assert found.rows[:, 0].tolist() == [13, 12, 11]
-    assert found.costs.tolist() == [-13.0, -12.0, -11.0]
+    assert result.rows[:, 0].tolist() == [13, 12, 11]
+    assert result.costs.tolist() == [-13.0, -12.0, -11.0]
     assert chains.states[:, 0].tolist() == [3, 13]
     # The next model likes other decisions better. It is asked about the states first.
     other = Recorded(-2.0)
@@ -103,8 +103,8 @@ def test_a_run_ends_when_nothing_better_is_found() -> None:
 def test_measured_decisions_are_passed_through_and_not_proposed() -> None:
     measured = Seen(np.array([[2], [3]]))
     chains = Chains(Ladder(), ChainSpec(chains=1, steps=4, patience=9))
-    found = chains.run(Recorded(-1.0), 9, measured, RNG(0))
-    assert found.rows[:, 0].tolist() == [4, 1, 0]
+    result = chains.run(Recorded(-1.0), 9, measured, RNG(0))
+    assert result.rows[:, 0].tolist() == [4, 1, 0]
 
 
 def test_a_decision_is_priced_once_per_run() -> None:
@@ -117,8 +117,8 @@ def test_a_decision_is_priced_once_per_run() -> None:
 
 def test_an_empty_space_has_no_candidates() -> None:
     space = NumberedSearchSpace(Line(3, frozenset({0, 1, 2})))
-    found = Chains(space, ChainSpec(chains=4)).run(Recorded(1.0), 5, NOTHING, RNG(0))
-    assert len(found.rows) == len(found.costs) == 0
+    result = Chains(space, ChainSpec(chains=4)).run(Recorded(1.0), 5, NOTHING, RNG(0))
+    assert len(result.rows) == len(result.costs) == 0
 
 
 @pytest.mark.parametrize("changes", [{"chains": 0}, {"steps": 0}, {"patience": 0}])
@@ -139,9 +139,9 @@ def minus(rows: Rows) -> np.ndarray:
 
 
 def test_a_listing_returns_the_cheapest_that_are_left() -> None:
-    found = Listing(ROWS).run(own_number, 3, Seen(ROWS[:2]), stream(0, "t"))
-    assert found.rows[:, 0].tolist() == [2, 3, 4]
-    assert found.costs.tolist() == [2.0, 3.0, 4.0]
+    result = Listing(ROWS).run(own_number, 3, Seen(ROWS[:2]), stream(0, "t"))
+    assert result.rows[:, 0].tolist() == [2, 3, 4]
+    assert result.costs.tolist() == [2.0, 3.0, 4.0]
 
 
 def test_equal_costs_come_in_random_order() -> None:
@@ -154,8 +154,8 @@ def test_equal_costs_come_in_random_order() -> None:
 
 def test_a_draft_is_chosen_from_by_the_other_model() -> None:
     # The draft is 2, 3, 4, 5, as 0 and 1 are measured; the current model finds large numbers cheap.
-    found = Draft(Listing(ROWS), own_number, 4).run(minus, 2, Seen(ROWS[:2]), stream(0, "t"))
-    assert found.rows[:, 0].tolist() == [5, 4]
+    result = Draft(Listing(ROWS), own_number, 4).run(minus, 2, Seen(ROWS[:2]), stream(0, "t"))
+    assert result.rows[:, 0].tolist() == [5, 4]
     more = Draft(Listing(ROWS), own_number, 1).run(minus, 3, Seen(), stream(0, "t"))
     assert more.rows[:, 0].tolist() == [2, 1, 0]
 

@@ -108,8 +108,8 @@ class Timed(Table):
     """As the table, and 1 more: no runtime is 0."""
 
     def evaluate(self, decisions: np.ndarray) -> Evaluation:
-        found = super().evaluate(decisions)
-        return Evaluation(found.scores + 1.0, found.seconds)
+        evaluation = super().evaluate(decisions)
+        return Evaluation(evaluation.scores + 1.0, evaluation.seconds)
 
 
 LINE = line_problem(Line(1000, frozenset()))
@@ -240,13 +240,13 @@ def test_settings_are_checked(changes: dict[str, Any]) -> None:
 
 def test_the_made_up_machine_is_finite_and_repeats() -> None:
     rows = MATMUL.sample(rng.stream(0, "made up"), 50)
-    found = synthetic(MATMUL).evaluate(rows)
-    assert (found.scores >= 1.0).all()
-    assert found.scores == pytest.approx(synthetic_ns(MATMUL, rows), abs=0.5)
+    evaluation = synthetic(MATMUL).evaluate(rows)
+    assert (evaluation.scores >= 1.0).all()
+    assert evaluation.scores == pytest.approx(synthetic_ns(MATMUL, rows), abs=0.5)
 
 
 def equation_3(costs: np.ndarray, rows: np.ndarray, chosen: list[int], alpha: float) -> float:
-    covered = sum(len(set(rows[chosen, place].tolist())) for place in range(rows.shape[1]))
+    covered = sum(len(set(rows[chosen, index].tolist())) for index in range(rows.shape[1]))
     return alpha * covered - float(costs[chosen].sum())
 
 
@@ -268,9 +268,9 @@ def test_greedy_steps_and_its_bound(seed: int) -> None:
     chosen = select_diverse(costs, rows, 4, alpha).tolist()
     for count in range(4):
         gains = {
-            place: equation_3(costs, rows, [*chosen[:count], place], alpha)
-            for place in range(9)
-            if place not in chosen[:count]
+            index: equation_3(costs, rows, [*chosen[:count], index], alpha)
+            for index in range(9)
+            if index not in chosen[:count]
         }
         assert equation_3(costs, rows, chosen[: count + 1], alpha) == pytest.approx(max(gains.values()))
     best = max(equation_3(costs, rows, list(some), alpha) for some in itertools.combinations(range(9), 4))

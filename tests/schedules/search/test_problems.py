@@ -115,9 +115,9 @@ class BrokenMachine:
 
 
 def test_failures_score_infinity_and_are_charged() -> None:
-    found = ScheduleEvaluator(PART, BrokenMachine(), "broken").evaluate(PART.rows([0, 1, 2]))
-    assert found.scores.tolist() == [np.inf, 30.0, 20.0]
-    assert found.seconds.tolist() == [0.5, 0.1, 0.2]
+    evaluation = ScheduleEvaluator(PART, BrokenMachine(), "broken").evaluate(PART.rows([0, 1, 2]))
+    assert evaluation.scores.tolist() == [np.inf, 30.0, 20.0]
+    assert evaluation.seconds.tolist() == [0.5, 0.1, 0.2]
 
 
 @pytest.fixture(scope="module")

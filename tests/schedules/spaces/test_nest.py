@@ -31,10 +31,10 @@ OPERATORS = (
 
 def addresses(statement: LoopStatement, first: int, buffer: int) -> np.ndarray:
     """The element that each iteration of the loops from `first` on accesses, outer loops at their start."""
-    found = np.zeros(1, dtype=np.int64)
+    totals = np.zeros(1, dtype=np.int64)
     for loop in statement.loops[first:]:
-        found = (found[:, None] + np.arange(loop.extent) * loop.strides[buffer]).reshape(-1)
-    return found
+        totals = (totals[:, None] + np.arange(loop.extent) * loop.strides[buffer]).reshape(-1)
+    return totals
 
 
 @pytest.mark.parametrize("text", OPERATORS)
@@ -44,17 +44,17 @@ def test_touched_elements_are_those_that_enumeration_finds(text: str) -> None:
     for row in space.sample(stream(0, "touched", text), 40):
         inline = space.choices(row)["padding"] == "inline"
         for statement in nest_of(space, row).statements:
-            for place, (name, _, size) in enumerate(statement.buffers):
+            for index, (name, _, size) in enumerate(statement.buffers):
                 if (name.endswith(".padded") and inline) or (statement.name == "padding" and name == "data"):
                     continue
                 for first, loop in enumerate(statement.loops):
-                    found = addresses(statement, first, place)
-                    assert loop.touched[place] == len(np.unique(found)), (
+                    result = addresses(statement, first, index)
+                    assert loop.touched[index] == len(np.unique(result)), (
                         space.choices(row),
                         statement,
                         first,
                     )
-                    assert found.max() < size
+                    assert result.max() < size
                     checked += 1
     assert checked > 300
 
@@ -67,8 +67,8 @@ def test_reads_of_a_padded_input_are_never_underestimated(text: str) -> None:
         compute = statement_of(nest_of(space, row), "compute")
         for first, loop in enumerate(compute.loops):
             inside = dict.fromkeys((axis.name for axis in operator.axes), 1)
-            for each in compute.loops[first:]:
-                inside[each.name.partition(".")[0]] *= each.extent
+            for item in compute.loops[first:]:
+                inside[item.name.partition(".")[0]] *= item.extent
             assert len(read(operator, inside)) <= loop.touched[0] <= compute.buffers[0][2]
 
 
@@ -76,14 +76,14 @@ def read(operator: Operator, inside: dict[str, int]) -> set[tuple[int, ...]]:
     """Elements of the image that the first iterations of the axes read, without those of the padding."""
     access = operator.accesses[0]
     source, before = operator.padding[access.tensor]
-    found = set()
+    names = set()
     for point in np.ndindex(*inside.values()):
         values = dict(zip(inside, point, strict=True))
         index = [sum(values[name] * k for name, k in dim) for dim in access.strides]
         index = [i - pad for i, pad in zip(index, before, strict=True)]
         if all(0 <= i < size for i, size in zip(index, operator.tensors[source], strict=True)):
-            found.add(tuple(index))
-    return found
+            names.add(tuple(index))
+    return names
 
 
 def statement_of(nest: ScheduledNest, name: str) -> LoopStatement:
@@ -102,7 +102,7 @@ def test_the_computation_is_the_operator(text: str) -> None:
     arrays = whole_arrays(operator, [array.astype(np.float64) for array in inputs])
     for row in space.sample(stream(0, "computation", text), 10):
         compute = statement_of(nest_of(space, row), "compute")
-        at = [addresses(compute, 0, place) for place in range(len(compute.buffers))]
+        at = [addresses(compute, 0, index) for index in range(len(compute.buffers))]
         result = np.zeros(expected.size)
         np.add.at(result, at[-1], np.prod([arrays[i][at[i]] for i in range(len(arrays))], axis=0))
         np.testing.assert_allclose(result.reshape(expected.shape), expected, atol=1e-12)
@@ -142,8 +142,8 @@ def test_a_batch_is_its_rows_one_by_one() -> None:
     rows = space.sample(stream(0, "batch"), 32)
     batch = nest_batch(space, rows)
     assert len(batch) == 32
-    for place, row in enumerate(rows):
-        assert schedule_at(batch, place) == nest_of(space, row)
+    for index, row in enumerate(rows):
+        assert schedule_at(batch, index) == nest_of(space, row)
 
 
 MATMUL: dict[str, Value] = {

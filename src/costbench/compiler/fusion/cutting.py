@@ -1,5 +1,6 @@
-"""Turns groups of instructions into kernels: which instructions run inside, which values are read from memory
-and which are written there.
+"""Turns groups of instructions into kernels.
+
+That is, which instructions run inside, which values are read from memory and which are written there.
 
 A kernel holds the nodes of its group and the duplicated instructions that these need.
 """
@@ -80,8 +81,9 @@ def body_nodes(b: BodyFacts, graph: ReadGraph) -> BodyNodes:
 def _add_clones(
     b: BodyFacts, graph: ReadGraph, position: int, clones: I64, number: int, visited: I64
 ) -> tuple[I64, int]:
-    """Appends the duplicated instructions that a node's kernel computes for it to the first `number` of
-    `clones`; returns the list, which may have moved, and its new length.
+    """Appends the duplicated instructions that a node's kernel computes for it to `clones[:number]`.
+
+    Returns the list, which may have moved, and its new length.
     """
     first, cursor = b.operands_offsets[position], number
     for i in range(first, b.operands_offsets[position + 1]):

@@ -55,7 +55,7 @@ Extent = tuple[int, int]
 """What the loops of a kernel run over: number of elements, and size of the minor-most axis."""
 _NUM_OPCODES = max(Opcode) + 1
 _MAX_BYTES = 1 << 62
-"""Larger sizes are not told apart."""
+"""Larger sizes count as this one."""
 
 
 class BodyFacts(NamedTuple):

@@ -146,9 +146,10 @@ def _reads_later_than(g: Groups, group: int, rank: int) -> bool:
 
 @compiled_step
 def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
-    """Lists the groups ranked between the two: in met[0] those reachable from `first`, in met[1] those that
-    `second` depends on. Returns how many of each, or (-1, -1) if a group is both, so that merging would close
-    a cycle.
+    """Lists the groups ranked between the two.
+
+    In met[0] are those reachable from `first`, in met[1] those that `second` depends on. Returns how many of
+    each, or (-1, -1) if a group is both, so that merging would close a cycle.
 
     Both breadth-first searches advance in turn, as a path is mostly short where there is one. If `first`
     reaches no group, the other list is left unfinished.
@@ -171,8 +172,9 @@ def _between(g: Groups, first: int, second: int) -> tuple[int, int]:
 
 @compiled_step
 def _spread(g: Groups, start: int, end: int, number: int, length: int, forward: bool) -> int:
-    """Expands one group of a search from `start`: the one with this number in the search's list, or with -1
-    the start itself.
+    """Expands one group of a search from `start`.
+
+    It is the one with this number in the search's list, or with -1 the start itself.
 
     Forward, the group's readers that run before `end` are added to met[0]; backward, the groups that it reads
     and that run after `end` are added to met[1]. Returns the new length of the list, or -1 if a path leads
@@ -204,8 +206,9 @@ def _spread(g: Groups, start: int, end: int, number: int, length: int, forward: 
 
 @compiled_step
 def _reorder(g: Groups, first: int, second: int, num_ahead: int, num_behind: int) -> int:
-    """Reassigns ranks so that what `second` depends on comes first, then the merged group, then what follows
-    `first`. Returns the rank of the merged group.
+    """Reassigns ranks; returns the rank of the merged group.
+
+    What `second` depends on comes first, then the merged group, then what follows `first`.
     """
     low, high = g.rank[first], g.rank[second]
     holders, ranks = g.ranks[0], g.ranks[1]

@@ -192,8 +192,9 @@ def leaving(g: Groups, reads: GroupReads, group: int, also: int) -> I64:
 
 @compiled_step
 def _num_leaving(g: Groups, reads: GroupReads, group: int, also: int, extent: int) -> int:
-    """Returns how many values `leaving` finds, or -1 if one of them is not made by loops over `extent`;
-    with NOWHERE any extent will do.
+    """Returns how many values `leaving` finds, or -1 if one is not made by loops over `extent`.
+
+    With NOWHERE any extent will do.
     """
     count, member = 0, group
     for _ in range(g.size[group]):

@@ -104,8 +104,9 @@ _MAY_BE_FREE = frozenset({Opcode.BITCAST, Opcode.RESHAPE, Opcode.TRANSPOSE, Opco
 
 
 def is_free(inst: Instruction, operand: Shape | None) -> bool:
-    """Returns whether the instruction is a reshape, transpose or copy that moves no data; `operand` is the
-    shape of its first operand.
+    """Returns whether the instruction is a reshape, transpose or copy that moves no data.
+
+    `operand` is the shape of its first operand.
     """
     return inst.opcode in _MAY_BE_FREE and operand is not None and is_bitcast(inst, operand)
 

@@ -81,8 +81,9 @@ def fusible_edges(default: KernelGroups) -> tuple[Edge, ...]:
 
 
 def fused_edges(k: KernelGroups) -> frozenset[Edge]:
-    """Returns the edges inside groups: all reads, and a chain through reductions that share a group although
-    none reads another.
+    """Returns the edges inside groups.
+
+    They are all reads, and a chain through reductions that share a group although none reads another.
     """
     group = k.groups.group
     sources, users = _reads(k)

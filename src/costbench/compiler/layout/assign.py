@@ -25,8 +25,9 @@ Needs = tuple[tuple[MinorToMajor, ...], MinorToMajor]
 
 
 def assign_layouts(module: HloModule) -> HloModule:
-    """Returns the program with an order on every array and copies where orders differ; layouts that it had
-    before are discarded.
+    """Returns the program with an order on every array and copies where orders differ.
+
+    Layouts that it had before are discarded.
 
     Computations keep their positions; instructions are shifted by the copies inserted before them.
     """
@@ -127,8 +128,10 @@ def with_leaves(shape: Shape, leaves: Iterator[Shape]) -> Shape:
 
 
 class _Emitter:
-    """Rewrites one computation: shapes get layouts, and copies are inserted where an operand comes in another
-    order than its user needs. Constants and broadcasts are computed again instead of being copied.
+    """Rewrites one computation.
+
+    Shapes get layouts, and copies are inserted where an operand comes in another order than its user needs.
+    Constants and broadcasts are computed again instead of being copied.
     """
 
     def __init__(

@@ -167,8 +167,9 @@ def _cut_kernels(b: BodyFacts, labels: U64) -> _CutKernels:
 
 @compiled
 def _peak_bytes(b: BodyFacts, kernels: KernelArrays) -> int:
-    """Estimates the most bytes in main memory at one time while a computation runs, padding included, callees
-    not counted.
+    """Estimates the most bytes in main memory at one time while a computation runs.
+
+    Padding is included, callees are not counted.
 
     The estimate approximates a buffer assignment: arguments and constants stay in memory all the time; an
     array that a kernel writes lives until the last kernel that reads it, or to the end if the computation

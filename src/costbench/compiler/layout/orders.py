@@ -308,8 +308,10 @@ class OrderTables:
 
 
 class _Seed(NamedTuple):
-    """An array from which orders propagate: its leaf, the instruction that makes it, its operands' leaves,
-    and the number of the configurable node that it is, or NONE.
+    """An array from which orders propagate.
+
+    Its leaf, the instruction that makes it, its operands' leaves, and the number of the configurable node
+    that it is, or NONE.
     """
 
     leaf: int
@@ -404,8 +406,10 @@ def _start(t: OrderArrays, s: _State, options: I64) -> None:
 
 @compiled
 def _propagate(t: OrderArrays, s: _State, options: I64) -> int:
-    """Propagates until all classes have orders; returns a class from which it is not known how its order
-    propagates, or -1 at the end. Call again to continue.
+    """Propagates until all classes have orders.
+
+    Returns a class from which it is not known how its order propagates, or -1 at the end. Call again to
+    continue.
     """
     while True:
         while s.cursor[_HEAD] < s.cursor[_TAIL]:

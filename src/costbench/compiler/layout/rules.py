@@ -189,8 +189,10 @@ def _rows_in_lanes(shape: Shape, window: Sequence[int]) -> MinorToMajor:
 
 
 def _activation_layout(shape: Shape, feature: int, batch: int, spatial: Sequence[int]) -> MinorToMajor:
-    """Returns the order with features in lanes and the batch in sublanes, or the image's columns if these pad
-    less than a batch below 8; if features are few, another axis is in the lanes.
+    """Returns the order with features in lanes and the batch in sublanes.
+
+    The image's columns are in sublanes if these pad less than a batch below 8; if features are few, another
+    axis is in the lanes.
 
     In the recorded runs a small axis in the lanes (3 channels, a batch of 32) is what makes layouts slow;
     other orders make next to no difference.
@@ -233,8 +235,9 @@ def _convolution_operand(inst: Instruction, number: int, operand: Shape) -> Mino
 
 
 def _is_weight_gradient(inst: Instruction) -> bool:
-    """Returns whether a convolution computes a weight gradient: an activation convolved with an activation's
-    gradient, so that the window is the larger image.
+    """Returns whether a convolution computes a weight gradient.
+
+    It convolves an activation with an activation's gradient, so that the window is the larger image.
     """
     assert inst.convolution is not None
     window = math.prod(w.size for w in inst.window)
@@ -242,8 +245,9 @@ def _is_weight_gradient(inst: Instruction) -> bool:
 
 
 def dot_operand_layout(inst: Instruction, number: int, operand: Shape) -> MinorToMajor:
-    """Returns the operand's order with its matrix axes in the two minor-most places, in either sequence, and
-    batch axes and those of extent 1 outside.
+    """Returns the operand's order with its matrix axes in the two minor-most places.
+
+    These are in either sequence, and batch axes and those of extent 1 outside.
     """
     assert inst.dot is not None
     batch = inst.dot.lhs_batch if number == 0 else inst.dot.rhs_batch

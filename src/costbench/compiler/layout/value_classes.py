@@ -18,7 +18,7 @@ _IDENTITIES = frozenset({Opcode.OPT_BARRIER, Opcode.DOMAIN, Opcode.ADD_DEPENDENC
 ALIASES = frozenset({Opcode.TUPLE, Opcode.GET_TUPLE_ELEMENT, Opcode.WHILE, Opcode.CALL, Opcode.CONDITIONAL})
 """Opcodes whose result is (part of) their operands, or of what the computations they call return."""
 WHILE_BODY, WHILE_CONDITION = 0, 1
-"""Places of a loop's two computations in `Instruction.called`."""
+"""Indices of a loop's two computations in `Instruction.called`."""
 
 
 class ValueClasses:

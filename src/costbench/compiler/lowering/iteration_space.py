@@ -152,8 +152,10 @@ def _units(loops: Sequence[Loop]) -> I64:
 def _contraction_order(
     operands: tuple[Access, Access], num_output_loops: int, num_loops: int
 ) -> tuple[int, ...]:
-    """Returns the loop order: columns of the right-hand side outermost, so that weights stay while rows pass;
-    summing loops innermost.
+    """Returns the loop order.
+
+    Columns of the right-hand side are outermost, so that weights stay while rows pass; summing loops
+    innermost.
     """
     left, right = operands
     columns = set(access_loops(right)).difference(access_loops(left))
@@ -230,8 +232,9 @@ _Tied = tuple[list[AxisMap], list[AxisMap], dict[int, tuple[int, bool]]]
 
 
 def _tie_convolution(inst: Instruction, lhs: Shape, rhs: Shape, output_loop: dict[int, int]) -> _Tied:
-    """Returns left and right accesses without summing loops, and a map from each summed right-hand axis to
-    (left-hand axis, is window).
+    """Returns left and right accesses without summing loops, and a map of summed axes.
+
+    It has, for each summed right-hand axis, (left-hand axis, is window).
     """
     c = inst.convolution
     assert c is not None

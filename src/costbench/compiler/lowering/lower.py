@@ -145,8 +145,9 @@ def _copy_value(
 def _copy_cut(
     tables: LoweringArrays, lists: Lists, position: int, row: int, is_output: int, row_elements: int
 ) -> None:
-    """Appends the copy of a value under the access in `row`; if `row_elements` is not 0, the copy addresses
-    rows of that many elements one by one.
+    """Appends the copy of a value under the access in `row`.
+
+    If `row_elements` is not 0, the copy addresses rows of that many elements one by one.
     """
     number = _add_copy(lists, _box(tables, lists, row, tables.values[position].shape), is_output)
     value, figures = tables.values[position], lists.figures[number]
@@ -211,8 +212,9 @@ def _copy_input(
 
 @compiled
 def _partial_use(tables: LoweringArrays, kernel: LoweredKernel, position: int) -> tuple[int, int]:
-    """Returns the kind of partial read that all users in the kernel have in common, and the first user; or
-    NOT_PARTIAL if they read all of the input or differ.
+    """Returns the kind of partial read that all users in the kernel have in common, and the first user.
+
+    It is NOT_PARTIAL if they read all of the input or differ.
     """
     kind, first_user = NOT_PARTIAL, NONE
     for user in kernel.instructions:
@@ -455,8 +457,9 @@ def _space_of(tables: LoweringArrays, search: Search, inside: I64, outputs: I64)
 
 @compiled
 def _anchor_of(tables: LoweringArrays, search: Search, inside: I64, outputs: I64) -> int:
-    """Returns the anchor of a kernel without contraction: its largest output, or the value that this one is
-    reduced or scattered from.
+    """Returns the anchor of a kernel without contraction.
+
+    It is its largest output, or the value that this one is reduced or scattered from.
     """
     best = NONE
     for position in outputs if len(outputs) else inside[-1:]:

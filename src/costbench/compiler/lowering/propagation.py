@@ -178,8 +178,9 @@ def _updates_of(tables: LoweringArrays, search: Search, position: int) -> int:
 
 @compiled
 def _use(tables: LoweringArrays, search: Search, position: int, access: int, updates: int, slot: int) -> int:
-    """Returns the access of an operand that a value with the given access needs; `updates` is the access of a
-    scatter's updates or NONE.
+    """Returns the access of an operand that a value with the given access needs.
+
+    `updates` is the access of a scatter's updates or NONE.
     """
     if tables.same[slot]:
         return access

@@ -363,8 +363,9 @@ class LoweringTables:
         )
 
     def _shape(self, shape: Shape) -> int:
-        """Returns the number of a shape's sizes, memory order and native tile; the element type as such is
-        ignored.
+        """Returns the number of a shape's sizes, memory order and native tile.
+
+        The element type as such is ignored.
         """
         units = native_units(shape)
         key = (shape.dimensions, shape.minor_to_major, units)

@@ -210,8 +210,9 @@ def next_best(estimates: F64, runtime_ns: F64, kernel: str) -> int:
 
 
 def tile_points(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> list[TilePoint]:
-    """Returns all results: every model's first choice, exhaustive search, all candidates, then every arm at
-    every k.
+    """Returns all results.
+
+    They are every model's first choice, exhaustive search, all candidates, then every arm at every k.
     """
     models = list(kernels[0].costs) if kernels else []
     arms = _arms(kernels, models, params)

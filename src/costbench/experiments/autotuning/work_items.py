@@ -168,46 +168,47 @@ class TuningItems:
             DataError: for a program that is not in the corpus, or a stage that has not finished.
             ParamsError: for an experiment that section `experiments` does not have.
         """
-        chosen, files_of_chips = tuning.programs, chip_files(self.workspace.params)
+        chosen, chip_file = tuning.programs, chip_files(self.workspace.params)
         experiments = [load_experiment(self.workspace.params, name) for name in tuning.models]
         for chip in chosen.chips:
-            programs: list[tuple[str, str, str]] = [
-                (split, split, entry.name)
-                for split in chosen.splits
-                for entry in self._small(self._test_programs(decision, split, chip), chosen.max_instructions)[
-                    : chosen.max_programs or None
-                ]
-            ]
-            programs += [(GAINS, split, name) for name, split in self._gaining(chosen, chip)]
-            for name, trained, program in programs:
-                entry = self._entry(program)
-                models = self._checkpoints(decision, experiments, trained, chip)
-                file = self.workspace.programs / entry.file
-                search = tuning.search, self.seed, files_of_chips.get(chip, "")
-                task = AutotuneTask(decision, file, entry.name, chip, models, *search)
+            # Name of the split in result rows, split of the models, program.
+            programs: list[tuple[str, str, ProgramEntry]] = []
+            for split in chosen.splits:
+                tested = self._test_programs(decision, split, chip)
+                entries = self._small_programs(tested, chosen.max_instructions)
+                programs += [(split, split, entry) for entry in entries[: chosen.max_programs or None]]
+            programs += [(GAINS, split, entry) for entry, split in self._gaining(chosen, chip)]
+            for name, trained_on, entry in programs:
+                task = AutotuneTask(
+                    decision=decision,
+                    file=self.workspace.programs / entry.file,
+                    program=entry.name,
+                    chip=chip,
+                    checkpoints=self._checkpoints(decision, experiments, trained_on, chip),
+                    params=tuning.search,
+                    seed=self.seed,
+                    chip_file=chip_file.get(chip, ""),
+                )
                 yield TuningItem(name, entry.application, entry.instructions, task)
 
-    def _small(self, programs: Sequence[str], max_instructions: int) -> list[ProgramEntry]:
+    def _small_programs(self, programs: Sequence[str], max_instructions: int) -> list[ProgramEntry]:
+        """Returns the programs of at most so many instructions, or all for 0."""
         entries = []
         for entry in map(self._entry, programs):
             if 0 < max_instructions < entry.instructions:
-                _log.info(
-                    "%s is left out: %d instructions, at most %d",
-                    entry.name,
-                    entry.instructions,
-                    max_instructions,
-                )
+                sizes = entry.instructions, max_instructions
+                _log.info("%s is left out: %d instructions, at most %d", entry.name, *sizes)
             else:
                 entries.append(entry)
         return entries
 
     def _test_programs(self, decision: str, split: str, chip: str) -> list[str]:
-        """Returns test programs of a split that have samples of the decision; the same ones are evaluated."""
+        """Returns the test programs of a split that have samples of the decision, as evaluation does."""
         features = self.workspace.stage("features")
         names = sorted(read_split(self.workspace.stage("split") / f"{split}.json").test)
         return [name for name in names if feature_path(features, decision, chip, name).exists()]
 
-    def _gaining(self, chosen: ChosenPrograms, chip: str) -> list[tuple[str, str]]:
+    def _gaining(self, chosen: ChosenPrograms, chip: str) -> list[tuple[ProgramEntry, str]]:
         """Returns the programs that gain most, each with the split that tests it, the largest gain first."""
         if not chosen.gains:
             return []
@@ -217,11 +218,11 @@ class TuningItems:
         for split in chosen.gain_splits:
             names = self._test_programs("tile", split, chip)
             others = [name for name in names if name not in tested and name not in gains]
-            for entry in self._small(others, chosen.max_instructions):
+            for entry in self._small_programs(others, chosen.max_instructions):
                 shard = FeatureShard(feature_path(features, "tile", chip, entry.name))
                 gains[entry.name] = exhaustive_gain(shard), split
         ordered = sorted(gains, key=lambda name: (-gains[name][0], name))
-        return [(name, gains[name][1]) for name in ordered[: chosen.gains]]
+        return [(self._entry(name), gains[name][1]) for name in ordered[: chosen.gains]]
 
     def _checkpoints(
         self, decision: str, experiments: Sequence[Experiment], split: str, chip: str
@@ -232,8 +233,11 @@ class TuningItems:
         """
         folders = {}
         for experiment in experiments:
-            place = decision, split, chip
-            cells = [cell for cell in experiment.cells if (cell.task, cell.split, cell.chip) == place]
+            cells = [
+                cell
+                for cell in experiment.cells
+                if (cell.task, cell.split, cell.chip) == (decision, split, chip)
+            ]
             if cells:
                 first = min(cells, key=lambda cell: (cell.variant != MAIN, cell.seed))
                 model, _ = listed_as(first, chip)
@@ -258,8 +262,9 @@ class TileSamples(Protocol):
 
 
 def exhaustive_gain(shard: TileSamples) -> float:
-    """Returns the program's runtime with the analytical model's tile sizes divided by that with the best
-    measured ones.
+    """Returns what the best measured tile sizes gain.
+
+    It is the program's runtime with the analytical model's tile sizes divided by that with the best ones.
 
     (sum over kernels of runs x runtime of the lowest estimate) / (sum of runs x lowest runtime)
     """

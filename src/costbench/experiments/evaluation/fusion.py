@@ -117,8 +117,10 @@ def scale_estimates(estimated_ns: F64, measured_ns: F64, runs: I64, kinds: Seque
 
 
 def fusion_metrics(predicted_ns: F64, measured_ns: F64) -> dict[str, float]:
-    """Returns `mape` (percent) and `kendall_tau` over all kernels of a program, over those of at least 5 us
-    (`_ge5us`) and over shorter ones (`_lt5us`). Arrays are float64 [k]; undefined metrics are left out.
+    """Returns `mape` (percent) and `kendall_tau` of a program.
+
+    They are over all kernels, over those of at least 5 us (`_ge5us`) and over shorter ones (`_lt5us`). Arrays
+    are float64 [k]; undefined metrics are left out.
     """
     parts = {"": np.ones(len(measured_ns), dtype=bool)}
     parts |= {"_ge5us": measured_ns >= SHORT_NS, "_lt5us": measured_ns < SHORT_NS}

@@ -129,12 +129,12 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     }
     with ShardProgress(len(counted), label="features") as progress:
 
-        def made(one: Progress[Shards]) -> None:
-            for summary in one.result.summaries:
+        def count(program: Progress[Shards]) -> None:
+            for summary in program.result.summaries:
                 progress.made(summary)
 
         title = "programs with features"
-        compute(make_features, Shards, work_items, workspace.backend, title, made, folder=folder)
+        compute(make_features, Shards, work_items, workspace.backend, title, count, folder=folder)
     write_identity(folder, identify(__name__, section, digest_files(paths, folder)[:16], before))
 
 

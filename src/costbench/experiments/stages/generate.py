@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -82,23 +82,20 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
         decision = task.paths[0].relative_to(folder).parts[0]
         _log.warning("%s: left out of the task %s: %s", task.name, decision, reason)
 
-    # A program that the parameters name has to be there; of those found in the folder, what can be used.
-    own = {entry.name for entry in user_programs(workspace.programs)} - {*section.programs}
-    with ShardProgress(_num_wanted(tasks)) as progress:
-        summaries = generate(tasks, workspace.backend, progress.made, progress.kept, own, leave_out)
+    # A program that the parameters name has to be usable, others of the user are left out if they are not.
+    optional = {entry.name for entry in user_programs(workspace.programs)} - {*section.programs}
+    # A shard is of a task, program and chip; the folders of a task's paths name the chips that it is for.
+    num_shards = sum(len({path.parent for path in task.paths}) for task in tasks)
+    with ShardProgress(num_shards) as progress:
+        summaries = generate(tasks, workspace.backend, progress.made, progress.kept, optional, leave_out)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
     shards = [path for task in tasks if task not in left_out for path in task.paths]
     write_identity(folder, identify(__name__, section, digest_files(shards, folder)[:16]))
 
 
-def _num_wanted(tasks: Sequence[ShardTask]) -> int:
-    """Returns the number of (task, program, chip); a task's first paths name the chips that it is for."""
-    return sum(len({path.parent for path in task.paths}) for task in tasks)
-
-
 @dataclass(frozen=True)
 class _Program:
-    """Builds the tasks of a program from its bytes, the chips, and the folder of the results."""
+    """A program to compile and measure: its bytes, the chips, and the folder of the results."""
 
     entry: ProgramEntry
     data: bytes
@@ -162,7 +159,7 @@ def _data(programs: Path, entry: ProgramEntry, *, named: bool) -> bytes | None:
     """Returns the bytes of a program; None, after a warning, for a user's file that cannot be used."""
     try:
         data = read_program_bytes(programs, entry)
-        return _taken_apart(data, entry.name) if entry.is_user_program else data
+        return _inline_fusions(data, entry.name) if entry.is_user_program else data
     except CostbenchError as error:
         if named or not entry.is_user_program:
             raise
@@ -170,7 +167,7 @@ def _data(programs: Path, entry: ProgramEntry, *, named: bool) -> bytes | None:
         return None
 
 
-def _taken_apart(data: bytes, name: str) -> bytes:
+def _inline_fusions(data: bytes, name: str) -> bytes:
     """Returns a user's program without the fusions and asynchronous pairs of the compiler that dumped it.
 
     Raises:
@@ -179,9 +176,9 @@ def _taken_apart(data: bytes, name: str) -> bytes:
     """
     module = inline_fusions(module_from_bytes(data, where=name))
     for computation in module.computations:
-        used = {place for inst in computation.instructions for place in inst.operands} | {computation.root}
-        for place in sorted(used):
-            inst = computation.instructions[place]
+        used = {index for inst in computation.instructions for index in inst.operands} | {computation.root}
+        for index in sorted(used):
+            inst = computation.instructions[index]
             if inst.opcode is not Opcode.TUPLE and inst.shape.is_tuple and not any(inst.shape.leaves()):
                 called = f" to '{inst.custom_call_target}'" if inst.custom_call_target else ""
                 raise UnsupportedKernelError(

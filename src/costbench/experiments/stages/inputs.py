@@ -63,18 +63,22 @@ def run(params: Path) -> None:
         )
         if stage in EACH_EXPERIMENT:
             for name in experiment_names(profile):
-                found = {"parameters": parameters(stage, sections, name), **code}
-                own = _mapping(experiments.get(name))
-                # Imported files are no dependency that dvc.yaml could name.
-                found |= {"data": listing_digest(own, workspace.root)} if "data" in own else {}
-                found |= _model_digests(found["parameters"])
-                write_json(folder / stage / f"{name}.json", found)
+                values = parameters(stage, sections, name)
+                content = {"parameters": values, **code}
+                entry = _mapping(experiments.get(name))
+                if "data" in entry:
+                    # Imported files are no dependency that dvc.yaml could name, nor are the user's models.
+                    content["data"] = listing_digest(entry, workspace.root)
+                models = _mapping(values.get("evaluate")).get("models") or ()
+                if user_models := [str(model) for model in models if is_dotted(str(model))]:
+                    content["models"] = {model: source_digest(model) for model in user_models}
+                write_json(folder / stage / f"{name}.json", content)
         else:
-            found = {"parameters": parameters(stage, sections), **code}
-            tables = _mapping(sections.get(stage)).get("tables") or ()
+            content = {"parameters": parameters(stage, sections), **code}
             # The user's own tables are files that dvc.yaml does not name.
-            found |= {"tables": {one: digest_file(workspace.root / one) for one in tables}} if tables else {}
-            write_json(folder / f"{stage}.json", found)
+            if tables := _mapping(sections.get(stage)).get("tables"):
+                content["tables"] = {table: digest_file(workspace.root / table) for table in tables}
+            write_json(folder / f"{stage}.json", content)
     for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
         code = asdict(module_closure(extension.module))
         write_json(folder / f"{name}.json", {"parameters": dict(extension.parameters(params)), **code})
@@ -86,41 +90,35 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
     Args:
         stage: name of the stage.
         sections: sections of the parameter file; a missing one is an error of the stage alone.
-        experiment: that the stage runs for.
+        experiment: experiment that the stage runs for; empty where it runs for all of them at once.
     """
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     experiments = _mapping(sections.get(SECTION))
-    own = _mapping(experiments.get(experiment))
+    entry = _mapping(experiments.get(experiment))
     for path in _PARAMETERS[stage]:
         if path == "experiments.*":
-            found[f"{SECTION}.{experiment}"] = own
+            values[f"{SECTION}.{experiment}"] = entry
             # What an entry leaves out is the first of these lists.
             for key, named, listed in (("splits", "split", "names"), ("chips", "features", "chips")):
-                if key not in own:
-                    found[f"{named}.{listed}"] = _mapping(sections.get(named)).get(listed)
+                if key not in entry:
+                    values[f"{named}.{listed}"] = _mapping(sections.get(named)).get(listed)
         elif path == "experiments.autotuned":
             tuned = _mapping(sections.get("autotune")).values()
-            models = [name for one in tuned for name in _mapping(one).get("models", ())]
-            found |= {f"{SECTION}.{name}": experiments.get(name) for name in models}
+            models = [name for tuning in tuned for name in _mapping(tuning).get("models", ())]
+            values |= {f"{SECTION}.{name}": experiments.get(name) for name in models}
         elif path == "baselines":
             # Only of the experiment's own task, and only where it has baselines.
-            if own.get("baselines"):
+            if entry.get("baselines"):
                 section = _mapping(sections.get(path))
-                task = str(own.get("task"))
-                found |= {f"{path}.{name}": section.get(name) for name in ("seed", task)}
-        elif path == "train" and own:
+                task = str(entry.get("task"))
+                values |= {f"{path}.{name}": section.get(name) for name in ("seed", task)}
+        elif path == "train" and entry:
             # Only the settings of the experiment's own task count.
-            found[f"train.{own.get('task')}"] = _mapping(sections.get("train")).get(str(own.get("task")))
+            task = str(entry.get("task"))
+            values[f"train.{task}"] = _mapping(sections.get("train")).get(task)
         else:
-            found[path] = sections.get(path)
-    return found
-
-
-def _model_digests(found: Mapping[str, Any]) -> dict[str, object]:
-    """Returns the digests of the files of the user's own cost models, where a stage asks any."""
-    names = _mapping(found.get("evaluate")).get("models") or ()
-    digests = {str(name): source_digest(str(name)) for name in names if is_dotted(str(name))}
-    return {"models": digests} if digests else {}
+            values[path] = sections.get(path)
+    return values
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

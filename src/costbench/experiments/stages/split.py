@@ -116,9 +116,9 @@ def run(params: Path) -> None:
     profile = load_params(params)
     workspace = load_workspace(profile)
     section = profile.section("split", SplitParams)
-    made, folder = workspace.stage("generate"), workspace.stage("split")
-    before = read_identity(made)
-    shards = _shards(made)
+    data, folder = workspace.stage("generate"), workspace.stage("split")
+    before = read_identity(data)
+    shards = _verify_shards(data)
     programs = _programs(shards, workspace.programs)
     splits = [split for name in section.names for split in make_splits(section, name, programs, params)]
     for stale in set(folder.glob("fold*.json")) - {_path(folder, split) for split in splits}:
@@ -165,19 +165,19 @@ def _audits(splits: Sequence[Split], programs: ProgramShards) -> list[LeakageRep
 def make_splits(
     section: SplitParams, name: str, programs: tuple[ProgramInfo, ...], params: Path
 ) -> tuple[Split, ...]:
-    """Returns the split called `name`, or all folds; the user's own programs are added to the first test set.
+    """Returns the split called `name`, or all folds; programs of the user are added to the first test set.
 
     Raises:
         ParamsError: naming the parameter file, if these programs cannot be split by the parameters.
     """
     corpus = [program for program in programs if not program.application.startswith(_USER)]
-    own = tuple(program.name for program in programs if program.application.startswith(_USER))
+    of_user = tuple(program.name for program in programs if program.application.startswith(_USER))
     try:
         first, *others = _splits(section, name, corpus)
     except CostbenchError as error:
         field = f"split.{name}" + (f".{error.field}" if error.field else "")
         raise error.recast(ParamsError, where=params, field=field) from error
-    return (replace(first, test=tuple(sorted((*first.test, *own)))), *others)
+    return (replace(first, test=tuple(sorted((*first.test, *of_user)))), *others)
 
 
 def _splits(section: SplitParams, name: str, corpus: Sequence[ProgramInfo]) -> tuple[Split, ...]:
@@ -198,7 +198,7 @@ def _splits(section: SplitParams, name: str, corpus: Sequence[ProgramInfo]) -> t
     return fold_splits(corpus, f.k, f.seed, f.num_validation)
 
 
-def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
+def _verify_shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
     """Returns the shards of each (task, chip), after comparing all their contents with the digests."""
     shards: dict[tuple[str, str], ProgramShards] = {}
     for task in TASKS:

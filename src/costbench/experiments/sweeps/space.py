@@ -158,7 +158,7 @@ def resolve(ranges: Mapping[str, Range], model: AnyTrainSpec, where: str | PathL
             a hyper-parameter that is not in the space or is itself conditional.
     """
     ranges = {
-        key: _known(key, values_of, _TABLES[type(model)], (where, f"{name}.{key}"))
+        key: _known(key, values_of, _TABLES[type(model)], where, f"{name}.{key}")
         for key, values_of in ranges.items()
     }
     if not ranges:
@@ -177,10 +177,9 @@ def resolve(ranges: Mapping[str, Range], model: AnyTrainSpec, where: str | PathL
 
 
 def _known(
-    key: str, values_of: Range, tables: Mapping[str, Collection[str]], place: tuple[str | PathLike[str], str]
+    key: str, values_of: Range, tables: Mapping[str, Collection[str]], where: str | PathLike[str], name: str
 ) -> Range:
     """Returns the range without the paper's encoders and reductions that are not implemented."""
-    where, name = place
     table = tables.get(key)
     if table is None or values_of.choices is None:
         return values_of

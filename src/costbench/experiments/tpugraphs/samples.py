@@ -27,7 +27,7 @@ from costbench.experiments.grid.experiment import OWN, Experiment, ImportedGrid
 from costbench.experiments.workspace import Workspace
 
 _log = logging.getLogger(__name__)
-_FOLDER = "given"
+_FOLDER = "given"  # below the output folder of a profile
 _TRAIN, _VALID, _TEST = "train", "valid", "test"
 
 
@@ -51,8 +51,9 @@ class ImportedSamples:
 
     def digest(self) -> str:
         """Returns a digest of the names and sizes of the files of all splits, 16 hexadecimal digits."""
-        places = product(self.collections, (_TRAIN, _VALID, _TEST))
-        return _listed(self.source.root, (path for place in places for path in self.source.graphs(*place)))
+        splits = product(self.collections, (_TRAIN, _VALID, _TEST))
+        files = (path for collection, split in splits for path in self.source.graphs(collection, split))
+        return _digest_listing(self.source.root, files)
 
     def training_programs(self) -> TrainingPrograms:
         """Returns the programs of `train` and, for validation, of `valid`; their shards are linked.
@@ -61,7 +62,7 @@ class ImportedSamples:
             DataError: naming the file, if one is malformed; if a split is empty, a program is in two or a
                 program has no runtimes.
         """
-        shards = self._linked((_TRAIN, _VALID))
+        shards = self._link_shards((_TRAIN, _VALID))
         for split, by_program in shards.items():
             for paths in by_program.values():
                 for path in paths:
@@ -79,7 +80,7 @@ class ImportedSamples:
         Raises:
             DataError: as `training_programs`.
         """
-        shards = self._linked((_TRAIN, _VALID, _TEST))
+        shards = self._link_shards((_TRAIN, _VALID, _TEST))
         tests = shards[_TEST]
         tested = sorted(name for name, paths in tests.items() if all(map(_is_labelled, paths)))
         if tested and len(tested) < len(tests):
@@ -92,8 +93,8 @@ class ImportedSamples:
             )
         return Split(OWN, tuple(sorted(shards[_TRAIN])), (), tuple(tested))
 
-    def _linked(self, splits: Iterable[str]) -> dict[str, dict[str, list[Path]]]:
-        """Returns the shards by split and program, after making them and links to them, and to no others."""
+    def _link_shards(self, splits: Iterable[str]) -> dict[str, dict[str, list[Path]]]:
+        """Makes the shards, and links to them and to no others; returns them by split and program."""
         shards: dict[str, dict[str, list[Path]]] = {}
         links: dict[Path, Path] = {}
         base = self.features / self.task / self.chip
@@ -101,7 +102,7 @@ class ImportedSamples:
             programs = shards.setdefault(split, {})
             for collection in self.collections:
                 folder = base if collection == TILE_COLLECTION else base / collection.replace(":", "-")
-                for shard in _shards(self.source, collection, split):
+                for shard in _convert_shards(self.source, collection, split):
                     programs.setdefault(shard.stem, []).append(shard)
                     links[folder / shard.name] = shard
             if not programs and split != _TEST:
@@ -154,16 +155,16 @@ def listing_digest(entry: Mapping[str, object], root: Path) -> str:
     folder = root / str(entry.get("data", "")).partition(":")[2]
     if "data" not in entry or not folder.is_dir():
         return ""
-    return _listed(folder, sorted(path for path in folder.rglob("*.npz") if path.is_file()))
+    return _digest_listing(folder, sorted(path for path in folder.rglob("*.npz") if path.is_file()))
 
 
-def _listed(root: Path, files: Iterable[Path]) -> str:
+def _digest_listing(root: Path, files: Iterable[Path]) -> str:
     """Returns a digest of names below `root` and sizes, in order."""
     lines = [f"{path.relative_to(root).as_posix()} {path.stat().st_size}" for path in files]
     return digest_bytes("\n".join(lines).encode())[:16]
 
 
-def _shards(source: TpuGraphsFolder, collection: str, split: str) -> Iterable[Path]:
+def _convert_shards(source: TpuGraphsFolder, collection: str, split: str) -> Iterable[Path]:
     if collection == TILE_COLLECTION:
         yield from source.tile_shards(split)
         return

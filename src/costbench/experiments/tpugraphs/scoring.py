@@ -6,7 +6,7 @@ Predictions are numbers that order the configurations of a file: lower is faster
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -194,17 +194,14 @@ def score_submission(
     if not scores:
         raise DataError("no graphs", where=folder.root, expected=f"files of the split {split}")
     means = {name: competition_score({name: values}) for name, values in scores.items()}
-    return {"score": _defined(competition_score(scores)), "collections": _all_defined(means)}
+    collections = {name: _defined(value) for name, value in means.items()}
+    return {"score": _defined(competition_score(scores)), "collections": collections}
 
 
 def _score(labels: Labels, runtime: I64, chosen: list[int]) -> float:
     if labels.normalizers is None:
         return competition_layout_score(runtime, chosen)
     return competition_tile_score(runtime, chosen, labels.normalizers)
-
-
-def _all_defined(scores: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: _defined(value) for name, value in scores.items()}
 
 
 def _defined(value: float) -> float | None:

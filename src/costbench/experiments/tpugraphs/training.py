@@ -59,14 +59,14 @@ class ImportedData:
         return self.name.startswith(_FOLDER)
 
     def graphs(self, split: str) -> list[Path]:
-        """Returns the layout graphs of a split of a folder, or the one that is given; converted if need be.
+        """Returns the layout graphs of a split of a folder, or the one that is named; converted if need be.
 
         Raises:
             DataError: naming the file, if it is missing or malformed; if a folder has no such split, or
                 several collections and none is named.
         """
         if not self.is_folder:
-            return [_converted(Path(self.name), self.cache)]
+            return [_convert(Path(self.name), self.cache)]
         folder = self.folder()
         graphs = folder.graphs(self.chosen(folder), split)
         if not graphs:
@@ -100,17 +100,17 @@ class ImportedData:
         return folder if self.chosen(folder) == TILE_COLLECTION else None
 
 
-def _converted(path: Path, cache: Path) -> Path:
+def _convert(path: Path, cache: Path) -> Path:
     if path.suffix != ".npz":
         return path
     if not path.is_file():
         raise DataError("no such file", where=path, expected="a layout .npz or layout graph")
     digest = digest_bytes(str(path.resolve()).encode())[:16]
-    made = cache / "files" / digest / f"{path.stem}.arrow"
+    graph = cache / "files" / digest / f"{path.stem}.arrow"
     convert_once(
-        made, [path], lambda: convert_layout_npz(path, made, name=path.stem, collection="layout:given")
+        graph, [path], lambda: convert_layout_npz(path, graph, name=path.stem, collection="layout:given")
     )
-    return made
+    return graph
 
 
 def train_on(
@@ -234,7 +234,7 @@ def _score_tiles(model: LearnedCostModel, shard: FeatureShard) -> ScoredGraph:
         of_kernels.append(graph_metrics(runtime, scores, TILE_TOP_K))
     values = {"opa": pooled_accuracy(pairs)}
     for name in ("kendall_tau", *(f"top_{k}" for k in TILE_TOP_K)):
-        defined = [np.nan if value is None else value for value in (one[name] for one in of_kernels)]
+        defined = [np.nan if (value := metrics[name]) is None else value for metrics in of_kernels]
         values[name] = mean_without_nan(defined)
     metrics = {name: None if np.isnan(value) else value for name, value in values.items()}
     return ScoredGraph(shard.program, int(shard.num_configs().sum()), "all", metrics)

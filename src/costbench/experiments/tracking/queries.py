@@ -84,11 +84,11 @@ class CellFilter:
     def query(self) -> str:
         """Returns the filter in MLflow's query language."""
         tags = {field.name: getattr(self, field.name) for field in fields(self)} | {"monitor": self.metric}
-        given = {name: value for name, value in tags.items() if value is not None} | {KIND: "cell"}
-        for name, value in given.items():
+        values = {name: value for name, value in tags.items() if value is not None} | {KIND: "cell"}
+        for name, value in values.items():
             if "'" in value:
                 raise ChoiceError(f"no {name} has a quotation mark: {value}")
-        parts = [f"tags.`{name}` = '{value}'" for name, value in sorted(given.items())]
+        parts = [f"tags.`{name}` = '{value}'" for name, value in sorted(values.items())]
         return " and ".join([*parts, "attributes.status = 'FINISHED'", "metrics.best_metric > -1e300"])
 
 

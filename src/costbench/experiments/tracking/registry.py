@@ -29,7 +29,6 @@ from costbench.tasks import KERNEL_TASKS
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
-    from mlflow.entities.model_registry import ModelVersion
     from mlflow.models import ModelSignature
 
 _log = logging.getLogger(__name__)
@@ -38,6 +37,8 @@ MODELS: Mapping[str, str] = {name: f"costbench-{name}" for name in KERNEL_TASKS}
 """What the names of registered models begin with, by task."""
 _SERVED = Path(__file__).parents[2] / "serving" / "mlflow_model.py"
 _SERVED_DIGEST = "costbench.served_digest"
+_SAME = (KEY, _SERVED_DIGEST)
+"""Tags in which two versions of one model agree."""
 _FILES = ("model.json", "weights.pt")
 _SCHEME = "models:/"
 
@@ -58,7 +59,7 @@ class Registered:
     Attributes:
         name: name of the model.
         version: number.
-        is_new: whether the version was created by this call; False where the champion already is this model.
+        is_new: whether the version was created by this call; False where there was one of the same model.
     """
 
     name: str
@@ -156,28 +157,19 @@ def register_champion(uri: str, best: pd.Series[Any]) -> Registered:
     tags = {KEY: str(best["key"]), _SERVED_DIGEST: served, **{tag: str(best[tag]) for tag in CELL_TAGS}}
     with store_errors(uri):
         client = client_of(uri)
-        same = [version for version in _versions(client, name) if tags.items() >= _identity(version)]
+        versions = client.search_model_versions(f"name = '{name}'")
+        same = [
+            version for version in versions if all(version.tags.get(tag, "") == tags[tag] for tag in _SAME)
+        ]
         if same:
             version = str(max(same, key=lambda candidate: int(candidate.version)).version)
         else:
             version = _new_version(client, uri, name, best, tags)
-        if _champion(client, name) != version:
+        champion = client.get_registered_model(name).aliases.get(CHAMPION)
+        if champion is None or str(champion) != version:
             client.set_registered_model_alias(name, CHAMPION, version)
             _log.info("%s: version %s is the %s: %s", name, version, CHAMPION, best["name"])
     return Registered(name, version, not same)
-
-
-def _versions(client: MlflowClient, name: str) -> list[ModelVersion]:
-    return list(client.search_model_versions(f"name = '{name}'"))
-
-
-def _identity(version: ModelVersion) -> set[tuple[str, str]]:
-    return {(tag, version.tags.get(tag, "")) for tag in (KEY, _SERVED_DIGEST)}
-
-
-def _champion(client: MlflowClient, name: str) -> str | None:
-    version = client.get_registered_model(name).aliases.get(CHAMPION)
-    return None if version is None else str(version)
 
 
 def _new_version(

@@ -16,7 +16,7 @@ XLA's short form of asynchronous instructions is written out:
 stands for an `async-start` that calls a computation with one slice of its parameter, and its `async-done`. An
 asynchronous start returns a tuple: a tuple of its operands, the result, and what else the machine needs. The
 older `all-reduce-start`, `all-gather-start` and `collective-permute-start`, which are opcodes of their own,
-return something else, and by that the two are told apart.
+return something else, which distinguishes the two.
 
 The text is converted to the message that a binary dump holds and passes the same checks. Contents of
 constants are dropped except for integer scalars, which are needed to find how often loops run.

@@ -27,8 +27,9 @@ _FFT_REAL, _FFT_INVERSE_REAL = 2, 3
 
 
 def check_accumulator(called: Signature, count: int) -> Problem | None:
-    """Checks a reducer: to combine `count` values with as many others, it takes 2 * `count` scalars and
-    returns `count`.
+    """Checks a reducer.
+
+    To combine `count` values with as many others, it takes 2 * `count` scalars and returns `count`.
     """
     if len(called.parameters) != 2 * count or not all(map(is_scalar, called.parameters)):
         actual = ", ".join(map(str, called.parameters))

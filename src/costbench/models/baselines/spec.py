@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SampleSpec:
-    """How many samples a baseline is fitted to; see `sampling.sampled_table`.
+    """How many samples a baseline is fitted to; see `kernel_tables.sample_table`.
 
     Attributes:
         kernels: largest number of kernels, drawn evenly from all applications.
@@ -97,5 +97,5 @@ class BaselineParams:
 
     def of_task(self, task: str) -> BaselineSpec:
         """Returns the settings of a task by its name."""
-        found: BaselineSpec = getattr(self, task)
-        return found
+        spec: BaselineSpec = getattr(self, task)
+        return spec

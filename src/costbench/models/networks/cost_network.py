@@ -71,12 +71,12 @@ class CostNetwork(nn.Module):
         """Returns opcode embeddings beside node features: [N, 1, opcode_embedding + sizes.node]."""
         return torch.cat([self.opcode_embedding(batch.opcodes), batch.node_features], dim=-1)[:, None]
 
-    def joined(self, batch: GraphBatch, place: Placement) -> Tensor:
-        """Returns the features that enter at `place`: [K, C, J], or [K, 1, J] without those of decisions."""
+    def joined(self, batch: GraphBatch, placement: Placement) -> Tensor:
+        """Returns the features that enter at `placement`: [K, C, J]; [K, 1, J] without those of decisions."""
         parts = []
-        if self.spec.decision_features == place:
+        if self.spec.decision_features == placement:
             parts.append(batch.config_features)
-        if self.spec.static_features == place:
+        if self.spec.static_features == placement:
             parts.append(batch.static_features)
         if len(parts) == 2:
             parts[1] = parts[1].expand(-1, parts[0].shape[1], -1)

@@ -3,7 +3,7 @@
 - `none`: no graph network, so that a node's state depends on the node alone.
 - `graphsage`: GraphSAGE with directed messages (lpm2021, section 3.2).
 - `gat`: graph attention with several heads (lpm2021, section 5.3 and table 4).
-- `residual.graphsage`, `residual.gcn`: hops whose output is added to their input; see `residual`.
+- `residual.graphsage`, `residual.gcn`: hops added to their input; see `graphsage.ResidualHops`.
 - `pyg.NAME(...)`: any convolution of PyTorch Geometric; see `pyg_convolutions`.
 
 An encoder is built from a `NetSpec` and maps states [N, 1 or C, hidden] to states of the same shape, given

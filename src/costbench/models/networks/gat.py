@@ -60,8 +60,10 @@ class GatHop(nn.Module):
 
 
 class GatAttention(MessagePassing):  # type: ignore[misc]
-    """out_i = concat over heads of sum_j alpha_ij W x_j, with alpha_i the softmax over the sources j of i of
-    leaky_relu(s . W x_j + r . W x_i): PyG's `GATConv` for states [N, C, hidden].
+    """Attention over the sources of every node: PyG's `GATConv` for states [N, C, hidden].
+
+    out_i = concat over heads of sum_j alpha_ij W x_j, with alpha_i the softmax over the sources j of i of
+    leaky_relu(s . W x_j + r . W x_i).
 
     Shape: states [N, C, hidden] and edge_index int64 [2, E] to [N, C, hidden].
     """

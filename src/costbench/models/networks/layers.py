@@ -69,8 +69,9 @@ class JoinedFeedForward(nn.Module):
         self.dropout = nn.Dropout(spec.dropout)
 
     def forward(self, states: Tensor, joined: Tensor, kernel_of_row: Tensor | None = None) -> Tensor:
-        """With `kernel_of_row` [R], row r of `states` is joined by `joined[kernel_of_row[r]]`, else by
-        `joined[r]`.
+        """Joins each row of `states` with a row of `joined`.
+
+        With `kernel_of_row` [R], row r is joined by `joined[kernel_of_row[r]]`, else by `joined[r]`.
         """
         sums: Tensor = self.own(states)
         if self.joined is not None:

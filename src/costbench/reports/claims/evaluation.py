@@ -27,8 +27,8 @@ largest gain or worst error is that of the programs tested, and only its runs ar
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
   much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%). A largest gain needs two runs instead.
 - Where a network of either side was not trained enough (`reports.training_guard`; of the models compared with
-  crop2024's, by the analytical model's error), the verdict is `cannot tell`: what another network or other
-  inputs do and what a short training does cannot be told apart.
+  crop2024's, by the analytical model's error), the verdict is `cannot tell`: the effect of another network or
+  of other inputs is not separable from that of a short training.
 
 **Many claims.** Each verdict that an interval can give has a p-value, the least error at which the interval
 still decides, and a q-value over all claims of the papers, or over all restated ones (Benjamini and Hochberg,
@@ -273,7 +273,7 @@ def control_false_discoveries(findings: Sequence[Finding]) -> tuple[Finding, ...
 
 
 def verdict_after_control(finding: Finding, rate: float = FALSE_DISCOVERIES) -> str:
-    """Returns the verdict if it counts among all claims, else that it cannot be told.
+    """Returns the verdict if it counts among all claims, else that it is undecided.
 
     Verdicts without a p-value (wall times) stay as they are.
     """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from costbench.arrays import AnyArray
+from costbench.arrays import F64, AnyArray
 from costbench.artifacts import atomic_path, read_bytes, write_bytes
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -35,10 +36,49 @@ def styled() -> Iterator[None]:
         yield
 
 
-def legend_above(figure: Figure, axes: Axes, most_columns: int) -> None:
+@dataclass(frozen=True)
+class BarSeries:
+    """Bars of one colour, one in each group.
+
+    Attributes:
+        label: entry of the legend.
+        colour: colour of the bars.
+        heights: height of each bar, [num_groups].
+        hatched: whether they are a paper's, which are hatched in place of filled.
+    """
+
+    label: str
+    colour: str
+    heights: F64
+    hatched: bool = False
+
+
+def draw_grouped_bars(axes: Axes, positions: F64, series: Sequence[BarSeries], width: float) -> None:
+    """Draws the bars of each group side by side.
+
+    Args:
+        axes: panel to draw on.
+        positions: middle of each group, [num_groups].
+        series: bars from left to right.
+        width: distance of two bars.
+    """
+    for index, bars in enumerate(series):
+        axes.bar(
+            positions + (index - (len(series) - 1) / 2.0) * width,
+            bars.heights,
+            0.92 * width,
+            label=bars.label,
+            color="white" if bars.hatched else bars.colour,
+            edgecolor=bars.colour,
+            hatch="////" if bars.hatched else None,
+            linewidth=0.9,
+        )
+
+
+def legend_above(figure: Figure, axes: Axes, max_columns: int) -> None:
     """Puts the legend of a panel above all panels of a figure, in at most so many columns."""
     handles, labels = axes.get_legend_handles_labels()
-    columns = min(most_columns, len(labels))
+    columns = min(max_columns, len(labels))
     figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
 
 
@@ -80,8 +120,8 @@ def keep_smaller(svg: Path) -> Path:
         DataError: if a file is missing or cannot be written.
     """
     png, reduced = svg.with_suffix(".png"), BytesIO()
-    drawn = Image.open(BytesIO(read_bytes(png))).convert("RGB")
-    drawn.quantize(128, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
+    image = Image.open(BytesIO(read_bytes(png))).convert("RGB")
+    image.quantize(128, dither=Image.Dither.NONE).save(reduced, "PNG", optimize=True)
     if svg.stat().st_size <= len(reduced.getvalue()):
         png.unlink()
         return svg

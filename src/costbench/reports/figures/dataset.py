@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from costbench.reports.dataset_files import Card
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.tasks import TASKS
 
 FAST_NS = 5_000
@@ -88,10 +88,10 @@ def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tu
             axes.set_xlabel(panel.label)
             axes.set_ylabel(f"% of {panel.counted}")
             axes.set_ylim(bottom=0.0)
-        legends = [axes.get_legend_handles_labels() for axes in grid]
-        handles, labels = max(legends, key=lambda legend: len(legend[1]))
-        if labels:
-            figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+        # The chips, in the panel that has the most of them.
+        fullest = max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+        if fullest.get_legend_handles_labels()[1]:
+            legend_above(figure, fullest, len(cards))
         return save(figure, folder / f"dataset_{task}")
 
 

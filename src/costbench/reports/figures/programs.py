@@ -21,7 +21,7 @@ from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.checks import aligned, positive
 from costbench.metrics.measures import Measure
-from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
+from costbench.reports.figures.canvas import PALETTE, BarSeries, draw_grouped_bars, legend_above, save, styled
 from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.results import MODELS, Cell, title_of
 from costbench.reports.tables.programs import PAPER_MODELS
@@ -109,32 +109,19 @@ def _paper_series(cell: Cell, paper: PrintedTable, model: str, measure: Measure)
 
 def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) -> None:
     positions = np.array(_ticks(cell)[0])
-    series: list[tuple[str, str, bool, list[float]]] = []
+    series: list[BarSeries] = []
     for model in BARS:
         if model in cell.models:
-            series.append((model, f"{title_of(model)}, ours", False, _series(cell, model, measure)))
+            heights = np.nan_to_num(_series(cell, model, measure))
+            series.append(BarSeries(f"{title_of(model)}, ours", COLOURS[model], heights))
         if paper is not None and model in PAPER_MODELS:
-            label = f"{model}, {paper.paper}"
-            series.append((model, label, True, _paper_series(cell, paper, model, measure)))
-    width = 0.8 / max(1, len(series))
-    for index, (model, label, hatched, values) in enumerate(series):
-        shift = (index - (len(series) - 1) / 2.0) * width
-        colour = COLOURS[model]
-        axes.bar(
-            positions + shift,
-            np.nan_to_num(values),
-            width * 0.92,
-            label=label,
-            color="white" if hatched else colour,
-            edgecolor=colour,
-            hatch="////" if hatched else None,
-            linewidth=0.9,
-        )
+            heights = np.nan_to_num(_paper_series(cell, paper, model, measure))
+            series.append(BarSeries(f"{model}, {paper.paper}", COLOURS[model], heights, hatched=True))
+    draw_grouped_bars(axes, positions, series, 0.8 / max(1, len(series)))
     for model in BASELINES:
         if model in cell.models:
-            heights = _series(cell, model, measure)
             axes.hlines(
-                heights,
+                _series(cell, model, measure),
                 positions - 0.46,
                 positions + 0.46,
                 colors=COLOURS[model],
@@ -277,7 +264,7 @@ def _panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
 
 _NAMES = ("task", "split", "chip", "model", "predicted_ns", "measured_ns")
 _PANELS_A_ROW = 4
-_MOST_POINTS = 3000
+_MAX_POINTS = 3000
 
 
 @dataclass(frozen=True)
@@ -367,7 +354,7 @@ def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[
 
 def _scatter_panel(axes: Axes, scatter: Scatter) -> None:
     # Evenly over the sorted points; more would hide each other.
-    indices = np.unique(np.linspace(0, len(scatter.measured_ns) - 1, _MOST_POINTS).astype(np.intp))
+    indices = np.unique(np.linspace(0, len(scatter.measured_ns) - 1, _MAX_POINTS).astype(np.intp))
     measured, predicted = scatter.measured_ns[indices] / 1e3, scatter.predicted_ns[indices] / 1e3
     colour = COLOURS.get(scatter.model, "#444444")
     axes.plot(measured, predicted, ".", color=colour, markersize=2.5, alpha=0.5, rasterized=True)

@@ -88,7 +88,7 @@ def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
     content = read_json(path)
     if not isinstance(content, list):
         raise DataError(f"{type(content).__name__}", where=path, expected="a list of curves")
-    return tuple(parse_data(SearchPath, one, path, f"[{i}]") for i, one in enumerate(content))
+    return tuple(parse_data(SearchPath, entry, path, f"[{i}]") for i, entry in enumerate(content))
 
 
 def mean_path(paths: Sequence[SearchPath]) -> tuple[F64, F64]:
@@ -110,19 +110,15 @@ def seconds_to_reach(paths: Sequence[SearchPath], speedup: float) -> float | Non
     return float(seconds[np.argmax(reached)]) if reached.any() else None
 
 
-def of_place(paths: Sequence[SearchPath], results: SearchResults, start: str) -> dict[str, list[SearchPath]]:
+def paths_from_start(
+    paths: Sequence[SearchPath], results: SearchResults, start: str
+) -> dict[str, list[SearchPath]]:
     """Returns the curves from one start by way of searching, in the order of figures."""
-    of_start = [
-        path
-        for path in paths
-        if (path.task, path.split, path.chip, path.start)
-        == (results.task, results.split, results.chip, start)
-    ]
-    return {
-        model: several
-        for model in FUSION_MODELS
-        if model != BEST_KNOWN and (several := [path for path in of_start if path.model == model])
-    }
+    key = (results.task, results.split, results.chip, start)
+    from_start = [path for path in paths if (path.task, path.split, path.chip, path.start) == key]
+    models = (model for model in FUSION_MODELS if model != BEST_KNOWN)
+    by_model = {model: [path for path in from_start if path.model == model] for model in models}
+    return {model: of_model for model, of_model in by_model.items() if of_model}
 
 
 def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folder: Path) -> tuple[Path, ...]:
@@ -133,16 +129,16 @@ def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folde
     Raises:
         DataError: if a file cannot be written.
     """
-    found = {start: of_place(paths, results, start) for start in STARTS}
-    starts = [start for start in STARTS if found[start]]
+    by_start = {start: paths_from_start(paths, results, start) for start in STARTS}
+    starts = [start for start in STARTS if by_start[start]]
     if not starts:
         return ()
     with styled():
         figure = Figure(figsize=(4.3 * len(starts) + 0.4, 3.4), layout="constrained")
         panels = figure.subplots(1, len(starts), squeeze=False)[0]
         for axes, start in zip(panels, starts, strict=True):
-            for model, several in found[start].items():
-                seconds, means = mean_path(several)
+            for model, of_model in by_start[start].items():
+                seconds, means = mean_path(of_model)
                 axes.step(
                     seconds / 60.0,
                     means,

@@ -277,10 +277,10 @@ def _curves(axes: Axes, results: SearchResults, metric: str | None) -> None:
     for model in TILE_MODELS:
         bars = sorted((b for b in results.bars if b.model == model and b.top_k), key=lambda b: b.top_k or 0)
         points = [(_across(results, bar, metric), results.mean(bar, SLOWDOWN)) for bar in bars]
-        known = [(x, 100.0 * y) for x, y in points if x is not None and y is not None and x > 0.0]
-        if not known:
+        points_shown = [(x, 100.0 * y) for x, y in points if x is not None and y is not None and x > 0.0]
+        if not points_shown:
             continue
-        across, slowdowns = zip(*known, strict=True)
+        across, slowdowns = zip(*points_shown, strict=True)
         name = TILE_TITLES.get(model, model)
         axes.plot(
             across,
@@ -317,7 +317,6 @@ def _across(results: SearchResults, bar: Bar, metric: str | None) -> float | Non
 
 
 FIGURES = {"lpm2021": "figure5", "lpm2020": "figure4"}
-_FUSION_HEADERS = {"random": "test programs", "manual": "test programs", "gains": "programs that gain most"}
 
 
 def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder: Path) -> tuple[Path, ...]:
@@ -341,7 +340,7 @@ def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder
         return ()
     groups = Groups(
         tuple(all_results),
-        tuple(_FUSION_HEADERS.get(results.split, results.split) for results in all_results),
+        tuple(_HEADERS.get(results.split, results.split) for results in all_results),
     )
     plain = Groups(groups.results, tuple("" for _ in all_results))
     known = tuple(dict.fromkeys(bar for results in all_results for bar in best_known(results)))
@@ -398,15 +397,14 @@ def _bars(results: SearchResults) -> tuple[Bar, ...]:
 
 
 def _panel(axes: Axes, results: SearchResults) -> None:
-    drawn = bars_with_results(_bars(results), results)
+    bars = bars_with_results(_bars(results), results)
 
     def gain(bar: Bar, program: str) -> float:
         speedup = results.score(bar, SPEEDUP, program)
         return float("nan") if speedup is None else 100.0 * (speedup - 1.0)
 
-    most = drawn[-1]
-    ordered = sorted(results.programs, key=lambda pair: (gain(most, pair[1]), pair))
-    for bar, marker in zip(drawn, _TUNE_MARKERS, strict=False):
+    ordered = sorted(results.programs, key=lambda pair: (gain(bars[-1], pair[1]), pair))
+    for bar, marker in zip(bars, _TUNE_MARKERS, strict=False):
         empty = bar == IN_COMPILER or bar.minutes == 1.0
         axes.plot(
             [gain(bar, program) for _, program in ordered],

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, BarSeries, draw_grouped_bars, legend_above, save, styled
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.results import ChipSplit, Results
 from costbench.reports.tables.tpugraphs import (
@@ -46,31 +46,22 @@ def write_tile_figure(results: Results, chip_split: ChipSplit, folder: Path) -> 
             _tile_panel(axes, results, chip_split, metric, key)
             axes.set_title(f"top-{metric.rsplit('_', 1)[1]}", fontsize=9.0)
         panels[0].set_ylabel("error (%), lower is better")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+        legend_above(figure, panels[0], 4)
         return save(figure, folder / f"tpugraphs2023_figure5_{chip_split.name}")
 
 
 def _tile_panel(axes: Axes, results: Results, chip_split: ChipSplit, metric: str, key: str) -> None:
     paper = printed_table(PAPER, "tile_variants")
     positions = np.arange(len(NETWORKS), dtype=np.float64)
-    width = 0.2
-    for index, (loss, name) in enumerate(LOSSES.items()):
+    series = []
+    for loss, name in LOSSES.items():
         labels = [f"{network}-{loss}" for network in NETWORKS]
         ours = [kernel_mean(results, chip_split, label, metric) for label in labels]
         theirs = [paper.value(label, f"{key}_val") for label in labels]
-        for step, (values, hatched) in enumerate(((ours, False), (theirs, True))):
-            heights = [np.nan if value is None else max(value, _LEAST) for value in values]
-            axes.bar(
-                positions + (2 * index + step - 1.5) * width,
-                heights,
-                0.92 * width,
-                label=f"{name}, {'paper' if hatched else 'ours'}",
-                color="white" if hatched else _COLOURS[loss],
-                edgecolor=_COLOURS[loss],
-                hatch="////" if hatched else None,
-                linewidth=0.9,
-            )
+        for who, values in (("ours", ours), ("paper", theirs)):
+            heights = np.array([np.nan if value is None else max(value, _LEAST) for value in values])
+            series.append(BarSeries(f"{name}, {who}", _COLOURS[loss], heights, hatched=who == "paper"))
+    draw_grouped_bars(axes, positions, series, 0.2)
     axes.set_yscale("log")
     axes.set_ylim(bottom=_LEAST)
     axes.set_xticks(positions, list(NETWORKS.values()), fontsize=7.5)

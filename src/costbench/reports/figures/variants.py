@@ -172,19 +172,19 @@ def write_learning_figure(curves: Curves, ceilings: Mapping[str, float], folder:
 
 def _learning_panel(axes: Axes, curves: Curves, value: Callable[[Point], float | None]) -> None:
     steps = sorted({point.steps for points in curves.networks.values() for point in points})
-    for place, (network, points) in enumerate(curves.networks.items()):
-        pairs = [(point.steps, found) for point in points if (found := value(point)) is not None]
+    for index, (network, points) in enumerate(curves.networks.items()):
+        shown = {point.steps: height for point in points if (height := value(point)) is not None}
         axes.plot(
-            [pair[0] for pair in pairs],
-            [pair[1] for pair in pairs],
-            marker=_MARKERS[place % len(_MARKERS)],
+            list(shown),
+            list(shown.values()),
+            marker=_MARKERS[index % len(_MARKERS)],
             markersize=4,
-            color=PALETTE[place % len(PALETTE)],
+            color=PALETTE[index % len(PALETTE)],
             label=network,
         )
     if curves.ablations is not None:
         axes.axvline(curves.ablations, color="#888888", linewidth=1.0, label="budget of the ablations")
     axes.set_xscale("log")
     axes.minorticks_off()
-    axes.set_xticks(steps, [f"{one:,}" for one in steps])
+    axes.set_xticks(steps, [f"{count:,}" for count in steps])
     axes.set_xlabel("steps")

@@ -186,83 +186,38 @@ def corpus_of_paper(paper: str) -> PaperCorpus:
 
 
 @dataclass(frozen=True)
-class FixedSetting:
-    """A row of lpm2021's Table 5, and where our parameters of training have the setting."""
+class PrintedSettings:
+    """A table of settings: lpm2021's Tables 5 to 7, tpugraphs2023's Table 5.
 
-    parameter: str
-    applies_to: str
-    value: str
-    setting: str
-
-
-@dataclass(frozen=True)
-class TriedSetting:
-    """A row of tpugraphs2023's Table 5: values tried for layout and tile models, and where ours are."""
-
-    parameter: str
-    setting: str
-    layout: str
-    tile: str
-
-
-@dataclass(frozen=True)
-class TunedSetting:
-    """A row of lpm2021's Tables 6 and 7; None where a setting does not apply."""
-
-    variant: str
-    label: str
-    hidden: int
-    l2_normalize: bool
-    module_layers: int
-    transformer_layers: int | None
-    heads: int | None
-    learning_rate: float
-    decay: float
-    gradient_clip: str
-    dropout: float
-    loss: str
-
-
-@dataclass(frozen=True)
-class FixedSettings:
-    """lpm2021's Table 5: settings that are the same for all of its networks."""
+    Attributes:
+        paper: short id.
+        table: its number in the paper.
+        rows: column -> value of each row; None where a setting does not apply. `setting` is the path of it in
+            our parameters of training, `variant` the network of ours that a row is beside.
+    """
 
     paper: str
     table: str
-    rows: tuple[FixedSetting, ...]
+    rows: tuple[Mapping[str, str | bool | int | float | None], ...]
+
+    @property
+    def key(self) -> str:
+        """`lpm2021_table5`: names the table beside this one."""
+        return f"{self.paper}_{self.table.replace(' ', '').lower()}"
+
+    @property
+    def name(self) -> str:
+        """`Table 5 of lpm2021`."""
+        return f"{self.table} of {self.paper}"
 
 
-@dataclass(frozen=True)
-class TriedSettings:
-    """tpugraphs2023's Table 5."""
+def printed_settings(paper: str, section: str) -> PrintedSettings:
+    """Returns the settings in a section of a paper's file: `fixed`, `tuned_tile`, `tuned_fusion`, `settings`.
 
-    paper: str
-    table: str
-    rows: tuple[TriedSetting, ...]
-
-
-@dataclass(frozen=True)
-class TunedSettings:
-    """lpm2021's Table 6 or 7."""
-
-    paper: str
-    table: str
-    rows: tuple[TunedSetting, ...]
-
-
-def fixed_settings() -> FixedSettings:
-    """Returns lpm2021's Table 5. Raises: ParamsError as `printed_table`."""
-    return load_section(FOLDER / "lpm2021.yaml", "fixed", FixedSettings)
-
-
-def tuned_settings(task: str) -> TunedSettings:
-    """Returns lpm2021's Table 6 (`tile`) or 7 (`fusion`). Raises: ParamsError as `printed_table`."""
-    return load_section(FOLDER / "lpm2021.yaml", f"tuned_{task}", TunedSettings)
-
-
-def tried_settings() -> TriedSettings:
-    """Returns tpugraphs2023's Table 5. Raises: ParamsError as `printed_table`."""
-    return load_section(FOLDER / "tpugraphs2023.yaml", "settings", TriedSettings)
+    Raises:
+        ParamsError: as `printed_table`.
+    """
+    return load_section(FOLDER / f"{paper}.yaml", section, PrintedSettings)
 
 
 @dataclass(frozen=True)

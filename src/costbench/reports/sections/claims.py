@@ -19,7 +19,7 @@ from costbench.reports.claims.evaluation import (
     Finding,
     verdict_after_control,
 )
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import Section, paragraphs
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import FOLDS, title_of

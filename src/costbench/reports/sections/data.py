@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.reports.dataset_files import Card
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.dataset import write_application_figure, write_histogram_figure
 from costbench.reports.page import Section, page_figure, paragraphs, sentence
 from costbench.reports.papers.printed import PAPERS, corpus_of_paper
@@ -50,7 +50,7 @@ def data_section(
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    text, drawn = list(paragraphs("data", "introduction")), []
+    text, page_figures = list(paragraphs("data", "introduction")), []
     paper = corpus_of_paper(PAPERS[0])
     for task in TASKS:
         of_task = [card for card in cards if card.task == task and card.configs]
@@ -61,9 +61,9 @@ def data_section(
         samples.sort(key=itemgetter(1))
         text.append(sentence("data", task, card=card, applications=samples, paper=paper))
         svg, _ = write_application_figure(task, card, figures)
-        drawn.append(page_figure(svg, "data", "applications", task=task, chip=card.chip))
+        page_figures.append(page_figure(svg, "data", "applications", task=task, chip=card.chip))
         svg, _ = write_histogram_figure(task, of_task, figures)
-        drawn.append(page_figure(svg, "data", "histograms", task=task))
+        page_figures.append(page_figure(svg, "data", "histograms", task=task))
     tables = (*corpus_tables(counts), *dataset_tables(cards), leakage_table(leakage))
     shown = tuple(table for table in tables if table.rows)
     return Section(
@@ -71,7 +71,7 @@ def data_section(
         title="Data set, splits and leakage audit",
         label="Data set",
         paragraphs=tuple(text),
-        figures=tuple(drawn),
+        figures=tuple(page_figures),
         tables=shown,
         folded=tuple(table.name for table in shown if table.name != "dataset"),
         folded_figures=True,

@@ -50,21 +50,21 @@ def ablation_section(
     tables = ablation_tables(results, budgets, labels)
     if not tables:
         return None
-    drawn = []
+    page_figures = []
     for chip_split in variant_splits(results):
         writers = {"networks": write_heat_map, "shares": write_scaling_figure}
         for name, write in writers.items():
             paths = write(results, chip_split, figures)
             if paths:
                 where = f"{chip_split.split} split, {chip_split.chip}"
-                drawn.append(page_figure(paths[0], _PAGE, name, where=where))
+                page_figures.append(page_figure(paths[0], _PAGE, name, where=where))
     return Section(
         anchor="ablations",
         title="What the learned model needs",
         label="Ablations",
         page=_PAGE,
         paragraphs=paragraphs(_PAGE, "ablations"),
-        figures=tuple(drawn),
+        figures=tuple(page_figures),
         tables=tables,
         folded=tuple(table.name for table in tables if table.name.startswith("variants_")),
     )
@@ -117,10 +117,10 @@ def learning_section(
     rates = rates_tables(selected, columns)
     if not curves and not rates:
         return None
-    drawn = []
+    page_figures = []
     for curve in curves:
         svg, _ = write_learning_figure(curve, _ceilings(results, curve), figures)
-        drawn.append(
+        page_figures.append(
             page_figure(
                 svg,
                 _PAGE,
@@ -137,7 +137,7 @@ def learning_section(
         label="Learning curves",
         page=_PAGE,
         paragraphs=paragraphs(_PAGE, "curves", curves=[summarise_curves(results, curve) for curve in curves]),
-        figures=tuple(drawn),
+        figures=tuple(page_figures),
         tables=tables,
         folded=tuple(table.name for table in tables),
     )
@@ -249,12 +249,12 @@ def scatter_section(files: Sequence[Path], figures: Path) -> Section | None:
     written = write_scatter_figures(scatters, figures)
     if not written:
         return None
-    drawn = []
+    page_figures = []
     for name, path in written.items():
         where = ", ".join(name.removeprefix("predicted_").split("_", 2))
-        drawn.append(page_figure(path, _PAGE, "scatter", where=where))
+        page_figures.append(page_figure(path, _PAGE, "scatter", where=where))
     title = "Predicted and measured runtimes"
-    return Section("predicted", title, title, page=_PAGE, figures=tuple(drawn), folded_figures=True)
+    return Section("predicted", title, title, page=_PAGE, figures=tuple(page_figures), folded_figures=True)
 
 
 def training_section(
@@ -278,7 +278,7 @@ def training_section(
     Raises:
         DataError: for a curve or trial that cannot be read, or a figure that cannot be written.
     """
-    drawn = []
+    page_figures = []
     for task, column in columns.items():
         curves = {
             name: points
@@ -287,21 +287,21 @@ def training_section(
         }
         if curves:
             svg, _ = write_curve_figure(f"training_{task}", curves, column.replace("_", " "), figures)
-            drawn.append(page_figure(svg, _PAGE, "training", column=column, runs=len(curves)))
+            page_figures.append(page_figure(svg, _PAGE, "training", column=column, runs=len(curves)))
     trials = () if sweep is None else (trials_table(task, sweep) for task in columns)
     tables = (
         *([budget_table(budgets)] if budgets else []),
         *settings_tables(settings),
         *(table for table in trials if table is not None),
     )
-    if not drawn and not tables:
+    if not page_figures and not tables:
         return None
     return Section(
         anchor="training",
         title="Training",
         label="Training",
         page=_PAGE,
-        figures=tuple(drawn),
+        figures=tuple(page_figures),
         tables=tables,
         folded=tuple(table.name for table in tables),
         folded_figures=True,

@@ -182,9 +182,9 @@ def _tune_figure(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
     """Returns the figure of what tuning with a model gains, if there were searches."""
     shown = []
     for task in LEARNED:
-        of_task = [one for one in searches.of(task) if one.split == _FIGURE_SPLIT]
+        of_task = [results for results in searches.of(task) if results.split == _FIGURE_SPLIT]
         if of_task:
-            shown.append(min(of_task, key=lambda one: (one.chip != PRIMARY_CHIP, one.chip)))
+            shown.append(min(of_task, key=lambda results: (results.chip != PRIMARY_CHIP, results.chip)))
     paths = write_tune_figure(shown, folder)
     return (page_figure(paths[0], _TEMPLATE, "tune", k=TOP_K),) if paths else ()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from costbench.reports.baseline_comparison import Standings, rank_models
+from costbench.reports.baseline_comparison import Standings
 from costbench.reports.dataset_files import ALL_PROGRAMS
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.frame import select
@@ -35,11 +35,6 @@ from costbench.reports.tables.seen_kernels import (
     unseen_table,
 )
 from costbench.tasks import LEARNED
-
-
-def all_standings(results: Results, seed: int) -> dict[str, Standings]:
-    """Returns by name how the models of each cell of a learned task stand to its strongest baseline."""
-    return {cell.name: rank_models(results, cell, seed) for cell in results.cells if cell.task in LEARNED}
 
 
 def cell_section(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from costbench.reports.claims.evaluation import NOT_EVALUATED, Finding
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.search_curves import (
     SearchPath,
     mean_path,
-    of_place,
+    paths_from_start,
     seconds_to_reach,
     write_path_figure,
 )
@@ -68,8 +68,11 @@ def search_sections(
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    found = (_tile_section(searches, findings, figures), _fusion_section(searches, paths, findings, figures))
-    return tuple(section for section in found if section is not None)
+    sections = (
+        _tile_section(searches, findings, figures),
+        _fusion_section(searches, paths, findings, figures),
+    )
+    return tuple(section for section in sections if section is not None)
 
 
 def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]:
@@ -86,39 +89,52 @@ def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path
     all_results = searches.of("tile")
     if not all_results:
         return None
-    drawn = []
+    page_figures = []
     for row in _rows_of_figures(searches, "tile"):
         where = row[0].title
         svgs = write_tile_figure(row, figures)
         if svgs:
             missing = absent(FIGURE_4, *row)
-            drawn.append(page_figure(svgs[0], _PAGE, "tile", where=where, k=TOP_K, absent=missing))
+            page_figures.append(page_figure(svgs[0], _PAGE, "tile", where=where, k=TOP_K, absent=missing))
         svgs = write_top_k_figure(row, figures)
         if svgs:
-            drawn.append(page_figure(svgs[0], _PAGE, "top_k", where=where))
-    said = _said_table("tile", findings)
-    tables = [
-        said,
-        *(table for results in all_results for table in (figure_4_table(results), budget_table(results))),
-    ]
-    text = [_tile_finding(results) for results in all_results]
-    title = "Tile sizes: in the compiler and in the autotuner"
-    shown = tuple(table for table in tables if table.rows)
-    return Section(
+            page_figures.append(page_figure(svgs[0], _PAGE, "top_k", where=where))
+    tables = [_claims_table("tile", findings)]
+    for results in all_results:
+        tables += [figure_4_table(results), budget_table(results)]
+    return _section(
         anchor="tile-search",
-        title=title,
+        title="Tile sizes: in the compiler and in the autotuner",
         label="Tile autotuner",
-        page=_PAGE,
-        paragraphs=tuple(t for t in text if t),
-        figures=tuple(drawn),
-        tables=shown,
-        folded=_details(shown, said),
+        text=[_tile_finding(results) for results in all_results],
+        figures=page_figures,
+        tables=tables,
     )
 
 
-def _details(tables: Sequence[Table], said: Table) -> tuple[str, ...]:
-    """Returns the names of all tables but that of what the papers say."""
-    return tuple(table.name for table in tables if table.name != said.name)
+def _section(
+    anchor: str,
+    title: str,
+    label: str,
+    text: Sequence[str],
+    figures: Sequence[PageFigure],
+    tables: Sequence[Table],
+) -> Section:
+    """Returns a section of the page with its texts and tables that are not empty.
+
+    All tables but the first one, of what the papers say, are folded.
+    """
+    shown = tuple(table for table in tables if table.rows)
+    return Section(
+        anchor=anchor,
+        title=title,
+        label=label,
+        page=_PAGE,
+        paragraphs=tuple(filter(None, text)),
+        figures=tuple(figures),
+        tables=shown,
+        folded=tuple(table.name for table in shown if table.name != tables[0].name),
+    )
 
 
 def _tile_finding(results: SearchResults) -> str:
@@ -133,7 +149,7 @@ def _tile_finding(results: SearchResults) -> str:
     return sentence(
         _PAGE,
         "tile_finding",
-        place=results.title.capitalize(),
+        where=results.title.capitalize(),
         k=TOP_K,
         fewer=fewer,
         slowdown=slowdown,
@@ -149,35 +165,30 @@ def _fusion_section(
     all_results = searches.of("fusion")
     if not all_results:
         return None
-    drawn = []
+    page_figures = []
     for row in _rows_of_figures(searches, "fusion"):
         for paper in FIGURES:
             svgs = write_fusion_figure(row, paper, figures)
             if svgs:
-                drawn.append(_fusion_figure(svgs[0], paper, row))
+                page_figures.append(_fusion_figure(svgs[0], paper, row))
         for results in row:
             svgs = write_path_figure(paths, results, figures)
             if svgs:
-                drawn.append(page_figure(svgs[0], _PAGE, "path", where=results.title))
-    tables = [_said_table("fusion", findings)]
+                page_figures.append(page_figure(svgs[0], _PAGE, "path", where=results.title))
+    tables = [_claims_table("fusion", findings)]
     for results in all_results:
         tables += [start_table(results, paper, start) for paper in FIGURES for start in STARTS]
         tables.append(cost_table(results))
-    text = (
-        sentence(_PAGE, "budgets", papers=[searches_of_paper(paper) for paper in FIGURES]),
-        *(_fusion_finding(results, paths) for results in all_results),
-    )
-    title = "Fusion: searches with and without a model"
-    shown = tuple(table for table in tables if table.rows)
-    return Section(
+    return _section(
         anchor="fusion-search",
-        title=title,
+        title="Fusion: searches with and without a model",
         label="Fusion autotuner",
-        page=_PAGE,
-        paragraphs=tuple(t for t in text if t),
-        figures=tuple(drawn),
-        tables=shown,
-        folded=_details(shown, tables[0]),
+        text=[
+            sentence(_PAGE, "budgets", papers=[searches_of_paper(paper) for paper in FIGURES]),
+            *(_fusion_finding(results, paths) for results in all_results),
+        ],
+        figures=page_figures,
+        tables=tables,
     )
 
 
@@ -203,25 +214,24 @@ def _fusion_finding(results: SearchResults, paths: Sequence[SearchPath]) -> str:
             model: [results.mean(Bar(model, f"{start}-{minutes}m"), SPEEDUP) for minutes in (1, 10)]
             for model in _NAMED
         }
-        means = {model: several for model, several in means.items() if None not in several}
+        means = {model: of_model for model, of_model in means.items() if None not in of_model}
         if "hardware" in means and "model and hardware" in means:
             starts[title] = {"means": means, "minutes": _minutes_alone(results, paths, start)}
     if not starts:
         return ""
-    known = [results.mean(bar, SPEEDUP) for bar in best_known(results)]
     return sentence(
         _PAGE,
         "fusion_finding",
-        place=results.title.capitalize(),
+        where=results.title.capitalize(),
         starts=starts,
-        known=next(iter(known), None),
+        known=next((results.mean(bar, SPEEDUP) for bar in best_known(results)), None),
         predicted=results.mean(Bar("model and hardware", "default-10m"), PREDICTED),
     )
 
 
 def _minutes_alone(results: SearchResults, paths: Sequence[SearchPath], start: str) -> str | None:
     """Returns after how many minutes hardware alone reaches what the model reaches after one."""
-    by_model = of_place(paths, results, start)
+    by_model = paths_from_start(paths, results, start)
     helped, alone = by_model.get("model and hardware"), by_model.get("hardware")
     if not helped or not alone:
         return None
@@ -231,7 +241,7 @@ def _minutes_alone(results: SearchResults, paths: Sequence[SearchPath], start: s
     return f"more than {max(seconds) / 60.0:g}" if needed is None else f"{needed / 60.0:.1f}"
 
 
-def _said_table(task: str, findings: Sequence[Finding]) -> Table:
+def _claims_table(task: str, findings: Sequence[Finding]) -> Table:
     shown = [finding for finding in findings if (finding.claim.metric, finding.claim.task) == (SPEEDUP, task)]
     return fill_table(
         "search_claims",
@@ -247,11 +257,11 @@ def _said_table(task: str, findings: Sequence[Finding]) -> Table:
     )
 
 
-_ALL = "all"
-
-
 def flat_searches(searches: Searches) -> dict[str, float]:
-    """Returns headline numbers by key as in the module's description."""
+    """Returns headline numbers of all searches.
+
+    Keys are `autotune/<task>/<split>/<chip>/<program>/<way>/<number>`, with `all` for all programs.
+    """
     flat: dict[str, float | None] = {}
     for results in searches.results:
         for bar in results.bars:
@@ -259,7 +269,7 @@ def flat_searches(searches: Searches) -> dict[str, float]:
     return {key: value for key, value in flat.items() if value is not None}
 
 
-def _key(results: SearchResults, program: str, bar: Bar) -> str:
+def _key(results: SearchResults, bar: Bar, program: str = "all") -> str:
     way = f"{bar.model}/{bar.budget}"
     if bar.start is not None:
         way = f"{bar.start}/{bar.model}/{bar.minutes:g}m"
@@ -267,8 +277,8 @@ def _key(results: SearchResults, program: str, bar: Bar) -> str:
 
 
 def _tile(results: SearchResults, bar: Bar) -> dict[str, float | None]:
-    key = _key(results, _ALL, bar)
-    found = {
+    key = _key(results, bar)
+    numbers = {
         f"{key}/speedup_mean": results.mean(bar, SPEEDUP),
         f"{key}/slowdown_mean": results.mean(bar, SLOWDOWN),
         f"{key}/num_measured_total": sum(results.over_programs(bar, MEASURED)),
@@ -278,19 +288,17 @@ def _tile(results: SearchResults, bar: Bar) -> dict[str, float | None]:
     if bar in (*FIGURE_4, CANDIDATES):
         for _, program in results.programs:
             for metric in (SPEEDUP, SLOWDOWN):
-                found[f"{_key(results, program, bar)}/{metric}"] = results.score(bar, metric, program)
-    return found
+                numbers[f"{_key(results, bar, program)}/{metric}"] = results.score(bar, metric, program)
+    return numbers
 
 
 def _fusion(results: SearchResults, bar: Bar) -> dict[str, float | None]:
-    key = _key(results, _ALL, bar)
-    found: dict[str, float | None] = {f"{key}/speedup_mean": results.mean(bar, SPEEDUP)}
-    for metric in (SLOWDOWN, MEASURED, SECONDS, PREDICTED):
-        found[f"{key}/{metric}_mean"] = results.mean(bar, metric)
+    metrics = (SPEEDUP, SLOWDOWN, MEASURED, SECONDS, PREDICTED)
+    numbers = {f"{_key(results, bar)}/{metric}_mean": results.mean(bar, metric) for metric in metrics}
     for _, program in results.programs:
         repeats = results.repeats(bar, SPEEDUP, program)
         if repeats:
-            own = _key(results, program, bar)
-            found[f"{own}/speedup_median"] = results.score(bar, SPEEDUP, program)
-            found |= {f"{own}/speedup_min": min(repeats), f"{own}/speedup_max": max(repeats)}
-    return found
+            speedup = f"{_key(results, bar, program)}/speedup"
+            numbers[f"{speedup}_median"] = results.score(bar, SPEEDUP, program)
+            numbers |= {f"{speedup}_min": min(repeats), f"{speedup}_max": max(repeats)}
+    return numbers

@@ -12,7 +12,7 @@ from costbench.metrics.overhead import Overhead
 from costbench.reports.claims.claim import TPUGRAPHS
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.dataset_files import Card
-from costbench.reports.declarations import declared_tables
+from costbench.reports.declared_tables import declared_tables
 from costbench.reports.figures.tpugraphs import write_layout_figure, write_tile_figure
 from costbench.reports.overhead import overhead_table
 from costbench.reports.page import Pointer, Section, page_figure, paragraphs, sentence

@@ -12,7 +12,7 @@ import pandas as pd
 
 from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
 from costbench.metrics.rows import MAIN
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.frame import means, select
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, BEST, KINDS, Results, split_order

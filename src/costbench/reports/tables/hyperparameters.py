@@ -13,9 +13,11 @@ from pathlib import Path
 from costbench.artifacts import read_bytes
 from costbench.errors import DataError
 from costbench.params import load_yaml
-from costbench.reports.declarations import fill_table
-from costbench.reports.papers.printed import fixed_settings, tried_settings, tuned_settings
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.claims.claim import TPUGRAPHS
+from costbench.reports.declared_tables import fill_table
+from costbench.reports.page import paragraphs
+from costbench.reports.papers.printed import printed_settings
+from costbench.reports.table import Column, Table
 from costbench.tasks import KERNEL_TASKS
 
 Settings = Mapping[str, object]
@@ -82,7 +84,7 @@ def shown_setting(value: object) -> str:
 
 
 def _fixed_table(trained: Mapping[str, Settings]) -> Table:
-    paper = fixed_settings()
+    paper = printed_settings("lpm2021", "fixed")
     columns = (
         Column("parameter", "Parameter"),
         Column("applies_to", "Applies to"),
@@ -92,42 +94,32 @@ def _fixed_table(trained: Mapping[str, Settings]) -> Table:
     )
     rows = tuple(
         (
-            row.parameter,
-            row.applies_to,
-            row.setting,
-            *(shown_setting(setting(settings, row.setting)) for settings in trained.values()),
-            row.value,
+            *(str(row[key]) for key in ("parameter", "applies_to", "setting")),
+            *(shown_setting(setting(settings, str(row["setting"]))) for settings in trained.values()),
+            str(row["value"]),
         )
         for row in paper.rows
     )
-    title = f"Settings that are the same for all networks of a task, beside {paper.table} of {paper.paper}"
-    notes = (
-        "– where our parameters do not say: the network's own default holds, such as 4 heads in a "
-        "Transformer; its outputs are always summed.",
-    )
-    return Table(f"{paper.paper}_{_file(paper.table)}", title, columns, rows, 0, notes)
+    title = f"Settings that are the same for all networks of a task, beside {paper.name}"
+    return Table(paper.key, title, columns, rows, 0, paragraphs("models", "fixed_note"))
 
 
 def _tuned_table(task: str, models: Mapping[str, object]) -> Table:
-    paper = tuned_settings(task)
-    rows: list[dict[str, str]] = []
+    paper = printed_settings("lpm2021", f"tuned_{task}")
+    rows: list[dict[str, object]] = []
     for row in paper.rows:
-        printed = {key: shown_setting(getattr(row, key, None)) for key in _PATHS}
-        rows.append({"model": row.label, "whose": paper.paper, **printed})
-        if row.variant in models:
-            rows.append({"model": row.label, "whose": "ours", **_tuned_values(models[row.variant])})
-    variants = {row.variant for row in paper.rows}
+        printed = {key: shown_setting(row.get(key)) for key in _PATHS}
+        rows.append({"model": row["label"], "whose": paper.paper, **printed})
+        if row["variant"] in models:
+            ours = _tuned_values(models[str(row["variant"])])
+            rows.append({"model": row["label"], "whose": "ours", **ours})
+    in_paper = {row["variant"] for row in paper.rows}
     for name, values in models.items():
-        if name not in variants:
+        if name not in in_paper:
             network = [str(setting(values, f"net.{key}")) for key in ("encoder", "reduction")]
             label = name if "None" in network else f"{name} ({' + '.join(network)})"
             rows.append({"model": label, "whose": "ours", **_tuned_values(values)})
-    name, printed_as = f"{paper.paper}_{_file(paper.table)}", f"{paper.table} of {paper.paper}"
-    return fill_table("tuned_settings", rows, name=name, task=task, printed=printed_as)
-
-
-def _file(table: str) -> str:
-    return table.replace(" ", "").lower()
+    return fill_table("tuned_settings", rows, name=paper.key, task=task, printed=paper.name)
 
 
 def _tuned_values(values: object) -> dict[str, str]:
@@ -144,18 +136,17 @@ def tried_table(settings: Mapping[str, object]) -> Table:
     Args:
         settings: task -> variant -> its parameters of training, for the tasks that have variants.
     """
-    paper = tried_settings()
+    paper = printed_settings(TPUGRAPHS, "settings")
     rows = [
-        {
-            "parameter": row.parameter,
-            "ours_layout": _tried_values(settings.get("layout"), row.setting),
-            "paper_layout": row.layout,
-            "ours_tile": _tried_values(settings.get("tile"), row.setting),
-            "paper_tile": row.tile,
-        }
+        {"parameter": row["parameter"]}
+        | {f"ours_{task}": _tried_values(settings.get(task), str(row["setting"])) for task in _TRIED_TASKS}
+        | {f"paper_{task}": row[task] for task in _TRIED_TASKS}
         for row in paper.rows
     ]
-    return fill_table("tpugraphs2023_table5", rows, printed=f"{paper.table} of {paper.paper}")
+    return fill_table(f"{TPUGRAPHS}_table5", rows, printed=paper.name)
+
+
+_TRIED_TASKS = ("layout", "tile")
 
 
 def _tried_values(variants: object, path: str) -> str:
@@ -164,14 +155,14 @@ def _tried_values(variants: object, path: str) -> str:
         return "–"
     if not path:
         return "Adam"
-    values = (_tried_value(one, path) for one in variants.values())
+    values = (_tried_value(variant, path) for variant in variants.values())
     return ", ".join(dict.fromkeys(value for value in values if value != "–")) or "–"
 
 
 def _tried_value(variant: object, path: str) -> str:
     if path == "iterations":
         numbers = [setting(variant, key) for key in ("epochs", "batch.per_epoch")]
-        return str(numbers[0] * numbers[1]) if all(isinstance(one, int) for one in numbers) else "–"  # type: ignore[operator]
+        return str(numbers[0] * numbers[1]) if all(isinstance(number, int) for number in numbers) else "–"  # type: ignore[operator]
     if path == "batch":
         return " x ".join(shown_setting(setting(variant, f"batch.{key}")) for key in ("kernels", "configs"))
     return shown_setting(setting(variant, path))
@@ -185,7 +176,6 @@ _SHOWN = {
     "loss": "loss",
     "net.residual": "added to",
 }
-_RESIDUAL = ("added to: networks that are added to the analytical estimate are hybrids.",)
 _HEAD = ("trial", "state", "epochs", "metric")
 
 
@@ -199,31 +189,28 @@ def trials_table(task: str, folder: Path) -> Table | None:
     path = folder / f"{task}.csv"
     if not path.exists():
         return None
-    rows = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8"))))
-    if not rows or not set(_HEAD) <= set(rows[0]):
+    epochs = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8"))))
+    if not epochs or not set(_HEAD) <= set(epochs[0]):
         raise DataError("no trials", where=path, expected=f"the columns {', '.join(_HEAD)}")
     best = load_yaml(folder / f"{task}.yaml")
-    last = {row["trial"]: row for row in rows}
-    varied = [name for name in _SHOWN if name in rows[0]]
+    trials = {row["trial"]: row for row in epochs}.values()
+    varied = [name for name in _SHOWN if name in epochs[0]]
     columns = [
         *(Column(name, name) for name in ("trial", "state", "epochs")),
         Column("metric", f"validation {best.get('monitor')}", decimals=3),
         *(Column(name, _SHOWN[name]) for name in varied),
     ]
-    filled = tuple(_row(row, varied, best.get("trial")) for row in last.values())
-    notes = (
-        "The first trial is the model as section train has it, the others are Optuna's. Trials are compared "
-        "on validation programs, after a small share of the training of the main results; * is the best. "
-        "A pruned trial was behind half of the others.",
-        *(_RESIDUAL if "net.residual" in varied else ()),
+    rows = tuple(
+        (
+            row["trial"] + ("*" if row["trial"] == str(best.get("trial")) else ""),
+            *(row["state"], row["epochs"]),
+            float(row["metric"]) if row["metric"] else None,
+            *(_short(row[name]) for name in varied),
+        )
+        for row in trials
     )
-    return Table(f"sweep_{task}", f"Trials of the sweep, {task} task", tuple(columns), filled, 0, notes)
-
-
-def _row(row: dict[str, str], varied: list[str], best: object) -> tuple[Value, ...]:
-    mark = "*" if row["trial"] == str(best) else ""
-    metric = float(row["metric"]) if row["metric"] else None
-    return (row["trial"] + mark, row["state"], row["epochs"], metric, *(_short(row[name]) for name in varied))
+    notes = paragraphs("models", "trials_notes", hybrids="net.residual" in varied)
+    return Table(f"sweep_{task}", f"Trials of the sweep, {task} task", tuple(columns), rows, 0, notes)
 
 
 def _short(value: str) -> str:

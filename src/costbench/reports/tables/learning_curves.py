@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
-import numpy as np
+import pandas as pd
 
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
+from costbench.reports.frame import means, number
+from costbench.reports.page import paragraphs
 from costbench.reports.results import ChipSplit, Results
-from costbench.reports.table import Column, Table, Value
-from costbench.reports.training_runs import Budget, Selected, by_network, rises
+from costbench.reports.table import Column, Table
+from costbench.reports.training_runs import Budget, Selected, rises, runs_of_networks
 from costbench.tasks import LEARNED, labels_of
 
 _CURVE = re.compile(r"curve-(?P<network>[a-z0-9_-]+)-(?P<steps>[0-9]+)")
@@ -94,29 +96,29 @@ def learning_curves(
         budgets: budgets of all training runs, to find that of the ablations.
         columns: task -> column of histories that `selected` is of.
     """
-    runs = by_network(selected, _CURVE, lambda one, _: one.budget.steps)
     curves = []
-    for (task, split, chip), networks in runs.items():
-        budget = next(own[0].budget for points in networks.values() for own in points.values())
-        per_step = budget.kernels * budget.configs
-        shown = {
-            name: tuple(_point(results, steps, own) for steps, own in sorted(points.items()))
-            for name, points in networks.items()
+    for key, runs in runs_of_networks(selected, _CURVE).groupby(["task", "split", "chip"], sort=False):
+        task, split, chip = map(str, key)
+        samples = int(runs["samples"].iloc[0])
+        networks = {
+            str(network): tuple(_point(results, of_steps) for _, of_steps in of_network.groupby("steps"))
+            for network, of_network in runs.groupby("network", sort=False)
         }
-        seen = [
+        of_ablations = [
             budget.samples
             for budget in budgets
             if (budget.task, budget.split, budget.chip, budget.variant) == (task, split, chip, _ABLATION)
         ]
-        marked = min(seen) / per_step if seen else None
-        curves.append(Curves(task, split, chip, columns[task], shown, marked, per_step))
+        ablations = min(of_ablations) / samples if of_ablations else None
+        curves.append(Curves(task, split, chip, columns[task], networks, ablations, samples))
     return tuple(curves)
 
 
-def _point(results: Results, steps: int, runs: Sequence[Selected]) -> Point:
-    budget = runs[0].budget
-    validation = float(np.mean([run.value for run in runs]))
-    cell = results.cell(budget.task, budget.split, budget.chip, budget.variant)
+def _point(results: Results, runs: pd.DataFrame) -> Point:
+    """Returns a network after a budget, by its training runs."""
+    first = runs.iloc[0]
+    steps, validation = int(first["steps"]), float(runs["value"].to_numpy().mean())
+    cell = results.cell(*first[["task", "split", "chip", "variant"]])
     if cell is None:
         return Point(steps, validation)
     error, tau = (m.mean(cell.over_programs(_MODEL, m.metric)) for m in cell.described.measures)
@@ -208,36 +210,33 @@ def rates_tables(selected: Sequence[Selected], columns: Mapping[str, str]) -> tu
         columns: task -> column of training histories that they are of, such as `validation/tau`.
     """
     tables = []
-    trained = by_network(selected, _RATE, lambda _, match: float(match["rate"]))
-    for (task, split, chip), networks in trained.items():
+    runs = runs_of_networks(selected, _RATE)
+    for key, of_place in runs.astype({"rate": float}).groupby(["task", "split", "chip"], sort=False):
+        task, split, chip = map(str, key)
         column, more = columns[task], rises(columns[task])
-        rates = sorted({rate for runs in networks.values() for rate in runs})
-        rows: list[tuple[Value, ...]] = []
-        for network, runs in networks.items():
-            values = {rate: float(np.mean([run.value for run in runs[rate]])) for rate in sorted(runs)}
-            best = (max if more else min)(values, key=lambda rate: values[rate])
-            rows.append((network, *(values.get(rate) for rate in rates), f"{best:g}"))
-        empty = Column(
-            key="",
-            header="",
-            group=f"{column_name(column)}, by learning rate",
-            decimals=3 if more else 1,
-            better="higher" if more else "lower",
-            highlight_group="rate",
-        )
-        shown = (replace(empty, key=f"rate_{rate:g}", header=f"{rate:g}") for rate in rates)
-        counts = {run.budget.steps for runs in networks.values() for own in runs.values() for run in own}
-        steps = " or ".join(f"{count:,}" for count in sorted(counts))
+        values = means(of_place, ["network", "rate"]).unstack("rate").loc[of_place["network"].unique()]
+        best = values.idxmax(axis=1) if more else values.idxmin(axis=1)
+        rates = [
+            Column(
+                key=f"rate_{rate:g}",
+                header=f"{rate:g}",
+                group=f"{column_name(column)}, by learning rate",
+                decimals=3 if more else 1,
+                better="higher" if more else "lower",
+                highlight_group="rate",
+            )
+            for rate in values
+        ]
+        steps = " or ".join(f"{count:,}" for count in sorted(of_place["steps"].unique()))
         tables.append(
             Table(
                 f"rates_{task}_{split}_{chip}",
                 f"Learning rates, {labels_of(task).heading}, {ChipSplit(split, chip).title}",
-                (Column("network", "Network"), *shown, Column("chosen", "Chosen")),
-                tuple(rows),
-                notes=(
-                    f"Best values on validation programs, of trainings of {steps} steps. Nothing here was "
-                    "chosen on test programs.",
+                (Column("network", "Network"), *rates, Column("chosen", "Chosen")),
+                tuple(
+                    (str(name), *map(number, row), f"{best[str(name)]:g}") for name, row in values.iterrows()
                 ),
+                notes=paragraphs("models", "rates_note", steps=steps),
             )
         )
     return tuple(tables)

@@ -9,8 +9,10 @@ from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.measures import APE_FLOOR_PERCENT, Measure
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings
-from costbench.reports.declarations import declaration_of, fill_table, make_table
+from costbench.reports.declarations import declaration_of
+from costbench.reports.declared_tables import fill_table, make_table
 from costbench.reports.frame import select
+from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import PrintedTable, main_table
 from costbench.reports.results import (
     ALL,
@@ -21,7 +23,7 @@ from costbench.reports.results import (
     ChipSplit,
     Results,
     common_scores,
-    is_given,
+    is_user_model,
     title_of,
 )
 from costbench.reports.table import Table
@@ -79,55 +81,45 @@ def _words(cell: Cell) -> dict[str, str]:
 def _models_by_program(cell: Cell, strongest: str | None) -> Mapping[str, str]:
     """Returns the titles of the models that tables by program show."""
     shown = (*_SHOWN, strongest)
-    return {model: title_of(model) for model in cell.models if model in shown or is_given(model)}
+    return {model: title_of(model) for model in cell.models if model in shown or is_user_model(model)}
 
 
 def _notes(
     cell: Cell, strongest: str | None, measures: Sequence[Measure], paper: PrintedTable | None
 ) -> tuple[str, ...]:
-    notes = [
-        cell.labels.definition,
-        f"In the geometric mean an error below {APE_FLOOR_PERCENT}% counts as {APE_FLOOR_PERCENT}%, so that "
-        "a program without error does not hide the others; – where a correlation is not positive. The "
-        "standard deviation is that over programs.",
-    ]
-    for model in TRAINED:
-        seeds = cell.seeds.get(model, ())
-        if seeds and any(cell.over_programs(model, m.metric) for m in measures):
-            which = ", ".join(map(str, seeds))
-            notes.append(f"{title_of(model)}: mean over {len(seeds)} training run(s), seeds {which}.")
-    models = _models_by_program(cell, strongest)
-    if "hybrid" in models:
-        notes.append("hybrid: the network adds to the analytical estimate what that gets wrong; in no paper.")
-    if "lpm2021" in models:
-        notes.append(f"{title_of('lpm2021')}: the paper's inputs, loss and layers, and nothing of ours.")
-    if "tuned" in models:
-        notes.append(
-            f"{TITLES['tuned']}: with the hyper-parameters of the best trial of our sweep, maybe those of a "
-            "hybrid; the tables of tuned settings say so."
-        )
-    if paper is None:
-        return tuple(notes)
-    notes.append(
-        f"{paper.paper}: as printed in its {paper.table}, measured on real hardware, with other programs "
-        "of the same applications; to be read as a scale, not as a target."
-    )
-    matched = [paper.row_for(*program) for program in cell.programs]
-    lacking = []
-    for row in paper.rows:
-        if row not in matched:
-            scores = (
-                f"{m.title} "
-                + " and ".join(f"{paper.value_in(row, f'{m.printed}_{model}')}" for model in PAPER_MODELS)
+    """Returns what the numbers by program are: their definition, their training runs, the paper's.
+
+    Args:
+        cell: results of a task, split and chip.
+        strongest: name of the strongest baseline.
+        measures: measures of the table.
+        paper: table that is printed beside ours.
+    """
+    matched = [] if paper is None else [paper.row_for(*program) for program in cell.programs]
+    lacking = [] if paper is None else [row for row in paper.rows if row not in matched]
+    return paragraphs(
+        "results",
+        "program_notes",
+        definition=cell.labels.definition,
+        floor=APE_FLOOR_PERCENT,
+        trained={
+            title_of(model): cell.seeds[model]
+            for model in TRAINED
+            if model in cell.seeds and any(cell.over_programs(model, m.metric) for m in measures)
+        },
+        models=_models_by_program(cell, strongest),
+        titles=TITLES,
+        paper=paper,
+        paper_models=PAPER_MODELS,
+        lacking={
+            row.label: {
+                m.title: [paper.value_in(row, f"{m.printed}_{model}") for model in PAPER_MODELS]
                 for m in measures
-            )
-            lacking.append(f"{row.label} ({'; '.join(scores)})")
-    if lacking:
-        notes.append(
-            f"Rows of {paper.paper}, {' and '.join(PAPER_MODELS)}, whose like we have no kernels of: "
-            f"{', '.join(lacking)}. Its averages are over these as well."
-        )
-    return tuple(notes)
+            }
+            for row in lacking
+            if paper is not None
+        },
+    )
 
 
 _NEEDED = {"fusion": "lpm2020-lstm", "tile": "mse"}
@@ -186,7 +178,7 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         "baselines",
         rows,
         name=f"baselines_{cell.name}",
-        notes=(_CEILINGS,) if cell.ceilings else (),
+        notes=paragraphs("results", "ceilings_note") if cell.ceilings else (),
         averages=len(cell.ceilings),
         **_words(cell),
         error=error.title,
@@ -194,18 +186,10 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
     )
 
 
-_CEILINGS = (
-    "Ceilings know the machine and are no models. Measured again: another measurement of the same tile "
-    "sizes, the fastest of three runs as theirs is. Machine without irregular code: the simulated machine "
-    "without noise and without the factor of each structure of inner loops, which looks random to whoever "
-    "has no example of it."
-)
-
-
 def _kind(model: str, strongest: str | None) -> str:
     if model == strongest:
         return "strongest baseline"
-    if is_given(model):
+    if is_user_model(model):
         return "yours"
     return "baseline" if model in BASELINES else "network"
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costbench.reports.declarations import (
-    ColumnDeclaration,
-    declaration_of,
-    fill_table,
-    make_table,
-)
+from costbench.reports.declarations import ColumnDeclaration, declaration_of
+from costbench.reports.declared_tables import fill_table, make_table
 from costbench.reports.figures.searches import FIGURES
 from costbench.reports.searches import (
     CANDIDATES,

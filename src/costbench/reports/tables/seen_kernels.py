@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
-from costbench.reports.declarations import declaration_of, make_table
+from costbench.reports.declarations import declaration_of
+from costbench.reports.declared_tables import make_table
 from costbench.reports.page import paragraphs
 from costbench.reports.results import BEST, TRAINED, Cell, ChipSplit, common_scores, title_of
 from costbench.reports.table import Table, Value

@@ -15,13 +15,8 @@ import pandas as pd
 from costbench.datasets.layout_graphs import CollectionSize
 from costbench.metrics.rows import MAIN
 from costbench.reports.dataset_files import Card
-from costbench.reports.declarations import (
-    declaration_of,
-    fill_table,
-    kernel_counts,
-    make_table,
-    mean_over_kernels,
-)
+from costbench.reports.declarations import declaration_of
+from costbench.reports.declared_tables import fill_table, kernel_counts, make_table, mean_over_kernels
 from costbench.reports.frame import means, select
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.results import ALL, FOLDS, ChipSplit, Results, split_order
@@ -89,7 +84,9 @@ def layout_frame(results: Results) -> pd.DataFrame:
 def _chip_splits(frame: pd.DataFrame) -> tuple[ChipSplit, ...]:
     pairs: Iterable[tuple[str, str]] = frame.groupby(["split", "chip"]).groups  # type: ignore[assignment]
     chip_splits = [ChipSplit(split, chip) for split, chip in pairs]
-    return tuple(sorted(chip_splits, key=lambda one: (one.split != FOLDS, split_order(one.split), one)))
+    return tuple(
+        sorted(chip_splits, key=lambda tested: (tested.split != FOLDS, split_order(tested.split), tested))
+    )
 
 
 def tile_frame(results: Results, chip_split: ChipSplit) -> pd.DataFrame:
@@ -192,7 +189,7 @@ def sizes_table(collections: Sequence[CollectionSize], cards: Sequence[Card], ch
         chip: chip that samples were measured on.
     """
     paper = printed_table(PAPER, "collections")
-    ours = {one.name: asdict(one) for one in collections}
+    ours = {collection.name: asdict(collection) for collection in collections}
     for card in cards:
         if (card.task, card.chip) == (TILE, chip):
             ours["tile:xla"] = _tile_sizes(card)

@@ -20,8 +20,10 @@ from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH, Undertrained
-from costbench.reports.declarations import RowDeclaration, declaration_of, make_table
+from costbench.reports.declarations import RowDeclaration, declaration_of
+from costbench.reports.declared_tables import make_table
 from costbench.reports.frame import select
+from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import FOLDER, PrintedTable, printed_table
 from costbench.reports.results import ALL, ChipSplit, Results, split_order, title_of
 from costbench.reports.table import Table
@@ -52,7 +54,7 @@ _LABELS = ("variant", "label")
 def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
     """Returns where variants were tested, in the order of cells."""
     chip_splits = {ChipSplit(cell.split, cell.chip) for cell in results.variants if MODEL in cell.seeds}
-    return tuple(sorted(chip_splits, key=lambda one: (split_order(one.split), one)))
+    return tuple(sorted(chip_splits, key=lambda tested: (split_order(tested.split), tested)))
 
 
 def ablation_tables(
@@ -146,13 +148,23 @@ def _variants_table(
         task: {v: short.get((task, Side(MODEL, v, chip_split.split, chip_split.chip))) for v in rows}
         for task in tasks
     }
+    asked = {
+        task: [v for v in labels if printed is None or printed.value(v, f"{task}_mean") is not None]
+        for task in tasks
+    }
     notes = [
-        *_notes(frame, labels, run, tasks, printed),
-        *(
-            f"{NOT_TRAINED_ENOUGH.capitalize()} ({task}): fewer samples than the main network saw, and an "
-            f"error above {MAX_RATIO:g} times its; such rows decide no claim."
-            for task in tasks
-            if any(flags[task].values())
+        *paragraphs(
+            "models",
+            "variants_notes",
+            paper="" if printed is None else printed.paper,
+            one_run=(frame.groupby(["task", "variant"])["seed"].nunique() == 1).all(),
+            absent={
+                task: [v for v in names if v not in run[task] and v not in EXTRA_INPUTS]
+                for task, names in asked.items()
+            },
+            flag=NOT_TRAINED_ENOUGH,
+            flagged=[task for task in tasks if any(flags[task].values())],
+            max_ratio=MAX_RATIO,
         ),
         # A model that was trained for another chip had the budget of the main one.
         *(budget_note(budgets, dict(zip(rows, rows, strict=True)), task) for task in tasks),
@@ -181,38 +193,6 @@ def _variants_table(
             if any(of_task.values())
         },
     )
-
-
-def _notes(
-    frame: pd.DataFrame,
-    labels: Mapping[str, str],
-    run: Mapping[str, set[str]],
-    tasks: Sequence[str],
-    paper: PrintedTable | None,
-) -> Iterable[str]:
-    """Yields what the numbers of the variants' table are to be read with.
-
-    Args:
-        frame: results of the table.
-        labels: variants that the table may have.
-        run: task -> variants that were run.
-        tasks: tasks that the table has columns of.
-        paper: table that is printed beside ours.
-    """
-    if paper is not None:
-        yield (
-            f"{paper.paper}: as printed; trained for millions of steps at widths of 512 to 1,024, and "
-            "measured on real hardware with other programs."
-        )
-    if (frame.groupby(["task", "variant"])["seed"].nunique() == 1).all():
-        yield "One training run each: what another seed would change is not in these numbers."
-    for task in tasks:
-        printed = (
-            labels if paper is None else [v for v in labels if paper.value(v, f"{task}_mean") is not None]
-        )
-        absent = [v for v in printed if v not in run[task] and v not in EXTRA_INPUTS]
-        if absent:
-            yield f"Not run on the {task} task: {', '.join(absent)}."
 
 
 def tables_without_results(results: Results) -> dict[str, list[tuple[str, ...]]]:
@@ -310,7 +290,7 @@ def differences_tables(results: Results, seed: int, budgets: Sequence[Budget] = 
 def _differences_table(
     results: Results, task: str, base: Side, variants: Sequence[str], seed: int, budgets: Sequence[Budget]
 ) -> Table:
-    texts = {PREFIX + one.name: one.text for one in known_differences() if task in one.tasks}
+    texts = {PREFIX + known.name: known.text for known in known_differences() if task in known.tasks}
     texts |= {
         PREFIX + "all": "all of these",
         LINEAR: "features scaled without a logarithm before",

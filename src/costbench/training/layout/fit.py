@@ -48,7 +48,7 @@ def fit_layout(
         spec: what to train and how.
         train: layout graphs with runtimes (`datasets.layout_graphs`).
         validation: graphs that choose the epoch; without any, the configs of each training graph are divided
-            by `configs.held_out(graph, spec.hold_out, spec.seed)`, and test configs are left out altogether.
+            by `hold_out_configs(graph, spec.hold_out, spec.seed)`, and unseen ones are left out altogether.
         out: folder that becomes the checkpoint.
         logger: receives the metrics of every epoch.
         progress: show a progress bar.

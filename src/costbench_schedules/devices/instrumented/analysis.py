@@ -145,7 +145,7 @@ def _adapter() -> ModuleType:
     return tvm_adapter
 
 
-class ScheduleAnalyzer:
+class ScheduleAnalyzer(ExitStack):
     """Takes features of schedules. Use it as a context manager, or call `close`.
 
     Args:
@@ -153,17 +153,8 @@ class ScheduleAnalyzer:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._analyzer = Analyzer(seconds=seconds)
-
-    def __enter__(self) -> ScheduleAnalyzer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the worker process."""
-        self._analyzer.close()
+        super().__init__()
+        self._analyzer = self.enter_context(Analyzer(seconds=seconds))
 
     @property
     def host(self) -> Mapping[str, Any]:
@@ -189,7 +180,7 @@ def argument_sizes(operator: Operator) -> dict[str, int]:
     return sizes | {_OUTPUT: _ELEMENT_BYTES * math.prod(operator.tensors[operator.output])}
 
 
-class AnalysingMachine:
+class AnalysingMachine(ExitStack):
     """Measures and analyses schedules. Use it as a context manager, or call `close`.
 
     Args:
@@ -203,20 +194,10 @@ class AnalysingMachine:
     """
 
     def __init__(self, timing: TimingSpec, limits: Limits, seconds: float) -> None:
-        self._stack = ExitStack()
-        self.native = self._stack.enter_context(CpuDevice("native", timing, limits))
-        self.generic = self._stack.enter_context(CpuDevice("generic", timing, limits))
-        self._analyzer = self._stack.enter_context(Analyzer(seconds=seconds))
-
-    def __enter__(self) -> AnalysingMachine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends all worker processes."""
-        self._stack.close()
+        super().__init__()
+        self.native = self.enter_context(CpuDevice("native", timing, limits))
+        self.generic = self.enter_context(CpuDevice("generic", timing, limits))
+        self._analyzer = self.enter_context(Analyzer(seconds=seconds))
 
     @property
     def host(self) -> Mapping[str, Any]:

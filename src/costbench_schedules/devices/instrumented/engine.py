@@ -28,7 +28,7 @@ def host_vector_bits() -> int:
     return 256 if features.get("avx2") else 128
 
 
-class Compiled:
+class CompiledModule:
     """Machine code of a module; it is freed with this object.
 
     Args:

@@ -26,10 +26,10 @@ import numpy as np
 
 from costbench.arrays import I64
 from costbench.rng import stream
-from costbench_schedules.devices.instrumented.engine import Compiled
+from costbench_schedules.devices.instrumented.engine import CompiledModule
 
 _HUGE_PAGE = 2 << 20
-_MOST_WALKED = 1 << 13
+_MAX_WALKED = 1 << 13
 """Iterations of a walk before each turn, at most; twice through every usual cache."""
 
 
@@ -56,14 +56,14 @@ class TimedLoop:
         operations: number of operations that an iteration executes.
         memory: memory that the address points to, if any.
         walk: iterations of one walk through the memory; the function then returns where it stopped, and the
-            next call goes on there. 0 for a loop that begins anew.
+            next call goes on there. 0 for a loop that begins at the start.
 
     Attributes:
         memory: memory that the address points to, if any.
     """
 
     def __init__(self, text: str, operations: int, memory: LineMemory | None = None, walk: int = 0) -> None:
-        self._compiled = Compiled(text)
+        self._compiled = CompiledModule(text)
         self._operations, self.memory, self._walk = operations, memory, walk
         self._address = memory.address if memory else 0
 
@@ -92,7 +92,7 @@ class TimedLoop:
 
         A last cache may keep what is read again longer than what was read once.
         """
-        self.run(min(2 * self._walk, _MOST_WALKED) if self._walk else max(1, iterations // 4))
+        self.run(min(2 * self._walk, _MAX_WALKED) if self._walk else max(1, iterations // 4))
 
 
 class LineMemory:

@@ -21,8 +21,8 @@ import numpy as np
 from costbench.arrays import I64
 from costbench.errors import DataError
 from costbench.rng import stream
-from costbench_schedules.devices.instrumented.engine import Compiled
-from costbench_schedules.llvm.instrumentation import ENTER, Instrumented, instrument
+from costbench_schedules.devices.instrumented.engine import CompiledModule
+from costbench_schedules.llvm.instrumentation import ENTER, InstrumentedModule, instrument
 from costbench_schedules.llvm.program import Program, parse_program
 from costbench_schedules.llvm.runtime import LINE_BYTES, SAMPLE_WORDS, STACK_BYTES
 
@@ -105,8 +105,8 @@ class InstrumentedKernel:
         processor: `native`, or a processor of this family as LLVM names it.
     """
 
-    def __init__(self, instrumented: Instrumented, arena: Arena, processor: str = "native") -> None:
-        self._compiled = Compiled(instrumented.text, processor)
+    def __init__(self, instrumented: InstrumentedModule, arena: Arena, processor: str = "native") -> None:
+        self._compiled = CompiledModule(instrumented.text, processor)
         self._arena = arena
         self._num_edges = max(1, len(instrumented.edges))
         # Pages that are never touched take no memory.

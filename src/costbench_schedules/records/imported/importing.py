@@ -50,7 +50,7 @@ def read_records(path: Path) -> Iterator[ImportedRecord]:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportSummary:
     """What became of records.
 
     Attributes:
@@ -64,7 +64,7 @@ class Imported:
     others: Mapping[str, int]
 
 
-def write_imported(records: Iterable[ImportedRecord], folder: Path, source: str) -> Imported:
+def write_imported(records: Iterable[ImportedRecord], folder: Path, source: str) -> ImportSummary:
     """Writes records, read one at a time.
 
     Schedules that are in our spaces go to `folder`/OPERATOR-TARGET.jsonl, a log that `read_log` reads; the
@@ -106,7 +106,7 @@ def write_imported(records: Iterable[ImportedRecord], folder: Path, source: str)
             runtime = None if record.runtime_ns is None else max(1, round(record.runtime_ns))
             writer.append(LogEntry(number, runtime, 0.0, reason=record.reason))
             counts[path] += 1
-    return Imported(counts, repeated, others)
+    return ImportSummary(counts, repeated, others)
 
 
 def _plain(record: ImportedRecord) -> dict[str, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 
 from costbench.metrics.measures import geometric_mean
+from costbench.params import load_yaml, parse
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.frame import number, select
@@ -51,101 +53,19 @@ class CurveFigure:
     note: str = ""
 
 
-FIGURES = (
-    CurveFigure(
-        "4",
-        "figure4",
-        "cost models, genetic algorithm, random search",
-        {
-            "random": "random",
-            "random-x2": "random x2",
-            "genetic": "genetic",
-            "genetic-x2": "genetic x2",
-            "gbt-rank": "boosted trees",
-            "treegru-rank": "TreeGRU",
-            "treegru-context-rank": "TreeGRU, context",
-        },
-        needs="random",
-    ),
-    CurveFigure(
-        "4",
-        "figure4_networks",
-        "boosted trees and networks",
-        {
-            "random": "random",
-            "gbt-rank": "boosted trees",
-            "treegru-rank": "TreeGRU",
-            "treegru-context-rank": "TreeGRU, context",
-            "gnn-rank": "GraphSAGE",
-            "lstm-rank": "LSTM",
-        },
-        needs="gnn-rank",
-        note="GraphSAGE and LSTM are the networks of the tile task, which the paper did not try.",
-    ),
-    CurveFigure(
-        "5",
-        "figure5",
-        "rank and regression objective",
-        {
-            "gbt-rank": "trees, rank",
-            "gbt-regression": "trees, regression",
-            "treegru-rank": "TreeGRU, rank",
-            "treegru-regression": "TreeGRU, regression",
-        },
-        needs="gbt-regression",
-    ),
-    CurveFigure(
-        "6",
-        "figure6",
-        "diversity of a batch",
-        {"gbt-rank-plain": "λ = 1 (none)", "gbt-rank": "λ = 2", "gbt-rank-lambda4": "λ = 4"},
-        needs="gbt-rank-plain",
-    ),
-    CurveFigure(
-        "7",
-        "figure7",
-        "uncertainty of five bootstrapped models",
-        {"gbt-mean": "mean", "gbt-ei": "expected improvement", "gbt-ucb": "upper confidence bound"},
-        needs="gbt-mean",
-    ),
-    CurveFigure(
-        "8",
-        "figure8",
-        "transfer from earlier workloads",
-        {"gbt-rank": "from scratch", "transfer-relation": "transfer"},
-        needs="transfer-relation",
-    ),
-    CurveFigure(
-        "9a",
-        "figure9a",
-        "representations in one domain",
-        {"gbt-config": "configuration", "gbt-flattened": "flattened loops", "gbt-rank": "context relations"},
-        needs="gbt-config",
-    ),
-    CurveFigure(
-        "9b and c",
-        "figure9bc",
-        "representations in transfer",
-        {
-            "transfer-config": "configuration",
-            "transfer-flattened": "flattened loops",
-            "transfer-relation": "context relations",
-            "gbt-rank": "from scratch",
-        },
-        needs="transfer-config",
-        note="Earlier workloads are convolutions, without the one that is tuned.",
-    ),
-    CurveFigure(
-        "9d",
-        "figure9d",
-        "transfer from one target to another",
-        {"gbt-rank": "from scratch", "transfer-target": "transfer from native"},
-        needs="transfer-target",
-        targets="others",
-        note="Both targets are instruction sets of one processor.",
-    ),
-)
-"""In the order of the paper."""
+@cache
+def curve_figures() -> tuple[CurveFigure, ...]:
+    """Returns the figures in `figures.yaml`, in the order of the paper.
+
+    Raises:
+        ParamsError: if the data file of the package is broken.
+    """
+    path = Path(__file__).with_name("figures.yaml")
+    return tuple(
+        parse(CurveFigure, {"name": name, **entry}, where=path, field=name)
+        for name, entry in load_yaml(path).items()
+        if isinstance(entry, dict)
+    )
 
 
 def panels(results: ScheduleResults, figure: CurveFigure) -> tuple[tuple[str, str], ...]:
@@ -211,7 +131,7 @@ def searches_part(results: ScheduleResults, figures: Path) -> Part | None:
     counts = results.curves["repeats"]
     repeats = " to ".join(map(str, dict.fromkeys((counts.min(), counts.max()))))
     page_figures, absent = [], []
-    for figure in FIGURES:
+    for figure in curve_figures():
         shown = panels(results, figure)
         if not shown:
             absent.append(f"{figure.number} ({figure.title})")
@@ -302,7 +222,7 @@ def searches_on(results: ScheduleResults, target: str) -> pd.DataFrame:
 
 def _arm_order(arm: str) -> tuple[int, str]:
     """Returns a sort key of arms: those of figures in their order, then others."""
-    known = [*dict.fromkeys(arm for figure in FIGURES for arm in figure.arms)]
+    known = [*dict.fromkeys(arm for figure in curve_figures() for arm in figure.arms)]
     return known.index(arm) if arm in known else len(known), arm
 
 

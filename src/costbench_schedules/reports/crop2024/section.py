@@ -149,8 +149,9 @@ def score_table(results: NetworkResults) -> Table:
 
 
 def parts_table(results: NetworkResults) -> Table:
-    """Returns the analytical model without its parts, for other processors, and simpler models; means over
-    networks.
+    """Returns the analytical model without its parts, for other processors, and simpler models.
+
+    Numbers are means over networks.
     """
     metrics = ("top_1_score", "top_5_score", "kendall_tau", "mape")
     rows = tuple(
@@ -234,7 +235,9 @@ def _difference(
 
 
 def flat_networks(results: NetworkResults) -> dict[str, float]:
-    """Returns `crop/{model}/{variant}/{metric}` of all models, means over networks, and
+    """Returns headline numbers by key.
+
+    `crop/{model}/{variant}/{metric}` of all models, means over networks,
     `crop/{model}/{variant}/{network}/{metric}` of the rows of Table 2, and those of `flat_guidance`.
     """
     numbers = flat_guidance(results.guided)

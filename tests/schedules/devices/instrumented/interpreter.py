@@ -23,20 +23,20 @@ class Interpreter:
 
     def run(self, function: Function, arguments: dict[str, int]) -> None:
         values, block, before = dict(arguments), function.blocks[0], ENTRY_EDGE
-        by_name = {each.name: each for each in function.blocks}
+        by_name = {item.name: item for item in function.blocks}
         while True:
             self.edges[function.name, before, block.name] += 1
-            phis = [each for each in block.instructions if each.opcode == "phi"]
-            new = {each.result: self.incoming(each, before, values) for each in phis}
+            phis = [item for item in block.instructions if item.opcode == "phi"]
+            new = {item.result: self.incoming(item, before, values) for item in phis}
             values |= new
-            for place, each in enumerate(block.instructions):
-                if each.opcode == "phi":
+            for index, item in enumerate(block.instructions):
+                if item.opcode == "phi":
                     continue
-                site = (function.name, block.name, place)
-                for line in dict.fromkeys(self.lines(each, values)):
+                site = (function.name, block.name, index)
+                for line in dict.fromkeys(self.lines(item, values)):
                     self.touched.append((site, line))
-                if each.result:
-                    values[each.result] = self.value(each, values)
+                if item.result:
+                    values[item.result] = self.value(item, values)
             last = block.instructions[-1]
             if last.opcode == "ret":
                 return
@@ -57,36 +57,36 @@ class Interpreter:
             return values[text[1:]]
         return int(text) if re.fullmatch(r"-?\d+", text) else 0
 
-    def value(self, each: Instruction, values: dict[str, int]) -> int:
-        words = each.text.replace(",", "").split()
-        if each.opcode == "alloca":
+    def value(self, item: Instruction, values: dict[str, int]) -> int:
+        words = item.text.replace(",", "").split()
+        if item.opcode == "alloca":
             return self.stack
-        if each.opcode in ("add", "mul"):
+        if item.opcode in ("add", "mul"):
             left, right = (self.number(word, values) for word in words[-2:])
-            return left + right if each.opcode == "add" else left * right
-        if each.opcode == "icmp":
+            return left + right if item.opcode == "add" else left * right
+        if item.opcode == "icmp":
             left, right = (self.number(word, values) for word in words[-2:])
             return int(left < right)
-        if each.opcode == "getelementptr" and not each.text.startswith("getelementptr float, <"):
-            size = 32 if "<8 x float>" in each.text else 4
+        if item.opcode == "getelementptr" and not item.text.startswith("getelementptr float, <"):
+            size = 32 if "<8 x float>" in item.text else 4
             index = self.number(words[-1], values)
-            return values[re.findall(r"ptr %([\w.]+)", each.text)[0]] + size * index
+            return values[re.findall(r"ptr %([\w.]+)", item.text)[0]] + size * index
         return 0
 
-    def lines(self, each: Instruction, values: dict[str, int]) -> Iterator[int]:
-        pointers = re.findall(r"ptr(?: align \d+)? %([\w.]+)", each.text)
-        if each.opcode in ("load", "store"):
-            size = 32 if "<8 x float>" in each.text else 4
+    def lines(self, item: Instruction, values: dict[str, int]) -> Iterator[int]:
+        pointers = re.findall(r"ptr(?: align \d+)? %([\w.]+)", item.text)
+        if item.opcode in ("load", "store"):
+            size = 32 if "<8 x float>" in item.text else 4
             yield from self.span(values[pointers[-1]], size)
-        elif "masked.load" in each.text:
+        elif "masked.load" in item.text:
             # Lanes 1 to 4 of the mask of kernels.VECTORS.
             yield from self.span(values[pointers[0]] + 4, 16)
-        elif "masked.gather" in each.text:
+        elif "masked.gather" in item.text:
             for lane in (0, 80, 120):
                 yield from self.span(values["at"] + 4 * lane, 4)
-        elif "memset" in each.text:
+        elif "memset" in item.text:
             yield from self.span(values[pointers[0]], 256)
-        elif "memcpy" in each.text:
+        elif "memcpy" in item.text:
             yield from self.span(values[pointers[1]], 20)
             yield from self.span(values[pointers[0]], 20)
 
@@ -97,8 +97,8 @@ class Interpreter:
 
 def reuse_distances(lines: list[int]) -> list[int]:
     """Returns for each access the distinct other lines since the last to its line; -1 at first."""
-    found = []
-    for place, line in enumerate(lines):
-        before = next((at for at in range(place - 1, -1, -1) if lines[at] == line), None)
-        found.append(-1 if before is None else len(set(lines[before + 1 : place])))
-    return found
+    values = []
+    for index, line in enumerate(lines):
+        before = next((at for at in range(index - 1, -1, -1) if lines[at] == line), None)
+        values.append(-1 if before is None else len(set(lines[before + 1 : index])))
+    return values

@@ -18,25 +18,28 @@ MATMUL = KernelSource(kernels.MATMUL, "kernel", kernels.MATMUL_SIZES)
 
 def test_multiply_adds_are_the_operators(tmp_path: Path) -> None:
     with Analyzer() as analyzer:
-        found = analyzer.features(MATMUL)
-    block = np.repeat(np.arange(len(found.names)), np.diff(found.static.blocks))
-    fused = found.static.kinds == KINDS.index("multiply_add")
-    assert int(np.sum(fused * found.static.shapes[:, 0] * found.block_counts(1)[block])) == 5 * 6 * 40
-    assert found.footprint == 3 * 4096
-    found.save(tmp_path / "f.npz")
+        program_features = analyzer.features(MATMUL)
+    block = np.repeat(np.arange(len(program_features.names)), np.diff(program_features.static.blocks))
+    fused = program_features.static.kinds == KINDS.index("multiply_add")
+    assert (
+        int(np.sum(fused * program_features.static.shapes[:, 0] * program_features.block_counts(1)[block]))
+        == 5 * 6 * 40
+    )
+    assert program_features.footprint == 3 * 4096
+    program_features.save(tmp_path / "f.npz")
     again = ProgramFeatures.load(tmp_path / "f.npz")
-    assert again.profile.tolist() == found.profile.tolist()
-    assert again.names == found.names
-    assert again.static.num_values == found.static.num_values
+    assert again.profile.tolist() == program_features.profile.tolist()
+    assert again.names == program_features.names
+    assert again.static.num_values == program_features.static.num_values
 
 
 def test_each_number_of_threads_is_counted() -> None:
     with Analyzer(threads=(4, 2)) as analyzer:
-        found = analyzer.features(KernelSource(kernels.PARALLEL, "kernel", {"out": 40}))
-    loop = found.names.index("task:loop")
-    assert [int(found.block_counts(threads)[loop]) for threads in (1, 2, 4)] == [10, 5, 3]
+        program_features = analyzer.features(KernelSource(kernels.PARALLEL, "kernel", {"out": 40}))
+    loop = program_features.names.index("task:loop")
+    assert [int(program_features.block_counts(threads)[loop]) for threads in (1, 2, 4)] == [10, 5, 3]
     with pytest.raises(DataError, match="no counts for 3 threads"):
-        found.effective_counts(3)
+        program_features.effective_counts(3)
 
 
 def test_an_endless_kernel_ends_in_an_error_and_the_next_one_runs() -> None:

@@ -19,12 +19,12 @@ def at(ghz: float, load: float) -> Processor:
 
 
 def test_each_number_is_the_median_by_itself() -> None:
-    found = median_description([at(2.0, 9.0), at(4.0, 5.0), at(2.5, 4.0)])
-    assert found.core.ghz == 2.5
-    assert found.operations["load"].latency == 5.0
+    description = median_description([at(2.0, 9.0), at(4.0, 5.0), at(2.5, 4.0)])
+    assert description.core.ghz == 2.5
+    assert description.operations["load"].latency == 5.0
     # (4 - 2) / 2.5 and (9 - 4) / 5; nothing else differs.
-    assert found.spread == {"core.ghz": 0.8, "operations.load.latency": 1.0}
-    assert replace(found, core=ROUND.core, operations=ROUND.operations, spread={}) == ROUND
+    assert description.spread == {"core.ghz": 0.8, "operations.load.latency": 1.0}
+    assert replace(description, core=ROUND.core, operations=ROUND.operations, spread={}) == ROUND
 
 
 def test_one_description_is_its_own_median() -> None:
@@ -35,14 +35,14 @@ def test_caches_are_compared_level_by_level() -> None:
     nearest, *others = ROUND.memory.caches
     slower = replace(nearest, latency=nearest.latency + 1.0)
     other = replace(ROUND, memory=replace(ROUND.memory, caches=(slower, *others)))
-    found = median_description([ROUND, other])
-    assert found.memory.caches[0].latency == pytest.approx(nearest.latency + 0.5)
-    assert list(found.spread) == ["memory.caches.0.latency"]
+    description = median_description([ROUND, other])
+    assert description.memory.caches[0].latency == pytest.approx(nearest.latency + 0.5)
+    assert list(description.spread) == ["memory.caches.0.latency"]
 
 
 def test_a_description_with_its_spread_can_be_read(tmp_path: Path) -> None:
-    found = median_description([at(2.0, 4.0), at(3.0, 4.0)])
+    description = median_description([at(2.0, 4.0), at(3.0, 4.0)])
     path = tmp_path / "cpu.yaml"
     with path.open("w", encoding="utf-8") as file:
-        YAML().dump(as_mapping(found), file)
-    assert load_processor(path) == found
+        YAML().dump(as_mapping(description), file)
+    assert load_processor(path) == description

@@ -11,7 +11,7 @@ import pytest
 from costbench.errors import DataError
 from costbench_schedules.devices.host import cache_facts
 from costbench_schedules.devices.instrumented.description import _walked_bytes
-from costbench_schedules.devices.instrumented.engine import Compiled
+from costbench_schedules.devices.instrumented.engine import CompiledModule
 from costbench_schedules.devices.instrumented.microbenchmarks import (
     FORMS,
     LineMemory,
@@ -40,41 +40,41 @@ def times(**loops: TimedLoop) -> dict[str, float]:
 @pytest.mark.parametrize("kind", FORMS)
 def test_chains_take_no_less_than_work_side_by_side(kind: str) -> None:
     bits = 64 if kind.startswith("integer") else 128
-    found = times(one=chain(kind, bits), many=side_by_side(kind, bits))
-    assert 0.0 < found["many"] <= 1.2 * found["one"]
+    times_ns = times(one=chain(kind, bits), many=side_by_side(kind, bits))
+    assert 0.0 < times_ns["many"] <= 1.2 * times_ns["one"]
 
 
 def test_a_division_takes_longer_than_an_addition() -> None:
-    found = times(divide=chain("divide", 128), add=chain("add", 128))
-    assert found["divide"] > 1.5 * found["add"]
+    times_ns = times(divide=chain("divide", 128), add=chain("add", 128))
+    assert times_ns["divide"] > 1.5 * times_ns["add"]
 
 
 def test_more_lanes_take_longer_to_gather() -> None:
     narrow, wide = (gathers(bits, chained=False) for bits in (128, 256))
-    found = times(narrow=narrow, wide=wide, chained=gathers(256, chained=True), scatter=scatters(128))
-    assert found["narrow"] < found["wide"] < 1.2 * found["chained"]
-    assert found["scatter"] > 0.0
+    times_ns = times(narrow=narrow, wide=wide, chained=gathers(256, chained=True), scatter=scatters(128))
+    assert times_ns["narrow"] < times_ns["wide"] < 1.2 * times_ns["chained"]
+    assert times_ns["scatter"] > 0.0
 
 
 def test_a_stored_value_takes_longer_than_one_in_a_register() -> None:
-    found = times(memory=forwarding(128), load=accesses("load", 128), store=accesses("store", 128))
-    assert found["memory"] > max(found["load"], found["store"]) > 0.0
+    times_ns = times(memory=forwarding(128), load=accesses("load", 128), store=accesses("store", 128))
+    assert times_ns["memory"] > max(times_ns["load"], times_ns["store"]) > 0.0
 
 
 def test_a_walk_at_random_takes_longer_than_one_in_order() -> None:
-    found = times(random=pointer_chase(256 << 10), linear=linear_walk(256 << 10))
-    assert found["random"] > 1.5 * found["linear"] > 0.0
+    times_ns = times(random=pointer_chase(256 << 10), linear=linear_walk(256 << 10))
+    assert times_ns["random"] > 1.5 * times_ns["linear"] > 0.0
 
 
 def test_a_random_walk_goes_through_every_line_once() -> None:
     loop = pointer_chase(64 * 64)
     memory = loop.memory
     assert memory is not None
-    place, seen = 0, set()
+    index, seen = 0, set()
     for _ in range(64):
-        seen.add(place)
-        place = int(memory.words[place // 8]) - memory.address
-    assert place == 0
+        seen.add(index)
+        index = int(memory.words[index // 8]) - memory.address
+    assert index == 0
     assert seen == set(range(0, 64 * 64, 64))
 
 
@@ -86,7 +86,7 @@ def test_memory_begins_at_a_large_page() -> None:
 
 
 def test_a_loop_runs_as_often_as_it_is_told() -> None:
-    assert Compiled(_loop("multiply_add", 256, 3)).call("loop", 17, 0) == 17
+    assert CompiledModule(_loop("multiply_add", 256, 3)).call("loop", 17, 0) == 17
 
 
 class Recorded(TimedLoop):
@@ -126,14 +126,14 @@ def test_a_block_is_as_long_as_it_is_told() -> None:
 def test_a_walk_goes_on_where_it_stopped(walk: Callable[[int], TimedLoop]) -> None:
     loop = walk(4096)
     assert loop.memory is not None
-    start, places = loop._address, []
+    start, indices = loop._address, []
     # 64 lines, 16 of them an iteration.
     for _ in range(4):
         loop.run(1)
-        places.append(loop._address - start)
-    assert places[-1] == 0
-    assert len(set(places)) == 4
-    assert all(0 <= place < 4096 and place % 64 == 0 for place in places)
+        indices.append(loop._address - start)
+    assert indices[-1] == 0
+    assert len(set(indices)) == 4
+    assert all(0 <= index < 4096 and index % 64 == 0 for index in indices)
 
 
 def test_pin_to_one_processor_is_given_back() -> None:
@@ -144,10 +144,10 @@ def test_pin_to_one_processor_is_given_back() -> None:
 
 
 def write_cache(folder: Path, index: int, **facts: str) -> None:
-    place = folder / f"index{index}"
-    place.mkdir(parents=True)
+    position = folder / f"index{index}"
+    position.mkdir(parents=True)
     for name, text in facts.items():
-        (place / name).write_text(text + "\n", "utf-8")
+        (position / name).write_text(text + "\n", "utf-8")
 
 
 def test_caches_are_read_from_the_system(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_caches_are_read_from_the_system(tmp_path: Path) -> None:
     write_cache(tmp_path, 0, level="1", type="Data", size="48K", shared_cpu_list="0", **shared)
     write_cache(tmp_path, 1, level="1", type="Instruction", size="32K", shared_cpu_list="0", **shared)
     write_cache(tmp_path, 2, level="3", type="Unified", size="32M", shared_cpu_list="0-3,8", **shared)
-    found = cache_facts(tmp_path)
-    assert [(each.level, each.kib, each.sharers) for each in found] == [(1, 48.0, 1), (3, 32768.0, 5)]
+    caches = cache_facts(tmp_path)
+    assert [(item.level, item.kib, item.sharers) for item in caches] == [(1, 48.0, 1), (3, 32768.0, 5)]
 
 
 def test_a_system_that_says_nothing_of_caches_is_an_error(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ KERNELS = {
 
 def interpreted(text: str) -> Interpreter:
     program = parse_program(text, "kernel")
-    found = Interpreter(program)
+    interpreter = Interpreter(program)
     function = program.functions[0]
     arguments = {name: START[name] for _, name in function.parameters}
-    found.run(function, arguments)
-    return found
+    interpreter.run(function, arguments)
+    return interpreter
 
 
 def ran(text: str, sizes: dict[str, int], sampling: Sampling, processor: str = "native") -> Run:
@@ -39,9 +39,9 @@ def test_counts_of_edges_are_the_interpreters(name: str) -> None:
     text, sizes = KERNELS[name]
     program = parse_program(text, "kernel")
     code = instrument(program)
-    found = ran(text, sizes, Sampling())
+    outcome = ran(text, sizes, Sampling())
     expected = interpreted(text).edges
-    assert dict(zip(code.edges, found.counts.sum(axis=0).tolist(), strict=True)) == dict(expected)
+    assert dict(zip(code.edges, outcome.counts.sum(axis=0).tolist(), strict=True)) == dict(expected)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -49,15 +49,15 @@ def test_reuse_distances_of_all_accesses_are_the_interpreters(name: str) -> None
     text, sizes = KERNELS[name]
     program = parse_program(text, "kernel")
     sites = {
-        (s.function, s.block, s.place): number for number, s in enumerate(instrument(program, True).sites)
+        (s.function, s.block, s.position): number for number, s in enumerate(instrument(program, True).sites)
     }
     touched = interpreted(text).touched
     # The kernel runs twice, and what counts is the second run.
     expected = reuse_distances([line for _, line in touched] * 2)[len(touched) :]
-    found = ran(text, sizes, Sampling(every=True))
-    assert found.touched == len(touched)
-    assert found.samples[:, 0].tolist() == [sites[site] for site, _ in touched]
-    assert found.samples[:, 1].tolist() == expected
+    outcome = ran(text, sizes, Sampling(every=True))
+    assert outcome.touched == len(touched)
+    assert outcome.samples[:, 0].tolist() == [sites[site] for site, _ in touched]
+    assert outcome.samples[:, 1].tolist() == expected
 
 
 def test_samples_stand_for_the_whole_run() -> None:
@@ -75,7 +75,7 @@ def test_samples_stand_for_the_whole_run() -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_features_do_not_change_with_the_instructions_that_take_them(name: str) -> None:
     text, sizes = KERNELS[name]
-    native, plain = (ran(text, sizes, Sampling(every=True), each) for each in ("native", "x86-64"))
+    native, plain = (ran(text, sizes, Sampling(every=True), item) for item in ("native", "x86-64"))
     assert native.counts.tolist() == plain.counts.tolist()
     assert native.samples.tolist() == plain.samples.tolist()
 
@@ -84,14 +84,14 @@ def test_features_do_not_change_with_the_instructions_that_take_them(name: str) 
 def test_parallel_tasks_have_counters_of_their_own(threads: int, most: int) -> None:
     program = parse_program(kernels.PARALLEL, "kernel")
     code = instrument(program, trace=True)
-    found = InstrumentedKernel(code, Arena(program, {"out": 40})).run(threads)
+    result = InstrumentedKernel(code, Arena(program, {"out": 40})).run(threads)
     body = [number for number, edge in enumerate(code.edges) if edge[0] == "task" and edge[2] == "loop"]
-    by_task = found.counts[1:, body].sum(axis=1)
+    by_task = result.counts[1:, body].sum(axis=1)
     assert by_task.sum() == 10
     assert by_task.max() == most
-    assert found.counts[0, body].sum() == 0
+    assert result.counts[0, body].sum() == 0
     # A store to the output and one to the workspace each, and the environment of two numbers per task.
-    assert found.touched >= 20
+    assert result.touched >= 20
 
 
 def test_arguments_without_a_size_are_an_error() -> None:

@@ -170,12 +170,12 @@ def _elsewhere(record: list[Any]) -> None:
 
 def _untiled(record: list[Any]) -> None:
     del record[1][0][0][2]
-    record[1][0][1] = [[place - 1, choice] for place, choice in record[1][0][1]]
+    record[1][0][1] = [[index - 1, choice] for index, choice in record[1][0][1]]
 
 
 def _halves(record: list[Any]) -> None:
-    for each in record[1][3]:
-        each[1] = "float16"
+    for item in record[1][3]:
+        item[1] = "float16"
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ def test_other_traces_keep_the_runtime(
 ) -> None:
     record = matmul_record()
     change(record)
-    [found] = metaschedule(tmp_path, record)
-    assert found.choices is None
-    assert said in found.unmapped
-    assert found.runtime_ns == pytest.approx(3e6)
+    [result] = metaschedule(tmp_path, record)
+    assert result.choices is None
+    assert said in result.unmapped
+    assert result.runtime_ns == pytest.approx(3e6)
 
 
 def test_imported_schedules_become_logs(tmp_path: Path) -> None:
@@ -197,9 +197,9 @@ def test_imported_schedules_become_logs(tmp_path: Path) -> None:
     other["config"]["entity"][0][2] = [-1, 16]
     other["result"] = [[1000000000.0], 6, 1.0, 1.0]
     records = autotvm(tmp_path, TUTORIAL, CONV, other, TUTORIAL)
-    found = write_imported(records, tmp_path / "new", "log.json")
-    [(path, count)] = found.logs.items()
-    assert (count, found.repeated, sum(found.others.values())) == (2, 1, 1)
+    summary = write_imported(records, tmp_path / "new", "log.json")
+    [(path, count)] = summary.logs.items()
+    assert (count, summary.repeated, sum(summary.others.values())) == (2, 1, 1)
     header, entries = read_log(path)
     assert [entry.runtime_ns for entry in entries] == [500_000, None]
     assert entries[1].reason == "build time-out"
@@ -230,11 +230,11 @@ ODD = st.sampled_from([None, True, -1, 0, 1.5, "x", [], {}, [[]], 10**30, float(
 
 
 def _places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
+    result = [path] if path else []
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
-        found += _places(each, (*path, key))
-    return found
+    for key, item in inner:
+        result += _places(item, (*path, key))
+    return result
 
 
 def _changed(value: Any, path: tuple[Any, ...], odd: object) -> Any:

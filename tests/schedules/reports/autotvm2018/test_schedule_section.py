@@ -17,8 +17,8 @@ from costbench_schedules.reports.autotvm2018.results import (
     write_machine_times,
 )
 from costbench_schedules.reports.autotvm2018.searches import (
-    FIGURES,
     arms_table,
+    curve_figures,
     flat_schedules,
     panels,
     workloads_table,
@@ -49,10 +49,10 @@ def test_without_searches_there_is_no_section(tmp_path: Path) -> None:
 
 
 def test_panels_are_of_workloads_with_what_is_compared(folder: Path) -> None:
-    found = {figure.name: panels(load_schedules(folder), figure) for figure in FIGURES}
+    by_name = {figure.name: panels(load_schedules(folder), figure) for figure in curve_figures()}
     shown = tuple(("native", name) for name in WORKLOADS)
-    assert found["figure4"] == found["figure6"] == shown
-    assert not any(found[name] for name in ("figure5", "figure7", "figure8", "figure9a", "figure9d"))
+    assert by_name["figure4"] == by_name["figure6"] == shown
+    assert not any(by_name[name] for name in ("figure5", "figure7", "figure8", "figure9a", "figure9d"))
 
 
 def test_section_names_the_processor_and_what_is_missing(folder: Path) -> None:
@@ -62,8 +62,8 @@ def test_section_names_the_processor_and_what_is_missing(folder: Path) -> None:
     assert "a processor" in text
     # Configurations, sub-spaces, shares of fast ones in percent, and the lead over random search.
     assert {8000, 8, 2.0} <= set(numbers(text.replace("%", " ")))
-    missing = {figure.name for figure in FIGURES if f"({figure.title})" in text}
-    assert missing == {figure.name for figure in FIGURES} - {"figure4", "figure6"}
+    missing = {figure.name for figure in curve_figures() if f"({figure.title})" in text}
+    assert missing == {figure.name for figure in curve_figures()} - {"figure4", "figure6"}
     assert [figure.path.name for figure in section.figures] == [
         "autotvm2018_figure4.svg",
         "autotvm2018_figure6.svg",
@@ -99,20 +99,20 @@ def test_models_without_a_search_have_a_table(folder: Path) -> None:
 def test_claims_are_decided_on_the_rows(folder: Path) -> None:
     results = load_schedules(folder)
     own = tuple(claim for claim in schedule_claims() if claim.paper == "autotvm2018")
-    found = {
+    by_name = {
         one.claim.id.partition(".")[2]: one
         for one in evaluate_claims(own, frame_of(schedule_rows(results)), 0, 200)
     }
-    against_random = found["model_vs_random_search"]
+    against_random = by_name["model_vs_random_search"]
     # The lesser lead of two: 40 against 20.
     assert (against_random.verdict, against_random.n) == ("holds", 8)
     assert against_random.effect == pytest.approx(2.0)
-    assert found["diversity"].verdict == "holds"
-    assert found["gbt_faster_than_treegru"].verdict == "holds"
-    assert found["gbt_faster_than_treegru"].effect == pytest.approx(8.0)
-    assert found["transfer_speedup"].verdict == NOT_EVALUATED
-    assert found["end_to_end_gain"].missing[0].startswith("live runs")
-    flat = flat_schedules(results, list(found.values()))
+    assert by_name["diversity"].verdict == "holds"
+    assert by_name["gbt_faster_than_treegru"].verdict == "holds"
+    assert by_name["gbt_faster_than_treegru"].effect == pytest.approx(8.0)
+    assert by_name["transfer_speedup"].verdict == NOT_EVALUATED
+    assert by_name["end_to_end_gain"].missing[0].startswith("live runs")
+    flat = flat_schedules(results, list(by_name.values()))
     assert flat["schedule/claims/model_vs_random_search/effect"] == pytest.approx(2.0)
     assert "schedule/claims/transfer_speedup/effect" not in flat
 
@@ -146,14 +146,14 @@ def with_library(folder: Path, processor: str = "a processor") -> ScheduleResult
 
 def test_operators_are_compared_with_the_library(folder: Path) -> None:
     results = with_library(folder)
-    found = library.library_part(results, folder / "figures")
-    assert found is not None
+    part = library.library_part(results, folder / "figures")
+    assert part is not None
     # 90 GFLOPS everywhere, measured again, against 125 once and 50 seven times: (0.72 * 1.8^7)^(1/8).
-    [table] = found.tables
+    [table] = part.tables
     assert table.rows[0] == ("C2", 90.0, 125.0, pytest.approx(0.72))
     assert table.rows[-1][3] == pytest.approx((0.72 * 1.8**7) ** (1 / 8))
-    assert 7 in numbers(found.paragraphs[0])
-    assert found.figures[0].path.name == "autotvm2018_figure10.svg"
+    assert 7 in numbers(part.paragraphs[0])
+    assert part.figures[0].path.name == "autotvm2018_figure10.svg"
     assert {row.program for row in library.library_rows(results)} == set(WORKLOADS)
     assert flat_schedules(results)["schedule/native/C2/library_gflops"] == 125.0
     own = [claim for claim in schedule_claims() if claim.id == "autotvm2018.single_operator_vs_library"]
@@ -162,10 +162,10 @@ def test_operators_are_compared_with_the_library(folder: Path) -> None:
 
 
 def test_convolutions_are_added_up_as_often_as_they_occur(folder: Path) -> None:
-    found = library.resnet_part(with_library(folder), folder)
-    assert found is not None
+    part = library.resnet_part(with_library(folder), folder)
+    assert part is not None
     # C2 to C9 occur 4, 1, 1, 1, 3, 1, 1 and 3 times.
-    [table] = found.tables
+    [table] = part.tables
     assert {15, 21} <= set(numbers(table.title))
     assert sum(library.RESNET18.values()) == 21
     # C2: four times 2 * 56^2 * 64 * 64 * 9 operations at 90 and at 125 GFLOPS.
@@ -175,10 +175,10 @@ def test_convolutions_are_added_up_as_often_as_they_occur(folder: Path) -> None:
 
 def test_another_processors_library_is_not_compared(folder: Path) -> None:
     results = with_library(folder, "another")
-    found = library.library_part(results, folder)
-    assert found is not None
-    assert found.tables == ()
-    assert "(another)" in found.paragraphs[0]
+    part = library.library_part(results, folder)
+    assert part is not None
+    assert part.tables == ()
+    assert "(another)" in part.paragraphs[0]
     assert library.library_rows(results) == ()
     assert library.resnet_part(results, folder) is None
 

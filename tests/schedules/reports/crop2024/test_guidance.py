@@ -34,7 +34,7 @@ def row(workload: str, arm: str, seed: int, metric: str, value: float) -> Metric
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> GuidedSearches:
+def guided(tmp_path: Path) -> GuidedSearches:
     rows, curves = [], []
     for factor, workload in ((1, "C2"), (2, "C10")):
         facts = {"programs": 900.0, "configs": 1000.0, "enough_95": 30.0}
@@ -62,39 +62,39 @@ def test_without_searches_nothing_is_said(tmp_path: Path) -> None:
     assert flat_guidance(GuidedSearches()) == {}
 
 
-def test_medians_and_ratios_by_hand(found: GuidedSearches) -> None:
-    assert found.workloads == ("C2", "C10")
-    assert found.arms == ("random", "crop", "trees", "hybrid")
+def test_medians_and_ratios_by_hand(guided: GuidedSearches) -> None:
+    assert guided.workloads == ("C2", "C10")
+    assert guided.arms == ("random", "crop", "trees", "hybrid")
     # Medians 30 and 60, of which the geometric mean is 30 sqrt 2.
-    assert found.median("trees", "trials_to_95") == pytest.approx(30 * 2**0.5)
-    half = found.ratio("hybrid", "trials_to_95")
+    assert guided.median("trees", "trials_to_95") == pytest.approx(30 * 2**0.5)
+    half = guided.ratio("hybrid", "trials_to_95")
     assert half is not None
     assert (half.value, half.low, half.high) == pytest.approx((0.5, 0.5, 0.5))
     assert half.verdict == FEWER
-    random = found.ratio("random", "trials_to_95")
+    random = guided.ratio("random", "trials_to_95")
     assert random is not None
     assert random.value == pytest.approx((4 * 3) ** 0.5)
     assert random.verdict == MORE
     # 1/2 and 9/4 times as many.
-    crop = found.ratio("crop", "trials_to_95")
+    crop = guided.ratio("crop", "trials_to_95")
     assert crop is not None
     assert crop.value == pytest.approx((0.5 * 2.25) ** 0.5)
     assert crop.low < 1.0 < crop.high
     assert crop.verdict == CANNOT_TELL
-    assert found.ratio("trees", "trials_to_95") is None
-    assert found.ratio("draft-verify", "trials_to_95") is None
+    assert guided.ratio("trees", "trials_to_95") is None
+    assert guided.ratio("draft-verify", "trials_to_95") is None
 
 
-def test_table_figure_and_keys(found: GuidedSearches, tmp_path: Path) -> None:
-    table = guidance_table(found)
+def test_table_figure_and_keys(guided: GuidedSearches, tmp_path: Path) -> None:
+    table = guidance_table(guided)
     lines = {line[0]: line[1:] for line in table.rows}
     assert lines["Crop plus trees on its parts"][3:] == (*["0.50 [0.50, 0.50]"] * 3, FEWER)
     assert lines["trees on loops"][3:] == (None, None, None, None)
     assert {900, 1000, 30} <= set(numbers(table.notes[1]))
-    sentence = guidance_sentence(found)
+    sentence = guidance_sentence(guided)
     assert "Crop plus trees on its parts" in sentence
     assert 0.5 in numbers(sentence)
-    assert guidance_figure(found, tmp_path).path.is_file()
-    flat = flat_guidance(found)
+    assert guidance_figure(guided, tmp_path).path.is_file()
+    flat = flat_guidance(guided)
     assert flat["crop/searches/hybrid/ratio_95"] == pytest.approx(0.5)
     assert flat["crop/searches/random/trials_to_90"] == pytest.approx(100 * 2**0.5)

@@ -40,10 +40,10 @@ def folder(tmp_path: Path) -> Path:
     for (model, variant), score in SCORES.items():
         records = 0.0 if variant != "all" else 2000.0
         for split, programs in (("networks", ("BERT-base", "ResNet-50")), ("network-operators", OPERATORS)):
-            for place, program in enumerate(programs):
-                found = {"top_1_score": score + 0.001 * place, "top_5_score": 0.97, "records": records}
-                found |= {"kendall_tau": 0.6, "operators": 4.0}
-                rows += [row(split, program, model, variant, name, value) for name, value in found.items()]
+            for index, program in enumerate(programs):
+                by_name = {"top_1_score": score + 0.001 * index, "top_5_score": 0.97, "records": records}
+                by_name |= {"kendall_tau": 0.6, "operators": 4.0}
+                rows += [row(split, program, model, variant, name, value) for name, value in by_name.items()]
     for operator in OPERATORS:
         rows.append(row("network-operators", operator, "crop", "main", "records_needed", 0.0))
         rows += [
@@ -92,8 +92,8 @@ def test_scores_stand_beside_those_of_the_paper(folder: Path) -> None:
 
 def test_parts_are_compared_by_operator(folder: Path) -> None:
     rows = [*load_networks(folder).rows]
-    for place, operator in enumerate(OPERATORS):
-        lost = 0.1 if place % 2 else 0.3
+    for index, operator in enumerate(OPERATORS):
+        lost = 0.1 if index % 2 else 0.3
         rows.append(row("network-operators", operator, "throughput", "main", "kendall_tau", 0.6 - lost))
     write_rows(folder / "rows.jsonl", rows)
     parts = {line[0]: line[-2:] for line in parts_table(load_networks(folder)).rows}
@@ -112,13 +112,13 @@ def test_a_network_that_cannot_order_its_own_records_decides_nothing(folder: Pat
             rows.append(row("networks", network, model, "all", "fitted_tau", fitted))
     write_rows(folder / "rows.jsonl", rows)
     results = load_networks(folder)
-    found = not_trained_enough(results)
+    result = not_trained_enough(results)
     # Of the analytical model tau is .6 on programs it has not seen: an error of .4, against .5.
-    assert found == {("schedule", Side("tlp", "all", "network-operators", "native")): pytest.approx(1.25)}
+    assert result == {("schedule", Side("tlp", "all", "network-operators", "native")): pytest.approx(1.25)}
     claims = tuple(claim for claim in schedule_claims() if claim.paper == "crop2024")
     verdicts = {
         one.claim.id: one.verdict
-        for one in evaluate_claims(claims, frame_of(results.rows), 0, undertrained=found)
+        for one in evaluate_claims(claims, frame_of(results.rows), 0, undertrained=result)
     }
     assert verdicts["crop2024.gap_to_tlp"] == CANNOT_TELL
     assert verdicts["crop2024.top1_below_mlp"] == HOLDS
@@ -126,15 +126,15 @@ def test_a_network_that_cannot_order_its_own_records_decides_nothing(folder: Pat
 
 def test_claims_are_decided_on_operators(folder: Path) -> None:
     claims = tuple(claim for claim in schedule_claims() if claim.paper == "crop2024")
-    found = {
+    by_name = {
         one.claim.id: one.verdict for one in evaluate_claims(claims, frame_of(load_networks(folder).rows), 0)
     }
-    assert found["crop2024.gap_to_tlp"] == found["crop2024.top1_below_mlp"] == HOLDS
-    assert found["crop2024.top1_vs_xgboost"] == found["crop2024.gap_to_naive_learned"] == DOES_NOT_HOLD
-    assert found["crop2024.learned_models_do_not_port"] == HOLDS
-    assert found["crop2024.finds_best_tiling"] == found["crop2024.no_target_data"] == HOLDS
+    assert by_name["crop2024.gap_to_tlp"] == by_name["crop2024.top1_below_mlp"] == HOLDS
+    assert by_name["crop2024.top1_vs_xgboost"] == by_name["crop2024.gap_to_naive_learned"] == DOES_NOT_HOLD
+    assert by_name["crop2024.learned_models_do_not_port"] == HOLDS
+    assert by_name["crop2024.finds_best_tiling"] == by_name["crop2024.no_target_data"] == HOLDS
     # TLP leads the perceptron, that the trees, but these do not lead the analytical model.
-    assert found["crop2024.top1_ranking_of_models"] == DOES_NOT_HOLD
+    assert by_name["crop2024.top1_ranking_of_models"] == DOES_NOT_HOLD
 
 
 def test_a_card_that_is_none_is_named(folder: Path) -> None:
