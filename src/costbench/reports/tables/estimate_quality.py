@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from costbench.compiler.estimate_quality import COMPILER, QUALITIES
 from costbench.metrics.rows import MAIN
-from costbench.reports.declarations import fill_table
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.results import Cell, ChipSplit, Results, title_of
 from costbench.reports.table import Table
 from costbench.target import available_targets, load_target
