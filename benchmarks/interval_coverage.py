@@ -14,6 +14,7 @@ and e are normal. Ways:
 
     python -m benchmarks.interval_coverage
     python -m benchmarks.interval_coverage --geometric
+    python -m benchmarks.interval_coverage --clusters
     python -m benchmarks.interval_coverage --shares out/laptop/evaluate/*/rows.jsonl
 """
 
@@ -29,11 +30,26 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from costbench.arrays import F64
-from costbench.metrics.intervals import CONFIDENCE, ResampledEffect, small_sample_interval, student
+from costbench.metrics.intervals import (
+    CONFIDENCE,
+    CrossedDraws,
+    Interval,
+    ResampledEffect,
+    WiderInterval,
+    small_sample_interval,
+    student,
+)
 from costbench.metrics.rows import read_rows
 from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.frame import frame_of
-from costbench.reports.scores import MIN_PROGRAMS, Scores, score_index, scores_of, share_programs
+from costbench.reports.scores import (
+    MIN_PROGRAMS,
+    Scores,
+    mean_over_programs,
+    score_index,
+    scores_of,
+    share_programs,
+)
 from costbench.rng import stream
 
 TAIL = (1.0 - CONFIDENCE) / 2.0
@@ -252,6 +268,40 @@ def geometric(programs: int, trials: int, resamples: int) -> dict[str, tuple[flo
     return {name: (float(one[0]) / trials, float(one[1]) / trials) for name, one in missed.items()}
 
 
+APPLICATION_SIZES = (1,) * 20 + (2,) * 8 + (4,) * 10 + (8,) * 5 + (22,)
+"""Programs of 44 applications, 138 in all, about as uneven as those of the folds of the corpus."""
+
+
+def clustered(within: float, trials: int, resamples: int, sizes: Sequence[int]) -> dict[str, float]:
+    """Returns by kind of interval how often it contains the truth, if programs of an application are alike.
+
+    Args:
+        within: share of the variance that programs of one application have in common.
+        trials: number of studies.
+        resamples: number of resamples of each.
+        sizes: number of programs of each application.
+    """
+    generator = stream(0, "coverage", "clusters", str(within), len(sizes))
+    applications = np.repeat(np.arange(len(sizes)), sizes)
+    names = tuple(f"p{i}" for i in range(len(applications)))
+    clusters = {name: f"a{application}" for name, application in zip(names, applications, strict=True)}
+    hits = dict.fromkeys(("programs", "applications", "the wider"), 0)
+    for _ in range(trials):
+        common = np.sqrt(within) * generator.standard_normal(len(sizes))
+        values = common[applications] + np.sqrt(1.0 - within) * generator.standard_normal(len(applications))
+        intervals: list[Interval] = []
+        for of in (None, clusters):
+            draws = CrossedDraws(generator, resamples, of)
+            drawn = mean_over_programs(draws.resampled(values[:, np.newaxis], names, (0,), "programs"))
+            fixed = np.full(resamples, values.mean())
+            number = draws.num_drawn(names)
+            effect = ResampledEffect(float(values.mean()), drawn, fixed, drawn, number, 1)
+            intervals.append(small_sample_interval(effect))
+        for name, interval in zip(hits, (*intervals, WiderInterval(*intervals)), strict=True):
+            hits[name] += interval.low(TAIL) <= 0.0 <= interval.high(TAIL)
+    return {name: count / trials for name, count in hits.items()}
+
+
 @dataclass(frozen=True)
 class Shares:
     """Variances of the runs' part and of the interaction, over that of programs, of one pair of a claim."""
@@ -300,6 +350,21 @@ def _shares(claim: Claim, scores: Mapping[Side, Scores], pair: tuple[Side, Side]
     )
 
 
+def _print_clustered(trials: int, resamples: int) -> None:
+    print("| in common | programs | applications | the wider |")
+    print("|---|---|---|---|")
+    for within in (0.0, 0.25, 0.5, 0.75):
+        covered = clustered(within, trials, resamples, APPLICATION_SIZES).values()
+        print(f"| {within:.0%} | {' | '.join(f'{100.0 * share:.1f}' for share in covered)} |", flush=True)
+
+
+def _print_shares(paths: Sequence[Path]) -> None:
+    pairs = shares(paths)
+    for name in ("of_runs", "interaction"):
+        quartiles = np.quantile([getattr(value, name) for value in pairs], [0.25, 0.5, 0.75])
+        print(f"{name}: quartiles of {len(pairs)} pairs {', '.join(f'{value:.3f}' for value in quartiles)}")
+
+
 def main(arguments: Sequence[str]) -> None:
     """Prints the table of coverage, or the shares of the variance in result rows."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -309,19 +374,18 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--of-all-runs", action="store_true", help="one run stands for all there may be")
     parser.add_argument("--shares", type=Path, nargs="+", help="result rows to estimate variances from")
     parser.add_argument("--geometric", action="store_true", help="differences of geometric means")
+    parser.add_argument("--clusters", action="store_true", help="programs of one application are alike")
     options = parser.parse_args(arguments)
+    if options.clusters:
+        _print_clustered(options.trials, options.resamples)
+        return
     if options.geometric:
         for programs in (6, 8, 40):
             for name, (above, below) in geometric(programs, options.trials, options.resamples).items():
                 print(f"{programs} programs, {name}: {above:.1%} lie above the truth, {below:.1%} below")
         return
     if options.shares:
-        pairs = shares(options.shares)
-        for name in ("of_runs", "interaction"):
-            quartiles = np.quantile([getattr(value, name) for value in pairs], [0.25, 0.5, 0.75])
-            print(
-                f"{name}: quartiles of {len(pairs)} pairs {', '.join(f'{value:.3f}' for value in quartiles)}"
-            )
+        _print_shares(options.shares)
         return
     print(f"| effects | programs | runs | {' | '.join(METHODS)} |")
     print("|---|---|---|" + "---|" * len(METHODS))

@@ -41,7 +41,7 @@ class Architecture:
     scratchpad_bytes: int
     lanes: int
     sublanes: int
-    estimate: str = "compiler"
+    estimate: str = "expert"
 
     @property
     def cycle_ns(self) -> float:

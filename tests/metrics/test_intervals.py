@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.interval_coverage import METHODS, Design, coverage, simulate
+from benchmarks.interval_coverage import METHODS, Design, clustered, coverage, simulate
 from costbench.arrays import F64
 from costbench.errors import DataError
 from costbench.metrics.intervals import (
@@ -16,6 +16,7 @@ from costbench.metrics.intervals import (
     ShareInterval,
     StudentInterval,
     Variances,
+    WiderInterval,
     false_discovery_rates,
     paired_bootstrap,
     small_sample_interval,
@@ -259,6 +260,40 @@ def test_crossed_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
         low, high = np.quantile(left - right, [0.025, 0.975])
         hits += int(low <= 1.0 <= high)
     assert 0.90 <= hits / trials <= 0.97
+
+
+def test_with_clusters_whole_applications_are_drawn() -> None:
+    clusters = {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}
+    draws = CrossedDraws(stream(0, "test"), 4_000, clusters)
+    assert draws.num_drawn(("a1", "a2", "b1")) == 2
+    drawn = draws.resampled(np.array([[1.0], [2.0], [3.0], [10.0]]), tuple(clusters), (0,), "programs")
+    # Of two draws of two: a a has six programs, a b four, b b two; NaN stands behind the last.
+    resamples = {tuple(sorted(row[~np.isnan(row)])) for row in drawn}
+    assert resamples == {(1.0, 1.0, 2.0, 2.0, 3.0, 3.0), (1.0, 2.0, 3.0, 10.0), (10.0, 10.0)}
+    assert drawn.shape == (4_000, 6)
+    sizes = (~np.isnan(drawn)).sum(axis=1)
+    assert [np.mean(sizes == size) for size in (6, 4, 2)] == pytest.approx([0.25, 0.5, 0.25], abs=0.03)
+    # Both factors together: NaN in the same places.
+    both = draws.resampled(np.ones((4, 2)), tuple(clusters), (0, 1))
+    assert np.isnan(both).tolist() == np.isnan(drawn).tolist()
+
+
+def test_intervals_over_applications_cover_where_those_over_programs_do_not() -> None:
+    """Twelve applications of one to eight programs that have half of their variance in common."""
+    shares = clustered(0.5, 200, 200, (8, 8, 6, 4, 4, 2, 2, 2, 1, 1, 1, 1))
+    assert shares["programs"] < 0.85
+    assert shares["applications"] > 0.87
+    assert shares["the wider"] >= shares["applications"]
+
+
+def test_the_wider_interval_decides() -> None:
+    narrow, wide = StudentInterval(1.0, 0.1, 0.1, 9.0), StudentInterval(1.0, 0.5, 0.4, 5.0, 0.25)
+    both = WiderInterval(narrow, wide)
+    assert (both.estimate, both.of_runs) == (1.0, 0.25)
+    assert [(both.low(tail), both.high(tail)) for tail in (0.025, 0.05)] == [
+        (wide.low(tail), wide.high(tail)) for tail in (0.025, 0.05)
+    ]
+    assert WiderInterval(wide, narrow).high(0.025) == wide.high(0.025)
 
 
 def test_crossed_draws_refuse_what_does_not_fit() -> None:

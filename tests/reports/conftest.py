@@ -13,6 +13,7 @@ from costbench.reports.dataset_files import read_leakage, read_set_counts
 from costbench.reports.inputs import ReportData, ReportInputs
 from costbench.reports.results import Cell, load_results
 from costbench.reports.searches import Searches
+from costbench.reports.training_guard import TrainingGuard
 
 PROGRAMS = (("RNN", "rnn_gru_b128_train_f32"), ("ConvDRAW", "convdraw_b64_train_f32"), ("Own", "user_mine"))
 # APE and tau of the three programs, by model.
@@ -108,6 +109,7 @@ def report_data(folder: Path, rows: list[MetricRow], **changes: object) -> Repor
     write_rows(folder / "rows.jsonl", rows)
     results = load_results(folder / "rows.jsonl")
     data = ReportData(
+        guard=TrainingGuard(),
         inputs=ReportInputs(()),
         results=results,
         searches=Searches(),

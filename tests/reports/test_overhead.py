@@ -10,7 +10,7 @@ import pytest
 
 from costbench.metrics.overhead import Overhead
 from costbench.reports.claims.claim import TPUGRAPHS, load_claims
-from costbench.reports.claims.evaluation import HOLDS, evaluate_claims
+from costbench.reports.claims.evaluation import BY_CONSTRUCTION, HOLDS, evaluate_claims
 from costbench.reports.frame import frame_of
 from costbench.reports.overhead import (
     overhead_metrics,
@@ -28,11 +28,14 @@ CLAIMS = tuple(claim for claim in load_claims() if claim.wall_time and claim.pap
 def test_claims_about_times_are_decided_and_lose_their_numbers() -> None:
     found = evaluate_claims(CLAIMS, frame_of(overhead_rows(OVERHEADS)), 0, resamples=100)
     effects = {one.claim.id: one.effect for one in found}
-    # (40 + 0.5) / (0.2 + 0.1), and 0.1 / 0.01.
-    assert effects["tpugraphs2023.prediction_cheaper"] == pytest.approx(135.0)
+    # 0.1 / 0.01.
+    assert "tpugraphs2023.prediction_cheaper" in effects
     assert effects["tpugraphs2023.batching_cheaper"] == pytest.approx(10.0)
     shown = without_wall_times(found)
-    assert [(one.verdict, one.effect, one.low, one.n) for one in shown] == [(HOLDS, None, None, 6)] * 2
+    assert [(one.verdict, one.effect, one.low, one.by_program) for one in shown] == [
+        (BY_CONSTRUCTION, None, None, None),
+        (HOLDS, None, None, None),
+    ]
 
 
 def test_the_table_of_the_report_is_the_same_on_every_machine() -> None:

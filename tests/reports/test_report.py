@@ -103,8 +103,8 @@ def test_tile_results_alone_say_what_else_there_could_be(plain: tuple[ReportInpu
     assert "Table 4 of lpm2021" in _text(written)
     verdicts = {one["id"]: one["verdict"] for one in json.loads(written.claims[1].read_text())}
     # Three programs cannot tell; of fusion there are none.
-    assert verdicts["lpm2021.tile_random_vs_analytical"] == "cannot tell"
-    assert verdicts["lpm2021.fusion_random_vs_analytical"] == "not evaluated"
+    assert verdicts["lpm2021.tile_random_vs_analytical@learned"] == "cannot tell"
+    assert verdicts["lpm2021.fusion_random_vs_analytical@learned"] == "not evaluated"
 
 
 def test_parts_of_other_packages_have_claims_numbers_and_a_page(tmp_path: Path) -> None:

@@ -14,12 +14,16 @@ near by (n - 1) / n of the variance and by the tails of a normal distribution (H
 should know about the bootstrap", 2015), and t alone has all its errors on one side where effects are
 differences of geometric means.
 
+Programs of one application (four batch sizes of a ResNet) are alike, so that they tell less than as many
+independent ones. With clusters, whole applications are drawn, each with all of its programs; their number
+takes the place of that of programs in the variance and in the degrees of freedom (a cluster bootstrap).
+
 `benchmarks/interval_coverage.py` measures how often the intervals contain the truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -269,6 +273,38 @@ class LargestInterval:
         return self.shown(self.logs.max() + self.error * student(tail, self.freedom))
 
 
+@dataclass(frozen=True)
+class WiderInterval:
+    """Of two intervals of one effect the wider one, at 95%: the more cautious view of what is independent."""
+
+    first: Interval
+    second: Interval
+
+    @property
+    def wider(self) -> Interval:
+        """Returns the wider of both, the first of equals."""
+        tail = (1.0 - CONFIDENCE) / 2.0
+        return max((self.first, self.second), key=lambda one: one.high(tail) - one.low(tail))
+
+    @property
+    def estimate(self) -> float:
+        """Returns the effect."""
+        return self.first.estimate
+
+    @property
+    def of_runs(self) -> float:
+        """Returns the share of the wider one's variance that is that of training runs."""
+        return self.wider.of_runs
+
+    def low(self, tail: float) -> float:
+        """Returns the lower end of the wider one."""
+        return self.wider.low(tail)
+
+    def high(self, tail: float) -> float:
+        """Returns the upper end of the wider one."""
+        return self.wider.high(tail)
+
+
 def smallest_tail(decided: Callable[[float], bool]) -> float:
     """Returns the p-value of a two-sided decision: twice the least tail at which intervals still decide.
 
@@ -367,8 +403,18 @@ class CrossedDraws:
     paired.
     """
 
-    def __init__(self, generator: np.random.Generator, resamples: int = 10_000) -> None:
+    def __init__(
+        self,
+        generator: np.random.Generator,
+        resamples: int = 10_000,
+        clusters: Mapping[str, str] | None = None,
+    ) -> None:
         """Draws come from `generator` when first needed: equal calls in equal order give equal draws.
+
+        Args:
+            generator: named stream.
+            resamples: number of resamples.
+            clusters: program -> application that it is drawn with; None where programs are drawn one by one.
 
         Raises:
             DataError: if `resamples < 1`.
@@ -377,8 +423,30 @@ class CrossedDraws:
             raise DataError(f"{resamples}", field="resamples", expected="at least 1")
         self._generator = generator
         self._resamples = resamples
+        self._clusters = clusters
         self._programs: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
         self._shares: dict[tuple[int, ...], F64] = {}
+
+    def num_drawn(self, programs: Sequence[str]) -> int:
+        """Returns how many independent draws a resample of these programs takes: programs, or clusters."""
+        if self._clusters is None:
+            return len(programs)
+        return len({self._clusters[program] for program in programs})
+
+    def _draw(self, programs: tuple[str, ...]) -> npt.NDArray[np.intp]:
+        """Returns positions of drawn programs, [resamples, programs of the largest], -1 behind the last."""
+        if self._clusters is None:
+            return self._generator.integers(len(programs), size=(self._resamples, len(programs)))
+        names = [self._clusters[program] for program in programs]
+        positions = {name: [i for i, own in enumerate(names) if own == name] for name in sorted(set(names))}
+        members = np.full((len(positions), max(map(len, positions.values()))), -1, dtype=np.intp)
+        for row, indices in zip(members, positions.values(), strict=True):
+            row[: len(indices)] = indices
+        chosen = self._generator.integers(len(members), size=(self._resamples, len(members)))
+        drawn = members[chosen].reshape(self._resamples, -1)
+        # Programs to the front, in their order, so that no column is empty in all resamples.
+        drawn = np.take_along_axis(drawn, np.argsort(drawn < 0, axis=1, kind="stable"), axis=1)
+        return drawn[:, : int((drawn >= 0).sum(axis=1).max())]
 
     def deviation_scales(self, num_seeds: int) -> F64:
         """Returns true standard deviations of runs over that of `num_seeds`, [resamples].
@@ -399,6 +467,8 @@ class CrossedDraws:
     ) -> F64:
         """Returns values of drawn programs, each the mean over drawn seeds, [resamples, num_programs].
 
+        With clusters, resamples hold different numbers of programs, and NaN behind the last.
+
         Args:
             values: finite, [num_programs, num_seeds].
             programs: programs that the rows of `values` belong to.
@@ -413,14 +483,17 @@ class CrossedDraws:
             expected = f"[{len(programs)}, {len(seeds)}], both above zero"
             raise DataError(f"shape {list(values.shape)}", field="values", expected=expected)
         if programs not in self._programs:
-            size = (self._resamples, len(programs))
-            self._programs[programs] = self._generator.integers(len(programs), size=size)
+            self._programs[programs] = self._draw(programs)
         if seeds not in self._shares:
             uniform = np.full(len(seeds), 1.0 / len(seeds))
             counts = self._generator.multinomial(len(seeds), uniform, size=self._resamples)
             self._shares[seeds] = counts / len(seeds)
+        positions = self._programs[programs]
         if factor == "programs":
-            drawn_values: F64 = values.mean(axis=1)[self._programs[programs]]
-            return drawn_values
-        means: F64 = self._shares[seeds] @ values.T
-        return means if factor == "seeds" else np.take_along_axis(means, self._programs[programs], axis=1)
+            drawn_values: F64 = values.mean(axis=1)[positions]
+        else:
+            means: F64 = self._shares[seeds] @ values.T
+            if factor == "seeds":
+                return means
+            drawn_values = np.take_along_axis(means, positions, axis=1)
+        return drawn_values if self._clusters is None else np.where(positions < 0, np.nan, drawn_values)

@@ -2,8 +2,8 @@
 
 The strongest baseline is, of the models without a network, the one that is best on the test programs. All
 numbers are of the error of the task's main table (Tile-Size APE; MAPE of kernels from 5 us). A 95% interval
-is that of `metrics.intervals`, of 10,000 resamples of test programs and training seeds, the same draws for
-all models (`CrossedDraws`).
+is the wider of two of `metrics.intervals`: over test programs, and over applications, whose programs are
+alike. Both draw training seeds as well, the same draws for all models (`CrossedDraws`).
 """
 
 from __future__ import annotations
@@ -14,22 +14,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.metrics.intervals import CONFIDENCE, CrossedDraws, small_sample_interval
+from costbench.metrics.intervals import (
+    CONFIDENCE,
+    CrossedDraws,
+    Interval,
+    WiderInterval,
+    small_sample_interval,
+)
 from costbench.reports.claims.claim import Side
 from costbench.reports.results import BASELINES, Cell, Results, described
 from costbench.reports.scores import (
     MIN_PROGRAMS,
     STATISTICS,
+    Draws,
     Resample,
     ScoreIndex,
     Scores,
     count_runs,
+    make_draws,
     resample_effects,
     scores_of,
     share_programs,
     share_won,
 )
-from costbench.rng import stream
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ def rank_models(results: Results, cell: Cell, seed: int) -> Standings:
         if (of_model := scores_of(results.scores, cell.task, error.metric, side)).programs
     }
     strongest = strongest_baseline(results.scores, cell.task, error.metric, where)
-    draws = CrossedDraws(stream(seed, "standings", cell.name))
+    draws = make_draws(results.scores.applications, seed, "standings", cell.name)
     standings = []
     for model, of_model in scores.items():
         standing = Standing(
@@ -135,14 +142,14 @@ def rank_models(results: Results, cell: Cell, seed: int) -> Standings:
     return Standings(strongest, tuple(sorted(standings, key=lambda standing: standing.error.value)))
 
 
-def estimate_mean_error(scores: Scores, draws: CrossedDraws) -> Estimate:
+def estimate_mean_error(scores: Scores, draws: Draws) -> Estimate:
     """Returns the geometric mean of an error over programs; its interval ends at 0, as errors do."""
     mean = STATISTICS["geometric_mean"]
     of_mean = estimate(lambda resample: mean(resample(scores)), (scores,), draws)
     return replace(of_mean, low=max(0.0, of_mean.low))
 
 
-def estimate_difference(left: Scores, right: Scores, draws: CrossedDraws, statistic: str) -> Estimate:
+def estimate_difference(left: Scores, right: Scores, draws: Draws, statistic: str) -> Estimate:
     """Returns a statistic of the left side over programs less that of the right one, over the same programs.
 
     Args:
@@ -155,8 +162,8 @@ def estimate_difference(left: Scores, right: Scores, draws: CrossedDraws, statis
     return estimate(lambda resample: of(resample(left)) - of(resample(right)), (left, right), draws)
 
 
-def estimate(effect: Callable[[Resample], F64], sides: Sequence[Scores], draws: CrossedDraws) -> Estimate:
-    """Returns an effect with its 95% interval over programs and training seeds.
+def estimate(effect: Callable[[Resample], F64], sides: Sequence[Scores], draws: Draws) -> Estimate:
+    """Returns an effect with the wider of its 95% intervals over programs and over applications.
 
     Args:
         effect: function from a way to resample scores to the effect in each resample, [resamples].
@@ -164,13 +171,16 @@ def estimate(effect: Callable[[Resample], F64], sides: Sequence[Scores], draws: 
         draws: draws shared by all numbers of a table.
     """
     num_programs, runs = min(len(scores.programs) for scores in sides), count_runs(sides)
-    (redrawn,) = resample_effects(lambda resample: effect(resample)[np.newaxis], draws, num_programs, runs)
-    interval, tail = small_sample_interval(redrawn), (1.0 - CONFIDENCE) / 2.0
+
+    def interval_of(crossed: CrossedDraws, num_drawn: int) -> Interval:
+        (redrawn,) = resample_effects(lambda resample: effect(resample)[np.newaxis], crossed, num_drawn, runs)
+        return small_sample_interval(redrawn)
+
+    interval, tail = interval_of(draws.programs, num_programs), (1.0 - CONFIDENCE) / 2.0
+    num_applications = draws.num_applications(sides)
+    if num_applications:
+        interval = WiderInterval(interval, interval_of(draws.applications, num_applications))
     return Estimate(interval.estimate, interval.low(tail), interval.high(tail))
-
-
-STRONGEST = "strongest"
-"""In place of a model: the strongest baseline."""
 
 
 def strongest_baseline(index: ScoreIndex, task: str, metric: str, side: Side) -> str | None:

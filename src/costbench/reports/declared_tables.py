@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.measures import APE_FLOOR_PERCENT, AVERAGES, Measure
 from costbench.params import load_section
 from costbench.reports.baseline_comparison import Estimate, estimate, estimate_difference
@@ -26,9 +25,15 @@ from costbench.reports.declarations import (
 from costbench.reports.frame import means, select
 from costbench.reports.papers.printed import PrintedRow, PrintedTable
 from costbench.reports.results import BEST, SPLIT_NAMES, described, deviation_over_runs, split_order
-from costbench.reports.scores import STATISTICS, score_matrix, share_won
+from costbench.reports.scores import (
+    STATISTICS,
+    Draws,
+    applications_of,
+    make_draws,
+    score_matrix,
+    share_won,
+)
 from costbench.reports.table import Column, Table, Value
-from costbench.rng import stream
 
 
 def declared_tables(path: Path, frame: pd.DataFrame, seed: int = 0) -> dict[str, tuple[Table, ...]]:
@@ -67,7 +72,7 @@ def _tables(
             words=record | {"where": where},
             printed=printed,
             kernels=kernel_counts(select(of_task, **record)),
-            draws=CrossedDraws(stream(seed, "tables", declared.name.format(**record))),
+            draws=make_draws(applications_of(rows), seed, "tables", declared.name.format(**record)),
         )
 
 
@@ -132,7 +137,7 @@ def make_table(
     rows: Sequence[Labels] = (),
     numbers: Mapping[str, Mapping[Labels, Value]] = MappingProxyType({}),
     kernels: pd.Series[float] | None = None,
-    draws: CrossedDraws | None = None,
+    draws: Draws | None = None,
 ) -> Table:
     """Returns a declared table of results.
 
@@ -347,7 +352,7 @@ def _estimate_columns(
     columns: Sequence[tuple[ColumnDeclaration, Measure]],
     frame: pd.DataFrame,
     rows: Sequence[RowDeclaration],
-    draws: CrossedDraws | None,
+    draws: Draws | None,
 ) -> dict[str, list[float | None]]:
     """Returns the numbers of the columns that are an end of an interval or a difference, by their keys.
 
@@ -355,7 +360,7 @@ def _estimate_columns(
     """
     estimated = [(column, measure) for column, measure in columns if column.interval or column.against]
     numbers: dict[str, list[float | None]] = {column.key: [] for column, _ in estimated}
-    draws = draws or CrossedDraws(stream(0, "tables", declared.name))
+    draws = draws or make_draws(applications_of(frame), 0, "tables", declared.name)
     for row in rows if estimated else ():
         of_row: dict[str, Estimate | None] = {}
         for column, measure in estimated:
@@ -377,7 +382,7 @@ def _estimate(
     compared: pd.DataFrame | None,
     statistic: str,
     measure: Measure,
-    draws: CrossedDraws,
+    draws: Draws,
 ) -> Estimate | None:
     """Returns a statistic over programs with its interval, or its difference to that of other results.
 

@@ -37,7 +37,7 @@ class ReportPart:
         render: function of the findings on all claims and of the folder that figures go to.
         claims: statements of papers that its rows decide, listed after those of costbench.
         rows: result rows.
-        undertrained: (task, side) of models that decide no claim -> their error over the most allowed.
+        untrained: (task, side) of models that decide no claim -> why.
         identities: identities of the stages that the rows are from.
         write_machine_facts: function that writes what differs from machine to machine into a folder, and
             returns the files.
@@ -48,7 +48,7 @@ class ReportPart:
     render: Callable[[Sequence[Finding], Path], RenderedPart]
     claims: tuple[Claim, ...] = ()
     rows: tuple[MetricRow, ...] = ()
-    undertrained: Mapping[tuple[str, Side], float] = field(default_factory=dict)
+    untrained: Mapping[tuple[str, Side], str] = field(default_factory=dict)
     identities: tuple[StageIdentity, ...] = ()
     write_machine_facts: Callable[[Path], tuple[Path, ...]] = lambda folder: ()
 

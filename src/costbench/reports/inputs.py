@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.reports.baseline_comparison import Standings, rank_models
-from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.claim import Claim, load_claims
+from costbench.reports.claims.contrasts import contrasts
 from costbench.reports.claims.evaluation import Finding, derived_rows, evaluate_claims
-from costbench.reports.claims.restatement import move_to_folds, restate_against_strongest
 from costbench.reports.dataset_files import Card, read_cards, read_leakage, read_set_counts
 from costbench.reports.extension import ReportPart
 from costbench.reports.frame import frame_of
@@ -22,8 +22,9 @@ from costbench.reports.results import Cell, Results, load_results
 from costbench.reports.searches import Searches, load_searches
 from costbench.reports.sections.tpugraphs import TpuGraphsInputs
 from costbench.reports.tables.hyperparameters import Settings
-from costbench.reports.training_guard import equal_steps, undertrained
-from costbench.reports.training_runs import Budget, read_budgets
+from costbench.reports.tables.learning_curves import is_curve, learning_curves
+from costbench.reports.training_guard import TrainingGuard, guard_training
+from costbench.reports.training_runs import Budget, read_budgets, read_selected
 from costbench.tasks import LEARNED
 
 
@@ -81,6 +82,7 @@ class ReportData:
         set_counts: counts of the sets of each split (`read_set_counts`).
         cards: counts and distributions of the simulated samples.
         budgets: budgets of the training runs.
+        guard: networks that were not trained enough.
         frame: all results, those of searches and of other packages included.
         findings: findings on all claims, with the effects of wall times, which no file of the report has.
         figures: folder that figures go to.
@@ -94,6 +96,7 @@ class ReportData:
     set_counts: pd.DataFrame
     cards: tuple[Card, ...]
     budgets: tuple[Budget, ...]
+    guard: TrainingGuard
     frame: pd.DataFrame
     findings: tuple[Finding, ...]
     figures: Path
@@ -134,6 +137,14 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
         None if inputs.split is None else inputs.split / name
         for name in ("leakage.json", "counts.json", "card.json")
     )
+    claims = (*load_claims(), *(claim for part in inputs.parts.values() for claim in part.claims))
+    selected = read_selected(inputs.trained, budgets, inputs.curves, is_curve)
+    curves = learning_curves(results, selected, budgets, inputs.curves)
+    guard = guard_training(results, budgets, curves, claims)
+    guard = replace(
+        guard,
+        reasons=reduce(or_, (dict(part.untrained) for part in inputs.parts.values()), dict(guard.reasons)),
+    )
     return ReportData(
         inputs=inputs,
         results=results,
@@ -142,25 +153,28 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
         set_counts=read_set_counts(counts),
         cards=read_cards(card),
         budgets=budgets,
+        guard=guard,
         frame=frame,
-        findings=_decide_claims(results, frame, budgets, inputs, seed),
+        findings=_decide_claims(claims, results, frame, guard, inputs, seed),
         figures=figures,
         seed=seed,
     )
 
 
 def _decide_claims(
-    results: Results, frame: pd.DataFrame, budgets: Sequence[Budget], inputs: ReportInputs, seed: int
+    claims: tuple[Claim, ...],
+    results: Results,
+    frame: pd.DataFrame,
+    guard: TrainingGuard,
+    inputs: ReportInputs,
+    seed: int,
 ) -> tuple[Finding, ...]:
-    """Returns the findings on the papers' claims, then on those restated against a baseline or on folds."""
-    parts = inputs.parts.values()
-    printed = (*load_claims(), *(claim for part in parts for claim in part.claims))
+    """Returns the findings on all comparisons (`claims.contrasts`)."""
     # Wall times of inference are no results that a file keeps.
     wall_times = frame_of(overhead_rows(inputs.tpugraphs.overheads))
     return evaluate_claims(
-        (*printed, *restate_against_strongest(printed), *move_to_folds(printed, results.scores)),
+        contrasts(claims, results.scores),
         pd.concat([frame, derived_rows(results.frame), wall_times], ignore_index=True),
         seed,
-        undertrained=reduce(or_, (part.undertrained for part in parts), undertrained(results, budgets)),
-        steps=equal_steps(budgets),
+        guard=guard,
     )

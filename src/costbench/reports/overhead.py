@@ -52,7 +52,9 @@ def overhead_rows(overheads: Sequence[Overhead]) -> tuple[MetricRow, ...]:
 def without_wall_times(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Returns the findings without the effects of claims about wall times; verdicts stay."""
     return tuple(
-        replace(finding, effect=None, low=None, high=None) if finding.claim.wall_time else finding
+        replace(finding, effect=None, low=None, high=None, by_program=None, by_application=None)
+        if finding.claim.wall_time
+        else finding
         for finding in findings
     )
 

@@ -115,7 +115,9 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     lambda data: differences_section(data.results, data.seed, data.budgets),
     lambda data: scatter_section(data.inputs.scatter, data.figures),
     _searches,
-    lambda data: ablation_section(data.results, data.figures, data.budgets, data.inputs.labels),
+    lambda data: ablation_section(
+        data.results, data.figures, data.budgets, data.inputs.labels, data.guard.reasons
+    ),
     lambda data: estimates_section(data.results, data.figures),
     _learning,
     _tpugraphs,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,12 @@ from costbench.arrays import F64
 from costbench.metrics.intervals import CrossedDraws, ResampledEffect, ResampledFactor
 from costbench.metrics.measures import APE_FLOOR_PERCENT
 from costbench.reports.claims.claim import ANY, Side
+from costbench.rng import stream
 
+MIN_APPLICATIONS = 3
+"""With fewer, nothing is known of how applications differ."""
+_APPLICATION_RESAMPLES = 2_000
+"""An interval takes no more than a variance from them, which as many give to 2%."""
 MIN_PROGRAMS = 6
 """With fewer, chance alone is too likely to favour one side on every program: 2 / 2^5 = 6%."""
 
@@ -25,10 +32,12 @@ class ScoreIndex:
     Attributes:
         frame: rows over all kernels or a collection, and again those of all splits together.
         row_numbers: task, metric and side -> numbers of its rows in the frame.
+        applications: program -> application that it belongs to.
     """
 
     frame: pd.DataFrame
     row_numbers: Mapping[tuple[str, str, Side], npt.NDArray[np.intp]]
+    applications: Mapping[str, str]
 
     def __contains__(self, key: tuple[str, str, Side]) -> bool:
         return key in self.row_numbers
@@ -68,6 +77,45 @@ class Scores:
         return draws.resampled(self.values, self.programs, self.seeds, factor)
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Random draws that all sides of a comparison share.
+
+    Attributes:
+        programs: draws of programs one by one.
+        applications: draws of whole applications.
+    """
+
+    programs: CrossedDraws
+    applications: CrossedDraws
+
+    def num_applications(self, sides: Iterable[Scores]) -> int:
+        """Returns the number of applications of the side that has the fewest; 0 where they are too few."""
+        fewest = min(self.applications.num_drawn(scores.programs) for scores in sides)
+        return fewest if fewest >= MIN_APPLICATIONS else 0
+
+
+def applications_of(frame: pd.DataFrame) -> dict[str, str]:
+    """Returns the application of each program of a frame of results."""
+    return dict(frame.drop_duplicates("program").set_index("program")["application"].astype(str))
+
+
+def make_draws(applications: Mapping[str, str], seed: int, *names: str, resamples: int = 10_000) -> Draws:
+    """Returns draws for one comparison.
+
+    Args:
+        applications: application of each program.
+        seed: seed of all random draws.
+        names: name of the random stream.
+        resamples: number of times that programs and seeds are drawn.
+    """
+    fewer = min(resamples, _APPLICATION_RESAMPLES)
+    by_application = stream(seed, *names, "applications")
+    return Draws(
+        CrossedDraws(stream(seed, *names), resamples), CrossedDraws(by_application, fewer, applications)
+    )
+
+
 Resample = Callable[[Scores], F64]
 """Values of a side in each resample, [resamples, num_programs]."""
 
@@ -89,7 +137,7 @@ def score_index(frame: pd.DataFrame) -> ScoreIndex:
     for key, rows in groups.items():
         task, metric, *side = map(str, key)  # type: ignore[call-overload]
         row_numbers[task, metric, Side(*side)] = np.asarray(rows)
-    return ScoreIndex(both, row_numbers)
+    return ScoreIndex(both, row_numbers, applications_of(both))
 
 
 _NO_ROWS = np.empty(0, dtype=np.intp)
@@ -138,8 +186,8 @@ def share_won(left: F64, right: F64, sign: float) -> F64:
         sign: +1 where more is better, -1 where less is.
     """
     lead = sign * (left - right)
-    share: F64 = np.mean((lead > 0.0) + 0.5 * (lead == 0.0), axis=1)
-    return share
+    won = (lead > 0.0) + 0.5 * (lead == 0.0)
+    return mean_over_programs(np.where(np.isnan(lead), np.nan, won))
 
 
 def resample_effects(
@@ -177,18 +225,39 @@ def count_runs(scores: Iterable[Scores]) -> int:
     return min(several, default=1)
 
 
+def _over_programs(statistic: Callable[..., Any], without_gaps: Callable[..., Any]) -> Callable[[F64], F64]:
+    """Returns a statistic over programs, [resamples, num_programs] -> [resamples].
+
+    Args:
+        statistic: function of NumPy that takes no account of NaN, which stands for no program.
+        without_gaps: the same of values without NaN, which is faster.
+    """
+
+    def over_programs(values: F64) -> F64:
+        over: F64 = (statistic if np.isnan(values).any() else without_gaps)(values, axis=1)
+        return over
+
+    return over_programs
+
+
+mean_over_programs = _over_programs(np.nanmean, np.mean)
+
+
 def _geometric_mean(values: F64) -> F64:
-    return np.exp(np.log(np.maximum(values, APE_FLOOR_PERCENT)).mean(axis=1))  # type: ignore[no-any-return]
+    return np.exp(mean_over_programs(np.log(np.maximum(values, APE_FLOOR_PERCENT))))
 
 
 STATISTICS: Mapping[str, Callable[[F64], F64]] = {
     "geometric_mean": _geometric_mean,
-    "mean": lambda values: values.mean(axis=1),
-    "median": lambda values: np.median(values, axis=1),
-    "best": lambda values: values.max(axis=1),
+    "mean": mean_over_programs,
+    "median": _over_programs(np.nanmedian, np.median),
+    "best": _over_programs(np.nanmax, np.max),
     # With n - 1: so the standard deviations of lpm2021's table 4 follow from the rows of its table 2.
-    "standard_deviation": lambda values: values.std(axis=1, ddof=1),
+    "standard_deviation": _over_programs(
+        partial(np.nanstd, ddof=1),
+        partial(np.std, ddof=1),
+    ),
     # Of the means of training runs, [resamples, num_seeds].
     "seed_deviation": lambda values: values.std(axis=1, ddof=1),
 }
-"""Statistics over programs, [resamples, num_programs] -> [resamples]."""
+"""Statistics over programs, [resamples, num_programs] -> [resamples]; NaN stands for no program."""

@@ -1,93 +1,178 @@
-"""Finds networks that were not trained enough for their errors to say anything about the network.
+"""Finds networks that were not trained enough for their errors to decide a claim.
 
-A variant that saw fewer samples than the main network of the same task, split and chip, and whose error is
-more than 1.25 times the main network's, is not trained enough. It may be worse because of what makes it a
-variant; with less training that is not separable from what longer training would have gained, so such a
-variant says "not trained enough" in tables and decides no claim. One that saw as many samples as the main
-network is judged by its results, however bad, and so is one that is nearly as good with fewer.
+A network decides only if
+
+- its training saw as many samples as its learning curve takes to come near its plateau: the better of the
+  curve's last two points, in validation error (1 - tau where the metric is a correlation). Near is what the
+  papers call no difference between errors of the task (`claims.claim.margins`), so that more training would
+  change the error by less than a difference that counts. A network without a curve of its own is held against
+  that of `learned`. Without any curve of the task nobody knows what more training would bring;
+- its errors are finite, and it chooses better than at random, or, where it predicts runtimes, is off by less
+  than 100%, which predicting no time at all is.
+
+Others say "not trained enough" in tables, and why.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from costbench.datasets.splits import reported_split
 from costbench.experiments.grid.cells import Cell as GridCell
 from costbench.experiments.grid.cells import listed_as
 from costbench.metrics.rows import MAIN
-from costbench.reports.claims.claim import Side
-from costbench.reports.results import Results, common_scores
-from costbench.reports.training_runs import Budget
+from costbench.reports.claims.claim import ANY, Claim, Side, margins
+from costbench.reports.results import ALL, Results
+from costbench.reports.tables.learning_curves import Curves, is_curve, is_rate
+from costbench.reports.training_runs import Budget, rises
+from costbench.tasks import LEARNED
 
-MAX_RATIO = 1.25
-"""Most that the error of a network with less training may be, over that of the main one."""
 _MAIN_NETWORK = "learned"
+_CURVE_OF = {"none-lstm": "lstm"}
+"""Variants whose learning curve has another name."""
+_RANDOM = "random"
+_GUIDES = {"model and hardware": "learned", "hybrid and hardware": "hybrid"}
+"""Searches that a network guides, by their names in rows."""
+_NO_TIME_AT_ALL = 100.0
+"""Error in percent of a model that predicts no time for every kernel."""
 NetworkKey = tuple[str, Side]
 """A network as result rows list it: its task, and model, variant, split and chip."""
 
 
-def undertrained(results: Results, budgets: Sequence[Budget]) -> dict[NetworkKey, float]:
-    """Returns the networks that were not trained enough, with their error over that of the main network.
+@dataclass(frozen=True)
+class TrainingGuard:
+    """Networks that decide nothing.
 
-    Errors are geometric means over the test programs that both networks were tested on, seeds averaged.
+    Attributes:
+        reasons: why a network was not trained enough; those that were are left out.
+        steps: number of steps that would be enough, where that is known.
+        trained: number of steps that each network was trained for, the fewest of its seeds and folds.
+    """
+
+    reasons: Mapping[NetworkKey, str] = field(default_factory=dict)
+    steps: Mapping[NetworkKey, int] = field(default_factory=dict)
+    trained: Mapping[NetworkKey, int] = field(default_factory=dict)
+
+    def networks_of(self, task: str, side: Side) -> tuple[NetworkKey, ...]:
+        """Returns the networks behind a side: itself, those of all splits, or what guides a search.
+
+        Args:
+            task: task of the side.
+            side: side of a claim; the variant of a search is what it might spend.
+        """
+        model = _GUIDES.get(side.model, side.model)
+        exact = Side(model, side.variant, side.split, side.chip)
+        for network in (exact, replace(exact, variant=MAIN)):
+            keys = tuple(
+                key
+                for key in {**self.trained, **self.reasons}
+                if key[0] == task and replace(key[1], split=exact.split) == network
+                if side.split in (ANY, key[1].split)
+            )
+            if keys:
+                return keys
+        return ()
+
+
+def guard_training(
+    results: Results, budgets: Sequence[Budget], curves: Sequence[Curves], claims: Sequence[Claim]
+) -> TrainingGuard:
+    """Returns the networks that were not trained enough, and the steps that would be.
 
     Args:
         results: results of all variants.
-        budgets: budgets of the training runs; a network of unknown budget is taken to be trained enough.
+        budgets: budgets of the training runs; a network of unknown budget is not judged.
+        curves: learning curves, of which the first of a task counts.
+        claims: claims of the papers, the source of what is near.
     """
-    samples = _fewest_samples(budgets)
-    ratios = {}
-    for (task, side), seen in samples.items():
-        main = _main_network(side)
-        ratio = _error_ratio(results, task, side, main)
-        if seen < samples.get((task, main), 0) and ratio is not None and ratio > MAX_RATIO:
-            ratios[task, side] = ratio
-    return ratios
+    shares = {
+        task: margin.size
+        for (task, unit), margin in margins(tuple(claims)).items()
+        if unit == "points" and margin.relative
+    }
+    enough: dict[tuple[str, str], int] = {}
+    for of_task in reversed(curves):
+        for network in of_task.networks:
+            samples = enough_samples(of_task, network, shares.get(of_task.task, 0.0))
+            if samples is not None:
+                enough[of_task.task, network] = samples
+    reasons, steps, trained = {}, {}, {}
+    for key, (samples, of_step) in _fewest_samples(budgets).items():
+        task, side = key
+        trained[key] = samples // of_step
+        names = (_CURVE_OF.get(side.variant, side.variant), side.model, _MAIN_NETWORK)
+        needed = next((enough[task, name] for name in names if (task, name) in enough), None)
+        if needed is None:
+            reasons[key] = "there is no learning curve"
+        elif samples < needed:
+            reasons[key] = f"{samples / needed:.0%} of the samples that come near the plateau"
+            steps[key] = math.ceil(needed / of_step)
+        failure = _failure(results, task, side)
+        if failure:
+            reasons[key] = failure
+    return TrainingGuard(reasons, steps, trained)
 
 
-def equal_steps(budgets: Sequence[Budget]) -> dict[NetworkKey, int]:
-    """Returns in how many steps each network would see as many samples as the main one of its split and chip.
-
-    Networks that saw as many, and splits and chips without a main network, are left out.
+def enough_samples(curves: Curves, network: str, share: float) -> int | None:
+    """Returns the samples of the first point of a learning curve that is near its plateau.
 
     Args:
-        budgets: budgets of the training runs.
+        curves: learning curves of a task, split and chip.
+        network: name of one of its networks.
+        share: share of the plateau's validation error that counts as near.
+
+    Returns:
+        the samples; None where the curve has fewer than two points.
     """
-    samples, steps = _fewest_samples(budgets), {}
-    for budget in budgets:
-        task, side = key = _network_of(budget)
-        target = samples.get((task, _main_network(side)), 0)
-        if 0 < samples[key] < target:
-            steps[key] = math.ceil(target / (budget.samples / budget.steps))
-    return steps
+    points = curves.networks[network]
+    errors = [1.0 - point.validation if rises(curves.column) else point.validation for point in points]
+    if len(points) < 2:
+        return None
+    limit = (1.0 + share) * min(errors[-2:])
+    near = next(point for point, error in zip(points, errors, strict=True) if error <= limit)
+    return near.steps * curves.samples
+
+
+def _failure(results: Results, task: str, side: Side) -> str:
+    """Returns how a network fails on its test programs: errors that are not finite, or those of no model."""
+    cell = results.cell(task, side.split, side.chip, side.variant)
+    if cell is None or side.model not in cell.seeds:
+        return ""
+    measure = cell.described.measures[0]
+    errors = cell.over_programs(side.model, measure.metric)
+    if not all(map(math.isfinite, errors)):
+        return "errors that are not finite"
+    error = measure.mean(errors)
+    if LEARNED[task].ranks_decisions:
+        main = results.cell(task, side.split, side.chip)
+        known = main is not None and _RANDOM in main.seeds
+        blind = measure.mean(main.over_programs(_RANDOM, measure.metric)) if main and known else None
+        no_better = "chooses no better than at random"
+    else:
+        blind, no_better = _NO_TIME_AT_ALL, "off by 100% or more"
+    if error is None or blind is None:
+        return ""
+    return no_better if (error >= blind if measure.better == "lower" else error <= blind) else ""
 
 
 def _network_of(budget: Budget) -> NetworkKey:
     cell = GridCell(budget.task, budget.split, budget.chip, budget.variant, budget.seed)
-    return budget.task, Side(*listed_as(cell, budget.chip), reported_split(budget.split), budget.chip)
+    side = Side(*listed_as(cell, budget.chip), reported_split(budget.split), budget.chip, ALL)
+    return budget.task, side
 
 
-def _main_network(side: Side) -> Side:
-    """Returns the main network of the same split and chip."""
-    return Side(_MAIN_NETWORK, MAIN, side.split, side.chip)
+def _fewest_samples(budgets: Sequence[Budget]) -> Mapping[NetworkKey, tuple[int, int]]:
+    """Returns the samples that each network saw, the fewest of its seeds and folds, and those of a step.
 
-
-def _fewest_samples(budgets: Sequence[Budget]) -> Mapping[NetworkKey, int]:
-    """Returns the samples that each network saw in training, the fewest of its seeds and folds."""
-    samples: dict[NetworkKey, int] = {}
+    Points of learning curves and of learning rates are not judged: they are what others are judged by.
+    """
+    samples: dict[NetworkKey, tuple[int, int]] = {}
     for budget in budgets:
+        if is_curve(budget.variant) or is_rate(budget.variant) or not budget.steps:
+            continue
         key = _network_of(budget)
-        samples[key] = min(samples.get(key, budget.samples), budget.samples)
+        seen = (budget.samples, budget.samples // budget.steps)
+        samples[key] = min(samples.get(key, seen), seen)
     return samples
-
-
-def _error_ratio(results: Results, task: str, side: Side, main: Side) -> float | None:
-    cell, main_cell = (results.cell(task, s.split, s.chip, s.variant) for s in (side, main))
-    if cell is None or main_cell is None:
-        return None
-    measure = cell.described.measures[0]
-    error, main_error = map(
-        measure.mean, common_scores(cell, side.model, main_cell, main.model, measure.metric)
-    )
-    return error / main_error if error is not None and main_error else None

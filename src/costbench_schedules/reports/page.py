@@ -52,7 +52,7 @@ def load_part(workspace: Workspace) -> ReportPart:
         render=render,
         claims=schedule_claims(),
         rows=(*schedule_rows(schedules), *networks.rows),
-        undertrained=not_trained_enough(networks),
+        untrained=not_trained_enough(networks),
         identities=(read_identity(folder),) if schedules.rows or networks.rows else (),
         write_machine_facts=lambda machine: write_machine_times(schedules, machine),
     )

@@ -30,7 +30,7 @@ def test_claims_of_both_papers_are_there_and_name_what_they_compare() -> None:
     assert (loss.left, loss.right) == ((Side(variant="vanilla"),), (Side(variant="mse"),))
     assert loss.paper_effect == 10.9
     shifted = claims["lpm2021.shift_costs_tile"]
-    assert (shifted.left, shifted.right) == ((Side(),), (Side(split="manual"),))
+    assert (shifted.left, shifted.right) == ((Side("lpm2021"),), (Side("lpm2021", split="manual"),))
 
 
 def test_margins_are_the_largest_differences_called_none() -> None:

@@ -77,8 +77,8 @@ def test_false_discoveries_are_controlled_over_all_claims() -> None:
     assert first.q == pytest.approx(4.0 * first.p)
     assert (first.verdict, verdict_after_control(first)) == (HOLDS, CANNOT_TELL)
     assert [one.verdict for one in rest] == [CANNOT_TELL] * 3
-    # Restated claims are a family of their own, and make no room for the papers'.
-    again = [replace(one, restates=one.id, id=f"{one.id}@folds") for one in (MEAN, *nothing[:1])]
+    # Each set is a family of its own, and makes no room for the papers'.
+    again = [replace(one, set="all_programs", id=f"{one.id}@folds") for one in (MEAN, *nothing[:1])]
     both = evaluate_claims((MEAN, *nothing, *again), frame_of(rows), seed=0)
     assert both[0].q == first.q
     assert both[4].p is not None

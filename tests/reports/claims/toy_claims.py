@@ -11,7 +11,7 @@ from costbench.reports.claims.evaluation import Finding, evaluate_claims
 from costbench.reports.frame import frame_of
 from tests.reports.conftest import make_row
 
-MEAN = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", 1.0)
+MEAN = Claim("lpm2021.x", "Table 9", "A is better.", "tile", "tile_size_ape", "left_better", None)
 MEAN = replace(MEAN, right=(Side(model="analytical"),), statistic="mean")
 EQUAL = replace(MEAN, id="lpm2021.equal", direction="no_difference", paper_effect=0.5)
 

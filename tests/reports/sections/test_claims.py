@@ -7,11 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from costbench.reports.claims.claim import Side, load_claims
-from costbench.reports.claims.evaluation import CANNOT_TELL, DOES_NOT_HOLD, HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.contrasts import strongest_statements
+from costbench.reports.claims.evaluation import (
+    CANNOT_TELL,
+    DOES_NOT_HOLD,
+    HOLDS,
+    NO_DIFFERENCE,
+    NOT_EVALUATED,
+    SMALLER,
+    Finding,
+)
 from costbench.reports.claims.leads import Needed
-from costbench.reports.claims.restatement import restate_against_strongest
 from costbench.reports.sections.claims import (
+    claims_of_papers,
     claims_section,
     count_verdicts,
     findings_frame,
@@ -20,152 +29,128 @@ from costbench.reports.sections.claims import (
 from tests.sentences import numbers
 
 CLAIMS = {claim.id: claim for claim in load_claims()}
+LOSS = CLAIMS["lpm2021.rank_vs_mse_tile"]
+VANILLA, MSE = LOSS.sides
 FINDINGS = (
-    Finding(CLAIMS["lpm2021.rank_vs_mse_tile"], HOLDS, 3.25, 1.5, 5.0, 8, 2),
-    Finding(CLAIMS["lpm2021.lstm_equals_transformer_tile"], CANNOT_TELL, 0.5, -1.0, 2.0, 8, 1),
+    Finding(LOSS, HOLDS, 13.25, 11.5, 15.0, n=8, seeds={VANILLA: 2, MSE: 1}, steps={VANILLA: 6400}),
+    Finding(CLAIMS["lpm2021.lstm_equals_transformer_tile"], CANNOT_TELL, 0.5, -1.0, 2.0, n=8),
     Finding(CLAIMS["lpm2021.sage_beats_gat_fusion"], NOT_EVALUATED, missing=("fusion/random/tpu_v2/x",)),
 )
 
 
-def _counts(*findings: Finding) -> dict[str, Any]:
-    return count_verdicts(findings_frame(findings))
+def _tables(*findings: Finding) -> dict[str, list[dict[str, object]]]:
+    """Returns the rows of each table by its name, as column -> value."""
+    return {
+        table.name: [dict(zip([c.key for c in table.columns], row, strict=True)) for row in table.rows]
+        for table in claims_section(findings).tables
+    }
 
 
-def test_verdicts_are_counted_and_the_rule_is_told() -> None:
-    (counts,) = _counts(*FINDINGS)["printed"].values()
-    assert counts == {HOLDS: 1, CANNOT_TELL: 1, NOT_EVALUATED: 1}
+def _on_folds(finding: Finding, **changes: Any) -> Finding:
+    claim = replace(
+        finding.claim, id=f"{finding.claim.id}@folds", restates=finding.claim.id, set="all_programs"
+    )
+    return replace(finding, claim=claim, **changes)
+
+
+def test_verdicts_are_counted_by_set_and_the_margins_told() -> None:
+    counts = count_verdicts(findings_frame((*FINDINGS, _on_folds(FINDINGS[0], verdict=SMALLER))))["counts"]
+    assert counts == {
+        "printed": {HOLDS: 1, CANNOT_TELL: 1, NOT_EVALUATED: 1},
+        "all_programs": {SMALLER: 1},
+    }
     section = claims_section(FINDINGS)
-    # Claims, and how many hold, do not, are undecided, are true by construction and were not evaluated.
-    assert numbers(section.paragraphs[0]) == [3, 1, 0, 1, 0, 1]
     # The only claim of no difference here: 0.9 points of errors of 3.7 and 4.6.
-    assert 22 in numbers(section.paragraphs[2].replace("%", " "))
-    evaluated, missing = section.tables
-    assert [row[0] for row in evaluated.rows] == [finding.claim.id for finding in FINDINGS[:2]]
-    assert evaluated.rows[0][2:8] == ("holds", "better", "10.9", 3.25, 1.5, 5.0)
-    assert missing.rows[0][3] == "fusion/random/tpu_v2/x"
+    assert any(22 in numbers(words.replace("%", " ")) for words in section.paragraphs)
+
+
+def test_a_claim_has_a_row_with_its_verdict_in_each_set() -> None:
+    tables = _tables(*FINDINGS, _on_folds(FINDINGS[0], verdict=NO_DIFFERENCE, no_larger_than=0.416))
+    first, *others = tables["claims"]
+    assert (first["id"], first["paper_effect"]) == (LOSS.id, "10.9")
+    assert (first["printed"], first["all_programs"], first["stand_in"]) == (
+        HOLDS,
+        "no difference larger than 0.42 points",
+        "",
+    )
+    assert len(others) == 2
+    compared = tables["claims_compared"]
+    assert [row["id"] for row in compared] == [LOSS.id, FINDINGS[1].claim.id, f"{LOSS.id}@folds"]
+    assert [row["missing"] for row in tables["claims_not_evaluated"]] == ["fusion/random/tpu_v2/x"]
+
+
+def test_sides_are_named_with_their_budgets() -> None:
+    (row, *_) = _tables(*FINDINGS)["claims_compared"]
+    assert row["compared"] == "learned vanilla (2 seeds, 6,400 steps)"
+    assert row["with"] == "learned mse"
+
+
+def test_statements_about_the_strongest_baseline_come_first() -> None:
+    statement = replace(strongest_statements()[0], set="strongest")
+    section = claims_section((*FINDINGS, Finding(statement, DOES_NOT_HOLD, -1.0, -2.0, -0.5, n=40)))
+    assert section.tables[0].name == "claims_strongest"
+    assert section.tables[0].rows[0][0] == statement.statement
+    assert "claims_strongest" not in section.folded
+    assert statement.id not in [row["id"] for row in _tables(*FINDINGS)["claims"]]
 
 
 def test_empty_tables_are_left_out() -> None:
-    assert [table.name for table in claims_section(FINDINGS[:1]).tables] == ["claims"]
-    assert [table.name for table in claims_section(FINDINGS[2:]).tables] == ["claims_not_evaluated"]
+    assert set(_tables(FINDINGS[0])) == {"claims", "claims_compared"}
+    assert set(_tables(FINDINGS[2])) == {"claims", "claims_not_evaluated"}
 
 
 def test_files_are_the_same_for_the_same_findings(tmp_path: Path) -> None:
     markdown, plain = write_claims(FINDINGS, tmp_path / "one")
     again = write_claims(FINDINGS, tmp_path / "two")
     assert [markdown.read_bytes(), plain.read_bytes()] == [path.read_bytes() for path in again]
-    assert markdown.name == "claims.md"
-    assert "| lpm2021.rank_vs_mse_tile |" in markdown.read_text()
+    assert f"| {LOSS.id} |" in markdown.read_text()
     first, _, last = json.loads(plain.read_text())
-    assert first == {
-        "id": "lpm2021.rank_vs_mse_tile",
-        "effect": 3.25,
-        "ci_low": 1.5,
-        "ci_high": 5.0,
-        "paper_effect": 10.9,
-        "unit": "points",
-        "verdict": "holds",
-        "after_control": "holds",
-        "p": None,
-        "q": None,
-        "needed": None,
-        "n": 8,
-        "missing": [],
-        "reason": "",
-        "against": [],
+    left = {"model": "learned", "variant": "vanilla", "split": "random", "chip": "tpu_v2", "kernels": "all"}
+    assert first["sides"] == {
+        "left": [{**left, "knows_estimate": False, "seeds": 2, "steps": 6400}],
+        "right": [{**left, "variant": "mse", "knows_estimate": False, "seeds": 1, "steps": None}],
     }
-    assert (last["verdict"], last["effect"], last["paper_effect"]) == ("not evaluated", None, [2.4, 10.1])
+    assert first["size"] == {
+        "effect": 13.25,
+        "unit": "points",
+        "no_larger_than": None,
+        "printed": 10.9,
+        "magnitude": "much",
+    }
+    assert (first["set"], first["verdict"], first["words"]) == ("printed", HOLDS, LOSS.statement)
+    assert (last["verdict"], last["size"]["printed"]) == (NOT_EVALUATED, [2.4, 10.1])
     assert last["missing"] == ["fusion/random/tpu_v2/x"]
 
 
-def test_claims_against_the_strongest_baseline_come_first() -> None:
-    claim = CLAIMS["lpm2021.fusion_random_vs_analytical"]
-    folds, strongest = (
-        next(one for one in restate_against_strongest([claim]) if one.id.endswith(basis))
-        for basis in ("@folds", "@strongest")
-    )
-    trees = (Side("trees", split="folds", chip="tpu_v3"),)
-    findings = (
-        *FINDINGS,
-        Finding(replace(folds, right=trees), DOES_NOT_HOLD, -1.0, -2.0, -0.5, 40, 1),
-        Finding(strongest, NOT_EVALUATED, missing=("x",)),
-    )
-    counts = _counts(*findings)
-    assert counts["strongest"] == {"folds over applications": {DOES_NOT_HOLD: 1}}
-    # The paper's claims are counted without them.
-    (printed,) = counts["printed"].values()
-    assert printed.total() == 3
-    section = claims_section(findings)
-    assert numbers(section.paragraphs[0]) == [0, 1, 0]
-    first, evaluated, missing = section.tables
-    assert first.rows[0][0] == "lpm2021.fusion_random_vs_analytical"
-    assert first.rows[0][2:6] == ("folds over applications, tpu_v3", "boosted trees", DOES_NOT_HOLD, -1.0)
-    assert len(evaluated.rows) == 2
-    assert [row[0] for row in missing.rows] == [FINDINGS[2].claim.id, strongest.id]
-    assert section.folded == ("claims", "claims_not_evaluated")
-
-
-def test_both_counts_of_decided_claims_are_printed() -> None:
+def test_decided_claims_are_counted_before_and_after_control() -> None:
     first, second = FINDINGS[:2]
-    found = (
+    findings = (
         replace(first, p=0.001, q=0.003),
         replace(second, verdict=DOES_NOT_HOLD, p=0.04, q=0.06),
         replace(second, claim=CLAIMS["lpm2021.edge_direction_tile"], p=0.5, q=0.5, needed=Needed(31)),
     )
-    assert _counts(*found)["controlled"]["of the papers' claims"] == {
-        "tested": 3,
-        "decided": 2,
-        "kept": 1,
-        "lost": ["lpm2021.lstm_equals_transformer_tile"],
+    assert count_verdicts(findings_frame(findings))["controlled"] == {
+        "printed": {
+            "tested": 3,
+            "decided": 2,
+            "kept": 1,
+            "lost": ["lpm2021.lstm_equals_transformer_tile"],
+        }
     }
-    section = claims_section(found)
-    assert numbers(section.paragraphs[1].replace("%", " ")) == [3, 2, 95, 1, 5]
-    assert section.tables[0].rows[2][-4:-1] == (0.5, 0.5, "about 31 programs")
+    assert [row["needed"] for row in _tables(*findings)["claims_compared"]][-1] == "about 31 programs"
 
 
-def test_why_nothing_can_be_told_is_said() -> None:
-    table = claims_section([replace(FINDINGS[0], verdict=CANNOT_TELL, reason="few programs")]).tables[0]
-    assert table.rows[0][2] == f"{CANNOT_TELL} (few programs)"
-
-
-def test_a_verdict_is_shown_as_found() -> None:
-    table = claims_section([replace(FINDINGS[0], verdict=CANNOT_TELL)]).tables[0]
-    assert table.rows[0][2] == CANNOT_TELL
-
-
-def test_claims_of_tpugraphs_are_counted_by_themselves_and_on_folds_have_a_table() -> None:
-    claim = CLAIMS["tpugraphs2023.sage_vs_gcn"]
-    folds = replace(claim, id=f"{claim.id}@folds", restates=claim.id)
-    findings = (
-        *FINDINGS,
-        Finding(claim, HOLDS, 0.5, -0.5, 0.9, 8, 1),
-        Finding(folds, CANNOT_TELL, 1.0, -2.0, 3.0, 9, 1),
+def test_of_a_claim_of_a_paper_the_papers_model_counts_where_there_is_one() -> None:
+    printed = Finding(CLAIMS["lpm2021.tile_random_vs_analytical"], HOLDS)
+    ours = replace(
+        printed,
+        claim=replace(printed.claim, id="lpm2021.x@learned", restates=printed.claim.id, set="stand_in"),
+        verdict=DOES_NOT_HOLD,
     )
-    counts = _counts(*findings)
-    learned_models, tpugraphs = counts["printed"].values()
-    assert (learned_models.total(), tpugraphs) == (3, {HOLDS: 1})
-    # Those on folds are of lpm2021 and lpm2020 alone.
-    assert not counts["folds"]
-    section = claims_section(findings)
-    tables = {table.name: table for table in section.tables}
-    assert [row[0] for row in tables["claims_folds"].rows] == ["tpugraphs2023.sage_vs_gcn"]
-    assert len(tables["claims"].rows) == 3
-    assert "claims_strongest" not in tables
+    alone = replace(FINDINGS[0], claim=replace(LOSS, set="stand_in"))
+    assert claims_of_papers((printed, ours, alone)) == (printed, alone)
 
 
 def test_a_wall_time_has_a_verdict_and_no_number() -> None:
-    claim = CLAIMS["tpugraphs2023.batching_cheaper"]
-    (row,) = claims_section([Finding(claim, HOLDS, n=7, seeds=1)]).tables[0].rows
-    assert (row[2], row[4], *row[5:8]) == ("holds", "1.1 to 20", None, None, None)
-
-
-def test_claims_about_networks_on_folds_have_a_table_and_a_count_of_their_own() -> None:
-    claim = CLAIMS["lpm2021.rank_vs_mse_tile"]
-    moved = replace(claim, id=f"{claim.id}@folds", restates=claim.id)
-    findings = [*FINDINGS, Finding(moved, DOES_NOT_HOLD, -1.0, -2.0, -0.5, 138, 1)]
-    assert _counts(*findings)["folds"] == {DOES_NOT_HOLD: 1}
-    section = claims_section(findings)
-    assert numbers(section.paragraphs[0]) == [1, 0, 1, 0]
-    (folds,) = (table for table in section.tables if table.name == "claims_folds")
-    assert [row[:3] for row in folds.rows] == [(claim.id, claim.statement, DOES_NOT_HOLD)]
-    assert "claims_strongest" not in [table.name for table in section.tables]
+    (row,) = _tables(Finding(CLAIMS["tpugraphs2023.batching_cheaper"], HOLDS, n=7))["claims_compared"]
+    assert (row["verdict"], row["effect"], row["program_low"]) == (HOLDS, None, None)

@@ -12,7 +12,7 @@ from tests.reports.tpugraphs_rows import layout_rows, results_of, tile_rows
 from tests.sentences import numbers
 
 OF_PAPER = [claim for claim in load_claims() if claim.paper == "tpugraphs2023"]
-FINDINGS = (Finding(OF_PAPER[0], HOLDS, 1.0, 0.5, 1.5, 8, 1), Finding(OF_PAPER[1], NOT_EVALUATED))
+FINDINGS = (Finding(OF_PAPER[0], HOLDS, 1.0, 0.5, 1.5, n=8), Finding(OF_PAPER[1], NOT_EVALUATED))
 TILES = {"early-sage-listmle": [2.0, 10.0], "late-sage-listmle": [20.0, 100.0]}
 LAYOUTS = {("gst-listmle", "xla:random"): [0.2, 0.6], ("gst-listmle", "xla:default"): [0.1, 0.2]}
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from costbench.errors import choose
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 
-_PAPERS = Path(__file__).parents[1] / "papers"
+PAPERS = Path(__file__).parents[1] / "papers"
+"""Folder of what the papers print and claim."""
 _SECTIONS = (
     ("claims.yaml", "accuracy"),
     ("claims.yaml", "searches"),
@@ -95,14 +98,17 @@ class Claim:
         against: number in place of the right side, for ratios.
         unit: unit of the effect.
         needs: whatever other than rows is missing to decide it; empty if nothing is.
-        restates: id of the claim that this one holds against another baseline or split; empty for claims as
-            the papers make them.
+        restates: id of the claim that this one decides with another model or split; empty for claims as the
+            papers make them.
         wall_time: whether the metric is a wall time of this machine, whose numbers reports do not print.
         margin: largest difference that a claim of no difference counts as none; None for the largest that
             the papers call none.
         paper_level: mean of the two printed errors of a claim of no difference between errors; its
             difference is none relative to that.
         null_value: value of the metric where nothing is done; the claim holds only if that does not pass.
+        blind: side that knows nothing; a claim that it passes too, in place of the left sides, cannot hold.
+        magnitude: word of size in the statement, a name of `papers/magnitudes.yaml`; empty for a plain lead.
+        set: set of comparisons that it belongs to (`claims.contrasts`).
         construction: reason why our results agree by how they are made, so that rows cannot test it.
     """
 
@@ -126,15 +132,18 @@ class Claim:
     margin: float | None = None
     paper_level: float | None = None
     null_value: float | None = None
+    blind: Side | None = None
+    magnitude: str = ""
+    set: Literal["printed", "all_programs", "stand_in", "strongest"] = "printed"
     construction: str = ""
 
     def __post_init__(self) -> None:
+        if not all(self.id.partition(".")):
+            raise ValueError(f"{self.id}: must start with the paper")
         is_magnitude = self.direction == "magnitude"
         right_fits = bool(self.right) or is_magnitude if self.against is None else not self.right
-        if bool(self.needs or self.construction) == bool(self.left and right_fits):
+        if bool(self.needs) == bool(self.left and right_fits) and not self.construction:
             raise ValueError(f"{self.id}: give both sides, or say what is needed")
-        if self.paper_level is not None and (self.direction != "no_difference" or self.paper_level <= 0.0):
-            raise ValueError(f"{self.id}: a paper_level above 0 belongs to a claim of no difference")
         ratios = self.scale != "difference"
         if self.against is not None and (not ratios or self.against <= 0.0):
             raise ValueError(f"{self.id}: only ratios are against a number, and one above zero")
@@ -142,18 +151,26 @@ class Claim:
             raise ValueError(f"{self.id}: of ratios there is one of {', '.join(_OF_RATIOS)}")
         if not ratios and self.statistic == "best":
             raise ValueError(f"{self.id}: the best program is that of the largest ratio")
-        if self.direction == "at_most" and not isinstance(self.paper_effect, float):
-            raise ValueError(f"{self.id}: a lead of at most something needs a paper_effect")
         if self.pairing == "each" and len(self.left) != len(self.right):
             raise ValueError(f"{self.id}: {len(self.left)} sides cannot meet {len(self.right)} one by one")
         if is_magnitude and self.sides and self.statistic not in _OF_MAGNITUDES:
             raise ValueError(f"{self.id}: a magnitude is that of the worst program, or a mean or deviation")
-        if is_magnitude and self.paper_effect is None:
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        if self.magnitude:
+            word = choose(magnitudes(), self.magnitude, f"magnitude of {self.id}")
+            if word.of == "printed" and self.paper_effect is None:
+                raise ValueError(f"{self.id}: {word.name} counts in a paper_effect, which is missing")
+        if self.direction == "magnitude" and self.paper_effect is None:
             raise ValueError(f"{self.id}: a magnitude needs a paper_effect")
-        if self.margin is not None and (self.direction != "no_difference" or self.margin <= 0.0):
+        if self.direction == "at_most" and not isinstance(self.paper_effect, float):
+            raise ValueError(f"{self.id}: a lead of at most something needs a paper_effect")
+        equal = self.direction == "no_difference"
+        if self.paper_level is not None and (not equal or self.paper_level <= 0.0):
+            raise ValueError(f"{self.id}: a paper_level above 0 belongs to a claim of no difference")
+        if self.margin is not None and (not equal or self.margin <= 0.0):
             raise ValueError(f"{self.id}: a margin above 0 belongs to a claim of no difference")
-        if not all(self.id.partition(".")):
-            raise ValueError(f"{self.id}: must start with the paper")
 
     @property
     def paper(self) -> str:
@@ -207,6 +224,39 @@ _OF_MAGNITUDES = ("worst", "mean", "kernel_mean", "standard_deviation")
 
 
 @dataclass(frozen=True)
+class Magnitude:
+    """What a word of size asks of an effect.
+
+    Attributes:
+        name: name of the word, as claims give it.
+        of: unit of the bounds: `printed`, the effect that the paper prints, or `value`, that of the claim.
+        reason: reason for the bounds.
+        least: least effect, None without one.
+        most: greatest effect, None without one.
+    """
+
+    name: str
+    of: Literal["printed", "value"]
+    reason: str
+    least: float | None = None
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """All words of size."""
+
+    magnitudes: tuple[Magnitude, ...]
+
+
+@cache
+def magnitudes() -> Mapping[str, Magnitude]:
+    """Returns the words of size by name. Raises: ParamsError for broken data of the package."""
+    words = load_section(PAPERS / "magnitudes.yaml", "magnitudes", Magnitudes).magnitudes
+    return {word.name: word for word in words}
+
+
+@dataclass(frozen=True)
 class Claims:
     """All claims, in the order of reports."""
 
@@ -224,7 +274,7 @@ def load_claims() -> tuple[Claim, ...]:
     Raises:
         ParamsError: if a data file of the package is broken.
     """
-    return tuple(claim for file, section in _SECTIONS for claim in read_claims(_PAPERS / file, section))
+    return tuple(claim for file, section in _SECTIONS for claim in read_claims(PAPERS / file, section))
 
 
 def read_claims(file: Path, section: str = "claims") -> tuple[Claim, ...]:
@@ -268,16 +318,17 @@ def margins(claims: tuple[Claim, ...]) -> dict[tuple[str, str], Margin]:
         no_difference = [
             claim
             for claim in claims
-            if (claim.task, claim.unit) == key and claim.direction == "no_difference" and _printed(claim)
+            if (claim.task, claim.unit) == key and claim.direction == "no_difference" and printed_sizes(claim)
         ]
         relative = all(claim.paper_level is not None for claim in no_difference)
-        sizes = [_printed(claim)[-1] / ((relative and claim.paper_level) or 1.0) for claim in no_difference]
+        levels = [(relative and claim.paper_level) or 1.0 for claim in no_difference]
+        sizes = [printed_sizes(claim)[-1] / level for claim, level in zip(no_difference, levels, strict=True)]
         if sizes:
             by_task_and_unit[key] = Margin(max(sizes), relative)
     return by_task_and_unit
 
 
-def _printed(claim: Claim) -> tuple[float, ...]:
+def printed_sizes(claim: Claim) -> tuple[float, ...]:
     """Returns the sizes of the printed effects, the largest last; empty without one."""
     effect = claim.paper_effect
     effects = effect if isinstance(effect, tuple) else () if effect is None else (effect,)

@@ -11,77 +11,120 @@ over its settings less the left one's.
 
 **Interval.** 95%, over test programs and training seeds (`metrics.intervals`), from 10,000 resamples
 with the same draws on both sides. Programs of different splits (or of the xla and nlp collections of layouts)
-are drawn independently. Each pair of several has an interval of its own (`claims.leads`); the least lead is
-above the least of the lower ends, and below the least of the upper ends, each at its share of the error. A
-largest gain or worst error is that of the programs tested, and only its runs are drawn.
+are drawn independently. Programs of one application are alike, so that there is a second interval for which
+whole applications are drawn; the wider one decides. Each pair of several has an interval of its own
+(`claims.leads`); the least lead is above the least of the lower ends, and below the least of the upper ends,
+each at its share of the error. A largest gain or worst error is that of the programs tested, and only its
+runs are drawn.
 
 **Verdict.** For a claim that one side leads:
 
-- `holds` if the whole interval lies above zero, `does not hold` if below, else `cannot tell`.
+- `holds` if the whole interval lies above zero; with a word of size ("much", "nearly every"), above the
+  least that the word asks (`papers/magnitudes.yaml`).
+- `holds, smaller than printed` if it lies above zero, but wholly below the least effect that the paper
+  prints, or below what the word asks.
+- `does not hold` if the whole interval lies below zero, or where the word asks for little, above that.
+- `no difference larger than X` if two one-sided tests, each at 5%, say that no side leads by X, and X is less
+  than the paper's effect, or without one, than the largest difference that the papers call none.
+- else `cannot tell`.
+
+Of other claims:
+
 - A claim of no difference `holds` if the interval lies between -margin and margin, and `does not hold` if it
   lies outside (`claims.claim.Margin`): differences of errors that the papers call none are relative to the
   errors that they print, and so are ours to ours.
 - A claim that names how large something is (every model badly off on some program; the largest gain of a
   search) `holds` if the interval lies above the least of what the paper prints, and `does not hold` if below.
-- Where doing nothing has a value (`Claim.null_value`), a claim that doing nothing passes too cannot hold.
+- A claim that doing nothing passes too (`Claim.null_value`), or a side that knows nothing (`Claim.blind`),
+  cannot hold.
+
+And of all:
+
+- `by construction` where our results agree by how they are made, `not evaluated` where results are missing.
+- `not trained enough` where a network of either side was not (`reports.training_guard`; of models compared
+  with crop2024's, by the analytical model's error): what another network or other inputs do and what a short
+  training does cannot be told apart.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
   much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%). A largest gain needs two runs instead.
-- Where a network of either side was not trained enough (`reports.training_guard`; of the models compared with
-  crop2024's, by the analytical model's error), the verdict is `cannot tell`: the effect of another network or
-  of other inputs is not separable from that of a short training.
+- With fewer than three seeds on a side, a verdict is about the networks as trained, not about architectures
+  (`Finding.about`).
 
 **Many claims.** Each verdict that an interval can give has a p-value, the least error at which the interval
-still decides, and a q-value over all claims of the papers, or over all restated ones (Benjamini and Hochberg,
-1995). A verdict whose q-value is above 5% does not count after control: of this number of claims, chance
-may have made it.
-
-**Strongest baseline.** A claim about the analytical model is decided a second and a third time, against the
-strongest baseline instead (`claims.restatement`).
+still decides, and a q-value over all claims of its set (`claims.contrasts`; Benjamini and Hochberg, 1995). A
+verdict whose q-value is above 5% does not count after control: of this number of claims, chance may have made
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import pandas as pd
 
-from costbench.metrics.intervals import CrossedDraws, false_discovery_rates, smallest_tail
-from costbench.reports.baseline_comparison import STRONGEST, strongest_baseline
-from costbench.reports.claims.claim import Claim, Margin, Side, margins
+from costbench.metrics.intervals import (
+    Interval,
+    WiderInterval,
+    false_discovery_rates,
+    smallest_tail,
+)
+from costbench.reports.claims.claim import Claim, Margin, Side, magnitudes, margins, printed_sizes
 from costbench.reports.claims.leads import (
     LARGEST,
+    TAIL,
     Needed,
-    agrees,
     effect_of,
     idle_scores,
     intervals,
+    largest_difference,
     level,
+    lie_within,
     needed,
+    region,
+    region_of_words,
     summary,
     weights_of,
 )
 from costbench.reports.frame import select
-from costbench.reports.results import ALL, BEST
+from costbench.reports.results import ALL, BEST, TRAINED
 from costbench.reports.scores import (
     MIN_PROGRAMS,
+    Draws,
     ScoreIndex,
     Scores,
     count_runs,
+    make_draws,
     score_index,
     scores_of,
     share_programs,
 )
-from costbench.rng import stream
+from costbench.reports.training_guard import TrainingGuard
 
 HOLDS, DOES_NOT_HOLD, CANNOT_TELL = "holds", "does not hold", "cannot tell"
+SMALLER = "holds, smaller than printed"
+NO_DIFFERENCE = "no difference"
 NOT_EVALUATED = "not evaluated"
 BY_CONSTRUCTION = "by construction"
 NOT_TRAINED_ENOUGH = "not trained enough"
+DECIDED = (HOLDS, SMALLER, NO_DIFFERENCE, DOES_NOT_HOLD)
+"""Verdicts that an interval gives."""
+VERDICTS = (*DECIDED, CANNOT_TELL, NOT_TRAINED_ENOUGH, BY_CONSTRUCTION, NOT_EVALUATED)
+"""All verdicts, in the order in which reports count them."""
 FALSE_DISCOVERIES = 0.05
 """Share of the decided claims that may be decided by chance."""
-_VERDICTS = {True: HOLDS, False: DOES_NOT_HOLD, None: CANNOT_TELL}
+MIN_SEEDS = 3
+"""Training runs of each side that a verdict about architectures takes."""
+_LEADS = ("left_better", "right_better")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A 95% interval of an effect, and how many independent units it is over."""
+
+    low: float
+    high: float
+    units: int
 
 
 @dataclass(frozen=True)
@@ -90,12 +133,18 @@ class Finding:
 
     Attributes:
         claim: claim that was decided.
-        verdict: `holds`, `does not hold`, `cannot tell`, `by construction` or `not evaluated`.
+        verdict: one of `VERDICTS`.
         effect: effect as the module's description defines it; None if not evaluated.
-        low: lower end of its interval.
+        low: lower end of its interval, the wider of those over programs and over applications.
         high: upper end of its interval.
+        no_larger_than: X of the verdict `no difference larger than X`.
+        by_program: interval over test programs.
+        by_application: interval over applications; None with too few of them.
         n: number of test programs compared (of the smaller split where two are).
-        seeds: largest number of training seeds of a side.
+        seeds: number of training seeds by side.
+        steps: number of training steps by side, of networks whose budget is known.
+        about: `architectures` if networks are compared with enough seeds each, `networks as trained` with
+            fewer; empty without networks.
         missing: results that are lacking, if not evaluated.
         reason: why the verdict is what it is whatever the interval; empty where the interval decides.
         p: least error at which the interval still decides; None where no interval may.
@@ -108,8 +157,13 @@ class Finding:
     effect: float | None = None
     low: float | None = None
     high: float | None = None
+    no_larger_than: float | None = None
+    by_program: Bounds | None = None
+    by_application: Bounds | None = None
     n: int = 0
-    seeds: int = 0
+    seeds: Mapping[Side, int] = field(default_factory=dict)
+    steps: Mapping[Side, int] = field(default_factory=dict)
+    about: Literal["", "architectures", "networks as trained"] = ""
     missing: tuple[str, ...] = ()
     reason: str = ""
     p: float | None = None
@@ -117,19 +171,12 @@ class Finding:
     needed: Needed | None = None
 
 
-Undertrained = Mapping[tuple[str, Side], float]
-"""(task, side) of a network that was not trained enough -> its error over that of the main network."""
-Steps = Mapping[tuple[str, Side], int]
-"""(task, side) of a network -> steps in which it would see as many samples as the main network."""
-
-
 def evaluate_claims(
     claims: tuple[Claim, ...],
     frame: pd.DataFrame,
     seed: int,
     resamples: int = 10_000,
-    undertrained: Undertrained = MappingProxyType({}),
-    steps: Steps = MappingProxyType({}),
+    guard: TrainingGuard = TrainingGuard(),  # noqa: B008  frozen
 ) -> tuple[Finding, ...]:
     """Decides each claim on the rows over all kernels.
 
@@ -138,19 +185,16 @@ def evaluate_claims(
         frame: results (see `costbench.reports.frame`).
         seed: seed of the bootstrap; each claim has a random stream of its own.
         resamples: number of times that programs and seeds are drawn.
-        undertrained: networks that decide nothing.
-        steps: training steps in which a network would see as many samples as the main one.
+        guard: what networks were trained for, and which decide nothing.
     """
     index = score_index(frame)
     allowed = margins(claims)
     findings = []
     for claim in claims:
-        resolved = _name_strongest(_choose_chip(claim, index), index)
         margin = Margin(claim.margin) if claim.margin else allowed.get((claim.task, claim.unit))
-        draws = CrossedDraws(stream(seed, "claims", claim.id), resamples)
-        findings.append(
-            _distrust_undertrained(_evaluate(resolved, index, margin, draws), undertrained, steps)
-        )
+        draws = make_draws(index.applications, seed, "claims", claim.id, resamples=resamples)
+        finding = _evaluate(_choose_chip(claim, index), index, margin, draws)
+        findings.append(_distrust_untrained(finding, guard))
     return control_false_discoveries(findings)
 
 
@@ -164,48 +208,45 @@ def _choose_chip(claim: Claim, index: ScoreIndex) -> Claim:
     return max((claim, *(claim.on(chip) for chip in index.chips)), key=num_sides)
 
 
-def _name_strongest(claim: Claim, index: ScoreIndex) -> Claim:
-    """Returns the claim with the strongest baseline by name, where there is one."""
-
-    def named(side: Side) -> Side:
-        if side.model != STRONGEST:
-            return side
-        return replace(side, model=strongest_baseline(index, claim.task, claim.metric, side) or STRONGEST)
-
-    return replace(claim, left=tuple(map(named, claim.left)), right=tuple(map(named, claim.right)))
-
-
-def _distrust_undertrained(finding: Finding, undertrained: Undertrained, steps: Steps) -> Finding:
-    """Returns the finding without a verdict where a side's network was not trained enough."""
+def _distrust_untrained(finding: Finding, guard: TrainingGuard) -> Finding:
+    """Returns the finding with its networks' budgets, and no verdict where one was not trained enough."""
     claim = finding.claim
-    networks = {side: (side.task or claim.task, replace(side.rows, kernels=ALL)) for side in claim.sides}
-    ratios = {
-        side.variant if side.model == Side().model else f"{side.model} {side.variant}": undertrained[network]
-        for side, network in networks.items()
-        if network in undertrained
+    networks = {side: guard.networks_of(side.task or claim.task, side) for side in claim.sides}
+    known = {
+        side: [guard.trained[key] for key in keys if key in guard.trained] for side, keys in networks.items()
     }
-    if finding.verdict == NOT_EVALUATED or not ratios:
+    finding = replace(finding, steps={side: min(steps) for side, steps in known.items() if steps})
+    by_reason: dict[str, list[str]] = {}
+    for key in dict.fromkeys(key for keys in networks.values() for key in keys):
+        reason, network = guard.reasons.get(key), key[1]
+        if reason:
+            named = network.variant if network.model == Side().model else f"{network.model} {network.variant}"
+            by_reason.setdefault(reason, []).append(named)
+    if finding.verdict in (NOT_EVALUATED, BY_CONSTRUCTION) or not by_reason:
         return finding
-    named = ", ".join(f"{network} ({ratio:.1f} times the main error)" for network, ratio in ratios.items())
-    enough = [steps[network] for network in networks.values() if network in undertrained and network in steps]
+    enough = [guard.steps[key] for keys in networks.values() for key in keys if key in guard.steps]
     return replace(
         finding,
-        verdict=CANNOT_TELL,
-        reason=f"{NOT_TRAINED_ENOUGH}: {named}",
+        verdict=NOT_TRAINED_ENOUGH,
+        no_larger_than=None,
+        reason="; ".join(
+            f"{', '.join(dict.fromkeys(named))}: {reason}" for reason, named in by_reason.items()
+        ),
         p=None,
         needed=Needed(steps=max(enough)) if enough else None,
     )
 
 
-def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: CrossedDraws) -> Finding:
+def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: Draws) -> Finding:
     if claim.construction:
         return Finding(claim, BY_CONSTRUCTION, reason=claim.construction)
     if claim.needs:
         return Finding(claim, NOT_EVALUATED, missing=(claim.needs,))
     if claim.direction == "no_difference" and margin is None:
         return Finding(claim, NOT_EVALUATED, missing=("a difference that the papers call none",))
-    weights = {weights_of(side) for side in claim.sides} if claim.statistic == "kernel_mean" else set()
-    sides = (*claim.sides, *sorted(weights, key=lambda side: (side.split, side.chip, side.kernels)))
+    beside = {weights_of(side) for side in claim.sides} if claim.statistic == "kernel_mean" else set()
+    beside |= {claim.blind} if claim.blind is not None else set()
+    sides = (*claim.sides, *sorted(beside, key=lambda side: (side.split, side.chip, side.kernels)))
     by_side = {side: scores_of(index, claim.task, claim.metric, side) for side in sides}
     missing = [_row_name(claim, side) for side, scores in by_side.items() if not scores.programs]
     if claim.statistic == "seed_deviation":
@@ -221,51 +262,118 @@ def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: Cro
     return _judge(claim, by_side, draws, size)
 
 
-def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws, margin: float) -> Finding:
+def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: float) -> Finding:
     """Returns the finding by the intervals of all pairs."""
-    leads = intervals(claim, scores, draws)
-    n, runs = min(len(s.programs) for s in scores.values()), count_runs(scores.values())
-    seeds = max(len(s.seeds) for s in scores.values())
+    leads = intervals(claim, scores, draws.programs)
+    n, runs = min(len(of_side.programs) for of_side in scores.values()), count_runs(scores.values())
+    by_program = Bounds(*summary(claim, leads), n)
+    by_application = None
+    num_applications = draws.num_applications(scores.values())
+    if claim.statistic not in LARGEST and num_applications:
+        clustered = intervals(claim, scores, draws.applications)
+        by_application = Bounds(*summary(claim, clustered), num_applications)
+        leads = tuple(map(WiderInterval, leads, clustered))
     low, high = summary(claim, leads)
-    finding = Finding(claim, CANNOT_TELL, effect_of(claim, leads), low, high, n, seeds)
+    seeds = {side: len(scores[side].seeds) for side in claim.sides}
+    finding = Finding(
+        claim,
+        CANNOT_TELL,
+        effect_of(claim, leads),
+        low,
+        high,
+        by_program=by_program,
+        by_application=by_application,
+        n=n,
+        seeds=seeds,
+        about=_about(seeds),
+    )
     if claim.statistic in LARGEST and runs == 1:
         reason = "one run of each cannot tell one program's luck from its gain"
         return replace(finding, low=None, high=None, reason=reason, needed=Needed(runs=2))
     if claim.statistic not in LARGEST and n < MIN_PROGRAMS:
         return replace(finding, needed=Needed(programs=MIN_PROGRAMS))
-    verdict = _VERDICTS[agrees(claim, leads, margin)]
-    if verdict == HOLDS and claim.null_value is not None:
-        idle = intervals(claim, idle_scores(claim, scores), draws)
-        if agrees(claim, idle, margin) is not False:
+    verdict = decide(claim, leads, margin)
+    if verdict == HOLDS and not (claim.null_value is None and claim.blind is None):
+        idle = intervals(claim, idle_scores(claim, scores), draws.programs)
+        if lie_within(claim, idle, region(claim, margin)) is not False:
             shown = ", ".join(f"{end:.2f}" for end in summary(claim, idle))
-            return replace(finding, reason=f"doing nothing cannot be told from it: {shown} {claim.unit}")
-    finding = replace(finding, verdict=verdict)
+            named = "doing nothing" if claim.blind is None else claim.blind.model
+            return replace(finding, reason=f"{named} passes too: {shown} {claim.unit}")
+    finding = replace(
+        finding,
+        verdict=verdict or CANNOT_TELL,
+        no_larger_than=largest_difference(claim, leads) if verdict == NO_DIFFERENCE else None,
+    )
     if claim.wall_time:
         return finding
-    p = smallest_tail(lambda tail: agrees(claim, leads, margin, tail) is not None)
     return replace(
         finding,
-        p=p,
-        needed=needed(claim, leads, margin, programs=n, runs=runs) if verdict == CANNOT_TELL else None,
+        p=smallest_tail(lambda tail: decide(claim, leads, margin, tail) is not None),
+        needed=None if verdict else needed(claim, leads, margin, programs=n, runs=runs),
     )
 
 
-def control_false_discoveries(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the findings with their q-values, over all of the papers' claims that have a p-value.
+def _about(seeds: Mapping[Side, int]) -> Literal["", "architectures", "networks as trained"]:
+    networks = [number for side, number in seeds.items() if side.model in TRAINED]
+    if not networks:
+        return ""
+    return "architectures" if min(networks) >= MIN_SEEDS else "networks as trained"
 
-    Restated claims are a family of their own: they test some claims a second time, and with many programs,
-    and tests that are sure to be decided would make room for others among the papers' claims.
+
+def decide(claim: Claim, leads: Sequence[Interval], margin: float, tail: float = TAIL) -> str | None:
+    """Returns one of `DECIDED`, as the module's description says; None where the intervals cannot tell.
+
+    Args:
+        claim: claim.
+        leads: lead of each pair.
+        margin: margin of a claim of no difference, and of no difference where none is printed; 0 without one.
+        tail: error on either side.
+    """
+    as_worded = lie_within(claim, leads, region_of_words(claim, margin), tail)
+    holds = as_worded
+    if claim.direction in _LEADS:
+        holds = lie_within(claim, leads, region(claim, margin), tail)
+    if as_worded:
+        return SMALLER if _is_smaller(claim, leads, tail) else HOLDS
+    if holds and as_worded is False:
+        return SMALLER if magnitudes()[claim.magnitude].least is not None else DOES_NOT_HOLD
+    if holds:
+        return SMALLER if _is_smaller(claim, leads, tail) else None
+    if holds is False:
+        return DOES_NOT_HOLD
+    if claim.direction not in _LEADS or claim.scale == "factor" or claim.statistic in LARGEST:
+        return None
+    printed = printed_sizes(claim)
+    meaningful = printed[0] if printed and printed[0] > 0.0 else margin
+    if claim.statistic == "share_of_programs" and printed:
+        meaningful = printed[0] - 0.5
+    return NO_DIFFERENCE if largest_difference(claim, leads, tail) < meaningful else None
+
+
+def _is_smaller(claim: Claim, leads: Sequence[Interval], tail: float) -> bool:
+    """Whether some pair's lead lies wholly below the least effect that the paper prints."""
+    printed = printed_sizes(claim)
+    share = tail / len(leads)
+    counted = claim.direction in _LEADS and claim.statistic not in LARGEST and bool(printed)
+    return counted and any(lead.high(share) < printed[0] for lead in leads)
+
+
+def control_false_discoveries(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Returns the findings with their q-values, over all claims of a set that have a p-value.
+
+    Each set is a family of its own: sets test some claims again, and with many programs, and tests that are
+    sure to be decided would make room for others among the papers' claims.
 
     Claims share programs and networks, so that their tests depend on each other. Benjamini and Hochberg's
     procedure holds for positive dependence, and is known to hold its rate for two-sided tests of correlated
     normal effects (Reiner-Benaim, 2007).
     """
     controlled = list(findings)
-    for restated in (False, True):
+    for family in dict.fromkeys(finding.claim.set for finding in findings):
         p_values = {
             i: finding.p
             for i, finding in enumerate(findings)
-            if finding.p is not None and bool(finding.claim.restates) == restated
+            if finding.p is not None and finding.claim.set == family
         }
         for i, rate in zip(p_values, false_discovery_rates(list(p_values.values())), strict=True):
             controlled[i] = replace(controlled[i], q=rate)
@@ -273,11 +381,11 @@ def control_false_discoveries(findings: Sequence[Finding]) -> tuple[Finding, ...
 
 
 def verdict_after_control(finding: Finding, rate: float = FALSE_DISCOVERIES) -> str:
-    """Returns the verdict if it counts among all claims, else that it is undecided.
+    """Returns the verdict if it counts among all claims, else that it is open.
 
     Verdicts without a p-value (wall times) stay as they are.
     """
-    decided = finding.verdict in (HOLDS, DOES_NOT_HOLD)
+    decided = finding.verdict in DECIDED
     return CANNOT_TELL if decided and finding.q is not None and finding.q > rate else finding.verdict
 
 

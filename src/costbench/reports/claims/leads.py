@@ -29,9 +29,17 @@ from costbench.metrics.intervals import (
 )
 from costbench.metrics.measures import APE_FLOOR_PERCENT
 from costbench.metrics.rows import MAIN
-from costbench.reports.claims.claim import Claim, Side
+from costbench.reports.claims.claim import Claim, Side, magnitudes, printed_sizes
 from costbench.reports.results import BEST
-from costbench.reports.scores import STATISTICS, Resample, Scores, count_runs, resample_effects, share_won
+from costbench.reports.scores import (
+    STATISTICS,
+    Resample,
+    Scores,
+    count_runs,
+    mean_over_programs,
+    resample_effects,
+    share_won,
+)
 
 _RIGHT_AHEAD = ("right_better", "at_most")
 _WITH_THEIR_BOUND = ("no_difference", "not_worse", "at_most")
@@ -59,14 +67,14 @@ def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) 
         return _largest(claim, scores, draws)
     if claim.statistic == "seed_deviation":
         return _deviations(claim, scores, draws)
-    num_programs, runs = _num_programs(scores), count_runs(scores.values())
+    num_drawn, runs = _num_drawn(scores, draws), count_runs(scores.values())
     effects = resample_effects(
-        lambda resample: np.stack(leads(claim, scores, resample)), draws, num_programs, runs
+        lambda resample: np.stack(leads(claim, scores, resample)), draws, num_drawn, runs
     )
-    found = [small_sample_interval(effect) for effect in effects]
+    by_pair = [small_sample_interval(effect) for effect in effects]
     if claim.statistic == "share_of_programs":
-        return tuple(ShareInterval(interval, num_programs) for interval in found)
-    return tuple(found)
+        return tuple(ShareInterval(interval, num_drawn) for interval in by_pair)
+    return tuple(by_pair)
 
 
 def leads(claim: Claim, scores: Mapping[Side, Scores], resample: Resample) -> list[F64]:
@@ -102,24 +110,28 @@ def level(claim: Claim, scores: Mapping[Side, Scores]) -> float:
 
 
 def idle_scores(claim: Claim, scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
-    """Returns the scores with the left sides doing nothing: `Claim.null_value` in each program and run."""
-    null_value = 0.0 if claim.null_value is None else claim.null_value
-    return {
-        side: replace(side_scores, values=np.full_like(side_scores.values, null_value))
-        if side in claim.left
-        else side_scores
-        for side, side_scores in scores.items()
-    }
+    """Returns the scores with the left sides doing nothing.
+
+    They have `Claim.null_value` in each program and run, or else the scores of `Claim.blind`.
+    """
+
+    def idle(side_scores: Scores) -> Scores:
+        if claim.null_value is not None:
+            return replace(side_scores, values=np.full_like(side_scores.values, claim.null_value))
+        return side_scores if claim.blind is None else scores[claim.blind]
+
+    return {side: idle(of_side) if side in claim.left else of_side for side, of_side in scores.items()}
 
 
-def _num_programs(scores: Mapping[Side, Scores]) -> int:
-    return min(len(side_scores.programs) for side_scores in scores.values())
+def _num_drawn(scores: Mapping[Side, Scores], draws: CrossedDraws) -> int:
+    """Returns the number of independent draws of programs, or of applications, of the smallest side."""
+    return min(draws.num_drawn(side_scores.programs) for side_scores in scores.values())
 
 
 def _means_of_seeds(scores: Scores, resample: Resample) -> F64:
     """Returns the means over (drawn) programs of each training run, [resamples, num_seeds]."""
     runs = [
-        resample(Scores(scores.programs, (seed,), scores.values[:, i : i + 1])).mean(axis=1)
+        mean_over_programs(resample(Scores(scores.programs, (seed,), scores.values[:, i : i + 1])))
         for i, seed in enumerate(scores.seeds)
     ]
     return np.stack(runs, axis=1)
@@ -130,7 +142,7 @@ def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws
 
     Programs are drawn; that a deviation is one of few runs is known from the chi-square distribution.
     """
-    num_programs = _num_programs(scores)
+    num_drawn = _num_drawn(scores, draws)
     estimates = leads(claim, scores, lambda side_scores: side_scores.means)
     sign = -claim.sign if claim.direction in _RIGHT_AHEAD else claim.sign
     signed = {}
@@ -140,7 +152,7 @@ def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws
         signed[side] = sign * deviations
     differences = [signed[left] - signed[right] for left, right in claim.pairs]
     return tuple(
-        small_sample_interval(ResampledEffect(float(lead[0]), effect, effect, effect, num_programs, 1))
+        small_sample_interval(ResampledEffect(float(lead[0]), effect, effect, effect, num_drawn, 1))
         for lead, effect in zip(estimates, differences, strict=True)
     )
 
@@ -149,7 +161,7 @@ def _statistic_of(claim: Claim, side: Side, values: Mapping[Side, F64]) -> F64:
     """Returns the claim's statistic of a side, [resamples]."""
     if claim.statistic == "kernel_mean":
         weights = values[weights_of(side)]
-        mean: F64 = (values[side] * weights).sum(axis=1) / weights.sum(axis=1)
+        mean: F64 = np.nansum(values[side] * weights, axis=1) / np.nansum(weights, axis=1)
         return mean
     return choose(STATISTICS, claim.statistic, "statistic")(values[side])
 
@@ -176,13 +188,13 @@ def _largest(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -
 
     runs = count_runs(scores.values())
     resampled = logs(lambda side_scores: side_scores.resampled(draws, "seeds"))
-    found = []
+    by_pair = []
     for mean, drawn in zip(logs(lambda side_scores: side_scores.means), resampled, strict=True):
         # A bootstrap variance of m runs is (m - 1) / m of an unbiased one.
         variance = float(drawn.var(axis=0).mean()) * runs / max(1, runs - 1)
         freedom = float(mean.size * max(1, runs - 1))
-        found.append(LargestInterval(mean[0], float(np.sqrt(variance)), freedom, _FROM_LOG[claim.scale]))
-    return tuple(found)
+        by_pair.append(LargestInterval(mean[0], float(np.sqrt(variance)), freedom, _FROM_LOG[claim.scale]))
+    return tuple(by_pair)
 
 
 _FROM_LOG: Mapping[str, Callable[[float], float]] = {
@@ -193,7 +205,7 @@ _FROM_LOG: Mapping[str, Callable[[float], float]] = {
 
 
 def region(claim: Claim, margin: float) -> tuple[float, float]:
-    """Returns the least and the greatest lead with which a claim is true.
+    """Returns the least and the greatest lead with which a claim is true, words of size left aside.
 
     Args:
         claim: claim; a magnitude and a largest gain are held against the least that the paper prints.
@@ -209,22 +221,47 @@ def region(claim: Claim, margin: float) -> tuple[float, float]:
         return least_printed, math.inf
     if claim.direction == "not_worse":
         return 0.0, math.inf
-    return 0.5 if claim.statistic == "share_of_programs" else float(claim.scale == "factor"), math.inf
+    return nothing(claim), math.inf
 
 
-def agrees(claim: Claim, leads: Sequence[Interval], margin: float, tail: float = TAIL) -> bool | None:
-    """Returns whether the claim is true by the intervals of all its pairs; None where they cannot tell.
+def nothing(claim: Claim) -> float:
+    """Returns the lead of a side that is not ahead: one half of the programs, a factor of 1, or 0."""
+    return 0.5 if claim.statistic == "share_of_programs" else float(claim.scale == "factor")
 
-    It is true if every pair is inside of the region. It is false if any is outside; as any of several would
-    do, each has its share of the error.
+
+def region_of_words(claim: Claim, margin: float) -> tuple[float, float]:
+    """Returns the same with what a word of size asks (`Claim.magnitude`).
 
     Args:
-        claim: claim that gives the region.
-        leads: lead of each pair.
+        claim: claim.
         margin: margin of a claim of no difference.
-        tail: error on either side.
     """
     lower, upper = region(claim, margin)
+    if not claim.magnitude:
+        return lower, upper
+    word, printed = magnitudes()[claim.magnitude], printed_sizes(claim)
+    if word.least is not None:
+        lower = word.least * (printed[0] if word.of == "printed" else 1.0)
+    if word.most is not None:
+        upper = word.most * (printed[-1] if word.of == "printed" else 1.0)
+    return lower, upper
+
+
+def lie_within(
+    claim: Claim, leads: Sequence[Interval], bounds: tuple[float, float], tail: float = TAIL
+) -> bool | None:
+    """Returns whether the leads of all pairs lie within bounds; None where their intervals cannot tell.
+
+    They do if every pair is inside. They do not if any is outside; as any of several would do, each has its
+    share of the error.
+
+    Args:
+        claim: claim that the leads are of.
+        leads: lead of each pair.
+        bounds: least and greatest lead, such as those of `region`.
+        tail: error on either side.
+    """
+    lower, upper = bounds
     if claim.direction in _WITH_THEIR_BOUND:
         inside = (lower <= lead.low(tail) and lead.high(tail) <= upper for lead in leads)
     else:
@@ -237,9 +274,15 @@ def agrees(claim: Claim, leads: Sequence[Interval], margin: float, tail: float =
     return None
 
 
+def largest_difference(claim: Claim, leads: Sequence[Interval], tail: float = TAIL) -> float:
+    """Returns the least X such that no side leads by more than X: two one-sided tests, each at 2 * `tail`."""
+    middle, of_each = nothing(claim), min(0.5, 2.0 * tail)
+    return max(max(middle - lead.low(of_each), lead.high(of_each) - middle) for lead in leads)
+
+
 def effect_of(claim: Claim, leads: Sequence[Interval]) -> float:
     """Returns the lead of the pair that agrees least with the claim."""
-    lower, upper = region(claim, 0.0)
+    lower, upper = region_of_words(claim, 0.0)
     # How far outside of the region a lead is; of leads inside, how far from its bound (a negative number).
     return max(
         (lead.estimate for lead in leads), key=lambda estimate: max(lower - estimate, estimate - upper)
@@ -298,7 +341,7 @@ def needed(
         programs: number of programs there are.
         runs: number of training runs there are.
     """
-    lower, upper = region(claim, margin)
+    lower, upper = region_of_words(claim, margin)
     outside = [lead for lead in leads if not lower <= lead.estimate <= upper]
     # Any pair outside decides, and of pairs inside all must be.
     factors = [(_variance_factor(lead, lower, upper), lead.of_runs) for lead in outside or leads]

@@ -10,26 +10,27 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.artifacts import write_json, write_text
-from costbench.reports.claims.claim import TPUGRAPHS, Side, margins
+from costbench.reports.claims.claim import Side, magnitudes, margins
+from costbench.reports.claims.contrasts import knows_estimate
 from costbench.reports.claims.evaluation import (
-    DOES_NOT_HOLD,
+    DECIDED,
     FALSE_DISCOVERIES,
-    HOLDS,
+    MIN_SEEDS,
+    NO_DIFFERENCE,
     NOT_EVALUATED,
+    VERDICTS,
+    Bounds,
     Finding,
     verdict_after_control,
 )
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import Section, paragraphs
 from costbench.reports.rendering import to_markdown
-from costbench.reports.results import FOLDS, title_of
+from costbench.reports.results import title_of
 from costbench.reports.scores import MIN_PROGRAMS
-from costbench.reports.training_guard import MAX_RATIO
 
 STRONGEST_TABLE = "claims_strongest"
-_PRINTED, _AGAINST_STRONGEST, _ON_FOLDS = "printed", "strongest", "folds"
-_ABOUT_LEARNED_MODELS = ("lpm2021", "lpm2020")
-"""Papers whose claims are counted together."""
+PRINTED, ALL_PROGRAMS, STAND_IN, STRONGEST = SETS = ("printed", "all_programs", "stand_in", "strongest")
 _STATISTICS = {
     "geometric_mean": "geometric mean",
     "mean": "mean",
@@ -49,27 +50,23 @@ _DIRECTIONS = {
     "at_most": "at most",
     "magnitude": "at least",
 }
+_UNIT_OF_SHARES = "share of programs"
 
 
 def claims_section(findings: Sequence[Finding]) -> Section:
-    """Returns the section: how many claims hold, the rule, the evaluated claims, and what others lack.
+    """Returns the section: verdicts by set, the rule, and each comparison with its intervals.
 
-    Claims restated against the strongest baseline come first, in a table and a sentence of their own.
+    Statements about the strongest baseline come first; then a row a claim, with its verdicts as printed, on
+    all programs, and with our network in place of the paper's.
     """
     frame = findings_frame(findings)
-    is_missing = frame["verdict"] == NOT_EVALUATED
-    shown_frame = frame.assign(verdict=frame["shown_verdict"])
-    decided, missing = shown_frame[~is_missing], shown_frame[is_missing]
-    folds = frame[frame["kind"] == _ON_FOLDS]
+    is_missing, is_ours = frame["verdict"] == NOT_EVALUATED, frame["set"] == STRONGEST
+    rows = frame.assign(verdict=frame["shown_verdict"])
     tables = (
-        fill_table(STRONGEST_TABLE, decided[decided["kind"] == _AGAINST_STRONGEST]),
-        fill_table(
-            "claims_folds",
-            decided[decided["kind"] == _ON_FOLDS],
-            papers=", ".join(folds["paper"].unique()),
-        ),
-        fill_table("claims", decided[decided["kind"] == _PRINTED]),
-        fill_table("claims_not_evaluated", missing.assign(id=missing["own_id"])),
+        fill_table(STRONGEST_TABLE, rows[~is_missing & is_ours]),
+        fill_table("claims", _by_claim(rows)),
+        fill_table("claims_compared", rows[~is_missing & ~is_ours]),
+        fill_table("claims_not_evaluated", rows[is_missing]),
     )
     shown = tuple(table for table in tables if table.rows)
     return Section(
@@ -81,11 +78,12 @@ def claims_section(findings: Sequence[Finding]) -> Section:
             **count_verdicts(frame),
             rate=100.0 * FALSE_DISCOVERIES,
             margins=sorted(margins(tuple(finding.claim for finding in findings)).items()),
+            magnitudes=magnitudes().values(),
             min_programs=MIN_PROGRAMS,
-            max_ratio=MAX_RATIO,
+            min_seeds=MIN_SEEDS,
         ),
         tables=shown,
-        folded=tuple(table.name for table in shown if table.name != STRONGEST_TABLE),
+        folded=tuple(table.name for table in shown if table.name not in (STRONGEST_TABLE, "claims")),
     )
 
 
@@ -93,40 +91,38 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
     """Returns a row a finding, with the columns of the tables of claims.
 
     Returns:
-        besides these: `kind`, whether the claim is as printed, restated against the strongest baseline, or
-        repeated on folds; `own_id`, the claim's own id, where `id` is that of the claim that it restates;
-        `verdict`, which `shown_verdict` follows with its reason; `after_control`; `where_decided`.
+        besides these: `set` of comparisons; `claim_id`, id of the paper's claim; `verdict`, which
+        `shown_verdict` follows with its size or reason; `after_control`.
     """
     rows = []
     for finding in findings:
         claim = finding.claim
-        networks = any(side.model == Side().model for side in claim.right)
-        restated = _ON_FOLDS if claim.paper == TPUGRAPHS or networks else _AGAINST_STRONGEST
         rows.append(
             {
-                "kind": restated if claim.restates else _PRINTED,
-                "own_id": claim.id,
-                "id": claim.restates or claim.id,
+                "set": claim.set,
+                "id": claim.id,
+                "claim_id": claim.restates or claim.id,
                 "paper": claim.paper,
                 "statement": claim.statement,
                 "where": f"{claim.paper}, {claim.where}",
-                "where_decided": claim.sides[0].split if claim.sides else "",
                 "tested_on": claim.tested_on,
-                "against": " and ".join(title_of(side.model) for side in claim.right),
+                "compared": _sides_in_words(finding, claim.left),
+                "with": _sides_in_words(finding, claim.right),
                 "verdict": finding.verdict,
-                "shown_verdict": f"{finding.verdict} ({finding.reason})"
-                if finding.reason
-                else finding.verdict,
+                "shown_verdict": shown_verdict(finding),
                 "after_control": verdict_after_control(finding),
                 "claim": _DIRECTIONS[claim.direction],
                 "paper_effect": printed_effect(claim.paper_effect),
                 "effect": finding.effect,
                 "ci_low": finding.low,
                 "ci_high": finding.high,
+                **_bounds("program", finding.by_program),
+                **_bounds("application", finding.by_application),
                 "unit": claim.unit,
                 "statistic": _STATISTICS[claim.statistic],
                 "n": finding.n,
-                "seeds": finding.seeds,
+                "applications": finding.by_application.units if finding.by_application else None,
+                "about": finding.about,
                 "p": finding.p,
                 "q": finding.q,
                 "needed": None if finding.needed is None else str(finding.needed),
@@ -137,55 +133,81 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
+def shown_verdict(finding: Finding) -> str:
+    """Returns a verdict with its size, or with the reason for it: `no difference larger than 0.4 points`."""
+    if finding.verdict == NO_DIFFERENCE and finding.no_larger_than is not None:
+        unit = finding.claim.unit
+        size = finding.no_larger_than
+        of_shares = unit == _UNIT_OF_SHARES
+        return f"{NO_DIFFERENCE} larger than {100 * size if of_shares else size:.2g} " + (
+            "% of programs" if of_shares else unit
+        )
+    return f"{finding.verdict} ({finding.reason})" if finding.reason else finding.verdict
+
+
+def _bounds(name: str, bounds: Bounds | None) -> dict[str, float | None]:
+    low, high = (None, None) if bounds is None else (bounds.low, bounds.high)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def _sides_in_words(finding: Finding, sides: Sequence[Side]) -> str:
+    """Returns models with what they were given: `learned vanilla (3 seeds, 6,400 steps)`."""
+    words = []
+    for side in sides:
+        name = " ".join(filter(None, (title_of(side.model), side.variant if side.variant != "main" else "")))
+        seeds, steps = finding.seeds.get(side, 0), finding.steps.get(side)
+        budget = [f"{seeds} seed{'s' if seeds > 1 else ''}", f"{steps:,} steps"] if steps else []
+        words.append(f"{name} ({', '.join(budget)})" if budget else name)
+    return "; ".join(words)
+
+
+def _by_claim(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns a row a claim of the papers: its words, and its verdict in each set that it is in."""
+    of_papers = frame[frame["set"] != STRONGEST]
+    first = of_papers.drop_duplicates("claim_id")
+    verdicts = of_papers.drop_duplicates(["claim_id", "set"]).pivot(
+        index="claim_id", columns="set", values="shown_verdict"
+    )
+    verdicts = verdicts.reindex(index=first["claim_id"], columns=list(SETS[:3]), fill_value="").fillna("")
+    return first.assign(id=first["claim_id"], **{name: verdicts[name].to_list() for name in verdicts.columns})
+
+
 def count_verdicts(frame: pd.DataFrame) -> dict[str, object]:
-    """Returns how many claims have which verdict, and how many keep it when false discoveries are controlled.
+    """Returns how many comparisons have which verdict, and how many keep it after control.
 
     Args:
         frame: all findings (`findings_frame`).
 
     Returns:
-        `strongest`: verdicts against the strongest baseline, by where they were decided; `folds`: verdicts of
-        comparisons of networks repeated on folds; `printed`: verdicts on the claims as printed, by papers;
-        `controlled`: by family of claims, what is left after control.
+        `counts`: by set and verdict, in the order of `VERDICTS`; `controlled`: by set, what is left when
+        false discoveries are controlled.
     """
-    printed, restated = frame[frame["kind"] == _PRINTED], frame[frame["kind"] != _PRINTED]
-    strongest = frame[(frame["kind"] == _AGAINST_STRONGEST) & (frame["verdict"] != NOT_EVALUATED)]
-    on_folds = strongest["where_decided"] == FOLDS
-    folds = frame[(frame["kind"] == _ON_FOLDS) & (frame["paper"] != TPUGRAPHS)]
-    together = "lpm2021 and lpm2020 about accuracy and searches"
-    papers = printed["paper"].where(~printed["paper"].isin(_ABOUT_LEARNED_MODELS), together)
-    counts = {
-        "folds over applications": Counter(strongest["verdict"][on_folds]),
-        "the papers' splits": Counter(strongest["verdict"][~on_folds]),
-    }
-    by_paper = {name: Counter(printed["verdict"][papers == name]) for name in (together, *papers.unique())}
+    by_set = {name: frame[frame["set"] == name] for name in SETS}
+    counts = {}
+    for name, rows in by_set.items():
+        verdicts = Counter(rows["verdict"])
+        counts[name] = {verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict]}
     return {
-        "strongest": {where: verdicts for where, verdicts in counts.items() if verdicts},
-        "folds": Counter(folds["verdict"]),
-        "printed": {name: verdicts for name, verdicts in by_paper.items() if verdicts},
-        "controlled": {
-            "of the papers' claims": _count_after_control(printed),
-            "of restated claims": _count_after_control(restated),
-        },
+        "counts": {name: of_set for name, of_set in counts.items() if of_set},
+        "controlled": {name: _count_after_control(rows) for name, rows in by_set.items() if len(rows)},
     }
 
 
 def _count_after_control(frame: pd.DataFrame) -> dict[str, object]:
     """Returns how many verdicts are left when false discoveries among all of them are controlled."""
     tested = frame[frame["q"].notna()]
-    decided = tested[tested["verdict"].isin((HOLDS, DOES_NOT_HOLD))]
-    lost = decided["own_id"][decided["after_control"] != decided["verdict"]].tolist()
-    return {
-        "tested": len(tested),
-        "decided": len(decided),
-        "kept": len(decided) - len(lost),
-        "lost": lost,
-    }
+    decided = tested[tested["verdict"].isin(DECIDED)]
+    lost = decided["id"][decided["after_control"] != decided["verdict"]].tolist()
+    return {"tested": len(tested), "decided": len(decided), "kept": len(decided) - len(lost), "lost": lost}
 
 
-def printed_claims(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns the findings on claims as the papers print them, without the restated ones."""
-    return tuple(finding for finding in findings if not finding.claim.restates)
+def claims_of_papers(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Returns a finding a claim of the papers: that with the paper's own model where there is one."""
+    by_claim: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.claim.set in (PRINTED, STAND_IN):
+            by_claim.setdefault(finding.claim.restates or finding.claim.id, finding)
+    return tuple(by_claim.values())
 
 
 def printed_effect(effect: float | tuple[float, float] | None) -> str:
@@ -196,7 +218,7 @@ def printed_effect(effect: float | tuple[float, float] | None) -> str:
 
 
 def write_claims(findings: Sequence[Finding], folder: Path) -> tuple[Path, Path]:
-    """Writes `claims.md` and `claims.json`; returns their paths.
+    """Writes `claims.md` and `claims.json`, and returns their paths.
 
     Raises:
         DataError: if one cannot be written.
@@ -217,18 +239,50 @@ def _json_entry(finding: Finding) -> dict[str, object]:
     claim, effect = finding.claim, finding.claim.paper_effect
     return {
         "id": claim.id,
-        "effect": finding.effect,
-        "ci_low": finding.low,
-        "ci_high": finding.high,
-        "paper_effect": list(effect) if isinstance(effect, tuple) else effect,
-        "unit": claim.unit,
+        "claim": claim.restates or claim.id,
+        "set": claim.set,
+        "words": claim.statement,
+        "sides": {
+            "left": [_json_side(finding, side) for side in claim.left],
+            "right": [_json_side(finding, side) for side in claim.right],
+        },
         "verdict": finding.verdict,
         "after_control": verdict_after_control(finding),
+        "about": finding.about,
+        "size": {
+            "effect": finding.effect,
+            "unit": claim.unit,
+            "no_larger_than": finding.no_larger_than,
+            "printed": list(effect) if isinstance(effect, tuple) else effect,
+            "magnitude": claim.magnitude or None,
+        },
+        "ci_low": finding.low,
+        "ci_high": finding.high,
+        "intervals": {
+            "programs": _json_bounds(finding.by_program),
+            "applications": _json_bounds(finding.by_application),
+        },
         "p": finding.p,
         "q": finding.q,
         "needed": None if finding.needed is None else asdict(finding.needed),
         "n": finding.n,
         "missing": list(finding.missing),
         "reason": finding.reason,
-        "against": [side.model for side in claim.right] if claim.restates else [],
     }
+
+
+def _json_side(finding: Finding, side: Side) -> dict[str, object]:
+    return {
+        "model": side.model,
+        "variant": side.variant,
+        "split": side.split,
+        "chip": side.chip,
+        "kernels": side.kernels,
+        "knows_estimate": knows_estimate(side.model),
+        "seeds": finding.seeds.get(side),
+        "steps": finding.steps.get(side),
+    }
+
+
+def _json_bounds(bounds: Bounds | None) -> dict[str, object] | None:
+    return None if bounds is None or bounds.low is None else asdict(bounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
@@ -22,6 +23,7 @@ from costbench.reports.tables.learning_curves import (
     settled_after,
 )
 from costbench.reports.tables.variants import NO_LABELS, ablation_tables, differences_tables, variant_splits
+from costbench.reports.training_guard import NetworkKey
 from costbench.reports.training_runs import Budget, Selected, budget_table, read_history, rises
 from costbench.tasks import labels_of
 
@@ -34,6 +36,7 @@ def ablation_section(
     figures: Path,
     budgets: Sequence[Budget] = (),
     labels: Mapping[str, str] = NO_LABELS,
+    untrained: Mapping[NetworkKey, str] = MappingProxyType({}),
 ) -> Section | None:
     """Returns heat maps, scaling curves and tables of variants; None without variants.
 
@@ -42,12 +45,13 @@ def ablation_section(
         figures: folder that figures go to.
         budgets: budgets of the training runs.
         labels: names of variants for people, by name.
+        untrained: networks that were not trained enough, and why.
 
     Raises:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    tables = ablation_tables(results, budgets, labels)
+    tables = ablation_tables(results, budgets, labels, untrained)
     if not tables:
         return None
     page_figures = []

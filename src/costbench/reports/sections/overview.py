@@ -8,12 +8,7 @@ from pathlib import Path
 
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings
-from costbench.reports.claims.evaluation import (
-    DOES_NOT_HOLD,
-    FALSE_DISCOVERIES,
-    HOLDS,
-    verdict_after_control,
-)
+from costbench.reports.claims.evaluation import VERDICTS
 from costbench.reports.figures.programs import write_hybrid_figure
 from costbench.reports.figures.searches import write_tune_figure
 from costbench.reports.inputs import ReportData
@@ -46,7 +41,7 @@ from costbench.reports.searches import (
     Searches,
     SearchResults,
 )
-from costbench.reports.sections.claims import printed_claims
+from costbench.reports.sections.claims import claims_of_papers
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
@@ -190,7 +185,7 @@ def _tune_figure(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
 
 
 def _questions(data: ReportData) -> tuple[Pointer, ...]:
-    findings = printed_claims(data.printed_findings)
+    verdicts = Counter(finding.verdict for finding in claims_of_papers(data.printed_findings))
     # Without wall times, which differ from run to run.
     main = {budget.task: budget for budget in reversed(data.budgets) if budget.variant == MAIN}
     lines = paragraphs(
@@ -199,9 +194,7 @@ def _questions(data: ReportData) -> tuple[Pointer, ...]:
         differences=bool(differences_tables(data.results, data.seed, data.budgets)),
         tile=_tile_search(next(iter(data.searches.of("tile")), None)),
         fusion=_fusion_search(next(iter(data.searches.of("fusion")), None)),
-        claims=Counter(finding.verdict for finding in findings),
-        kept=sum(verdict_after_control(finding) in (HOLDS, DOES_NOT_HOLD) for finding in findings),
-        rate=100.0 * FALSE_DISCOVERIES,
+        claims={verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict]},
         cards=data.cards,
         models=len(data.budgets),
         budgets={task: main[task] for task in LEARNED if task in main},

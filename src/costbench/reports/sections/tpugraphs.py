@@ -18,7 +18,7 @@ from costbench.reports.overhead import overhead_table
 from costbench.reports.page import Pointer, Section, page_figure, paragraphs, sentence
 from costbench.reports.papers.printed import FOLDER, printed_table
 from costbench.reports.results import PRIMARY_CHIP, ChipSplit, Results
-from costbench.reports.sections.claims import printed_claims
+from costbench.reports.sections.claims import claims_of_papers
 from costbench.reports.tables.hyperparameters import tried_table
 from costbench.reports.tables.tpugraphs import (
     COLLECTIONS,
@@ -155,7 +155,7 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
     return paragraphs(
         ANCHOR,
         claims=Counter(
-            finding.verdict for finding in printed_claims(findings) if finding.claim.paper == TPUGRAPHS
+            finding.verdict for finding in claims_of_papers(findings) if finding.claim.paper == TPUGRAPHS
         ),
         tiles=tiles,
         layouts=layouts,

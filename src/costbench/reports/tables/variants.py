@@ -11,27 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import pandas as pd
 
 from costbench.compiler.estimate_quality import QUALITIES
-from costbench.metrics.intervals import CrossedDraws
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.claims.claim import Side
-from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH, Undertrained
+from costbench.reports.claims.evaluation import NOT_TRAINED_ENOUGH
 from costbench.reports.declarations import RowDeclaration, declaration_of
 from costbench.reports.declared_tables import make_table
 from costbench.reports.frame import select
 from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import FOLDER, PrintedTable, printed_table
 from costbench.reports.results import ALL, ChipSplit, Results, split_order, title_of
+from costbench.reports.scores import applications_of, make_draws
 from costbench.reports.table import Table
 from costbench.reports.tables.learning_curves import is_curve, is_rate
 from costbench.reports.tables.tpugraphs import is_of_paper
-from costbench.reports.training_guard import MAX_RATIO, undertrained
+from costbench.reports.training_guard import NetworkKey
 from costbench.reports.training_runs import Budget, budget_note
-from costbench.rng import stream
 from costbench.tasks import KERNEL_TASKS, LEARNED, LearnedTask, labels_of
 
 MODEL = "learned"
@@ -58,7 +58,10 @@ def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
 
 
 def ablation_tables(
-    results: Results, budgets: Sequence[Budget] = (), labels: Mapping[str, str] = NO_LABELS
+    results: Results,
+    budgets: Sequence[Budget] = (),
+    labels: Mapping[str, str] = NO_LABELS,
+    untrained: Mapping[NetworkKey, str] = MappingProxyType({}),
 ) -> tuple[Table, ...]:
     """Returns for each split and chip tables 3 and 4 and the other variants, as far as they were run.
 
@@ -66,22 +69,22 @@ def ablation_tables(
         results: results with those of the variants.
         budgets: budgets of the training runs, for a note on each table.
         labels: names of variants for people, by variant.
+        untrained: networks that were not trained enough, and why.
 
     Raises:
         ParamsError: if the package's data of the paper are broken.
     """
     papers = {name: printed_table("lpm2021", name) for name in ABLATIONS}
     in_papers = {label for paper in papers.values() for label in paper.labels} | set(EXTRA_INPUTS)
-    short = undertrained(results, budgets)
     tables = []
     for chip_split in variant_splits(results):
         of_split = [b for b in budgets if (b.split, b.chip) == (chip_split.split, chip_split.chip)]
         for name, paper in papers.items():
             titles = {row.label: row.title for row in paper.rows}
             titles |= {v: labels.get(v, v) for v in (EXTRA_INPUTS if name == "inputs" else ())}
-            tables.append(_variants_table(results, chip_split, titles, paper, of_split, short))
+            tables.append(_variants_table(results, chip_split, titles, paper, of_split, untrained))
         others = _other_variants(results, chip_split, in_papers, labels)
-        tables.append(_variants_table(results, chip_split, others, None, of_split, short))
+        tables.append(_variants_table(results, chip_split, others, None, of_split, untrained))
     return tuple(table for table in tables if table is not None)
 
 
@@ -118,7 +121,7 @@ def _variants_table(
     labels: Mapping[str, str],
     paper: PrintedTable | None,
     budgets: Sequence[Budget],
-    short: Undertrained,
+    untrained: Mapping[NetworkKey, str],
 ) -> Table | None:
     """Returns a row for each variant that was run, with the columns of each task that it was run on.
 
@@ -128,7 +131,7 @@ def _variants_table(
         labels: variant -> what it is.
         paper: table that the paper printed of the same variants; None for those of no paper.
         budgets: budgets of the training runs on the split and chip.
-        short: networks that were not trained enough.
+        untrained: networks that were not trained enough, and why.
 
     Returns:
         None if none was run.
@@ -145,7 +148,7 @@ def _variants_table(
     kind = next((name for name in ABLATIONS if paper == printed_table("lpm2021", name)), "")
     printed = paper if paper and (paper.split, paper.chip) == (chip_split.split, chip_split.chip) else None
     flags = {
-        task: {v: short.get((task, Side(MODEL, v, chip_split.split, chip_split.chip))) for v in rows}
+        task: {v: untrained.get((task, Side(MODEL, v, chip_split.split, chip_split.chip))) for v in rows}
         for task in tasks
     }
     asked = {
@@ -163,8 +166,11 @@ def _variants_table(
                 for task, names in asked.items()
             },
             flag=NOT_TRAINED_ENOUGH,
-            flagged=[task for task in tasks if any(flags[task].values())],
-            max_ratio=MAX_RATIO,
+            flagged={
+                task: list(dict.fromkeys(filter(None, flags[task].values())))
+                for task in tasks
+                if any(flags[task].values())
+            },
         ),
         # A model that was trained for another chip had the budget of the main one.
         *(budget_note(budgets, dict(zip(rows, rows, strict=True)), task) for task in tasks),
@@ -187,7 +193,7 @@ def _variants_table(
         printed=printed,
         numbers={
             f"{task}_training": {
-                (v, rows[v]): NOT_TRAINED_ENOUGH if ratio else "" for v, ratio in of_task.items()
+                (v, rows[v]): NOT_TRAINED_ENOUGH if reason else "" for v, reason in of_task.items()
             }
             for task, of_task in flags.items()
             if any(of_task.values())
@@ -327,5 +333,5 @@ def _differences_table(
             "split": base.split,
             "where": f"{labels_of(task).heading}, {chip_split.title}",
         },
-        draws=CrossedDraws(stream(seed, "differences", f"{task}_{chip_split.name}")),
+        draws=make_draws(applications_of(frame), seed, "differences", f"{task}_{chip_split.name}"),
     )

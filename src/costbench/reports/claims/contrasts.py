@@ -1,0 +1,144 @@
+"""Which comparisons are made: each once, with words that say what is compared, in one of four sets.
+
+- `printed`: claims as a paper makes them, with its own model on its own kind of split.
+- `all_programs`: the same comparison on folds over applications, where every program is tested once; the
+  papers' splits have six to eight test programs.
+- `stand_in`: claims of the two papers about learned performance models in which our network `learned` or one
+  of its variants stands in for the paper's model, on folds where it was tested there.
+- `strongest`: statements of this project (`papers/strongest.yaml`) that hold trained networks against boosted
+  trees, like with like: both know the analytical estimate, or neither does.
+
+Sides are never swapped: what a statement sees ahead is the same in every set. A claim about programs unlike
+those of training is about the manual split and stays on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from costbench.reports.claims.claim import ANY, PAPERS, TPUGRAPHS, Claim, Side, read_claims
+from costbench.reports.results import FOLDS, PRIMARY_CHIP
+from costbench.reports.scores import ScoreIndex, scores_of
+
+ClaimSet = Literal["printed", "all_programs", "stand_in", "strongest"]
+_NETWORK = Side().model
+_PAPERS_MODEL = "lpm2021"
+_STAND_INS = {_NETWORK, "model and hardware"}
+"""Models of result rows that are our network, alone or in a search."""
+_OF_PAPERS = ("lpm2020-lstm",)
+"""Variants of our network that are a paper's own."""
+_ABOUT_OUR_NETWORK = ("lpm2021", "lpm2020")
+
+
+def contrasts(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
+    """Returns all comparisons, those of claims as printed first.
+
+    Args:
+        claims: claims as the papers print them.
+        index: results, which say what was tested on folds.
+
+    Raises:
+        ParamsError: if the package's data are broken.
+    """
+    printed = [claim for claim in claims if not stands_in(claim)]
+    stand_ins = [claim for claim in claims if stands_in(claim)]
+    stand_ins += [_with_stand_in(claim) for claim in printed if _has_model(claim, _PAPERS_MODEL)]
+    on_folds = [
+        replace(moved, id=f"{claim.id}@folds", set="all_programs")
+        for claim in printed
+        if (moved := _to_folds(claim, index)) is not None
+    ]
+    stand_ins = [_to_folds(claim, index) or claim for claim in stand_ins]
+    strongest = [replace(claim, set="strongest") for claim in strongest_statements()]
+    stand_ins = [replace(claim, set="stand_in") for claim in stand_ins]
+    return tuple(_distinct((*printed, *on_folds, *stand_ins, *strongest)))
+
+
+def strongest_statements() -> tuple[Claim, ...]:
+    """Returns this project's statements about the strongest baseline.
+
+    Raises:
+        ParamsError: if the file is broken.
+    """
+    return read_claims(PAPERS / "strongest.yaml", "strongest")
+
+
+def stands_in(claim: Claim) -> bool:
+    """Returns whether our network stands in for the model of the paper that the claim is of."""
+    return claim.paper in _ABOUT_OUR_NETWORK and any(
+        side.model in _STAND_INS and side.variant not in _OF_PAPERS for side in claim.sides
+    )
+
+
+def _has_model(claim: Claim, model: str) -> bool:
+    return any(side.model == model for side in claim.sides) and claim.paper in _ABOUT_OUR_NETWORK
+
+
+def _with_stand_in(claim: Claim) -> Claim:
+    """Returns the claim with our network in place of lpm2021's."""
+    left, right = (
+        tuple(replace(side, model=_NETWORK) if side.model == _PAPERS_MODEL else side for side in sides)
+        for sides in (claim.left, claim.right)
+    )
+    return replace(claim, id=f"{claim.id}@learned", left=left, right=right, restates=claim.id)
+
+
+def _to_folds(claim: Claim, index: ScoreIndex) -> Claim | None:
+    """Returns the claim on folds; None if it is about a split, or a side was not tested there.
+
+    Splits and chips must be the same on all sides: else the claim is about what differs between them.
+    """
+    splits, chips = {side.split for side in claim.sides}, {side.chip for side in claim.sides}
+    movable = splits == {"random"} or (splits == {ANY} and claim.paper == TPUGRAPHS)
+    if not movable or len(chips) != 1 or claim.wall_time or claim.construction:
+        return None
+    if splits == {ANY} and _tested_splits(claim, index) == {FOLDS}:
+        return None  # Programs of all splits are already those of folds.
+    left, right = (
+        tuple(replace(side, split=FOLDS, chip=PRIMARY_CHIP) for side in sides)
+        for sides in (claim.left, claim.right)
+    )
+    moved = replace(claim, left=left, right=right, restates=claim.restates or claim.id)
+    tested = all(scores_of(index, claim.task, claim.metric, side).programs for side in moved.sides)
+    return moved if tested else None
+
+
+def _tested_splits(claim: Claim, index: ScoreIndex) -> set[str]:
+    """Returns the splits that the claim's first side has results on."""
+    side = claim.sides[0]
+    wanted = replace(side.rows, split="")
+    return {
+        rows.split
+        for task, metric, rows in index.row_numbers
+        if (task, metric) == (side.task or claim.task, side.metric or claim.metric)
+        and replace(rows, split="") == wanted
+        and rows.split != ANY
+    }
+
+
+def _distinct(claims: Iterable[Claim]) -> Iterable[Claim]:
+    """Yields the claims without those that compare the same rows by the same statistic as an earlier one.
+
+    Two papers may say the same of one comparison, and both stay among the claims as printed.
+    """
+    asked = set()
+    for claim in claims:
+        sides = frozenset((frozenset(claim.left), frozenset(claim.right)))
+        question = (claim.task, claim.metric, claim.statistic, claim.scale, claim.pairing, sides)
+        if claim.set == "printed" or not claim.sides or question not in asked:
+            yield claim
+        asked.add(question)
+
+
+def knows_estimate(model: str) -> bool:
+    """Returns whether a model of result rows is given the analytical model's estimate."""
+    return model in _KNOW_ESTIMATE
+
+
+_KNOW_ESTIMATE = {
+    *("hybrid", "hybrid and hardware", "trees_analytical"),
+    *("analytical", "analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"),
+    "analytical and hardware",
+}

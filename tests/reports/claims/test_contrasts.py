@@ -1,0 +1,106 @@
+"""Each comparison is made once, in one of four sets, and no side is ever swapped."""
+
+from __future__ import annotations
+
+from costbench.metrics.rows import MetricRow
+from costbench.reports.claims.claim import Claim, Side, load_claims
+from costbench.reports.claims.contrasts import contrasts, knows_estimate, stands_in, strongest_statements
+from costbench.reports.frame import frame_of
+from costbench.reports.scores import score_index
+from tests.reports.conftest import make_row
+
+CLAIMS = {claim.id: claim for claim in load_claims()}
+LARGER_ERROR = "lpm2021.fusion_random_vs_analytical"
+FOLDS = {"split": "folds", "chip": "tpu_v3"}
+
+
+def _rows(task: str, metric: str, *sides: Side) -> list[MetricRow]:
+    return [
+        make_row(
+            task=task,
+            metric=metric,
+            model=side.model,
+            variant=side.variant,
+            split=side.split,
+            chip=side.chip,
+            kernels=side.kernels,
+            application=f"a{i}",
+            program=f"p{i}",
+        )
+        for side in sides
+        for i in range(6)
+    ]
+
+
+def _contrasts(claims: list[Claim], rows: list[MetricRow]) -> dict[str, Claim]:
+    return {claim.id: claim for claim in contrasts(claims, score_index(frame_of(rows)))}
+
+
+def test_a_claim_is_decided_with_the_papers_model_on_folds_and_with_ours_in_its_place() -> None:
+    sides = [Side(model, **FOLDS) for model in ("lpm2021", "learned", "analytical")]
+    rows = _rows("fusion", "mape_ge5us", *sides)
+    made = _contrasts([CLAIMS[LARGER_ERROR]], rows)
+    printed, folds, ours = (made[f"{LARGER_ERROR}{end}"] for end in ("", "@folds", "@learned"))
+    assert (printed.set, printed.left, printed.right) == (
+        "printed",
+        (Side("lpm2021"),),
+        (Side("analytical"),),
+    )
+    assert (folds.set, folds.left, folds.right) == ("all_programs", (sides[0],), (sides[2],))
+    assert (ours.set, ours.left, ours.right) == ("stand_in", (sides[1],), (sides[2],))
+    assert {claim.restates for claim in (folds, ours)} == {LARGER_ERROR}
+    assert {claim.direction for claim in (printed, folds, ours)} == {"left_better"}
+
+
+def test_a_claim_about_unlike_programs_stays_on_its_split_and_keeps_its_sides() -> None:
+    manual = "lpm2021.tile_manual_vs_analytical"
+    rows = _rows("tile", "tile_size_ape", *(Side(m, **FOLDS) for m in ("lpm2021", "learned", "analytical")))
+    made = _contrasts([CLAIMS[manual]], rows)
+    assert f"{manual}@folds" not in made
+    ours = made[f"{manual}@learned"]
+    assert (ours.left, ours.right) == ((Side(split="manual"),), (Side("analytical", split="manual"),))
+    assert ours.direction == "right_better"
+
+
+def test_on_folds_every_comparison_is_made_once() -> None:
+    # lpm2021 says it of the analytical model on random programs; its share of programs is another statistic.
+    names = ("tile_random_vs_analytical", "tile_random_wins_per_program", "tile_random_tau_vs_analytical")
+    claims = [CLAIMS[f"lpm2021.{name}"] for name in names]
+    sides = [Side(m, **FOLDS) for m in ("lpm2021", "learned", "analytical")]
+    rows = [*_rows("tile", "tile_size_ape", *sides), *_rows("tile", "kendall_tau", *sides)]
+    made = _contrasts([*claims, *claims[:1]], rows)
+    on_folds = [claim for claim in made.values() if claim.set == "all_programs"]
+    assert [claim.restates for claim in on_folds] == [claim.id for claim in claims]
+    asked = [(claim.metric, claim.statistic, claim.left, claim.right) for claim in on_folds]
+    assert len(set(asked)) == len(asked)
+
+
+def test_our_network_stands_in_where_the_paper_s_was_not_built() -> None:
+    ours = {claim.id for claim in CLAIMS.values() if stands_in(claim)}
+    assert {"lpm2021.edge_direction_fusion", "lpm2020.fusion_vs_lstm", "lpm2021.compiler_swap_test"} <= ours
+    assert LARGER_ERROR not in ours
+    assert not any(name.startswith("tpugraphs2023") for name in ours)
+    made = contrasts(list(CLAIMS.values()), score_index(frame_of(_rows("tile", "tile_size_ape", Side()))))
+    assert {claim.restates or claim.id for claim in made if claim.set == "stand_in"} >= ours
+
+
+def test_layouts_that_were_tested_on_folds_alone_are_not_asked_again() -> None:
+    claim = CLAIMS["tpugraphs2023.layout_rank_vs_mse"]
+    on_folds = [
+        Side(variant=side.variant, kernels=side.kernels, split="folds", chip="tpu_v3") for side in claim.sides
+    ]
+    rows = _rows("layout", "kendall_tau", *on_folds)
+    assert f"{claim.id}@folds" not in _contrasts([claim], rows)
+    elsewhere = [Side(s.variant and s.model, s.variant, "random", "tpu_v3", s.kernels) for s in on_folds]
+    assert f"{claim.id}@folds" in _contrasts([claim], [*rows, *_rows("layout", "kendall_tau", *elsewhere)])
+
+
+def test_statements_of_our_own_compare_like_with_like() -> None:
+    statements = strongest_statements()
+    assert {claim.task for claim in statements} == {"tile", "fusion", "layout"}
+    for claim in statements:
+        (left,), (right,) = claim.left, claim.right
+        assert knows_estimate(left.model) == knows_estimate(right.model)
+        assert (left.split, left.chip) == (right.split, right.chip) == ("folds", "tpu_v3")
+    assert knows_estimate("hybrid")
+    assert not knows_estimate("lpm2021")
