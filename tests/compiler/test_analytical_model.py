@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from costbench.compiler import analytical_cost
 from costbench.compiler import analytical_model as analytical
-from costbench.compiler import analytical_model as analytical_cost
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.estimate_quality import QUALITIES
 from costbench.compiler.kernel import Kernel
