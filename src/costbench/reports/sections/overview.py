@@ -300,7 +300,7 @@ def page_lead(data: ReportData) -> str:
 
 
 def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
-    """Yields of each task where it was tested, the networks' least budgets and the errors, the least first."""
+    """Yields where each task was tested, the networks' least budgets and the errors, the least first."""
     for task in LEARNED:
         cell = next(
             (cell for model in _CONCLUDED_MODELS if (cell := primary_cell(data.cells, task, model))), None
