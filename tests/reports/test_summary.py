@@ -11,7 +11,7 @@ import pytest
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import Cell, load_results
 from costbench.reports.summary import averages, headlines, summarise
-from tests.reports.conftest import fusion_rows, rows_of, variant_rows
+from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
 
 
 def test_averages_by_hand(make_cell: Callable[..., Cell]) -> None:
@@ -108,3 +108,13 @@ def test_variants_stand_beside_their_model(tmp_path: Path) -> None:
     both = summarise(load_results(tmp_path / "r.jsonl"), {})
     assert both["tile/random/tpu_v2/learned@mse/ape_mean"] == pytest.approx(50.0)
     assert {key: value for key, value in both.items() if "@" not in key} == without
+
+
+def test_of_skewed_losses_shares_of_programs_are_told(tmp_path: Path) -> None:
+    losses = (0.0, 2.0, 8.0, 30.0)
+    where = {"task": "layout", "split": "folds", "metric": "top_1"}
+    rows = [make_row(**where, program=f"p{index}", value=loss) for index, loss in enumerate(losses)]
+    write_rows(tmp_path / "r.jsonl", rows)
+    numbers = summarise(load_results(tmp_path / "r.jsonl"), {})
+    shares = [numbers[f"layout/folds/tpu_v2/learned/top1_above_{percent}"] for percent in (1, 5, 10)]
+    assert shares == [75.0, 50.0, 25.0]

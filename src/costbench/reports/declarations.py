@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from costbench.errors import choose
-from costbench.metrics.measures import AVERAGES
 from costbench.params import load_yaml, parse
 from costbench.reports.frame import COLUMNS
+from costbench.reports.losses import AVERAGES
 
 _FILE = Path(__file__).with_name("tables.yaml")
 Filter: TypeAlias = Mapping[str, str | tuple[str, ...]]
@@ -39,6 +39,9 @@ Statistic = Literal[
     "median",
     "geometric_mean",
     "standard_deviation",
+    "above_1",
+    "above_5",
+    "above_10",
     "min",
     "max",
     "sum",

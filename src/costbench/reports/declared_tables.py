@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from costbench.metrics.measures import APE_FLOOR_PERCENT, AVERAGES, Measure
+from costbench.metrics.measures import APE_FLOOR_PERCENT, Measure
 from costbench.params import load_section
 from costbench.reports.baseline_comparison import Estimate, estimate, estimate_difference
 from costbench.reports.declarations import (
@@ -23,6 +23,7 @@ from costbench.reports.declarations import (
     load_declarations,
 )
 from costbench.reports.frame import means, select
+from costbench.reports.losses import AVERAGES, average
 from costbench.reports.papers.printed import PrintedRow, PrintedTable
 from costbench.reports.results import BEST, SPLIT_NAMES, described, deviation_over_runs, split_order
 from costbench.reports.scores import (
@@ -344,7 +345,7 @@ def _statistic(
         return None if kernels is None else mean_over_kernels(values, kernels)
     if statistic in ("min", "max", "sum"):
         return float(getattr(values, statistic)())
-    return measure.average(statistic, values.tolist())
+    return average(measure, statistic, values.tolist())
 
 
 def _estimate_columns(
@@ -450,7 +451,7 @@ def _average(
         for value, other in zip(column.values, others, strict=True)
         if isinstance(value, float | int) and other is not None
     ]
-    return _scaled(column.measure.average(kind, values), declared.scale)
+    return _scaled(average(column.measure, kind, values), declared.scale)
 
 
 def _scaled(value: Value, scale: str) -> Value:

@@ -9,6 +9,7 @@ Averages are over test programs, each counting once, after averaging over seeds:
 - `tau_mean`: arithmetic mean (a correlation may be negative, and then has no geometric mean);
   `tau_geometric_mean`, as the paper prints it, where all are positive; `tau_median`; `tau_std`; in
   the same way `tau_ge5us` and `tau_lt5us`.
+- `top1_above_1`, `_above_5`, `_above_10` of the layout task: percentage of programs that lose more than that;
 - every other metric of the rows: `<metric>_mean` and `<metric>_median`;
 - the same of variants, whose model is called `learned@<variant>`: `tile/random/tpu_v2/learned@mse/ape_mean`;
 - `unseen_<name>`, for the means and medians of APE and tau: without kernels that training has seen;
@@ -25,6 +26,7 @@ import numpy as np
 
 from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
+from costbench.reports.losses import SHARES_ABOVE, SKEWED, spread
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, UNSEEN, Cell, Results, split_order
 from costbench.reports.tables.seen_kernels import NEW_STRUCTURE, share_of_structures
 
@@ -56,6 +58,9 @@ def averages(cell: Cell, model: str) -> dict[str, float]:
             average = measure.average(kind, values)
             if average is not None:
                 numbers[f"{measure.short}_{suffix}"] = average
+        if cell.task in SKEWED and measure.printed == "error":
+            shares = spread(measure, values)
+            numbers |= {f"{measure.short}_{kind}": shares[kind] for kind in SHARES_ABOVE}
         if measure.printed == "error":
             numbers[f"{measure.short}_floored"] = float(sum(value < measure.floor for value in values))
     others = {metric for name, metric, _ in cell.scores if name == model} - {m.metric for m in known}

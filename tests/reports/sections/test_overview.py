@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.claims.claim import load_claims
-from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
+from costbench.reports.claims.claim import Side, load_claims
+from costbench.reports.claims.contrasts import contrasts
+from costbench.reports.claims.evaluation import DECIDED, HOLDS, NOT_EVALUATED, Finding, evaluate_claims
 from costbench.reports.dataset_files import read_cards
-from costbench.reports.inputs import ReportInputs
+from costbench.reports.inputs import ReportData, ReportInputs
 from costbench.reports.results import load_results
 from costbench.reports.searches import load_searches
 from costbench.reports.sections.overview import (
     conclusions,
     missing_section,
     overview_section,
+    page_lead,
     primary_cell,
 )
+from costbench.reports.training_guard import TrainingGuard
 from costbench.reports.training_runs import Budget
 from tests.reports.conftest import fusion_rows, report_data, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
@@ -122,6 +125,57 @@ def test_folds_come_before_the_random_split_and_the_measured_chip_before_the_oth
     assert chosen is not None
     assert chosen.name == "fusion_folds_tpu_v2"
     assert primary_cell(cells, "fusion", "hybrid") is None
+
+
+def _data_of_folds(folder: Path) -> ReportData:
+    """Twelve programs on folds: the hybrid errs by 10%, the network alone by 25, trees by 20 and 8."""
+    errors = {"hybrid": 10.0, "learned": 25.0, "trees": 20.0, "trees_analytical": 8.0, "analytical": 19.0}
+    rows = [
+        row
+        for model, error in errors.items()
+        for row in model_rows(model, [error * factor for factor in (0.5, 1.0, 2.0) * 4], split="folds")
+    ]
+    data = report_data(folder, rows)
+    side = Side("hybrid", split="folds", chip="tpu_v3")
+    guard = TrainingGuard({}, {}, {("fusion", side): 500, ("fusion", replace(side, model="learned")): 500})
+    findings = evaluate_claims(
+        contrasts(load_claims(), data.results.scores), data.frame, 0, resamples=100, guard=guard
+    )
+    return replace(data, guard=guard, findings=findings)
+
+
+def test_a_conclusion_is_the_verdict_on_a_comparison_of_like_with_like(tmp_path: Path) -> None:
+    data = _data_of_folds(tmp_path)
+    network, hybrid = conclusions(data.cells, data.standings, data.printed_findings)
+    assert (network.anchor, hybrid.anchor) == ("claims_strongest", "claims_strongest")
+    # Trees without the estimate stand against the network without it, by 5 points; those with it by 2.
+    assert numbers(network.answer.replace("%", " "))[0] == 5.0
+    assert numbers(hybrid.answer.replace("%", " "))[0] == 2.0
+    assert {12, 500} <= set(numbers(hybrid.answer.replace("%", " ")))
+
+
+def test_the_abstract_is_short_and_has_budgets_errors_and_what_is_open(tmp_path: Path) -> None:
+    data = _data_of_folds(tmp_path)
+    abstract = page_lead(data)
+    assert len(abstract.split()) < 120
+    found = numbers(abstract.replace("%", " "))
+    assert {12, 500, 1, 8.0, 10.0, 19.0, 20.0, 25.0} <= set(found)
+    # The least error comes first.
+    assert found.index(8.0) < found.index(10.0) < found.index(25.0)
+    decided = sum(finding.verdict in DECIDED for finding in data.findings)
+    assert decided in found
+
+
+def test_of_many_programs_the_figure_has_curves(tmp_path: Path) -> None:
+    rows = [
+        row
+        for model in ("hybrid", "learned", "analytical")
+        for row in model_rows(model, [float(i + 1) for i in range(30)], split="folds")
+    ]
+    (figure,) = overview_section(report_data(tmp_path, rows)).figures
+    assert figure.path.name == "hybrid_folds_tpu_v3.svg"
+    assert "30 programs" in figure.path.read_text()
+    assert "p0" not in figure.path.read_text()
 
 
 def test_without_baselines_there_is_no_conclusion(tmp_path: Path) -> None:

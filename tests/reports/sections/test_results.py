@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.dataset_files import read_leakage
 from costbench.reports.page import Section
 from costbench.reports.results import load_results
 from costbench.reports.sections.results import analytical_section, cell_section
-from tests.reports.conftest import fusion_rows, kind_rows, rows_of
+from tests.reports.conftest import fusion_rows, kind_rows, make_row, rows_of
 from tests.reports.evidence_files import write_evidence
 from tests.sentences import numbers
 
@@ -48,6 +50,32 @@ def test_where_nothing_leaks_there_is_nothing_to_leave_out(tmp_path: Path) -> No
     assert numbers(section.paragraphs[0].replace("%", " "))[:5] == [3, 0.6, 0.8, 4.3, 0.7]
     assert numbers(section.paragraphs[1]) == []
     assert not [table for table in section.tables if table.name.startswith("unseen")]
+
+
+def test_layouts_state_more_than_a_geometric_mean(tmp_path: Path) -> None:
+    losses = {"learned": (0.0, 4.0, 20.0), "default_first": (0.0, 2.0, 40.0), "random": (6.0, 8.0, 10.0)}
+    rows = [
+        make_row(task="layout", split="folds", model=model, program=f"p{index}", metric=metric, value=value)
+        for model, values in losses.items()
+        for index, loss in enumerate(values)
+        for metric, value in {"top_1": loss, "top_10": loss / 2.0, "kendall_tau": 0.5}.items()
+    ]
+    section = _section(tmp_path, rows, 0)
+    told = [numbers(text.replace("%", " ")) for text in section.paragraphs]
+    # Arithmetic mean, median and share above 5% of each model, after the 5 of the sentence.
+    assert told[1][-9:] == [8.0, 4.0, 33, 14.0, 2.0, 33, 8.0, 8.0, 100]
+    # What the default loses: two of three gain more than 1%, one more than 10%.
+    assert told[2] == [14.0, 2.0, 67, 1, 33, 10]
+    # The best of ten of each.
+    assert told[3] == [4.0, 7.0, 4.0]
+    baselines, by_program = section.tables[:2]
+    chance = next(row for row in baselines.data.to_dict("records") if row["model"] == "random")
+    assert chance["arithmetic_mean"] == chance["median"] == pytest.approx(8.0)
+    assert (chance["above_5"], chance["top_10_above_5"]) == (100.0, 0.0)
+    assert "top1_random" in by_program.data.columns
+    above = next(row for row in by_program.data.to_dict("records") if "above" in row["application"])
+    assert above["top1_default_first"] == pytest.approx(100.0 / 3.0)
+    assert above["tau_learned"] is None
 
 
 def test_the_analytical_model_has_a_section_if_it_was_evaluated(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from costbench.reports.claims.claim import load_claims
@@ -28,7 +29,7 @@ def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
     section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
     assert section is not None
     # Claims of the paper, and how many hold and do not.
-    assert numbers(section.paragraphs[0])[:3] == [2, 1, 0]
+    assert numbers(section.paragraphs[0])[:3] == [2, 1, 1]
     # The tile size at every node, and joined after the network.
     assert numbers(section.paragraphs[1].replace("top-1", "").replace("%", " ")) == [8.0, 80.0]
     text = " ".join(section.paragraphs)
@@ -56,6 +57,21 @@ def test_layouts_have_tables_and_a_figure(tmp_path: Path) -> None:
     assert [0.4, 0.15] in [numbers(text) for text in section.paragraphs]
     (missing,) = (text for text in section.paragraphs if "full-listmle" in text)
     assert "nlp:random" in missing
+
+
+def test_layouts_say_what_there_is_to_gain_and_what_chance_does(tmp_path: Path) -> None:
+    default = layout_rows({("main", "xla:random"): [0.5] * 4}, "default_first")
+    losses = iter([0.0, 2.0, 8.0, 30.0])
+    default = [replace(row, value=next(losses)) if row.metric == "top_1" else row for row in default]
+    chance = layout_rows({("main", "xla:random"): [0.0, 0.0]}, "random")
+    results = results_of(tmp_path, layout_rows(LAYOUTS), default, chance)
+    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    assert section is not None
+    told = [numbers(text.replace("%", " ")) for text in section.paragraphs]
+    # Arithmetic mean and median; 75% of programs gain more than 1%, 25% more than 10%.
+    assert [10.0, 5.0, 75, 1, 25, 10] in [told_numbers[-6:] for told_numbers in told]
+    # The best of ten: the network's, and at random.
+    assert [5.0, 5.0] in [told_numbers[-2:] for told_numbers in told]
 
 
 def test_layouts_without_the_papers_networks_stand_by_themselves(tmp_path: Path) -> None:

@@ -203,10 +203,16 @@ def write_curve_figure(
 
 _STRONGEST_COLOUR = "#009E73"
 _MARKERS = {"analytical": "o", "learned": "D", "hybrid": "^"}
+_MOST_NAMED = 24
+"""Number of programs whose names fit below a figure."""
+_WIDTH_OF_CURVES = 7
 
 
 def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) -> tuple[Path, ...]:
-    """Draws the error of each test program as dots, a panel a task; programs by the hybrid's error.
+    """Draws the error of each test program, a panel a task.
+
+    Up to `_MOST_NAMED` programs are dots side by side, by the hybrid's error, with their names. Of more, each
+    model has a curve: its errors from least to largest, over the share of programs.
 
     Writes `hybrid_<split>_<chip>.svg` and `.png`, named by the first cell; the paths, or none without results
     of a hybrid.
@@ -222,11 +228,11 @@ def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) 
     if not shown:
         return ()
     with styled():
-        widths = [max(3, len(cell.programs)) for cell, _ in shown]
+        widths = [min(max(3, len(cell.programs)), _WIDTH_OF_CURVES) for cell, _ in shown]
         figure = Figure(figsize=(max(9.5, 0.7 * sum(widths)), 3.8), layout="constrained")
         panels = figure.subplots(1, len(shown), squeeze=False, width_ratios=widths)[0]
         for axes, (cell, strongest) in zip(panels, shown, strict=True):
-            _panel(axes, cell, strongest)
+            _draw_panel(axes, cell, strongest)
         named: dict[str, Artist] = {}
         for axes in panels:
             named |= {str(line.get_label()): line for line in axes.get_lines()}
@@ -237,7 +243,7 @@ def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) 
         return save(figure, folder / f"hybrid_{first.split}_{first.chip}")
 
 
-def _panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
+def _draw_panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
     measure = LEARNED[cell.task].measures[0]
 
     def score(model: str, program: str) -> float:
@@ -248,17 +254,27 @@ def _panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
     models = {model: (title_of(model), marker, COLOURS[model]) for model, marker in _MARKERS.items()}
     if strongest is not None and strongest not in models:
         models[strongest] = ("strongest baseline", "s", _STRONGEST_COLOUR)
+    are_named = len(ordered) <= _MOST_NAMED
     for model, (label, marker, colour) in models.items():
-        if model in cell.seeds:
-            values = [score(model, program) for _, program in ordered]
+        if model not in cell.seeds:
+            continue
+        values = [score(model, program) for _, program in ordered]
+        if are_named:
             axes.plot(range(len(ordered)), values, marker, markersize=6.0, color=colour, label=label)
+        else:
+            # NaN, of a program without a value, comes last.
+            shares = 100.0 * (np.arange(len(values)) + 0.5) / len(values)
+            axes.plot(shares, np.sort(values), color=colour, linewidth=1.6, label=label)
     if strongest is not None:
         axes.set_title(f"strongest baseline: {title_of(strongest)}", fontsize=9.0)
     axes.set_yscale("log")
     for axis_ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         axis_ticks("{x:g}")
-    axes.set_xticks(range(len(ordered)), program_labels(ordered), fontsize=7.5)
-    axes.tick_params(axis="x", length=0)
+    if are_named:
+        axes.set_xticks(range(len(ordered)), program_labels(ordered), fontsize=7.5)
+        axes.tick_params(axis="x", length=0)
+    else:
+        axes.set_xlabel(f"programs (%), from the least error of each model; {len(ordered)} programs")
     axes.set_ylabel(f"{measure.title}\nlower is better")
 
 

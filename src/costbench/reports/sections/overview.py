@@ -19,6 +19,7 @@ from costbench.reports.claims.evaluation import (
 from costbench.reports.figures.programs import write_hybrid_figure
 from costbench.reports.figures.searches import write_tune_figure
 from costbench.reports.inputs import ReportData
+from costbench.reports.losses import SKEWED
 from costbench.reports.page import (
     FIRST,
     PageFigure,
@@ -49,6 +50,7 @@ from costbench.reports.searches import (
     SearchResults,
 )
 from costbench.reports.sections.claims import STRONGEST_TABLE, claims_of_papers, shown_verdict
+from costbench.reports.sections.results import loss_spreads
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
@@ -57,8 +59,9 @@ from costbench.tasks import LEARNED, labels_of
 _TEMPLATE = "overview"
 _CONCLUDED_MODELS = ("learned", "hybrid")
 _ABSTRACT_MODELS = ("hybrid", "learned", "lpm2021", "trees_analytical", "trees", "analytical")
-_FIGURE_SPLIT = "random"
-"""Split of the figures: few enough programs to name them all."""
+_FIGURE_SPLITS = (FOLDS, "random")
+"""Splits of the figure of models, the first that was run: folds test every program."""
+_SEARCH_SPLIT = "random"
 
 
 def overview_section(data: ReportData) -> Section:
@@ -166,7 +169,8 @@ def conclusions(
             standing, strongest = ranking.of(model), ranking.of(ranking.strongest)
             if standing is None or strongest is None or standing.difference is None:
                 continue
-            labels = cell.labels
+            labels, skewed = cell.labels, SKEWED.get(cell.task)
+            spreads = {} if skewed is None else loss_spreads(cell)
             headline = sentence(
                 _TEMPLATE,
                 "conclusion_headline",
@@ -181,6 +185,11 @@ def conclusions(
                 decimals=cell.described.measures[0].decimals,
                 standing=standing,
                 strongest=strongest,
+                spreads={
+                    title_of(name): spreads[name] for name in (model, strongest.model) if name in spreads
+                },
+                headroom=None if skewed is None else spreads.get(skewed.default),
+                decisions=labels.decisions,
                 where=f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{labels.kernels}",
             )
             pointers.append(Pointer(headline, answer, f"baselines_{cell.name}"))
@@ -208,12 +217,12 @@ def _hybrid_figure(
     """Returns the figure of the hybrid beside its parts, if a hybrid was evaluated."""
     shown = []
     for task in LEARNED:
-        of_task = [c for c in cells if (c.task, c.split) == (task, _FIGURE_SPLIT) and "hybrid" in c.seeds]
+        of_task = [c for c in cells if c.task == task and c.split in _FIGURE_SPLITS and "hybrid" in c.seeds]
         if of_task:
-            cell = min(of_task, key=lambda c: (c.chip != PRIMARY_CHIP, c.chip))
+            cell = min(of_task, key=lambda c: (c.split != FOLDS, c.chip != PRIMARY_CHIP, c.chip))
             shown.append((cell, standings[cell.name].strongest))
     paths = write_hybrid_figure(shown, folder)
-    where = dict.fromkeys(f"{SPLIT_NAMES[_FIGURE_SPLIT]}, {cell.chip}" for cell, _ in shown)
+    where = dict.fromkeys(f"{SPLIT_NAMES[cell.split]}, {cell.chip}" for cell, _ in shown)
     return (page_figure(paths[0], _TEMPLATE, "hybrid", where="; ".join(where)),) if paths else ()
 
 
@@ -221,7 +230,7 @@ def _tune_figure(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
     """Returns the figure of what tuning with a model gains, if there were searches."""
     shown = []
     for task in LEARNED:
-        of_task = [results for results in searches.of(task) if results.split == _FIGURE_SPLIT]
+        of_task = [results for results in searches.of(task) if results.split == _SEARCH_SPLIT]
         if of_task:
             shown.append(min(of_task, key=lambda results: (results.chip != PRIMARY_CHIP, results.chip)))
     paths = write_tune_figure(shown, folder)

@@ -11,6 +11,7 @@ from costbench.reports.baseline_comparison import Standings
 from costbench.reports.dataset_files import ALL_PROGRAMS
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.frame import select
+from costbench.reports.losses import SKEWED, spread
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, SPLIT_NAMES, TRAINED, UNSEEN, Cell, Results, title_of
@@ -102,16 +103,34 @@ def _paragraphs(
         for model in cell.models
         if model in (*TRAINED, "analytical", standing.strongest)
     ]
+    skewed = SKEWED.get(cell.task)
+    spreads = {} if skewed is None else loss_spreads(cell)
     share = share_of_structures(cell, new)
     return paragraphs(
         "results",
         labels=cell.labels,
         programs=len(cell.programs),
         models=[mean for mean in means if None not in mean],
+        spreads={title_of(model): averages for model, averages in spreads.items()},
+        headroom=None if skewed is None else spreads.get(skewed.default),
+        best_of_ten={}
+        if skewed is None
+        else {
+            title_of(model): sum(losses) / len(losses)
+            for model in cell.models
+            if (losses := cell.over_programs(model, skewed.best_of_ten))
+        },
         leakage=audit.to_dict("records"),
         unseen=unseen_means(cell, unseen),
         structures=None if share is None else 100.0 * share,
     )
+
+
+def loss_spreads(cell: Cell) -> dict[str, dict[str, float]]:
+    """Returns arithmetic mean, median and shares of programs above thresholds of each model's error."""
+    error = cell.described.measures[0]
+    spreads = {model: spread(error, cell.over_programs(model, error.metric)) for model in cell.models}
+    return {model: averages for model, averages in spreads.items() if averages}
 
 
 def analytical_section(results: Results) -> Section | None:

@@ -14,6 +14,8 @@ from costbench.reports.claims.evaluation import Finding
 from costbench.reports.dataset_files import Card
 from costbench.reports.declared_tables import declared_tables
 from costbench.reports.figures.tpugraphs import write_layout_figure, write_tile_figure
+from costbench.reports.frame import select
+from costbench.reports.losses import SKEWED, spread
 from costbench.reports.overhead import overhead_table
 from costbench.reports.page import Pointer, Section, page_figure, paragraphs, sentence
 from costbench.reports.papers.printed import FOLDER, printed_table
@@ -22,6 +24,7 @@ from costbench.reports.sections.claims import claims_of_papers
 from costbench.reports.tables.hyperparameters import tried_table
 from costbench.reports.tables.tpugraphs import (
     COLLECTIONS,
+    LAYOUT,
     LAYOUT_BEST,
     LAYOUT_VARIANTS,
     PAPER,
@@ -33,11 +36,14 @@ from costbench.reports.tables.tpugraphs import (
     collection_table,
     compared_splits,
     kernel_mean,
+    layout_frame,
     layout_mean,
     layout_splits,
     sizes_table,
     tile_splits,
+    without_large_k,
 )
+from costbench.tasks import LEARNED
 
 ANCHOR = "tpugraphs"
 DECLARED = FOLDER / f"{PAPER}.yaml"
@@ -89,13 +95,16 @@ def tpugraphs_section(
     of_tiles, of_layouts = tile_splits(results), layout_splits(results)
     if not of_tiles and not of_layouts:
         return None
+    results = without_large_k(results, inputs.collections)
     compared = compared_splits(results)
     tables = [
         sizes_table(inputs.collections, cards, PRIMARY_CHIP),
-        best_table(results, next(iter(of_tiles), None), next(iter(compared), None)),
+        best_table(
+            results, next(iter(of_tiles), None), next(iter(compared), None), collections=inputs.collections
+        ),
         tried_table(inputs.settings),
         *declared_tables(DECLARED, results.frame).get(ANCHOR, ()),
-        *(collection_table(results, chip_split) for chip_split in of_layouts),
+        *(collection_table(results, chip_split, inputs.collections) for chip_split in of_layouts),
         overhead_table(inputs.overheads, measured=False),
     ]
     shown_first = {
@@ -136,7 +145,12 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
         for chip_split in tile_splits(results)
     ]
     layouts = [
-        {"title": chip_split.title, "said": _layout_taus(results, chip_split)}
+        {
+            "title": chip_split.title,
+            "said": _layout_taus(results, chip_split),
+            "headroom": _headroom(results, chip_split),
+            "best_of_ten": _best_of_ten(results, chip_split),
+        }
         for chip_split in layout_splits(results)
     ]
     expected = [(variant, "xla:random") for variant in LAYOUT_VARIANTS.values()]
@@ -160,6 +174,7 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
         tiles=tiles,
         layouts=layouts,
         compared=compared,
+        model=LAYOUT_BEST,
         collections=inputs.collections,
         overheads=inputs.overheads,
     )
@@ -179,6 +194,42 @@ def _layout_taus(results: Results, chip_split: ChipSplit) -> str:
     means = {name: layout_mean(results, chip_split, LAYOUT_BEST, name, TAU) for name in COLLECTIONS}
     taus = {name: mean for name, mean in means.items() if mean is not None}
     return sentence(ANCHOR, "layout_taus", model=LAYOUT_BEST, taus=taus)
+
+
+def _headroom(results: Results, chip_split: ChipSplit) -> dict[str, dict[str, float]]:
+    """Returns what leaving the compiler's layouts alone costs on each collection, by kind of average."""
+    (error, _), frame = LEARNED[LAYOUT].measures, layout_frame(results)
+    losses = {
+        name: spread(
+            error,
+            select(
+                frame,
+                split=chip_split.split,
+                chip=chip_split.chip,
+                model=SKEWED[LAYOUT].default,
+                group=name,
+                metric=error.metric,
+            )["value"].tolist(),
+        )
+        for name in COLLECTIONS
+    }
+    return {name: averages for name, averages in losses.items() if averages}
+
+
+def _best_of_ten(results: Results, chip_split: ChipSplit) -> dict[str, tuple[float, float]]:
+    """Returns the mean loss of the best of ten configs by collection: the paper's model's, ten at random."""
+    losses = {
+        name: [
+            layout_mean(results, chip_split, model, name, SKEWED[LAYOUT].best_of_ten)
+            for model in (LAYOUT_BEST, SKEWED[LAYOUT].chance)
+        ]
+        for name in COLLECTIONS
+    }
+    return {
+        name: (network, chance)
+        for name, (network, chance) in losses.items()
+        if network is not None and chance is not None
+    }
 
 
 def tpugraphs_pointer(results: Results) -> Pointer | None:

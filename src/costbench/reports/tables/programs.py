@@ -12,6 +12,7 @@ from costbench.reports.baseline_comparison import Standings
 from costbench.reports.declarations import declaration_of
 from costbench.reports.declared_tables import fill_table, make_table
 from costbench.reports.frame import select
+from costbench.reports.losses import SKEWED, spread
 from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import PrintedTable, main_table
 from costbench.reports.results import (
@@ -44,10 +45,11 @@ def program_table(cell: Cell, paper: PrintedTable | None, strongest: str | None 
         strongest: name of the strongest baseline, shown beside networks and the analytical model.
     """
     printed = paper if paper is not None and paper.chip == cell.chip else None
+    kind = "skewed_programs" if cell.task in SKEWED else "programs"
     notes = _notes(cell, strongest, cell.described.measures, printed)
     return make_table(
         replace(
-            declaration_of("programs", cell.name, notes),
+            declaration_of(kind, cell.name, notes),
             values={"model": _models_by_program(cell, strongest)},
         ),
         cell.frame,
@@ -74,13 +76,16 @@ def short_kernels_table(cell: Cell, strongest: str | None = None) -> Table:
 def _words(cell: Cell) -> dict[str, str]:
     labels = cell.labels
     words = {"task": cell.task, "split": cell.split, "chip": cell.chip, "paper": ""}
+    if cell.task in SKEWED:
+        words["orders"] = str(len(cell.seeds.get(SKEWED[cell.task].chance, ())))
     where = ChipSplit(cell.split, cell.chip).title
     return words | {"heading": labels.heading, "kernels": labels.kernels, "where": where}
 
 
 def _models_by_program(cell: Cell, strongest: str | None) -> Mapping[str, str]:
-    """Returns the titles of the models that tables by program show."""
-    shown = (*_SHOWN, strongest)
+    """Returns the titles of the models that tables by program show, chance among them for a skewed task."""
+    chance = SKEWED[cell.task].chance if cell.task in SKEWED else None
+    shown = (*_SHOWN, strongest, chance)
     return {model: title_of(model) for model in cell.models if model in shown or is_user_model(model)}
 
 
@@ -167,15 +172,16 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         row["difference"] = None if difference is None else difference.value
         row["difference_low"] = None if difference is None else difference.low
         row["difference_high"] = None if difference is None else difference.high
-        rows.append(row)
+        rows.append(row | _spread_of_errors(cell, standing.model))
     for name in cell.ceilings:
         # Mean error and tau alone: what knows the machine is compared with nothing.
         errors, taus = (cell.over_programs(name, measure.metric) for measure in (error, tau))
         means = {"error": error.mean(errors), "tau": tau.mean(taus)}
         counts = {"programs": len(errors), "seeds": len(cell.seeds[name])}
-        rows.append({"model": title_of(name), "kind": "ceiling", **means, **counts})
+        spread_of_errors = _spread_of_errors(cell, name)
+        rows.append({"model": title_of(name), "kind": "ceiling", **means, **counts, **spread_of_errors})
     return fill_table(
-        "baselines",
+        "skewed_baselines" if cell.task in SKEWED else "baselines",
         rows,
         name=f"baselines_{cell.name}",
         notes=paragraphs("results", "ceilings_note") if cell.ceilings else (),
@@ -184,6 +190,18 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         error=error.title,
         tau=tau.title,
     )
+
+
+def _spread_of_errors(cell: Cell, model: str) -> dict[str, float]:
+    """Returns averages of a skewed task's errors beside the geometric mean, by column; none of others."""
+    if cell.task not in SKEWED:
+        return {}
+    error, best_of_ten = cell.described.measures[0], SKEWED[cell.task].best_of_ten
+    return {
+        f"{prefix}{'arithmetic_mean' if kind == 'mean' else kind}": value
+        for prefix, metric in (("", error.metric), (f"{best_of_ten}_", best_of_ten))
+        for kind, value in spread(error, cell.over_programs(model, metric)).items()
+    }
 
 
 def _kind(model: str, strongest: str | None) -> str:

@@ -8,16 +8,17 @@ Tables 6 to 9 are declared beside what the paper printed (`papers/tpugraphs2023.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pandas as pd
 
 from costbench.datasets.layout_graphs import CollectionSize
 from costbench.metrics.rows import MAIN
 from costbench.reports.dataset_files import Card
-from costbench.reports.declarations import declaration_of
+from costbench.reports.declarations import RowDeclaration, declaration_of
 from costbench.reports.declared_tables import fill_table, kernel_counts, make_table, mean_over_kernels
 from costbench.reports.frame import means, select
+from costbench.reports.losses import SKEWED
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.results import ALL, FOLDS, ChipSplit, Results, split_order
 from costbench.reports.table import Table
@@ -51,7 +52,11 @@ TOP_K: Mapping[str, tuple[str, str, str]] = {
     LAYOUT: ("top_1", "top_10", "top_100"),
 }
 """Metrics of the paper's K1, K2 and K3, in percent."""
-TAU, OPA = "kendall_tau", "opa"
+TAU = "kendall_tau"
+PAPERS_POOL = 1_000
+"""Configs of a program that the paper scores at most (section 3.3); so are ours."""
+LARGEST_SHARE = 0.1
+"""Largest share of a program's configs that K may be: that of the paper's largest K."""
 
 
 def is_of_paper(variant: str) -> bool:
@@ -105,6 +110,52 @@ def kernel_mean(results: Results, chip_split: ChipSplit, variant: str, metric: s
     return mean_over_kernels(values, kernel_counts(select(frame, variant=MAIN)))
 
 
+def pool_sizes(collections: Sequence[CollectionSize]) -> dict[str, float]:
+    """Returns the mean number of runs of a program that are scored, by collection as rows name it."""
+    return {
+        collection.name.removeprefix(f"{LAYOUT}:"): min(collection.samples / collection.graphs, PAPERS_POOL)
+        for collection in collections
+        if collection.graphs
+    }
+
+
+def without_large_k(results: Results, collections: Sequence[CollectionSize]) -> Results:
+    """Returns the results without top-K errors where K is a large share of a program's configs.
+
+    The best of 100 out of 215 configs says little about a model, and is no counterpart of the paper's 100
+    out of 1,000. Of collections without a known size everything stays.
+
+    Args:
+        results: results of layout models.
+        collections: sizes of the collections of layout graphs.
+    """
+    frame = results.frame
+    is_large = pd.Series(False, index=frame.index)
+    ks = {metric: int(metric.removeprefix("top_")) for metric in TOP_K[LAYOUT]}
+    for collection, pool in pool_sizes(collections).items():
+        large = [metric for metric, k in ks.items() if k > LARGEST_SHARE * pool]
+        of_collection = (frame["task"] == LAYOUT) & (frame["group"] == collection)
+        is_large |= of_collection & frame["metric"].isin(large)
+    return Results(frame[~is_large])
+
+
+def _words_on_pools(
+    results: Results, chip_split: ChipSplit | None, collections: Sequence[CollectionSize]
+) -> dict[str, object]:
+    """Returns what notes say of the number of configs and of random orders."""
+    sizes = [f"{pool:.0f} ({collection})" for collection, pool in pool_sizes(collections).items()]
+    orders = 0
+    if chip_split is not None:
+        of_chance = select(
+            layout_frame(results),
+            split=chip_split.split,
+            chip=chip_split.chip,
+            model=SKEWED[LAYOUT].chance,
+        )
+        orders = int(of_chance["seed"].nunique())
+    return {"pools": f"Ours: {', '.join(sizes)} a program." if sizes else "", "orders": orders}
+
+
 def layout_mean(
     results: Results, chip_split: ChipSplit, variant: str, collection: str, metric: str
 ) -> float | None:
@@ -135,13 +186,19 @@ def flat_collections(results: Results) -> dict[str, float]:
     return {"/".join((LAYOUT, *key)) + "_mean": value for key, value in values.items()}  # type: ignore[misc]
 
 
-def best_table(results: Results, tiles: ChipSplit | None, layouts: ChipSplit | None) -> Table:
+def best_table(
+    results: Results,
+    tiles: ChipSplit | None,
+    layouts: ChipSplit | None,
+    collections: Sequence[CollectionSize] = (),
+) -> Table:
     """Returns Table 2: the paper's best model on each collection, ours beside it.
 
     Args:
         results: results of tile and layout models.
         tiles: split and chip that tile models were tested on; None where they were not.
         layouts: split and chip that layout models were tested on; None where they were not.
+        collections: sizes of the collections of layout graphs.
     """
     of_tiles = results.frame.iloc[:0] if tiles is None else tile_frame(results, tiles)
     of_layouts = results.frame.iloc[:0]
@@ -154,29 +211,38 @@ def best_table(results: Results, tiles: ChipSplit | None, layouts: ChipSplit | N
     )
     return make_table(
         declaration_of("tpugraphs2023_table2"),
-        select(pd.concat([of_tiles, of_layouts]), model=MODEL),
-        words={"where": where or "not run"},
+        select(pd.concat([of_tiles, of_layouts]), model=(MODEL, SKEWED[LAYOUT].chance)),
+        words={"where": where or "not run", **_words_on_pools(results, layouts, collections)},
         printed=printed_table(PAPER, "best"),
         kernels=kernel_counts(select(of_tiles, variant=MAIN)),
     )
 
 
-def collection_table(results: Results, chip_split: ChipSplit) -> Table:
-    """Returns all models of the layout task on each collection: means over its test programs.
+def collection_table(
+    results: Results, chip_split: ChipSplit, collections: Sequence[CollectionSize] = ()
+) -> Table:
+    """Returns all models of the layout task on each collection, over its test programs.
 
-    Columns are tau, the pooled pair accuracy (OPA) and the three top-K errors.
+    Columns are tau, the pair accuracy (OPA) and the top-K errors, of which also how they are spread.
+
+    Args:
+        results: results of layout models.
+        chip_split: split and chip.
+        collections: sizes of the collections of layout graphs.
     """
-    metrics = (TAU, OPA, *TOP_K[LAYOUT])
     frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip)
-    values = means(select(frame, metric=metrics), ("group", "model", "variant", "metric")).unstack("metric")
-    rows = values.reindex(columns=metrics).reset_index()
-    rows["programs"] = rows["group"].map(frame.groupby("group")["program"].nunique())
-    rows = rows.sort_values("group", key=lambda names: names.map(COLLECTIONS.index), kind="stable")
-    return fill_table(
-        "tpugraphs_layouts",
-        rows.assign(collection=f"{LAYOUT}:" + rows["group"]),
-        name=f"tpugraphs_layouts_{chip_split.name}",
-        where=chip_split.title,
+    named = frame[["group", "model", "variant"]].drop_duplicates().itertuples(index=False, name=None)
+    cases = tuple(
+        RowDeclaration(
+            (f"{LAYOUT}:{group}", model, variant), {"group": group, "model": model, "variant": variant}
+        )
+        for group, model, variant in sorted(named, key=lambda row: (COLLECTIONS.index(row[0]), *row[1:]))
+    )
+    declared = declaration_of("tpugraphs_layouts", f"tpugraphs_layouts_{chip_split.name}")
+    return make_table(
+        replace(declared, rows=("collection", "model", "variant"), cases=cases),
+        frame,
+        words={"where": chip_split.title, **_words_on_pools(results, chip_split, collections)},
     )
 
 
