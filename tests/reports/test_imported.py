@@ -93,7 +93,7 @@ def test_a_page_of_imported_results(tmp_path: Path, *, beside_simulated: bool) -
     )
     page = report.pages[0].read_text("utf-8")
     assert "imported" in page
-    assert ("(simulated)" in page) == beside_simulated
+    assert ("simulated tpu_v2" in page) == beside_simulated
     summary = json.loads(report.summary.read_text("utf-8"))
     assert summary["tile/own/tpu_v3/learned/top1_mean"] == pytest.approx(2.0)
     metrics = json.loads(report.metrics.read_text("utf-8"))

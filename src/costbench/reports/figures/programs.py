@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from costbench.arrays import F64
 from costbench.artifacts import read_json
@@ -274,6 +275,7 @@ def _draw_panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
         axes.set_xticks(range(len(ordered)), program_labels(ordered), fontsize=7.5)
         axes.tick_params(axis="x", length=0)
     else:
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
         axes.set_xlabel(f"programs (%), from the least error of each model; {len(ordered)} programs")
     axes.set_ylabel(f"{measure.title}\nlower is better")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from costbench.metrics.rows import MAIN
-from costbench.reports.baseline_comparison import Standings
+from costbench.reports.baseline_comparison import Standing, Standings
 from costbench.reports.claims.evaluation import (
     CANNOT_TELL,
     DECIDED,
@@ -58,7 +58,16 @@ from costbench.tasks import LEARNED, labels_of
 
 _TEMPLATE = "overview"
 _CONCLUDED_MODELS = ("learned", "hybrid")
-_ABSTRACT_MODELS = ("hybrid", "learned", "lpm2021", "trees_analytical", "trees", "analytical")
+_ABSTRACT_MODELS = {
+    "hybrid": "hybrid",
+    "learned": "learned",
+    "lpm2021": "the paper's network",
+    "trees_analytical": "trees with the estimate",
+    "trees": "trees without",
+    "analytical": "the estimate",
+    "default_first": "no change",
+}
+"""Models of the abstract, by names that explain themselves there."""
 _FIGURE_SPLITS = (FOLDS, "random")
 """Splits of the figure of models, the first that was run: folds test every program."""
 _SEARCH_SPLIT = "random"
@@ -316,25 +325,35 @@ def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
         )
         if cell is None:
             continue
+        measure = cell.described.measures[0]
+        # Of losses that are far from alike the geometric mean would hide the few large ones.
+        is_skewed = task in SKEWED
         errors = {
-            title_of(standing.model): standing.error.value
+            _ABSTRACT_MODELS[standing.model]: mean
             for standing in data.standings[cell.name].models
             if standing.model in _ABSTRACT_MODELS
+            and (mean := _abstract_mean(cell, standing, is_skewed=is_skewed)) is not None
         }
         steps = [
             steps
             for (of_task, side), steps in data.guard.trained.items()
             if (of_task, side.split, side.chip, side.variant) == (task, cell.split, cell.chip, MAIN)
         ]
-        measure = cell.described.measures[0]
         yield {
             "title": cell.labels.title,
-            "error": cell.labels.short_error,
+            "error": f"{'mean ' if is_skewed else ''}{cell.labels.short_error}",
             "decimals": measure.decimals,
-            "errors": errors,
+            "errors": dict(sorted(errors.items(), key=lambda error: error[1])),
             "steps": min(steps, default=0),
             "seeds": max(len(cell.seeds[model]) for model in _CONCLUDED_MODELS if model in cell.seeds),
         }
+
+
+def _abstract_mean(cell: Cell, standing: Standing, *, is_skewed: bool) -> float | None:
+    if not is_skewed:
+        return standing.error.value
+    measure = cell.described.measures[0]
+    return measure.average("mean", cell.over_programs(standing.model, measure.metric))
 
 
 def _scope(cells: Sequence[Cell]) -> dict[str, object]:
