@@ -71,10 +71,10 @@ def test_a_hybrid_gets_estimates_of_its_own_quality_at_tiles_that_the_compiler_c
     program: PreparedProgram,
 ) -> None:
     of_compiler = model_of(program, "log_runtime_ns", "analytical")
-    spec = replace(of_compiler.net.spec, estimate="expert")
+    spec = replace(of_compiler.net.spec, estimate="roofline")
     net = LearnedCostNet(spec, of_compiler.scaling.sizes, seed=1)
-    expert = AnalyticalModel(TARGET.architecture, QUALITIES["expert"])
-    model = LearnedCostModel(net, of_compiler.scaling, "log_runtime_ns", analytical=expert)
+    roofline = AnalyticalModel(TARGET.architecture, QUALITIES["roofline"])
+    model = LearnedCostModel(net, of_compiler.scaling, "log_runtime_ns", analytical=roofline)
     kernels = [unique.kernel for unique in program.unique_kernels]
     costs_ns = LearnedKernels(tiled(program), model).costs(kernels)
     differing = 0

@@ -58,7 +58,7 @@ def test_shares_of_the_variance_are_found_in_rows(tmp_path: Path) -> None:
     noise = 0.3 * generator.standard_normal((3, 400))
     left = {seed: np.exp(own + runs[seed] + noise[seed]).tolist() for seed in range(3)}
     rows = [
-        *rows_of_side(Side(), left),
+        *rows_of_side(Side("lpm2021"), left),
         *rows_of_side(Side(model="analytical"), {0: [2.5] * 400}),
     ]
     write_rows(tmp_path / "rows.jsonl", rows)
