@@ -1,6 +1,6 @@
 """Throughput and memory of tile and layout networks on a generated collection of TpuGraphs' sizes.
 
-    python benchmarks/tpugraphs_throughput.py [--hidden 64] [--threads 2] [--json] [--only tile/early]
+    python -m benchmarks.tpugraphs_throughput [--hidden 64] [--threads 2] [--json] [--only tile/early]
 
 Tile: kernels of 40 nodes with 1,000 configs, networks that join the config early (at every node) and late
 (after the graph network), in configs per second. Layout: a program of 10,000 nodes, 500 of them configurable,
@@ -30,12 +30,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from naive_layouts import NaiveLayoutNet, naive_batch
-from naive_pyg import NaiveCollator, NaiveNet
-from synthetic_kernels import kernel_samples
-from synthetic_layouts import random_graph, write_random_graph
 from torch import Tensor
 
+from benchmarks.naive_layouts import NaiveLayoutNet, naive_batch
+from benchmarks.naive_pyg import NaiveCollator, NaiveNet
+from benchmarks.synthetic_kernels import kernel_samples
+from benchmarks.synthetic_layouts import random_graph, write_random_graph
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.features.packed_kernels import pack_kernels
 from costbench.models.execution import apply_execution

@@ -1,6 +1,6 @@
 """Training speed of the shared graph, compiled and plain, against naive PyG: same weights, data and run.
 
-    python benchmarks/training_throughput.py [--hidden 64] [--only graphsage/lstm] [--json]
+    python -m benchmarks.training_throughput [--hidden 64] [--only graphsage/lstm] [--json]
 
 All train on the same random kernels of realistic size (8 kernels x 32 decisions a batch, 140 node and 28
 decision features, opcode embedding 256 as in lpm2021) on one thread in fp32. A step is everything from the
@@ -34,13 +34,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
-from naive_pyg import NaiveCollator, NaiveNet
-from network_cells import cells
-from product_floor import measure_floor
-from synthetic_kernels import kernel_samples, kernels
 from torch import Tensor
-from training_overhead import TASKS, measure_overhead
 
+from benchmarks.naive_pyg import NaiveCollator, NaiveNet
+from benchmarks.network_cells import cells
+from benchmarks.product_floor import measure_floor
+from benchmarks.synthetic_kernels import kernel_samples, kernels
+from benchmarks.training_overhead import TASKS, measure_overhead
 from costbench.features.graph_tensors import KernelGraph
 from costbench.features.packed_kernels import pack_kernels
 from costbench.models.execution import apply_execution, describe_execution

@@ -18,10 +18,14 @@ DEFAULT = "graphsage/column-wise"
 @pytest.mark.slow
 def test_a_cell_is_timed_against_naive_batching(repository: Path) -> None:
     """Run as a user runs it. Times are not judged here: cores are shared."""
-    script = repository / "benchmarks" / "training_throughput.py"
+    module = ["-m", "benchmarks.training_throughput"]
     small = ["--hidden", "8", "--batches", "1", "--rounds", "1", "--only", DEFAULT]
     done = subprocess.run(
-        [sys.executable, str(script), *small, "--json"], capture_output=True, text=True, check=False
+        [sys.executable, *module, *small, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=repository,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
