@@ -91,8 +91,8 @@ class Draws:
 
     def num_applications(self, sides: Iterable[Scores]) -> int:
         """Returns the number of applications of the side that has the fewest; 0 where they are too few."""
-        fewest = min(self.applications.num_drawn(scores.programs) for scores in sides)
-        return fewest if fewest >= MIN_APPLICATIONS else 0
+        num_applications = min(self.applications.num_drawn(scores.programs) for scores in sides)
+        return num_applications if num_applications >= MIN_APPLICATIONS else 0
 
 
 def applications_of(frame: pd.DataFrame) -> dict[str, str]:

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
 
+from costbench.baselines import BASELINES
 from costbench.reports.claims.claim import ANY, PAPERS, TPUGRAPHS, Claim, Side, read_claims
 from costbench.reports.results import FOLDS, PRIMARY_CHIP
 from costbench.reports.scores import ScoreIndex, scores_of
 
-ClaimSet = Literal["printed", "all_programs", "stand_in", "strongest"]
 _NETWORK = Side().model
 _PAPERS_MODEL = "lpm2021"
 _STAND_INS = {_NETWORK, "model and hardware"}
@@ -133,12 +132,6 @@ def _distinct(claims: Iterable[Claim]) -> Iterable[Claim]:
 
 
 def knows_estimate(model: str) -> bool:
-    """Returns whether a model of result rows is given the analytical model's estimate."""
-    return model in _KNOW_ESTIMATE
-
-
-_KNOW_ESTIMATE = {
-    *("hybrid", "hybrid and hardware", "trees_analytical"),
-    *("analytical", "analytical_unscaled", "analytical_constant", "analytical_launch", "analytical_linear"),
-    "analytical and hardware",
-}
+    """Returns whether a model of result rows, or of a search, is given the analytical estimate."""
+    name = model.removesuffix(" and hardware")
+    return name == "hybrid" or (name in BASELINES and BASELINES[name].reads_estimate)

@@ -43,7 +43,7 @@ And of all:
 - `by construction` where our results agree by how they are made, `not evaluated` where results are missing.
 - `not trained enough` where a network of either side was not (`reports.training_guard`; of models compared
   with crop2024's, by the analytical model's error): what another network or other inputs do and what a short
-  training does cannot be told apart.
+  training does is not separable.
 - With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
   much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%). A largest gain needs two runs instead.
 - With fewer than three seeds on a side, a verdict is about the networks as trained, not about architectures
@@ -295,7 +295,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     verdict = decide(claim, leads, margin)
     if verdict == HOLDS and not (claim.null_value is None and claim.blind is None):
         idle = intervals(claim, idle_scores(claim, scores), draws.programs)
-        if lie_within(claim, idle, region(claim, margin)) is not False:
+        if lie_within(claim, idle, *region(claim, margin)) is not False:
             shown = ", ".join(f"{end:.2f}" for end in summary(claim, idle))
             named = "doing nothing" if claim.blind is None else claim.blind.model
             return replace(finding, reason=f"{named} passes too: {shown} {claim.unit}")
@@ -329,10 +329,10 @@ def decide(claim: Claim, leads: Sequence[Interval], margin: float, tail: float =
         margin: margin of a claim of no difference, and of no difference where none is printed; 0 without one.
         tail: error on either side.
     """
-    as_worded = lie_within(claim, leads, region_of_words(claim, margin), tail)
+    as_worded = lie_within(claim, leads, *region_of_words(claim, margin), tail)
     holds = as_worded
     if claim.direction in _LEADS:
-        holds = lie_within(claim, leads, region(claim, margin), tail)
+        holds = lie_within(claim, leads, *region(claim, margin), tail)
     if as_worded:
         return SMALLER if _is_smaller(claim, leads, tail) else HOLDS
     if holds and as_worded is False:

@@ -248,7 +248,7 @@ def region_of_words(claim: Claim, margin: float) -> tuple[float, float]:
 
 
 def lie_within(
-    claim: Claim, leads: Sequence[Interval], bounds: tuple[float, float], tail: float = TAIL
+    claim: Claim, leads: Sequence[Interval], lower: float, upper: float, tail: float = TAIL
 ) -> bool | None:
     """Returns whether the leads of all pairs lie within bounds; None where their intervals cannot tell.
 
@@ -258,10 +258,10 @@ def lie_within(
     Args:
         claim: claim that the leads are of.
         leads: lead of each pair.
-        bounds: least and greatest lead, such as those of `region`.
+        lower: least lead, such as that of `region`.
+        upper: greatest lead.
         tail: error on either side.
     """
-    lower, upper = bounds
     if claim.direction in _WITH_THEIR_BOUND:
         inside = (lower <= lead.low(tail) and lead.high(tail) <= upper for lead in leads)
     else:

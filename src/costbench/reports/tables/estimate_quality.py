@@ -68,10 +68,12 @@ def quality_scores(results: Results) -> tuple[QualityScores, ...]:
     for cell in results.cells:
         if cell.task not in KERNEL_TASKS:
             continue
-        own = load_target(cell.chip).architecture.estimate if cell.chip in available_targets() else COMPILER
+        of_chip = (
+            load_target(cell.chip).architecture.estimate if cell.chip in available_targets() else COMPILER
+        )
         by_quality = {}
         for quality in QUALITIES:
-            variant = MAIN if quality == own else quality
+            variant = MAIN if quality == of_chip else quality
             of_models = {model: _score(results, cell, variant, model) for model in WITH_ESTIMATE}
             of_models = {model: score for model, score in of_models.items() if score.error is not None}
             if of_models:
@@ -80,7 +82,7 @@ def quality_scores(results: Results) -> tuple[QualityScores, ...]:
             continue
         without = {model: _score(results, cell, MAIN, model) for model in WITHOUT if model in cell.models}
         count = len(cell.programs)
-        scores.append(QualityScores(cell.task, cell.split, cell.chip, own, count, by_quality, without))
+        scores.append(QualityScores(cell.task, cell.split, cell.chip, of_chip, count, by_quality, without))
     return tuple(scores)
 
 
