@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.layout_compiler import CompiledComputation, LayoutCompiler, peak_bytes
-from costbench.arrays import I16
+from costbench.arrays import F64, I16, I64
 from costbench.artifacts import write_json
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
@@ -30,9 +30,12 @@ from costbench.errors import UnsupportedKernelError
 from costbench.hardware.calibration import without_codegen
 from costbench.hardware.simulator import simulate_nest
 from costbench.metrics.ranking import kendall_tau
+from costbench.metrics.selection import mape
 from costbench.target import Target, load_target
 
 _GIB = 1 << 30
+PLATEAU_GAP = 1e-3
+"""Step between sorted runtimes, as a share, that parts plateaus."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Agreement:
         num_missing: recorded layouts, over runs and nodes, that are no option here; the default is used.
         num_programs: different programs that the runs compile to.
         kendall_tau: between simulated and recorded runtimes.
+        mape: mean absolute error of the simulated runtimes, percent.
+        plateaus: runs on each plateau of recorded runtimes, fastest first; on one, runtimes that follow one
+            another differ by less than 0.1%, twice the noise.
+        plateau_tau: Kendall's tau between simulated runtimes and plateaus; the order of the runs on one is
+            noise.
         recorded_ms: recorded runtime of the default run.
         simulated_ms: the same simulated, collectives left out.
         recorded_spread: slowest over fastest recorded run.
@@ -59,6 +67,9 @@ class Agreement:
     num_missing: int
     num_programs: int
     kendall_tau: float
+    mape: float
+    plateaus: tuple[int, ...]
+    plateau_tau: float
     recorded_ms: float
     simulated_ms: float
     recorded_spread: float
@@ -131,6 +142,15 @@ def configs_of(program: TuningProgram, space: LayoutSpace) -> tuple[I16, int, in
     return configs, found, missing
 
 
+def plateaus_of(runtime_ns: F64) -> I64:
+    """Returns the plateau of each run, counted from the fastest."""
+    order = np.argsort(runtime_ns, kind="stable")
+    steps = np.diff(runtime_ns[order]) > PLATEAU_GAP * runtime_ns[order][:-1]
+    plateaus = np.empty(len(order), dtype=np.int64)
+    plateaus[order] = np.concatenate([[0], np.cumsum(steps)])
+    return plateaus
+
+
 def agreement(program: TuningProgram, target: Target) -> Agreement:
     """Compiles and prices the program under all recorded layouts."""
     space = layout_space(program.module)
@@ -150,12 +170,16 @@ def agreement(program: TuningProgram, target: Target) -> Agreement:
     )
     runtime = program.runtime_ns.astype(np.float64)
     simulated = np.array(totals)
+    plateaus = plateaus_of(runtime)
     return Agreement(
         num_runs=len(runtime),
         num_nodes=found,
         num_missing=missing,
         num_programs=len(keys),
         kendall_tau=kendall_tau(simulated, runtime),
+        mape=mape(simulated, runtime),
+        plateaus=tuple(np.bincount(plateaus).tolist()),
+        plateau_tau=kendall_tau(simulated, plateaus.astype(np.float64)),
         recorded_ms=program.normalizer_ns / 1e6,
         simulated_ms=default_ns / 1e6,
         recorded_spread=float(runtime.max() / runtime.min()),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.layout_compiler import LayoutCompiler
-from benchmarks.recorded_layouts import RegularPricer, agreement, configs_of
+from benchmarks.recorded_layouts import RegularPricer, agreement, configs_of, plateaus_of
 from costbench.compiler.layout.space import LayoutSpace, layout_space, option_features
 from costbench.datasets.tpugraphs.raw import TuningProgram
 from costbench.target import load_target
@@ -81,8 +81,17 @@ def test_simulated_runtimes_rank_themselves() -> None:
     assert min(totals) > 0
     same = agreement(recorded(space, configs, [round(1000 * total) for total in totals]), V3)
     assert same.kendall_tau == pytest.approx(1.0)
+    # Runs are in picoseconds here.
+    assert same.mape == pytest.approx(99.9)
+    assert sum(same.plateaus) == len(configs)
     assert same.num_runs == len(configs)
     assert same.simulated_ms == pytest.approx(totals[0] / 1e6)
     assert same.recorded_ms == pytest.approx(round(1000 * totals[0]) / 1e6)
     assert same.simulated_spread == pytest.approx(max(totals) / min(totals))
     assert same.longest_kernels[0] * 1e6 <= totals[0]
+
+
+def test_plateaus_are_parted_by_steps_above_the_noise() -> None:
+    # Steps of 0.05% and 2%; three runs are the fastest.
+    runtime = np.array([1000.5, 1021.0, 1000.0, 1000.9, 1021.2])
+    assert plateaus_of(runtime).tolist() == [0, 1, 0, 0, 1]

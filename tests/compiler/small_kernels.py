@@ -94,6 +94,11 @@ def transposed_convolution() -> Kernel:
     )
 
 
+def filter_gradient(lhs: str = "f32[2,14,18,128]", rhs: str = "f32[2,12,16,256]") -> Kernel:
+    """The gradient of a filter of 3 x 3: the window is the image, the depth is the batch."""
+    return convolution(lhs, rhs, window((12, 16)), "f01b_i01o->01bf")
+
+
 def depthwise() -> Kernel:
     """One filter per feature."""
     return convolution(rhs="f32[3,3,1,128]", groups={"feature_group_count": 128})

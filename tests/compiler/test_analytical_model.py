@@ -97,6 +97,13 @@ def test_depth_outside_of_the_lanes_is_padded_to_the_matrix_unit() -> None:
     assert found == pytest.approx([2 * 256 + 100], rel=1e-6)
 
 
+def test_positions_of_a_filters_gradient_fill_the_depth() -> None:
+    # 2 images of 12 x 16 pixels are 384 rows of depth, three passes; 9 x 128 rows, 256 columns.
+    kernel = small.filter_gradient()
+    found = AnalyticalModel(FAST_MEMORY, EXPERT).predict(kernel, tiles_of(kernel, (3, 3, 16, 2, 2, 12, 2)))
+    assert found == pytest.approx([3 * 9 * 128 * 2 + 100], rel=1e-6)
+
+
 def test_tiles_are_fetched_again() -> None:
     kernel = small.dot()
     # Rows inside columns: the left side's halves are copied for each of three columns, 6 times.

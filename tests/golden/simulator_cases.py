@@ -40,6 +40,10 @@ CASES: dict[str, tuple[Callable[[], Kernel], tuple[Tile, ...]]] = {
     "accumulation": (small.dot, ((8, 3, 4), (8, 3, 1))),
     "halo_and_taps": (small.convolution, ((8, 16, 2, 2, 3, 3, 1), (8, 4, 2, 2, 1, 3, 1))),
     "dilated_base": (small.transposed_convolution, ((8, 16, 2, 2, 3, 3, 1),)),
+    "positions_that_fill_the_depth": (
+        small.filter_gradient,
+        ((3, 3, 16, 2, 2, 12, 2), (3, 3, 16, 2, 2, 4, 2)),
+    ),
     "groups_on_the_vector_unit": (small.depthwise, ((8, 16, 2, 1, 3, 3),)),
     "full_edge_tiles": (lambda: small.unary("f32[40,128]", times=100), ((5, 1), (3, 1))),
     "transcendentals": (lambda: small.unary(opcode="exponential", times=20), ((32, 4),)),

@@ -78,6 +78,29 @@ def test_strided_and_dilated_windows_run_as_many_taps_as_plain_ones() -> None:
     assert price(small.convolution(windows=windows), machine(), (8, 8, 1, 2, 3, 3, 1)) == [512 * 9 * 2]
 
 
+def test_positions_fill_the_depth_where_no_lanes_are_summed() -> None:
+    # A filter's gradient: features of both sides in lanes, 2 images of 12 x 16 pixels summed. 384 of these
+    # are three blocks of 128 rows, 9 x 128 rows stream through each of two columns.
+    whole, cut = price(small.filter_gradient(), machine(), (3, 3, 16, 2, 2, 12, 2), (3, 3, 16, 2, 2, 4, 2))
+    assert whole == 9 * 128 * 3 * 2
+    # Three tiles of 4 x 16 pixels hold 128 each.
+    assert cut == whole
+    assert contraction_roles(loop_nest(small.filter_gradient()).space).taps_fill_depth
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs"),
+    [("f32[2,14,18,128]{0,3,2,1}", "f32[2,12,16,256]"), ("f32[2,14,18,128]", "f32[2,12,16,256]{0,3,2,1}")],
+)
+def test_every_position_is_a_pass_where_the_depth_lies_in_lanes(lhs: str, rhs: str) -> None:
+    assert not contraction_roles(loop_nest(small.filter_gradient(lhs, rhs)).space).taps_fill_depth
+
+
+def test_every_position_of_a_small_window_is_a_pass() -> None:
+    batch_in_lanes = small.convolution(lhs="f32[128,16,16,8]{0,3,2,1}", rhs="f32[3,3,8,256]")
+    assert not contraction_roles(loop_nest(batch_in_lanes).space).taps_fill_depth
+
+
 def test_groups_leave_the_matrix_unit_nearly_empty() -> None:
     kernel = small.convolution(
         lhs="f32[8,16,16,64]", rhs="f32[3,3,16,256]", groups={"feature_group_count": 4}

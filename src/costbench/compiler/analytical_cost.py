@@ -14,7 +14,7 @@ import numpy as np
 from costbench.arrays import F64, I64
 from costbench.compiler.estimate_quality import RULES
 from costbench.compiler.lowering.access import NO_LOOP
-from costbench.compiler.lowering.iteration_space import IterationSpace
+from costbench.compiler.lowering.iteration_space import IterationSpace, positions_fill_depth
 from costbench.compiler.lowering.loop_nest import LoopNest
 from costbench.compiler.lowering.packed import PackedNest, unpacked
 from costbench.compiler.lowering.work import (
@@ -207,7 +207,8 @@ def describe_contraction(space: IterationSpace) -> F64:
     inst = space.body.instructions[space.anchor]
     in_left = {loop for axis in left for loop in axis.loops}
     in_right = {loop for axis in right for loop in axis.loops}
-    windows = {axis.window_loop for axis in left}
+    fills_depth = positions_fill_depth(space.body, space.anchor)
+    windows: set[int] = set() if fills_depth else {axis.window_loop for axis in left}
     roles = []
     for loop in range(len(space.loops)):
         if loop in in_right and loop not in in_left:

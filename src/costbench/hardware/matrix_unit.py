@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.compiler.lowering.iteration_space import IterationSpace
+from costbench.compiler.lowering.iteration_space import IterationSpace, positions_fill_depth
 from costbench.compiler.lowering.packed import PackedNest
 from costbench.compiler.tile_footprint import Tile, registers
 from costbench.compiler.tiled_memory import LANES, SUBLANES
@@ -42,8 +42,9 @@ _ROWS, _COLUMNS, _DEPTH, _TAPS, _BATCH = range(5)
     _WINDOW_IN_SUBLANES,
     _CUTS_DEPTH,
     _IS_SPATIAL,
+    _TAPS_FILL_DEPTH,
     _FIRST_ROLES,
-) = range(8)
+) = range(9)
 _SHIFT_SHARE = 0.25
 """Moves of a row per tap of a window in the sublanes: four of five taps reuse what was shifted before."""
 
@@ -63,6 +64,7 @@ class ContractionRoles:
         group_columns: N inside a group.
         skipped: base dilation, of which only one of this many taps meets an element that is not padding.
         window_in_sublanes: whether moving the window moves rows between sublanes.
+        taps_fill_depth: whether taps and depth fill the rows of a matrix unit together.
     """
 
     rows: tuple[int, ...]
@@ -75,6 +77,7 @@ class ContractionRoles:
     group_columns: float = math.inf
     skipped: float = 1.0
     window_in_sublanes: bool = False
+    taps_fill_depth: bool = False
 
 
 def contraction_roles(space: IterationSpace) -> ContractionRoles:
@@ -127,6 +130,7 @@ def _convolution_roles(
             axis in lhs.layout[1:2] and w.size > 1
             for axis, w in zip(c.input_spatial, inst.window, strict=True)
         ),
+        taps_fill_depth=positions_fill_depth(space.body, space.anchor),
     )
 
 
@@ -163,6 +167,7 @@ def pack_contraction(space: IterationSpace) -> F64:
         roles.window_in_sublanes,
         bool(roles.depth),
         spatial,
+        roles.taps_fill_depth,
     )
     return np.array([*numbers, *played], dtype=np.float64)
 
@@ -172,7 +177,8 @@ def matrix_time(nest: PackedNest, contraction: F64, tile: Tile, moving: int, mac
     """Prices one tile of the nest's contraction: on the matrix units or, with groups, on the faster unit.
 
     passes = groups * taps * ceil(K/128) * ceil(N/128), each the larger of streaming M rows and loading 128
-    weights, shared by the matrix units. The tile's sizes must have been set.
+    weights, shared by the matrix units; ceil(taps * K / 128) where taps fill the depth. The tile's sizes must
+    have been set.
     """
     if len(contraction) == 0:
         return MatrixTime(0.0, 0.0)
@@ -227,11 +233,16 @@ def _matrix_cycles(contraction: F64, product: ProductSize, machine: F64) -> tupl
     groups = 1.0
     if contraction[_NUM_GROUPS] > 1.0:
         groups = max(product.columns / contraction[_GROUP_COLUMNS], 1.0)
-    blocks = np.ceil(product.depth / size) * np.ceil(columns / size)
-    passes = groups * product.taps * blocks * product.batch
+    positions, depth = product.taps, product.depth
+    if contraction[_TAPS_FILL_DEPTH]:
+        positions, depth = 1.0, product.taps * product.depth
+    blocks = np.ceil(depth / size) * np.ceil(columns / size)
+    passes = groups * positions * blocks * product.batch
     cycles = passes * max(rows, machine[WEIGHT_LOAD_CYCLES]) / machine[NUM_MXUS]
     shifts = 0.0
     if contraction[_WINDOW_IN_SUBLANES]:
         moved = (product.taps - 1.0) * rows * np.ceil(product.depth / size)
+        if contraction[_TAPS_FILL_DEPTH]:
+            moved = (np.ceil(depth / size) - 1.0) * rows
         shifts = moved * _SHIFT_SHARE * machine[ROW_MOVE_CYCLES]
     return cycles, shifts

@@ -8,6 +8,7 @@ The loops count native tiles: 8 x 128 elements of a matrix, 1,024 of a vector, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -290,6 +291,26 @@ def _tie_dot(inst: Instruction, lhs: Shape, rhs: Shape, output_loop: dict[int, i
             out += 1
     pairs = zip(d.lhs_contracting, d.rhs_contracting, strict=True)
     return left, right, {rhs_axis: (lhs_axis, False) for lhs_axis, rhs_axis in pairs}
+
+
+def positions_fill_depth(body: HloComputation, position: int) -> bool:
+    """Returns whether positions of a convolution's window fill the rows of a matrix unit with its depth.
+
+    A matrix unit multiplies by blocks of 128 rows of weights. In the gradient of a filter the window is the
+    image and the depth is the batch. For one element of the result, positions that follow one another are
+    rows that follow one another in both operands, so that a block takes the next 128 of them, as it does of
+    all axes that a dot sums. Where the lanes of an operand run over the depth, a row ends with it, and where
+    the window is smaller than what it slides over, its positions are far apart: each is a pass then.
+    """
+    inst = body.instructions[position]
+    c = inst.convolution
+    if c is None:
+        return False
+    lhs, rhs = (body.instructions[operand].shape for operand in inst.operands[:2])
+    if lhs.layout[0] == c.input_feature or rhs.layout[0] == c.kernel_input_feature:
+        return False
+    results = math.prod(inst.shape.dimensions[axis] for axis in c.output_spatial)
+    return math.prod(w.size for w in inst.window) > results
 
 
 def wanted_access(body: HloComputation, position: int, number: int, access: Access) -> Access:

@@ -52,6 +52,7 @@ from costbench.reports.searches import (
 from costbench.reports.sections.claims import STRONGEST_TABLE, claims_of_papers, shown_verdict
 from costbench.reports.sections.results import loss_spreads
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
+from costbench.reports.tables.recorded_runs import agreement_of, recorded_runs_table
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
 from costbench.tasks import LEARNED, labels_of
@@ -100,13 +101,18 @@ def overview_section(data: ReportData) -> Section:
             *conclusions(data.cells, data.standings, data.printed_findings),
             *([] if tpugraphs is None else [tpugraphs]),
         ),
+        tables=tuple(table for table in map(recorded_runs_table, _simulated_chips(data.cells)) if table.rows),
         more=_questions(data),
     )
 
 
+def _simulated_chips(cells: Sequence[Cell]) -> list[str]:
+    return sorted({cell.chip for cell in cells if not cell.is_imported})
+
+
 def _paragraphs(cells: Sequence[Cell]) -> tuple[str, ...]:
     """Returns what is simulated, and what the model `learned` has and lpm2021's has not, task by task."""
-    chips = sorted({cell.chip for cell in cells if not cell.is_imported})
+    chips = _simulated_chips(cells)
     imported = any(cell.is_imported for cell in cells)
     differences = {
         labels_of(task).title: [
@@ -120,6 +126,7 @@ def _paragraphs(cells: Sequence[Cell]) -> tuple[str, ...]:
         _TEMPLATE,
         simulated=bool(chips) or not imported,
         chips=chips,
+        agreements=[agreement for chip in chips if (agreement := agreement_of(chip)) is not None],
         imported=SPLIT_NAMES[OWN] if imported else "",
         differences={task: texts for task, texts in differences.items() if texts},
         papers_model=title_of(PAPERS_MODEL) if papers_model else "",
