@@ -158,6 +158,32 @@ def _measured_with_room(nest: LoopNest, device: Device) -> float:
 
 PROGRAM_NOISE_SD = 0.0004
 """Relative noise of a whole program's runtime, as repeated runs of the real machine show."""
+
+
+def run_factors(device: Device, program: str, configs: I16, runs: I64) -> F64:
+    """Returns what the noise of whole runs multiplies their runtimes by, float64 [n].
+
+    A factor depends on its arguments alone, not on what else was measured.
+
+    Args:
+        device: device that the program runs on.
+        program: name of the program's module.
+        configs: layout configs, [n, m].
+        runs: number of times that each was measured before, [n].
+    """
+    deviations = []
+    for config, run in zip(configs, runs.tolist(), strict=True):
+        choices = np.ascontiguousarray(config, dtype="<i2").tobytes().hex()
+        draws = stream(device.seed, "layout", program, device.target.name, choices, run)
+        deviations.append(float(draws.standard_normal()))
+    return 1.0 + PROGRAM_NOISE_SD * np.array(deviations)
+
+
+def measured_runs(total_ns: F64, factors: F64) -> F64:
+    """Returns runtimes as they are measured: with noise, in whole nanoseconds, one at least."""
+    return np.maximum(np.rint(total_ns * factors), 1.0)
+
+
 _GIB = 1 << 30
 
 
@@ -223,15 +249,9 @@ class ProgramPricer:
         self._programs[device].update(priced.programs)
         self._met[device].update(priced.kernels.tolist())
         total = np.where(priced.num_bytes <= self._limit, priced.total_ns[:, device], np.inf)
-        pairs = zip(configs, runs.tolist(), strict=True)
-        noise = np.array([self._deviation(config, run, device) for config, run in pairs])
-        return np.maximum(np.rint(total * (1.0 + PROGRAM_NOISE_SD * noise)), 1.0)
-
-    def _deviation(self, config: I16, run: int, device: int) -> float:
-        """Draws the standard normal deviation of a run, independent of what was measured before."""
-        name, on = self._space.module.name, self._devices[device]
-        choices = np.ascontiguousarray(config, dtype="<i2").tobytes().hex()
-        return float(stream(on.seed, "layout", name, on.target.name, choices, run).standard_normal())
+        return measured_runs(
+            total, run_factors(self._devices[device], self._space.module.name, configs, runs)
+        )
 
     def priced(self, configs: I16, attempts: int | None = ATTEMPTS) -> PricedPrograms:
         """Prices configs [n, m] without noise.

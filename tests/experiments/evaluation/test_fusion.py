@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from costbench.experiments.evaluation.fusion import fusion_metrics, scale_estimates
+from costbench.datasets.fusion_generation import FusionParams, FusionTask
+from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, fusion_parts
+from costbench.experiments.evaluation.fusion import fusion_metrics, predict_from_kernels, scale_estimates
+from costbench.experiments.evaluation.program import EvaluateParams, ProgramTask
+from costbench.hlo.conversion import module_to_bytes
+from costbench.metrics.ranking import kendall_tau
+from costbench.metrics.selection import mape
+from costbench.target import load_target
+from tests.experiments.small_programs import small_step
 
 
 def test_estimates_are_scaled_to_the_total_of_their_kind() -> None:
@@ -37,3 +47,36 @@ def test_short_kernels_are_apart() -> None:
 def test_five_microseconds_are_not_short() -> None:
     found = fusion_metrics(np.array([5_000.0]), np.array([5_000.0]))
     assert found == {"mape": 0.0, "mape_ge5us": 0.0}
+
+
+def test_ceilings_know_the_machine(tmp_path: Path) -> None:
+    target = load_target("tpu_v3")
+    program = module_to_bytes(small_step())
+    FusionTask("small", "tests", program, (target,), FusionParams(max_configs=4), tmp_path).make()
+    models = ("measured_again", "regular_machine", "trees")
+    task = ProgramTask(
+        data=tmp_path,
+        features=tmp_path,
+        chip="tpu_v3",
+        program="small",
+        checkpoints=(),
+        models=models,
+        params=EvaluateParams(models=models, top_k=(1,), random_seeds=(0, 5)),
+        seen=frozenset(),
+    )
+    predicted = predict_from_kernels(task)
+    again, other, regular = (
+        predicted[name, "main", seed]
+        for name, seed in (("measured_again", 0), ("measured_again", 5), ("regular_machine", 0))
+    )
+    assert len(predicted) == 3
+    parts = fusion_parts(tmp_path, "tpu_v3", "small")
+    kernels = MeasuredKernels(parts, CompiledPrograms(tmp_path, 1), target.architecture)
+    measured = np.array([float(kernels.kernel(index).runtime_ns[0]) for index in range(len(kernels))])
+    # Noise of its own, and nothing else.
+    assert not np.array_equal(again, measured)
+    assert not np.array_equal(again, other)
+    assert mape(again, measured) < 5.0
+    assert kendall_tau(again, measured) > 0.9
+    # Without the factor of irregular code it is further away.
+    assert mape(regular, measured) > mape(again, measured)

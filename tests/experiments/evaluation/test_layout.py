@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from scipy.stats import kendalltau
 
 from costbench.arrays import F64, I64
 from costbench.autotuning.budget import Charging
+from costbench.compiler.layout.space import layout_space
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
 from costbench.datasets.layout_graphs import LayoutGraph
+from costbench.datasets.layout_pricing import PROGRAM_NOISE_SD, ProgramPricer
 from costbench.errors import DataError
 from costbench.experiments.evaluation import layout
 from costbench.experiments.evaluation.layout import (
@@ -18,10 +22,19 @@ from costbench.experiments.evaluation.layout import (
     collection_of,
     evaluated_rows,
     layout_metrics,
+    measure_again,
     measure_overhead,
     over_collections,
 )
+from costbench.features.tpugraphs_graphs import layout_graph
+from costbench.hardware.device import Device
+from costbench.hlo.conversion import module_to_bytes
+from costbench.hlo.reader import module_from_bytes
+from costbench.target import load_target
+from tests.compiler.small_layouts import two_convolutions
 from tests.datasets.test_layout_graphs import small_graph
+
+TARGET = load_target("tpu_v3")
 
 
 def timed(runtime: list[int]) -> LayoutGraph:
@@ -52,8 +65,10 @@ def test_metrics_of_many_against_loops() -> None:
 def test_a_constant_prediction_ranks_nothing_and_equal_runtimes_are_not_ranked() -> None:
     assert layout_metrics(timed([30, 10]), np.zeros(2)) == {
         "kendall_tau": 0.0, "opa": 0.0, "top_1": 200.0, "top_10": 0.0, "top_100": 0.0,
+        "top_1_percent": 200.0, "top_10_percent": 200.0,
     }  # fmt: skip
-    assert set(layout_metrics(timed([7, 7]), np.array([1.0, 2.0]))) == {"top_1", "top_10", "top_100"}
+    without_order = layout_metrics(timed([7, 7]), np.array([1.0, 2.0]))
+    assert set(without_order) == {"top_1", "top_10", "top_100", "top_1_percent", "top_10_percent"}
     assert layout_metrics(timed([7]), np.array([1.0])) == {}
 
 
@@ -69,6 +84,45 @@ def test_a_thousand_configs_evenly_spaced_by_runtime_count() -> None:
     assert evaluated_rows(timed([3, 1, 2])).tolist() == [0, 1, 2]
     found = layout_metrics(graph, graph.runtime_ns[rows].astype(float))
     assert (found["kendall_tau"], found["top_1"]) == (1.0, 0.0)
+
+
+def test_a_share_of_the_configs_is_tried() -> None:
+    # 215 configs, the fastest last by score: 1% are 2 of them, 10% are 22 (21.5 to the even number).
+    runtime = [*range(400, 185, -1)]
+    values = layout_metrics(timed(runtime), np.arange(215.0))
+    assert values["top_1_percent"] == pytest.approx(100.0 * (399 / 186 - 1.0))
+    assert values["top_10_percent"] == pytest.approx(100.0 * (379 / 186 - 1.0))
+    # Of 1,000 they are what the paper has.
+    many = layout_metrics(timed(list(range(3000, 2000, -1))), np.arange(1000.0))
+    assert (many["top_1_percent"], many["top_10_percent"]) == (many["top_10"], many["top_100"])
+
+
+def test_another_run_differs_by_the_noise_of_a_run(tmp_path: Path) -> None:
+    made = LayoutTask(
+        name="small",
+        application="tests",
+        family="xla",
+        program=module_to_bytes(two_convolutions()),
+        targets=(TARGET,),
+        params=LayoutParams(max_configs=24, seed=3),
+        folder=tmp_path,
+    )
+    made.make()
+    again = measure_again(made.paths[0], TARGET, (0, 5))
+    space = layout_space(module_from_bytes(made.program, where="small"))
+    pricer = ProgramPricer(space, [Device(TARGET, 3)], memory_gib=16.0)
+    for search in ("random", "default"):
+        graph = layout_graph(made.paths[0], search)
+        total = pricer.priced(graph.config_options.astype(np.int16)).total_ns[:, 0]
+        first = graph.runtime_ns / total - 1.0
+        noises = {seed: ns / total - 1.0 for seed, ns in again[search].items()}
+        for noise in noises.values():
+            assert len(noise) == len(graph.runtime_ns)
+            assert 0.5 < noise.std() / PROGRAM_NOISE_SD < 1.6
+            assert np.abs(noise).max() < 5 * PROGRAM_NOISE_SD
+            # The noise that the shard has is taken out: with it the correlation would be 0.7.
+            assert abs(np.corrcoef(noise, first)[0, 1]) < 0.5
+        assert not np.array_equal(noises[0], noises[5])
 
 
 def test_what_does_not_fit_is_an_error() -> None:

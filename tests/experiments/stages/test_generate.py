@@ -11,15 +11,20 @@ from pathlib import Path
 import pytest
 
 from costbench.datasets.fusion_generation import FusionParams
-from costbench.datasets.layout_generation import LayoutParams
+from costbench.datasets.layout_generation import LayoutParams, LayoutTask
+from costbench.datasets.storage import Shard
 from costbench.datasets.tile_generation import TileParams
 from costbench.errors import ChoiceError, DataError
 from costbench.experiments.stages.generate import (
+    WORK_ITEMS,
     GenerateParams,
     _chosen,
+    _Program,
     run,
 )
+from costbench.hlo.conversion import module_to_bytes
 from costbench.programs.manifest import load_manifest
+from tests.compiler.small_layouts import two_convolutions
 from tests.experiments.small_programs import LOOP
 from tests.sentences import numbers
 
@@ -94,6 +99,63 @@ def test_own_programs_that_cannot_be_priced_are_left_out_and_said_so(
     (assumed,) = {text for text in warned if text.startswith("user_loop: loop l: ")}
     assert numbers(assumed)[0] == 100
     assert "backend_config=" in assumed
+
+
+def test_some_programs_have_more_layouts(tmp_path: Path) -> None:
+    own = tmp_path / "data" / "programs" / "user"
+    own.mkdir(parents=True)
+    (own.parent / "manifest.json").write_text('{"programs": [], "toolchain": {}}')
+    for name in ("few", "many"):
+        (own / f"{name}.pb").write_bytes(module_to_bytes(two_convolutions()))
+    names = {"name": "toy", "params": "params.yaml", "out": "out", "reports": "reports"}
+    generate = {
+        "tasks": ["layout"], "chips": ["tpu_v3"], "programs": [], "tile": {}, "fusion": {},
+        "layout": {"max_configs": 8, "strategy": "random"}, "layout_configs": {"user_many": 40},
+    }  # fmt: skip
+    params = tmp_path / "params.yaml"
+
+    def counts() -> dict[str, int]:
+        params.write_text(json.dumps({"run": {**names, "root": ".", "jobs": 1}, "generate": generate}))
+        run(params)
+        paths = (tmp_path / "out" / "generate" / "layout").rglob("*.arrow")
+        metadata = {path.stem: Shard.open(path) for path in paths}
+        return {
+            name: len(shard["config_runtime_ns"]) + int(str(shard.metadata["num_failed"]))
+            for name, shard in metadata.items()
+        }
+
+    assert counts() == {"user_few": 8, "user_many": 40}
+    (few,) = (tmp_path / "out" / "generate" / "layout").rglob("user_few.arrow")
+    before = few.stat().st_mtime_ns
+    # Another number for one program leaves the other's shard alone.
+    generate["layout_configs"] = {"user_many": 24}
+    assert counts() == {"user_few": 8, "user_many": 24}
+    assert few.stat().st_mtime_ns == before
+    generate["layout_configs"] = {"user_any": 24}
+    with pytest.raises(ChoiceError, match="unknown program 'user_any'"):
+        counts()
+
+
+def test_a_limit_of_size_does_not_hold_for_programs_with_a_number(repository: Path, tmp_path: Path) -> None:
+    first, second = load_manifest(repository / "data" / "programs")[:2]
+    section = GenerateParams(
+        tasks=("layout",),
+        chips=("tpu_v3",),
+        programs=(),
+        tile=TileParams(),
+        fusion=FusionParams(),
+        layout=LayoutParams(max_instructions=1),
+        layout_configs={second.name: 5000},
+    )
+    assert WORK_ITEMS["layout"](_Program(first, b"", (), tmp_path), section) == []
+    (task,) = WORK_ITEMS["layout"](_Program(second, b"", (), tmp_path), section)
+    assert isinstance(task, LayoutTask)
+    assert task.params == LayoutParams(max_instructions=1, max_configs=5000)
+
+
+def test_one_config_is_no_choice() -> None:
+    with pytest.raises(ValueError, match=r"layout_configs\.p: at least 2"):
+        GenerateParams(("layout",), ("tpu_v2",), (), TileParams(), FusionParams(), LayoutParams(), {"p": 1})
 
 
 def test_chips_are_different_ones() -> None:

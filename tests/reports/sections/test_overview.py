@@ -17,6 +17,7 @@ from costbench.reports.results import load_results
 from costbench.reports.searches import load_searches
 from costbench.reports.sections.overview import (
     conclusions,
+    loss_pointers,
     missing_section,
     overview_section,
     page_lead,
@@ -24,7 +25,7 @@ from costbench.reports.sections.overview import (
 )
 from costbench.reports.training_guard import TrainingGuard
 from costbench.reports.training_runs import Budget
-from tests.reports.conftest import fusion_rows, report_data, rows_of, variant_rows
+from tests.reports.conftest import fusion_rows, make_row, report_data, rows_of, variant_rows
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 from tests.reports.test_baseline_comparison import model_rows
@@ -87,6 +88,28 @@ def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(tmp_path: 
     assert "Fusion" not in differences
     # The results are those of one task, and so is the only conclusion.
     assert [pointer.anchor for pointer in section.pointers] == ["baselines_tile_random_tpu_v2"]
+
+
+def test_of_layouts_the_first_screen_says_what_there_is_to_gain(tmp_path: Path) -> None:
+    losses = {"learned": (0.0, 4.0, 20.0), "default_first": (0.0, 2.0, 40.0), "random": (6.0, 8.0, 10.0)}
+    rows = [
+        make_row(task="layout", split="folds", model=model, program=f"p{index}", metric=metric, value=value)
+        for model, values in losses.items()
+        for index, loss in enumerate(values)
+        for metric, value in {"top_1": loss, "top_10": loss / 2.0, "kendall_tau": 0.5}.items()
+    ]
+    data = report_data(tmp_path, rows)
+    (pointer,) = loss_pointers(data.cells)
+    assert pointer.anchor == "baselines_layout_folds_tpu_v2"
+    told = numbers(pointer.answer.replace("%", " "))
+    # Arithmetic mean and median of the headroom; 67% gain more than 1%, 33% more than 10%.
+    assert told[:6] == [14.0, 2.0, 67, 1, 33, 10]
+    # After "above 5%": learned, the default, chance; then the best of ten of each.
+    assert told[6:16] == [5, 8.0, 4.0, 33, 14.0, 2.0, 33, 8.0, 8.0, 100]
+    assert told[16:19] == [4.0, 7.0, 4.0]
+    # The abstract has the arithmetic mean of the network.
+    assert 8.0 in numbers(page_lead(data).replace("%", " "))
+    assert loss_pointers(report_data(tmp_path, rows_of()).cells) == ()
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,29 @@ def test_every_model_is_on_the_table_of_collections(tmp_path: Path) -> None:
     assert table.rows[1][4:] == pytest.approx((0.4, 0.7, *errors))
 
 
+def test_a_ceiling_is_marked_and_follows_the_models(tmp_path: Path) -> None:
+    """With results of K as a share of the configs there are columns of them."""
+    again = layout_rows({("main", "xla:random"): [0.99, 0.97]}, "measured_again")
+    chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
+    shares = {"top_1": "top_1_percent", "top_10": "top_10_percent"}
+    of_shares = [
+        replace(row, metric=shares[row.metric], value=row.value / 2.0)
+        for row in chance
+        if row.metric in shares
+    ]
+    results = results_of(tmp_path, layout_rows(TAUS), again, chance, of_shares)
+    rows = collection_table(results, CHIP_SPLIT).data
+    of_random = rows[rows["collection"] == "layout:xla:random"]
+    assert list(of_random["model"]) == ["learned", "learned", "random", "measured_again (ceiling)"]
+    assert of_random["kendall_tau"].iloc[-1] == pytest.approx(0.98)
+    assert list(of_random[["top_1_percent", "top_10_percent"]].iloc[2]) == pytest.approx([5.0, 2.5])
+    best = best_table(results, None, CHIP_SPLIT).data.set_index("collection")
+    assert best.loc["layout:xla:random, random order", "ours_top_10_percent"] == pytest.approx(2.5)
+    assert best.loc["layout:xla:random", "ours_top_10_percent"] is None
+    table, _ = declared_tables(DECLARED, results.frame)["tpugraphs"]
+    assert table.data.set_index("model").loc["Random", "ours_top_1_percent"] == pytest.approx(5.0)
+
+
 def test_means_of_losses_differ(tmp_path: Path) -> None:
     rows = layout_rows({("gst-listmle", "xla:random"): [0.5] * 4})
     losses = iter([1.0, 4.0, 16.0, 64.0])

@@ -27,7 +27,7 @@ from costbench.experiments.evaluation.program import (
     kind_of,
 )
 from costbench.experiments.evaluation.shard_costs import fitted_costs, network_costs
-from costbench.experiments.evaluation.unfitted import load_user_models
+from costbench.experiments.evaluation.unfitted import CEILINGS, load_user_models
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.metrics.ranking import count_pairs, tau_of
@@ -68,29 +68,45 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     fitted = fitted_costs(task, "fusion", shard)
     # A kernel of a fusion config was measured with one tile size.
     predicted |= {key: np.array([float(cost[0]) for cost in costs]) for key, costs in fitted.items()}
-    predicted |= _predict_user_models(task)
+    predicted |= predict_from_kernels(task)
     computed_by: dict[ModelKey, str] = {}
     for checkpoint in task.checkpoints:
         predicted[checkpoint.key], computed_by[checkpoint.key] = network_costs(shard, checkpoint)
     metrics = {group: _by_model(predicted, measured, mask) for group, mask in groups.items() if mask.any()}
-    shown = {key: values for key, values in predicted.items() if key not in fitted}
+    shown = {key: ns for key, ns in predicted.items() if key not in fitted and key[0] not in CEILINGS}
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
 
 
-def _predict_user_models(task: ProgramTask) -> dict[ModelKey, F64]:
-    """Returns the costs of all kernels by the user's own models, in the order of the features."""
-    architecture = load_target(task.chip_file or task.chip).architecture
-    models = load_user_models(task.models, "fusion", architecture)
-    if not models:
+def predict_from_kernels(task: ProgramTask) -> dict[ModelKey, F64]:
+    """Returns the costs of all kernels by what reads kernels, not features, in the order of the features.
+
+    These are the user's own models, and the ceilings.
+
+    Raises:
+        DataError: for a damaged shard, or a model of the user's that cannot be loaded or asked.
+    """
+    target = load_target(task.chip_file or task.chip)
+    user_models = load_user_models(task.models, "fusion", target.architecture)
+    ceilings = {
+        (name, MAIN, seed): predict
+        for name in task.models
+        if name in CEILINGS
+        for seed, predict in CEILINGS[name](target, task.params.random_seeds).items()
+    }
+    if not user_models and not ceilings:
         return {}
     parts = fusion_parts(task.data, task.chip, task.program)
-    kernels = MeasuredKernels(parts, CompiledPrograms(task.data, 1), architecture)
-    predicted = {name: np.empty(len(kernels)) for name in models}
+    kernels = MeasuredKernels(parts, CompiledPrograms(task.data, 1), target.architecture)
+    keys: tuple[ModelKey, ...] = (*((name, MAIN, 0) for name in user_models), *ceilings)
+    predicted = {key: np.empty(len(kernels)) for key in keys}
     for index in range(len(kernels)):
         measured = kernels.kernel(index)
-        for name, model in models.items():
-            predicted[name][index] = model.predict_ns(measured.kernel, measured.tile_sizes)
-    return {(name, MAIN, 0): costs for name, costs in predicted.items()}
+        for name, model in user_models.items():
+            predicted[name, MAIN, 0][index] = model.predict_ns(measured.kernel, measured.tile_sizes)
+        for key, predict in ceilings.items():
+            # A kernel of a fusion config was measured with one tile size.
+            predicted[key][index] = predict(measured.space.nest, measured.tile_sizes)[0]
+    return predicted
 
 
 def scale_estimates(estimated_ns: F64, measured_ns: F64, runs: I64, kinds: Sequence[str]) -> F64:

@@ -1,7 +1,7 @@
 """The baselines that nothing is fitted for, and ceilings: tables of functions by task, beside the functions.
 
 A cost model that is worth its training ranks better than a random order or a count of iterations. Ceilings
-mark what a cost model of tile sizes can reach at most: they know the machine, which a cost model must not.
+mark what a cost model can reach at most: they know the machine, which a cost model must not.
 What reports call each is in `costbench.baselines`.
 """
 
@@ -79,7 +79,7 @@ class IterationModel:
 
 
 def _measure_again(target: Target, seeds: tuple[int, ...]) -> BySeed:
-    """Returns one more measurement of the same tile sizes for each seed, with noise of its own.
+    """Returns one more measurement of the same kernels at the same tile sizes for each seed.
 
     A measurement is the fastest of three runs, like that of the data set. Compiles never fail, as those of
     the measured tile sizes did not.
@@ -106,12 +106,16 @@ def _simulate_regular_machine(target: Target, seeds: tuple[int, ...]) -> BySeed:
     return {0: lambda nest, sizes: simulate_nest(nest, nest.extents(sizes), regular).runtime_ns}
 
 
+CEILINGS: Mapping[str, Callable[[Target, tuple[int, ...]], BySeed]] = {
+    "measured_again": _measure_again,
+    "regular_machine": _simulate_regular_machine,
+}
+"""Makes the ceilings of models that price kernels on a chip, one for each of the given seeds or one alone."""
 TILE_MODELS: Mapping[str, Callable[[Target, tuple[int, ...]], BySeed]] = {
     "analytical": lambda target, seeds: {0: AnalyticalModel(target.architecture).predict_nest},
     "iterations": lambda target, seeds: {0: IterationModel().predict_nest},
     "random": lambda target, seeds: {seed: RandomModel(seed).predict_nest for seed in seeds},
-    "measured_again": _measure_again,
-    "regular_machine": _simulate_regular_machine,
+    **CEILINGS,
 }
 """Makes the prediction functions of a chip, one for each of the given seeds or one alone."""
 

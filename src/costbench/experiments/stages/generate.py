@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from costbench.artifacts import digest_files, write_json
@@ -43,6 +43,8 @@ class GenerateParams:
         tile: numbers of tiles and kernels.
         fusion: number of fusion configs.
         layout: number of layout configs.
+        layout_configs: runs of each search for layouts by program, in place of `layout.max_configs`, such as
+            the thousands that TpuGraphs has; `layout.max_instructions` does not hold for these programs.
     """
 
     tasks: tuple[TaskName, ...]
@@ -51,8 +53,12 @@ class GenerateParams:
     tile: TileParams
     fusion: FusionParams
     layout: LayoutParams
+    layout_configs: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for program, limit in self.layout_configs.items():
+            if limit < 2:
+                raise ValueError(f"layout_configs.{program}: at least 2 are needed to compare")
         for name in ("tasks", "chips"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
@@ -123,7 +129,10 @@ def _fusion_tasks(p: _Program, section: GenerateParams) -> list[ShardTask]:
 
 def _layout_tasks(p: _Program, section: GenerateParams) -> list[ShardTask]:
     entry, params = p.entry, section.layout
-    if 0 < params.max_instructions < entry.instructions:
+    if entry.name in section.layout_configs:
+        # A shard depends on the number of its own program alone.
+        params = replace(params, max_configs=section.layout_configs[entry.name])
+    elif 0 < params.max_instructions < entry.instructions:
         return []
     family, code = family_of(entry.builder), _code(LayoutTask)
     return [
@@ -144,7 +153,10 @@ def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[ShardT
         names = ", ".join(target.name for target in targets)
         raise TargetError(f"chips of the same name: {names}", expected="different names, which name folders")
     tasks: list[ShardTask] = []
-    for entry in _chosen(section.programs, all_programs(programs), programs):
+    entries = all_programs(programs)
+    # Unknown names are refused also where they only say how many configs a program has.
+    _chosen(tuple(section.layout_configs), entries, programs)
+    for entry in _chosen(section.programs, entries, programs):
         # All tasks of a program refer to the same bytes, so memory holds each program once.
         data = _data(programs, entry, named=entry.name in section.programs)
         if data is None:

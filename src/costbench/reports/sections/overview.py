@@ -35,6 +35,7 @@ from costbench.reports.results import (
     PRIMARY_CHIP,
     SPLIT_NAMES,
     Cell,
+    ChipSplit,
     Results,
     split_order,
     title_of,
@@ -50,7 +51,7 @@ from costbench.reports.searches import (
     SearchResults,
 )
 from costbench.reports.sections.claims import STRONGEST_TABLE, claims_of_papers, shown_verdict
-from costbench.reports.sections.results import loss_spreads
+from costbench.reports.sections.results import best_of_ten, loss_spreads
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
 from costbench.reports.tables.recorded_runs import agreement_of, recorded_runs_table
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
@@ -99,6 +100,7 @@ def overview_section(data: ReportData) -> Section:
         pointers=(
             *preview,
             *conclusions(data.cells, data.standings, data.printed_findings),
+            *loss_pointers(data.cells),
             *([] if tpugraphs is None else [tpugraphs]),
         ),
         tables=tuple(table for table in map(recorded_runs_table, _simulated_chips(data.cells)) if table.rows),
@@ -185,8 +187,7 @@ def conclusions(
             standing, strongest = ranking.of(model), ranking.of(ranking.strongest)
             if standing is None or strongest is None or standing.difference is None:
                 continue
-            labels, skewed = cell.labels, SKEWED.get(cell.task)
-            spreads = {} if skewed is None else loss_spreads(cell)
+            labels = cell.labels
             headline = sentence(
                 _TEMPLATE,
                 "conclusion_headline",
@@ -201,11 +202,6 @@ def conclusions(
                 decimals=cell.described.measures[0].decimals,
                 standing=standing,
                 strongest=strongest,
-                spreads={
-                    title_of(name): spreads[name] for name in (model, strongest.model) if name in spreads
-                },
-                headroom=None if skewed is None else spreads.get(skewed.default),
-                decisions=labels.decisions,
                 where=f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{labels.kernels}",
             )
             pointers.append(Pointer(headline, answer, f"baselines_{cell.name}"))
@@ -225,6 +221,32 @@ def _against_strongest(findings: Sequence[Finding], cell: Cell, model: str) -> F
         ),
         None,
     )
+
+
+def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
+    """Returns, for each task with skewed losses, what there is to gain, and what models lose of it.
+
+    Args:
+        cells: main results of learned tasks.
+    """
+    pointers = []
+    for task, skewed in SKEWED.items():
+        cell = next((cell for model in _CONCLUDED_MODELS if (cell := primary_cell(cells, task, model))), None)
+        if cell is None:
+            continue
+        spreads = loss_spreads(cell)
+        answer = sentence(
+            _TEMPLATE,
+            "losses_answer",
+            decisions=cell.labels.decisions,
+            headroom=spreads.get(skewed.default),
+            spreads={title_of(model): averages for model, averages in spreads.items()},
+            best_of_ten=best_of_ten(cell),
+            where=ChipSplit(cell.split, cell.chip).title,
+        )
+        question = sentence(_TEMPLATE, "losses_question", task=cell.labels.title)
+        pointers.append(Pointer(question, answer, f"baselines_{cell.name}"))
+    return tuple(pointers)
 
 
 def _hybrid_figure(

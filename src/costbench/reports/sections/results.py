@@ -113,13 +113,7 @@ def _paragraphs(
         models=[mean for mean in means if None not in mean],
         spreads={title_of(model): averages for model, averages in spreads.items()},
         headroom=None if skewed is None else spreads.get(skewed.default),
-        best_of_ten={}
-        if skewed is None
-        else {
-            title_of(model): sum(losses) / len(losses)
-            for model in cell.models
-            if (losses := cell.over_programs(model, skewed.best_of_ten))
-        },
+        best_of_ten=best_of_ten(cell),
         leakage=audit.to_dict("records"),
         unseen=unseen_means(cell, unseen),
         structures=None if share is None else 100.0 * share,
@@ -131,6 +125,14 @@ def loss_spreads(cell: Cell) -> dict[str, dict[str, float]]:
     error = cell.described.measures[0]
     spreads = {model: spread(error, cell.over_programs(model, error.metric)) for model in cell.models}
     return {model: averages for model, averages in spreads.items() if averages}
+
+
+def best_of_ten(cell: Cell) -> dict[str, float]:
+    """Returns the mean loss once a model's ten best decisions were measured, of a skewed task, by title."""
+    if cell.task not in SKEWED:
+        return {}
+    losses = {model: cell.over_programs(model, SKEWED[cell.task].best_of_ten) for model in cell.models}
+    return {title_of(model): sum(values) / len(values) for model, values in losses.items() if values}
 
 
 def analytical_section(results: Results) -> Section | None:

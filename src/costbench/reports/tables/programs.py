@@ -184,7 +184,7 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         "skewed_baselines" if cell.task in SKEWED else "baselines",
         rows,
         name=f"baselines_{cell.name}",
-        notes=paragraphs("results", "ceilings_note") if cell.ceilings else (),
+        notes=paragraphs("results", "ceilings_note", cell=cell) if cell.ceilings else (),
         averages=len(cell.ceilings),
         **_words(cell),
         error=error.title,

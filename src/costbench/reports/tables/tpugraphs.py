@@ -20,7 +20,7 @@ from costbench.reports.declared_tables import fill_table, kernel_counts, make_ta
 from costbench.reports.frame import means, select
 from costbench.reports.losses import SKEWED
 from costbench.reports.papers.printed import printed_table
-from costbench.reports.results import ALL, FOLDS, ChipSplit, Results, split_order
+from costbench.reports.results import ALL, CEILINGS, FOLDS, ChipSplit, Results, split_order
 from costbench.reports.table import Table
 
 PAPER = "tpugraphs2023"
@@ -223,7 +223,8 @@ def collection_table(
 ) -> Table:
     """Returns all models of the layout task on each collection, over its test programs.
 
-    Columns are tau, the pair accuracy (OPA) and the top-K errors, of which also how they are spread.
+    Columns are tau, the pair accuracy (OPA) and the top-K errors, of which also how they are spread. Ceilings
+    are marked, and follow the models of a collection.
 
     Args:
         results: results of layout models.
@@ -232,11 +233,13 @@ def collection_table(
     """
     frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip)
     named = frame[["group", "model", "variant"]].drop_duplicates().itertuples(index=False, name=None)
+    ordered = sorted(named, key=lambda row: (COLLECTIONS.index(row[0]), row[1] in CEILINGS, *row[1:]))
     cases = tuple(
         RowDeclaration(
-            (f"{LAYOUT}:{group}", model, variant), {"group": group, "model": model, "variant": variant}
+            (f"{LAYOUT}:{group}", f"{model} (ceiling)" if model in CEILINGS else model, variant),
+            {"group": group, "model": model, "variant": variant},
         )
-        for group, model, variant in sorted(named, key=lambda row: (COLLECTIONS.index(row[0]), *row[1:]))
+        for group, model, variant in ordered
     )
     declared = declaration_of("tpugraphs_layouts", f"tpugraphs_layouts_{chip_split.name}")
     return make_table(
