@@ -41,7 +41,7 @@ class Architecture:
     scratchpad_bytes: int
     lanes: int
     sublanes: int
-    estimate: str = "expert"
+    estimate: str = "compiler"
 
     @property
     def cycle_ns(self) -> float:

@@ -68,36 +68,36 @@ def shard(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_estimates_of_other_qualities_lie_beside_a_shard(items: list[Item], tmp_path: Path) -> None:
     path = feature_path(tmp_path, "tile", "tpu_v3", "p")
     write_features(path, items, program_features(items[0].kernel.module), MODEL, METADATA)
-    crude = AnalyticalModel(ARCHITECTURE, QUALITIES["compiler"])
-    beside = estimates_path(path, "compiler")
-    assert beside == tmp_path / "estimates" / "compiler" / "tile" / "tpu_v3" / "p.arrow"
-    assert read_paths([path], "compiler") == [path, beside]
+    expert = AnalyticalModel(ARCHITECTURE, QUALITIES["expert"])
+    beside = estimates_path(path, "expert")
+    assert beside == tmp_path / "estimates" / "expert" / "tile" / "tpu_v3" / "p.arrow"
+    assert read_paths([path], "expert") == [path, beside]
     assert read_paths([path], "") == [path]
-    write_estimates(beside, items, crude, METADATA)
+    write_estimates(beside, items, expert, METADATA)
     verify_shard(beside)
     shard = FeatureShard(path)
     assert shard.with_estimate("") is shard
-    found = shard.with_estimate("compiler")
+    found = shard.with_estimate("expert")
     differing = 0
     for index, item in enumerate(items):
-        own, other = (model.predict(item.kernel, item.tile_sizes) for model in (MODEL, crude))
-        np.testing.assert_array_equal(shard.analytical_ns(index), own)
+        compiler, other = (model.predict(item.kernel, item.tile_sizes) for model in (MODEL, expert))
+        np.testing.assert_array_equal(shard.analytical_ns(index), compiler)
         np.testing.assert_array_equal(found.analytical_ns(index), other)
         np.testing.assert_array_equal(found.runtime_ns(index), shard.runtime_ns(index))
         packed = found.columns.pack(np.array([index]), [np.arange(len(item.runtime_ns))])
         assert packed.analytical_ns is not None
         np.testing.assert_array_equal(packed.analytical_ns, other)
-        differing += int((own != other).sum())
+        differing += int((compiler != other).sum())
     assert differing
     with pytest.raises(DataError, match=r"roofline.*'roofline' among `features.estimates`"):
         FeatureShard(path, "roofline")
-    write_estimates(beside, items[:-1], crude, METADATA)
+    write_estimates(beside, items[:-1], expert, METADATA)
     with pytest.raises(DataError, match="estimates of other kernels"):
-        FeatureShard(path, "compiler")
+        FeatureShard(path, "expert")
     swapped = [replace(items[0], fingerprint="f" * 32), *items[1:]]
-    write_estimates(beside, swapped, crude, METADATA)
+    write_estimates(beside, swapped, expert, METADATA)
     with pytest.raises(DataError, match="estimates of other kernels"):
-        FeatureShard(path, "compiler")
+        FeatureShard(path, "expert")
 
 
 def test_graphs_are_those_of_the_kernels(items: list[Item], shard: Path) -> None:
