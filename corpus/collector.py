@@ -21,16 +21,17 @@ import zstandard
 from corpus.lowering import lower_for_tpu
 from corpus.programs import SPECS, find_spec
 from corpus.specs import ProgramSpec
-from costbench.artifacts import digest_bytes, remove_stale_temporaries, write_bytes
+from costbench.artifacts import digest_bytes, remove_stale_temporaries, seal, unseal, write_bytes
 from costbench.errors import CostbenchError, DataError
 from costbench.programs.canonical import canonicalize, count_instructions, normalize
 from costbench.programs.manifest import (
     MANIFEST_NAME,
+    USER_FOLDER,
     ProgramEntry,
     load_manifest,
+    read_program_bytes,
     save_manifest,
     toolchain_of,
-    verify_program,
 )
 
 ZSTD_LEVEL = 19
@@ -104,6 +105,8 @@ def collect(
     specs = SPECS if names is None else tuple(find_spec(name) for name in sorted(set(names)))
     versions = toolchain()
     remove_stale_temporaries(folder)
+    if force:
+        unseal(folder)
     listed = load_manifest(folder) if (folder / MANIFEST_NAME).exists() else ()
     entries = {entry.name: entry for entry in listed}
     is_same_toolchain = versions == toolchain_of(folder)
@@ -117,6 +120,7 @@ def collect(
             progress(done, len(stale), entry.name)
     removed = _remove_unlisted(folder, entries) if names is None else ()
     save_manifest(folder, entries.values(), versions)
+    seal(folder, "`git checkout`, or `costbench collect --force`", without=USER_FOLDER)
     built = {spec.name for spec in stale}
     unchanged = tuple(sorted(spec.name for spec in specs if spec.name not in built))
     return Collected(tuple(sorted(built)), unchanged, removed)
@@ -127,7 +131,7 @@ def _is_current(folder: Path, spec: ProgramSpec, entries: dict[str, ProgramEntry
     if entry is None or entry != describe(spec, entry.instructions, entry.sha256):
         return False
     try:
-        verify_program(folder, entry)
+        read_program_bytes(folder, entry)
     except DataError:
         return False
     return True

@@ -1,10 +1,14 @@
-"""Atomic writing of files, which are either complete or absent, and digests to compare them.
+"""Atomic writing of files, which are either complete or absent, and digests that damaged ones fail.
 
 Everything costbench leaves on disk is written to a temporary file in the destination's own folder,
 flushed to the device and renamed over the destination, so a reader (or the next `dvc repro` after a
 kill) never meets half a file. A temporary's name carries the host and process that wrote it, so
 leftovers of ended processes can be distinguished from files still being written. JSON has one form
 (sorted keys, no NaN), which makes equal contents equal bytes.
+
+A folder that is finished is sealed: `costbench.sha256` lists the SHA-256 of its files, as `sha256sum` does,
+and the command that makes them again. What is read from a sealed folder is compared with its list first, once
+in a process unless the file changes; what is written into it breaks the seal.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import NoReturn
@@ -27,6 +32,12 @@ from costbench.errors import DataError
 
 _TEMPORARY = re.compile(r"^\.tmp-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}-")
 _DAY_S = 24 * 3600.0
+CHECKSUMS_FILE = "costbench.sha256"
+_HEAD, _FOOT = "# made by: ", "# sha256 of the lines above: "
+_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+# Clocks of file systems tick every few milliseconds; a file that is older shows each change in its time.
+_SETTLED_NS = 100_000_000
+_MAX_COMMAND_LENGTH = 100
 # A prefix keeps the suffix, by which np.save and friends choose a format; 120 characters of the
 # name stay far below the 255 bytes that file systems allow.
 _MAX_NAME_LENGTH = 120
@@ -58,6 +69,7 @@ def atomic_path(path: str | PathLike[str]) -> Iterator[Path]:
         destination.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         _flush(temporary, destination)
+        _break_seal(destination)
         temporary.replace(destination)
         _flush_folder(destination.parent)
     except OSError as error:
@@ -141,8 +153,13 @@ def _first_non_finite(obj: object, field: str) -> tuple[str, float] | None:
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
-    """Returns the contents of `path`. Raises: DataError naming `path` if it is missing or unreadable."""
+    """Returns the contents of `path`.
+
+    Raises:
+        DataError: naming `path`, if it is missing, unreadable, or damaged in a sealed folder.
+    """
     source = Path(path)
+    check_sealed(source)
     try:
         return source.read_bytes()
     except FileNotFoundError as error:
@@ -155,8 +172,8 @@ def read_json(path: str | PathLike[str]) -> object:
     """Returns the value in a JSON file.
 
     Raises:
-        DataError: naming `path`, if it is missing, no UTF-8, no JSON (with line and column), or
-            holds NaN or an infinity.
+        DataError: naming `path`, if it is missing, no UTF-8, no JSON (with line and column), holds NaN or
+            an infinity, or is damaged in a sealed folder.
     """
     data = read_bytes(path)
 
@@ -173,21 +190,75 @@ def read_json(path: str | PathLike[str]) -> object:
     return value
 
 
+_CHECKSUM = "sha256"
+
+
+def with_checksum(content: Mapping[str, object]) -> dict[str, object]:
+    """Returns the content of a JSON file that may travel alone, with `sha256` of all the rest in it."""
+    return {**content, _CHECKSUM: _digest_json(content)}
+
+
+def without_checksum(content: Mapping[str, object], path: str | PathLike[str]) -> dict[str, object]:
+    """Returns what `with_checksum` was given; content without a checksum as it is.
+
+    Args:
+        content: content of a JSON file.
+        path: path of the file, for the error.
+
+    Raises:
+        DataError: if the content has changed.
+    """
+    rest = {key: value for key, value in content.items() if key != _CHECKSUM}
+    if _CHECKSUM in content and content[_CHECKSUM] != _digest_json(rest):
+        raise DataError("damaged", where=path, field=_CHECKSUM, expected="that of the rest of the file")
+    return rest
+
+
+def _digest_json(content: Mapping[str, object]) -> str:
+    return digest_bytes(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
+
+
 def digest_bytes(data: bytes) -> str:
     """Returns the SHA-256 of `data`, 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
+Stamp = tuple[int, int, int, int]
+_DIGESTS: dict[Path, tuple[Stamp, str]] = {}
+"""SHA-256 of the files that this process has read, by path."""
+
+
+def stamp_of(path: str | PathLike[str]) -> Stamp | None:
+    """Returns numbers that differ once a file has changed; None if it is so new that they might not.
+
+    Raises:
+        OSError: if the file is missing or out of reach.
+    """
+    facts = Path(path).stat()
+    if time.time_ns() - max(facts.st_mtime_ns, facts.st_ctime_ns) < _SETTLED_NS:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
 def digest_file(path: str | PathLike[str]) -> str:
-    """Returns the SHA-256 of a file's contents, read in chunks. Raises: DataError naming `path`."""
-    source = Path(path)
+    """Returns the SHA-256 of a file's contents, read once in a process unless the file changes.
+
+    Raises:
+        DataError: naming `path`, if it is missing or unreadable.
+    """
+    source = Path(path).absolute()
     try:
-        with source.open("rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
+        stamp, (old_stamp, digest) = stamp_of(source), _DIGESTS.get(source, (None, ""))
+        if stamp is None or stamp != old_stamp:
+            with source.open("rb") as handle:
+                digest = hashlib.file_digest(handle, "sha256").hexdigest()
+            if stamp is not None:
+                _DIGESTS[source] = stamp, digest
     except FileNotFoundError as error:
-        raise DataError("no such file", where=source) from error
+        raise DataError("no such file", where=path) from error
     except OSError as error:
-        _refuse(source, "read", error)
+        _refuse(Path(path), "read", error)
+    return digest
 
 
 def digest_files(paths: Iterable[str | PathLike[str]], root: str | PathLike[str]) -> str:
@@ -209,6 +280,122 @@ def digest_files(paths: Iterable[str | PathLike[str]], root: str | PathLike[str]
         names[resolved.relative_to(base).as_posix()] = source
     lines = (f"{digest_file(names[name])} {json.dumps(name)}\n" for name in sorted(names))
     return digest_bytes("".join(lines).encode())
+
+
+@dataclass(frozen=True)
+class _Seal:
+    """The checksums of a finished folder.
+
+    Attributes:
+        folder: the folder.
+        made_by: command that makes it.
+        digests: SHA-256 of each file by its path from the folder.
+    """
+
+    folder: Path
+    made_by: str
+    digests: dict[str, str]
+
+
+_SEALS: dict[Path, tuple[Stamp, _Seal]] = {}
+"""Lists of checksums that this process has read, by path."""
+
+
+def seal(folder: str | PathLike[str], made_by: str, without: str = "") -> None:
+    """Writes the checksums of all files in a folder and below, from when on they are compared where read.
+
+    Hidden files, notes for readers (`.md`) and the files of folders that are sealed themselves are left out.
+
+    Args:
+        folder: folder whose files are complete.
+        made_by: command that makes them again, for the messages about damaged ones.
+        without: name of a folder whose files their owner may change.
+
+    Raises:
+        DataError: if a file cannot be read, or the list cannot be written.
+    """
+    root = Path(folder)
+    lines = [f"{_HEAD}{made_by}\n"]
+    for name in sorted(_names_to_seal(root, without)):
+        lines.append(f"{digest_file(root / name)}  {name}\n")
+    text = "".join(lines)
+    write_text(root / CHECKSUMS_FILE, f"{text}{_FOOT}{digest_bytes(text.encode())}\n")
+
+
+def _names_to_seal(root: Path, without: str) -> Iterator[str]:
+    sealed_below = {listing.parent for listing in root.rglob(CHECKSUMS_FILE)} - {root}
+    for path in root.rglob("*"):
+        name = path.relative_to(root)
+        is_left_out = path.suffix == ".md" or path.name == CHECKSUMS_FILE or without in name.parts
+        is_left_out |= any(part[0] == "." for part in name.parts) or not sealed_below.isdisjoint(path.parents)
+        # A name that does not fit in a line of text, which only a user's own file can have, is left out.
+        if not is_left_out and path.is_file() and str(name).isprintable():
+            yield name.as_posix()
+
+
+def unseal(folder: str | PathLike[str]) -> None:
+    """Removes the checksums of a folder whose files are about to change."""
+    Path(folder, CHECKSUMS_FILE).unlink(missing_ok=True)
+
+
+def check_sealed(path: str | PathLike[str]) -> bool:
+    """Compares a file with the checksums of the folder that it lies in; returns whether there are any.
+
+    Raises:
+        DataError: naming the file and the command that makes it again, if its bytes or those of the list have
+            changed; naming the file, if it is in the list and missing.
+    """
+    source = Path(path).absolute()
+    sealed = _seal_above(source)
+    if sealed is None:
+        return False
+    expected = sealed.digests.get(source.relative_to(sealed.folder).as_posix())
+    if expected is None:
+        return False
+    if digest_file(source) != expected:
+        as_listed = f"SHA-256 {expected[:12]}... as in {CHECKSUMS_FILE}; made again by {sealed.made_by}"
+        raise DataError("damaged", where=path, expected=as_listed)
+    return True
+
+
+def _seal_above(source: Path) -> _Seal | None:
+    """Returns the seal of the nearest folder above a file that has one."""
+    for folder in source.parents if source.name != CHECKSUMS_FILE else ():
+        try:
+            return _read_seal(folder / CHECKSUMS_FILE)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            _refuse(folder / CHECKSUMS_FILE, "read", error)
+    return None
+
+
+def _break_seal(path: Path) -> None:
+    """Removes the seal of the nearest folder above a file that is about to be replaced."""
+    for folder in path.absolute().parents if path.name != CHECKSUMS_FILE else ():
+        if (folder / CHECKSUMS_FILE).exists():
+            unseal(folder)
+            return
+
+
+def _read_seal(path: Path) -> _Seal:
+    stamp = stamp_of(path)
+    old_stamp, known = _SEALS.get(path, (None, None))
+    if known is not None and stamp is not None and stamp == old_stamp:
+        return known
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    above = text[: text.rfind(_FOOT)]
+    head, *lines = above.splitlines() or [""]
+    made_by = " ".join(head.removeprefix(_HEAD).split())[:_MAX_COMMAND_LENGTH]
+    matches = [match for line in lines if (match := _LINE.fullmatch(line))]
+    is_whole = text == f"{above}{_FOOT}{digest_bytes(above.encode())}\n" and head.startswith(_HEAD)
+    if not is_whole or len(matches) < len(lines):
+        expected = f"its own SHA-256 in the last line; made again by {made_by}"
+        raise DataError("damaged", where=path, expected=expected)
+    sealed = _Seal(path.parent, made_by, {match[2]: match[1] for match in matches})
+    if stamp is not None:
+        _SEALS[path] = stamp, sealed
+    return sealed
 
 
 def remove_stale_temporaries(folder: str | PathLike[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from costbench.artifacts import check_sealed
 from costbench.errors import CostbenchError, ParamsError
 
 if TYPE_CHECKING:
@@ -295,8 +296,10 @@ def load_yaml(path: Where) -> dict[str, object]:
     Raises:
         ParamsError: naming `path`, if it is missing, unreadable, malformed (with line and column),
             gives a key twice, refers to itself, or holds no mapping.
+        DataError: if it is damaged in a sealed folder.
     """
     try:
+        check_sealed(path)
         text = Path(path).read_text("utf-8")
     except FileNotFoundError as error:
         raise ParamsError("no such file", where=path) from error

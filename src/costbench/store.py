@@ -1,9 +1,9 @@
 """What is computed already: results that are kept in files until something that they follow from changes.
 
-A result has an entry: a note, which is a JSON file with the result itself, its key and the digests of its
-files. The key is a digest of everything that the result follows from: parameters, inputs, code. The note is
-written last, so a result whose note is missing, damaged, of another key, or names a file that was altered,
-counts as missing. What a killed process leaves of an entry is resumed by the next one of the same key.
+A result has an entry: a note, which is a JSON file with the result itself, its key, the digests of its files
+and its own. The key is a digest of everything that the result follows from: parameters, inputs, code. The
+note is written last, so a result whose note is missing, damaged, of another key, or names a file that was
+altered, counts as missing. What a killed process leaves of an entry is resumed by the next of the same key.
 
 Stages compute what is missing by `compute`, on the backend that they are given. This module passes on what
 functions return and reads back the same, so no result depends on its code.
@@ -26,6 +26,8 @@ from costbench.artifacts import (
     read_bytes,
     read_json,
     remove_stale_temporaries,
+    with_checksum,
+    without_checksum,
     write_bytes,
     write_json,
 )
@@ -139,7 +141,7 @@ class Entry:
         folder = self.note.parent
         digests = {os.path.relpath(path, folder): digest_file(path) for path in self._files()}
         content = {_FILES: digests} | ({_CONTENT: self.content} if self.content else {})
-        write_json(self.note, asdict(result) | content)
+        write_json(self.note, with_checksum(asdict(result) | content))
         self._started.unlink(missing_ok=True)
         return result
 
@@ -171,9 +173,10 @@ class Entry:
 
 def _read(note: Path, kind: type[R]) -> tuple[R, dict[str, str], str]:
     """Returns a result, the digests of its files and its content. Raises: DataError."""
-    values = read_json(note)
-    files = values.pop(_FILES, None) if isinstance(values, dict) else None
-    if not isinstance(values, dict) or not isinstance(files, dict):
+    stored = read_json(note)
+    values = without_checksum(stored, note) if isinstance(stored, dict) else {}
+    files = values.pop(_FILES, None)
+    if not isinstance(files, dict):
         raise DataError("no note of a result", where=note)
     content = str(values.pop(_CONTENT, ""))
     return parse(kind, values, where=note, error=DataError), files, content

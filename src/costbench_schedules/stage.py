@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.artifacts import digest_bytes
+from costbench.artifacts import digest_bytes, unseal
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import identify, write_identity
 from costbench.experiments.parameter_file import load_params
@@ -57,6 +57,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     workspace = load_workspace(load_params(params), flags)
     section = load_schedules_section(params)
     folder = workspace.stage("schedules")
+    unseal(folder)
     digests = (
         tune_schedules(section.tables, workspace, folder / "tables"),
         evaluate_networks(section.networks, workspace, folder / "networks"),

@@ -9,7 +9,7 @@ import pytest
 
 from corpus import collector
 from corpus.collector import collect, compress, toolchain
-from costbench.artifacts import write_bytes
+from costbench.artifacts import CHECKSUMS_FILE, write_bytes
 from costbench.errors import ChoiceError, DataError
 from costbench.programs import manifest
 
@@ -72,7 +72,7 @@ def test_programs_that_left_the_table_leave_the_folder(
     manifest.save_manifest(tmp_path, [entry], toolchain())
     monkeypatch.setattr(collector, "SPECS", ())
     assert collect(tmp_path).removed == (TINY,)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKSUMS_FILE, "manifest.json"]
     assert manifest.load_manifest(tmp_path) == ()
 
 

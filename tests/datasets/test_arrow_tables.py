@@ -12,7 +12,7 @@ import pytest
 from costbench.arrays import AnyArray
 from costbench.datasets.arrow_tables import arrow_schema, stored_columns
 from costbench.datasets.record_types import FUSION, LAYOUT, RECORD_TYPES, TILE
-from costbench.datasets.storage import verify_shard, write_shard
+from costbench.datasets.storage import Shard, write_shard
 from tests.datasets.tile_columns import fusion_columns, metadata, tile_columns
 
 
@@ -71,7 +71,7 @@ def test_the_schema_says_what_the_shard_is_of(path: Path) -> None:
 def test_program_graphs_are_one_row(tmp_path: Path) -> None:
     columns = layout_columns()
     write_shard(tmp_path / "x.arrow", columns, metadata(), LAYOUT)
-    shard = verify_shard(tmp_path / "x.arrow")
+    shard = Shard.open(tmp_path / "x.arrow")
     for key, array in columns.items():
         assert shard[key].dtype == array.dtype
         assert shard[key].tolist() == array.tolist()
@@ -88,14 +88,14 @@ def test_program_graphs_without_nodes(tmp_path: Path) -> None:
     columns |= {"option_offsets": np.zeros(1, np.int64), "option_layout": np.zeros((0, 18), np.int8)}
     columns["config_options"] = np.zeros((4, 0), np.int16)
     write_shard(tmp_path / "x.arrow", columns, metadata(), LAYOUT)
-    assert verify_shard(tmp_path / "x.arrow")["config_options"].shape == (4, 0)
+    assert Shard.open(tmp_path / "x.arrow")["config_options"].shape == (4, 0)
 
 
 def test_dropped_kernels_are_kept_beside_the_rows(tmp_path: Path) -> None:
     columns = fusion_columns([1, 2], [1, 0], [10, 20])
     columns["dropped_fingerprint"] = np.arange(48, dtype=np.uint8).reshape(3, 16)
     write_shard(tmp_path / "x.arrow", columns, metadata(), FUSION)
-    shard = verify_shard(tmp_path / "x.arrow")
+    shard = Shard.open(tmp_path / "x.arrow")
     assert shard["dropped_fingerprint"].tolist() == columns["dropped_fingerprint"].tolist()
     assert shard.num_kernels == len(pd.read_feather(tmp_path / "x.arrow")) == 2
 

@@ -24,7 +24,7 @@ from costbench.datasets.generation import summaries_of
 from costbench.datasets.measured_kernels import compiled_program_path, fusion_part_path
 from costbench.datasets.record_types import FUSION
 from costbench.datasets.records import check_columns
-from costbench.datasets.storage import Shard, verify_shard, write_shard
+from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 from costbench.hardware.device import Device
 from costbench.hlo.reader import module_from_bytes, read_module
@@ -47,7 +47,7 @@ def task(folder: Path, **params: float) -> FusionTask:
 
 
 def parts(folder: Path, chip: str = "tpu_v3") -> list[Shard]:
-    return [verify_shard(path) for path in sorted((folder / "fusion" / chip).glob("*.arrow"))]
+    return [Shard.open(path) for path in sorted((folder / "fusion" / chip).glob("*.arrow"))]
 
 
 def digest(folder: Path) -> str:
@@ -236,7 +236,7 @@ def test_batches_are_laid_end_to_end() -> None:
 
 def test_no_batch_is_a_part_without_kernels(tmp_path: Path) -> None:
     write_shard(tmp_path / "x.arrow", concatenate_columns([]), metadata(0, 5, last=True), FUSION)
-    shard = verify_shard(tmp_path / "x.arrow")
+    shard = Shard.open(tmp_path / "x.arrow")
     assert (shard.num_kernels, shard.num_configs) == (0, 0)
 
 

@@ -24,7 +24,7 @@ from costbench.datasets.layout_generation import (
 from costbench.datasets.layout_pricing import ProgramPricer
 from costbench.datasets.layout_shards import config_features, open_layout_shard, read_layout_program
 from costbench.datasets.record_types import DEFAULT, GENETIC, RANDOM
-from costbench.datasets.storage import verify_shard
+from costbench.datasets.storage import Shard
 from costbench.features.tpugraphs_graphs import layout_graph_of
 from costbench.hardware.device import Device
 from costbench.hlo.conversion import module_to_bytes
@@ -59,7 +59,7 @@ def test_a_shard_is_complete_and_repeatable(tmp_path: Path, strategy: str) -> No
     second.make()
     assert summaries_of(first) is not None
     assert first.paths[0].read_bytes() == second.paths[0].read_bytes()
-    shard = verify_shard(first.paths[0])
+    shard = Shard.open(first.paths[0])
     space = space_of(two_convolutions())
     configs = np.asarray(shard["config_options"])
     runs = 47 if strategy == "both" else 24
@@ -105,7 +105,7 @@ def test_a_program_without_choices_has_its_default_alone(tmp_path: Path) -> None
     b.op("negate", b.parameter("f32[64,128]"))
     made = task(tmp_path, b.build())
     made.make()
-    shard = verify_shard(made.paths[0])
+    shard = Shard.open(made.paths[0])
     assert shard["config_options"].shape == (1, 0)
     assert shard["option_layout"].shape == (0, 18)
 
@@ -123,7 +123,7 @@ def test_chips_that_are_measured_together_have_the_shards_of_each_alone(tmp_path
 def test_searches_are_kept_apart_and_failures_counted(tmp_path: Path) -> None:
     made = task(tmp_path, memory_gib=1e-6)
     made.make()
-    shard = verify_shard(made.paths[0])
+    shard = Shard.open(made.paths[0])
     source = np.asarray(shard["config_source"])
     assert source[0] == 0
     failed = [int(str(shard.metadata[f"num_failed_{search}"])) for search in ("random", "genetic")]

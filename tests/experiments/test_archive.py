@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costbench.artifacts import digest_file, read_json, write_json, write_text
+from costbench.artifacts import CHECKSUMS_FILE, digest_file, read_json, unseal, write_json, write_text
 from costbench.errors import DataError
 from costbench.experiments.archive import (
     FILES,
@@ -162,8 +162,8 @@ def compute(workspace: Workspace, name: str, value: float = 0.5) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The files below a folder."""
-    files = (path for path in folder.rglob("*") if path.is_file())
+    """The files below a folder, without their checksums."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS_FILE)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
@@ -343,6 +343,7 @@ def test_damage_is_named(
     archive = tmp_path / "archive"
     compute(workspace, EXPERIMENTS[0])
     pack(archive, workspace)
+    unseal(archive)  # as where somebody changes the files
     damage(archive)
     with pytest.raises(DataError, match=re.escape(message)):
         unpack(archive, replace(workspace, out=tmp_path / "here"))

@@ -14,7 +14,7 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace, tile_space
-from costbench.datasets.storage import verify_shard
+from costbench.datasets.storage import Shard
 from costbench.errors import DataError
 from costbench.features.feature_shards import (
     FeatureShard,
@@ -74,7 +74,7 @@ def test_estimates_of_other_qualities_lie_beside_a_shard(items: list[Item], tmp_
     assert read_paths([path], "expert") == [path, beside]
     assert read_paths([path], "") == [path]
     write_estimates(beside, items, expert, METADATA)
-    verify_shard(beside)
+    Shard.open(beside)
     shard = FeatureShard(path)
     assert shard.with_estimate("") is shard
     found = shard.with_estimate("expert")
@@ -131,14 +131,14 @@ def test_tile_sizes_and_runtimes_are_those_measured(items: list[Item], shard: Pa
 
 def test_a_value_is_stored_once_for_all_kernels_that_read_it(items: list[Item], shard: Path) -> None:
     """At most twice: as what an instruction makes, and as what enters a kernel."""
-    columns = verify_shard(shard)
+    columns = Shard.open(shard)
     module = items[0].kernel.module
     assert len(columns["row_opcode"]) < len(columns["node_row"])
     assert len(columns["row_opcode"]) <= 2 * sum(len(c.instructions) for c in module.computations)
 
 
 def test_equal_rows_are_stored_once(shard: Path) -> None:
-    columns = verify_shard(shard)
+    columns = Shard.open(shard)
     opcodes, features = columns["row_opcode"], columns["row_features"]
     rows = [(int(opcode), row.tobytes()) for opcode, row in zip(opcodes, features, strict=True)]
     assert len(set(rows)) == len(rows) > 10
@@ -146,7 +146,7 @@ def test_equal_rows_are_stored_once(shard: Path) -> None:
 
 
 def test_rows_lie_with_the_first_kernel_that_has_them(shard: Path) -> None:
-    columns = verify_shard(shard)
+    columns = Shard.open(shard)
     nodes, rows = columns["node_row_offsets"], columns["row_opcode_offsets"]
     known: list[int] = []
     for kernel in range(len(nodes) - 1):

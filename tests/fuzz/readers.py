@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from costbench.arrays import AnyArray
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.tile_space import tile_space
-from costbench.datasets.storage import verify_shard, write_shard
+from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile_generation import TileParams
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, read_tile_npz
 from costbench.datasets.tpugraphs.proto import tuning_pb2
@@ -144,7 +144,7 @@ def _shard(rng: np.random.Generator, folder: Path) -> Path:
 
 
 def _all_columns(path: Path) -> None:
-    shard = verify_shard(path)
+    shard = Shard.open(path)
     for key in shard.keys:
         assert len(shard[key]) >= 0
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.model_files import WEIGHTS_FILE
 from costbench.models.spec import NetSpec
 from costbench.target import load_target
+from tests.checked_json import rewrite_json
 from tests.compiler import small_kernels as small
 
 SAMPLES = [kernel_samples(seed, nodes, 7) for seed, nodes in enumerate((2, 6))]
@@ -40,8 +40,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
-    content = json.loads((folder / MODEL_FILE).read_text())
-    (folder / MODEL_FILE).write_text(json.dumps({**content, **changes}))
+    rewrite_json(folder / MODEL_FILE, lambda content: content.update(changes))
 
 
 def replace_weights(folder: Path, state: object) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.datasets.storage import list_shards, verify_shard
+from costbench.datasets.storage import Shard, list_shards
 from costbench.experiments.stages import generate
 from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import PROGRAMS, REPOSITORY, TINY, environment, write_profile
@@ -50,7 +50,7 @@ def _check_failed(done: subprocess.CompletedProcess[str], out: Path, reason: str
     assert "Traceback" not in done.stderr
     assert [path for path in out.rglob("*") if path.name.startswith(".tmp-")] == []
     for path in list_shards(out) if out.is_dir() else ():
-        verify_shard(path)
+        Shard.open(path)
 
 
 def _check_goes_on(params: Path, out: Path) -> None:
@@ -58,7 +58,7 @@ def _check_goes_on(params: Path, out: Path) -> None:
     shards = list_shards(out)
     assert [path.stem for path in shards] == list(PROGRAMS[2:4])
     for path in shards:
-        assert len(verify_shard(path)["config_tile"]) > 0
+        assert len(Shard.open(path)["config_tile"]) > 0
 
 
 def test_a_file_that_must_not_grow(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from costbench.serving.service import load_service
 from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import finish_cell, register_best, track_cell
-from tests.serving.test_service import GOOD, TEXT, dense, encoded
+from tests.serving.test_service import FAR, GOOD, TEXT, dense, encoded
 
 __all__ = ["tracking_store", "tracking_template"]
 
@@ -60,6 +61,7 @@ def port(checkpoint: Path, tracking_store: str) -> Iterator[int]:
         *("--env-manager", "local", "-p", str(number), "-w", "1"),
     ]
     environment = os.environ | {"MLFLOW_TRACKING_URI": tracking_store, "PATH": path, "PYTHONPATH": source}
+    environment["SERVING_MODEL_CONFIG"] = json.dumps({"limits": {**asdict(FAR), "tiles": 50}})
     with (checkpoint.parent / "server.log").open("w+") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -98,7 +100,7 @@ def _post(port: int, **row: object) -> tuple[int, Any]:
 
 
 def test_it_answers_over_a_socket(port: int, checkpoint: Path) -> None:
-    service = load_service(checkpoint, "tile", "tpu_v2")
+    service = load_service(checkpoint, "tile", "tpu_v2", FAR)
     tiles = [GOOD, {"output_bounds": [16, 1], "kernel_bounds": [64, 1]}]
     rows = [
         {"kernel": TEXT, "tiles": tiles},
@@ -123,6 +125,7 @@ def test_it_answers_over_a_socket(port: int, checkpoint: Path) -> None:
             "nan (expected a whole",
         ),
         ({"tiles": []}, "tiles: is []"),
+        ({"tiles": tiles * 26}, "tiles: 52 tile sizes (expected at most 50)"),
         ({"chip": "tpu_v9"}, "request 0.chip: is 'tpu_v9' (expected tpu_v2"),
     ]
     for change, message in wrong:

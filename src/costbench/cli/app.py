@@ -13,6 +13,7 @@ from costbench.cli.options import Json, Params, console
 from costbench.cli.programs import fidelity, from_jax, programs
 from costbench.cli.results import app as results
 from costbench.cli.results import table
+from costbench.cli.serve import serve
 from costbench.cli.stages import STAGES
 from costbench.cli.tpugraphs import COMMANDS as TPUGRAPHS
 from costbench.cli.tune import tune
@@ -45,6 +46,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 app.command()(tune)
 app.command()(from_jax)
+app.command()(serve)
 app.command()(table)
 for _command in TPUGRAPHS:
     app.command(rich_help_panel="TpuGraphs")(_command)

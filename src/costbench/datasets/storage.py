@@ -1,7 +1,8 @@
 """Shards as Arrow files: written whole, read by memory map, refused where they are damaged.
 
 A shard is one table (`arrow_tables`) whose schema says in its metadata what the samples were made from, and
-the digest of every column. Reading checks what it costs nothing to check; `verify_shard` compares all bytes.
+the digest of every column. Opening compares all bytes once in a process: with the checksums of the finished
+folder that the shard lies in, elsewhere with the digests of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from costbench.arrays import AnyArray
-from costbench.artifacts import atomic_path
+from costbench.artifacts import Stamp, atomic_path, check_sealed, stamp_of
 from costbench.datasets.arrow_tables import (
     ArrayViews,
     StoredColumn,
@@ -187,14 +188,18 @@ class Shard:
 
     @staticmethod
     def open(path: Path | str) -> Shard:
-        """Opens a shard without reading its data.
+        """Opens a shard.
 
         Raises:
-            DataError: naming the file and the column, if it is missing, truncated, damaged in its schema, of
-                another version or no shard at all.
+            DataError: naming the file and the column, if it is missing, truncated, damaged, of another
+                version or no shard at all.
         """
         path = Path(path)
-        return Shard(path, _read_table(path))
+        is_sealed = path.exists() and check_sealed(path)
+        shard = Shard(path, _read_table(path))
+        if not is_sealed:
+            shard.verify()
+        return shard
 
     def __getitem__(self, key: str) -> AnyArray:
         """Returns a column.
@@ -261,24 +266,22 @@ class Shard:
         Raises:
             DataError: naming the file and the column, at the first difference.
         """
+        path, stamp = self.path.absolute(), stamp_of(self.path)
+        if stamp is not None and _VERIFIED.get(path) == stamp:
+            return
         for key in self.keys:
             expected = self._table.sha256.get(key)
             if _digest(self[key]) != expected:
                 raise DataError("damaged", where=self.path, field=key, expected=f"SHA-256 {expected}")
+        if stamp is not None:
+            _VERIFIED[path] = stamp
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Shard.open, (self.path,))
 
 
-def verify_shard(path: Path | str) -> Shard:
-    """Opens a shard and compares all of it with its digests; returns it.
-
-    Raises:
-        DataError: naming the file and the column, at the first difference.
-    """
-    shard = Shard.open(path)
-    shard.verify()
-    return shard
+_VERIFIED: dict[Path, Stamp] = {}
+"""Shards that this process has compared with their own digests, by path."""
 
 
 def list_shards(folder: Path | str) -> tuple[Path, ...]:

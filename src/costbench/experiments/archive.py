@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json, write_text
+from costbench.artifacts import digest_bytes, read_bytes, read_json, seal, write_bytes, write_json, write_text
 from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
 from costbench.errors import DataError
 from costbench.experiments.grid.cells import experiment_names
@@ -214,7 +214,7 @@ def _by_part(file: str, table: pa.Table) -> dict[str, pa.Table]:
 
 
 def write_archive(folder: Path, profile: str, parts: Mapping[str, Part]) -> Manifest:
-    """Writes an archive, the manifest last.
+    """Writes an archive, the manifest last, and seals it.
 
     Raises:
         DataError: if a file cannot be written.
@@ -229,6 +229,7 @@ def write_archive(folder: Path, profile: str, parts: Mapping[str, Part]) -> Mani
         write_bytes(folder / file, data)
     manifest = Manifest(FORMAT, profile, digests, {name: parts[name].entry for name in sorted(parts)})
     write_json(folder / MANIFEST_FILE, asdict(manifest))
+    seal(folder, "`git checkout`, or `costbench results pack`")
     return manifest
 
 
@@ -435,6 +436,9 @@ def unpack(folder: Path, workspace: Workspace) -> Changes:
         for unfinished in _folders(name)[:-1]:
             rmtree(workspace.out / unfinished, ignore_errors=True)
         write_results(workspace.out, parts[name].tables)
+        for restored in (*_folders(name), *_machine_folders(name)):
+            if (workspace.out / restored).is_dir():
+                seal(workspace.out / restored, "`costbench results unpack` once the folder is gone")
     return Changes(tuple(missing), tuple(name for name in parts if name not in missing))
 
 
@@ -477,13 +481,18 @@ def _folders(part: str) -> tuple[PurePosixPath, ...]:
     return PurePosixPath("train", experiment), PurePosixPath("evaluate", experiment)
 
 
+def _machine_folders(part: str) -> tuple[PurePosixPath, ...]:
+    """Returns the folders of what a part says about the machine that computed it."""
+    return tuple(PurePosixPath("machine", folder) for folder in _folders(part))
+
+
 def _is_finished(out: Path, part: str) -> bool:
     return all((out / folder / IDENTITY_FILE).is_file() for folder in _folders(part))
 
 
 def _read_part(out: Path, part: str) -> Part:
     patterns = {**_results(), "machine": ("*.json",)}
-    facts = [PurePosixPath("machine", folder) for folder in _folders(part)]
+    facts = _machine_folders(part)
     records: dict[str, list[Record]] = {file: [] for file in SCHEMAS}
     for folder in (*_folders(part), *facts):
         for pattern in patterns[folder.parts[0]]:

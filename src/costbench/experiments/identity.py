@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costbench.artifacts import digest_bytes, read_json, write_json
+from costbench.artifacts import digest_bytes, read_json, seal, write_json
 from costbench.errors import DataError
 from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.dotted import is_dotted, source_digest
@@ -36,6 +36,7 @@ EXCLUDED = (
 _CODE = ("src", "pipelines", "data/programs/manifest.json")
 UNKNOWN_REVISION = "unknown"
 IDENTITY_FILE = "identity.json"
+_EACH_EXPERIMENT = ("train", "evaluate")
 _DIGEST_LENGTH = 16
 
 
@@ -136,8 +137,19 @@ def _chained(digest_of_stage: str, before: list[str]) -> str:
 
 
 def write_identity(folder: Path, identity: StageIdentity) -> None:
-    """Writes `identity.json`. Raises: DataError, if that is impossible."""
+    """Writes `identity.json`, and seals the folder, whose other files are complete.
+
+    Args:
+        folder: folder of the stage, or of an experiment in it.
+        identity: what the folder depends on.
+
+    Raises:
+        DataError: if that is impossible.
+    """
     write_json(folder / IDENTITY_FILE, asdict(identity))
+    stage, name = folder.parent.name, folder.name
+    of_experiment = stage in _EACH_EXPERIMENT
+    seal(folder, f"`costbench {stage} --experiment {name}`" if of_experiment else f"`costbench {name}`")
 
 
 def read_identity(folder: Path) -> StageIdentity:

@@ -7,10 +7,15 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from costbench.errors import DataError
 from costbench.execution.workers import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.parameter_file import Params
 from costbench.target import available_targets, load_target
@@ -90,6 +95,33 @@ def load_workspace(params: Params, flags: BackendFlags = NO_FLAGS) -> Workspace:
         programs=root / run.programs,
         backend=flags.resolve(run.jobs, root / run.out),
     )
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Keeps other processes that ask for it out of a stage's folder, which is created if need be.
+
+    The lock ends with the process, however that ends. Where the file system has no locks, it is as if there
+    were none.
+
+    Raises:
+        DataError: if another process has the folder, or it cannot be created.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot write: {error.strerror}", where=folder) from error
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno == errno.EWOULDBLOCK:
+                expected = "one run at a time: wait until it has ended"
+                raise DataError("another run is writing here", where=folder, expected=expected) from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def chip_files(params: Params) -> dict[str, str]:

@@ -161,6 +161,26 @@ class MinMaxNormalizer:
         np.subtract(scaled, low, out=scaled)
         return np.divide(scaled, spread, out=scaled)
 
+    def beyond(self, values: AnyFloat) -> F64:
+        """Returns how far each column leaves its training range, float64 [k]; 1 within.
+
+        With s(x) = sign(x) log(1 + |x|) it is exp(max(s(max x) - s(maximum), s(minimum) - s(min x), 0)):
+        about the ratio of a value to the training data's largest. Columns that are dropped are within.
+
+        Args:
+            values: rows [n, k] before scaling.
+        """
+        if not len(values):
+            return np.ones(self.num_inputs)
+        ends = values.max(axis=0), self.maximum, self.minimum, values.min(axis=0)
+        highest, high, low, lowest = (_signed_log1p(np.array(end, np.float64)) for end in ends)
+        excess = np.maximum(np.maximum(highest - high, low - lowest), 0.0)
+        return np.exp(np.where(self.varying, excess, 0.0))
+
+    def column_name(self, index: int) -> str:
+        """Returns the name of a column."""
+        return _column_name(self.names, index, self.num_inputs)
+
     def of_columns(self, columns: Sequence[int]) -> MinMaxNormalizer:
         """Returns the scaler of some of the columns, in ascending order."""
         indices = np.array(columns, np.int64)

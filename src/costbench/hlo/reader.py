@@ -8,6 +8,7 @@ from pathlib import Path
 import zstandard
 from google.protobuf.message import DecodeError
 
+from costbench.artifacts import check_sealed
 from costbench.errors import HloError
 from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.module import HloModule
@@ -42,9 +43,11 @@ def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
 
     Raises:
         HloError: if the file is missing or not an HLO module.
+        DataError: if it is damaged in a sealed folder.
     """
     path = Path(path)
     try:
+        check_sealed(path)
         content = path.read_bytes()
     except OSError as error:
         raise HloError(f"cannot read: {error.strerror}", where=path, expected="an HLO module file") from error

@@ -118,6 +118,21 @@ class FeatureScaling:
         """Returns the scaling without the features whose names end with one of `endings`."""
         return FeatureScaling(*(getattr(self, field.name).without(endings) for field in fields(self)))
 
+    def beyond_training(self, graph: KernelGraph, config_features: F32) -> tuple[float, str]:
+        """Returns how far a kernel and its decisions lie outside of the training data.
+
+        Returns:
+            How many times further from zero than in any training kernel the feature lies that is furthest
+            out, and its name; 1 and no name if all lie within.
+        """
+        times, name = 1.0, ""
+        tables = ((self.node, graph.node_features), (self.decision, config_features))
+        for scaler, rows in (*tables, (self.static, graph.static_features[None])):
+            factors = scaler.beyond(rows)
+            if factors.size and factors.max() > times:
+                times, name = float(factors.max()), scaler.column_name(int(factors.argmax()))
+        return times, name
+
     def to_dict(self) -> dict[str, object]:
         """Returns plain values for JSON, from which `from_dict` makes an equal scaling."""
         return {field.name: getattr(self, field.name).to_dict() for field in fields(self)}

@@ -126,11 +126,15 @@ class LearnedCostModel:
             UnsupportedKernelError: for an opcode without a cost rule.
             DataError: for a hybrid that was given no analytical model.
         """
-        graph, features = (
-            kernel_graph(kernel, self._features),
-            decision_features(loop_nest(kernel), decisions),
-        )
-        return self.predict_graph(graph, features, self.estimates(kernel, decisions))
+        return self.predict_graph(*self.inputs(kernel, decisions), self.estimates(kernel, decisions))
+
+    def inputs(self, kernel: Kernel, decisions: TileSizes) -> tuple[KernelGraph, F32]:
+        """Returns the graph of a kernel and the features of tile sizes, float32 [n, F], before scaling.
+
+        Raises:
+            UnsupportedKernelError: for an opcode without a cost rule.
+        """
+        return kernel_graph(kernel, self._features), decision_features(loop_nest(kernel), decisions)
 
     def estimates(self, kernel: Kernel, decisions: TileSizes) -> F64 | None:
         """Returns the estimates that a hybrid corrects, in ns, float64 [n]; None if there are none."""

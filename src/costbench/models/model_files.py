@@ -20,7 +20,15 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from costbench.artifacts import digest_bytes, read_bytes, read_json, write_bytes, write_json
+from costbench.artifacts import (
+    digest_bytes,
+    read_bytes,
+    read_json,
+    with_checksum,
+    without_checksum,
+    write_bytes,
+    write_json,
+)
 from costbench.errors import CostbenchError, DataError
 from costbench.models.spec import Predicts
 from costbench.params import parse
@@ -105,7 +113,7 @@ class ModelFormat(Generic[Net, Scaling]):
             "weights_sha256": save_weights(net, Path(folder) / WEIGHTS_FILE),
             self.extra: extra,
         }
-        write_json(Path(folder) / self.file, content)
+        write_json(Path(folder) / self.file, with_checksum(content))
 
     def read(self, folder: str | PathLike[str]) -> SavedModel[Net, Scaling]:
         """Returns the model in `folder`.
@@ -118,6 +126,7 @@ class ModelFormat(Generic[Net, Scaling]):
         content = read_json(path)
         if not isinstance(content, dict) or content.get("format") != self.name:
             raise DataError(f"is no {self.noun}", where=path, field="format", expected=self.name)
+        content = without_checksum(content, path)
         keys = {"format", "net", "predicts", "scaling", "weights_sha256", self.extra}
         if set(content) != keys:
             raise DataError(f"keys {sorted(content)}", where=path, expected=", ".join(sorted(keys)))

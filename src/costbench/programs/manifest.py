@@ -128,7 +128,8 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
     """Returns the uncompressed serialised HloModuleProto of a program; HLO text is converted.
 
     Raises:
-        DataError: the file is missing, unreadable, or a truncated or corrupt zstd frame.
+        DataError: the file is missing, unreadable, a truncated or corrupt zstd frame, or holds another
+            program than its row says; a user's program has no digest to compare.
         HloError: text that is not HLO, naming file and line.
     """
     path = Path(folder) / entry.file
@@ -136,25 +137,18 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
     if entry.is_user_program and (text := _hlo_text(data)) is not None:
         return proto_from_text(text, where=str(path)).SerializeToString(deterministic=True)
     try:
-        return decompress(data, where=str(path))
+        proto = decompress(data, where=str(path))
     except HloError as error:
         raise DataError(error.problem, where=path, expected="a whole zstd frame") from error
-
-
-def verify_program(folder: Path, entry: ProgramEntry) -> None:
-    """Checks that a program's file holds what its row says. A user's program has no digest to check.
-
-    Raises:
-        DataError: the file is missing or corrupt, or its digest differs from the row's.
-    """
-    digest = digest_bytes(read_program_bytes(folder, entry))
+    digest = digest_bytes(proto)
     if entry.sha256 and digest != entry.sha256:
         raise DataError(
             f"digest {digest[:12]}...",
-            where=Path(folder) / entry.file,
+            where=path,
             field="sha256",
             expected=f"{entry.sha256[:12]}..., as in the manifest; run `collect` to rebuild the program",
         )
+    return proto
 
 
 def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:

@@ -3,6 +3,10 @@
 A request has a kernel as HLO and its tile sizes; errors say what was expected. A kernel is a module of its
 own whose entry computation is the kernel: base64 of a serialised `HloModuleProto` or `HloProto` (plain or
 zstd-compressed), or HLO text. A tile size counts native tiles, as `costbench.compiler.spaces` explains.
+
+A prediction for a kernel unlike all that the model was trained on says so, and one for a kernel that is far
+from them is refused: `outside` has the feature that lies furthest out, and how many times further than in any
+training kernel.
 """
 
 from __future__ import annotations
@@ -15,41 +19,62 @@ from typing import Any
 
 import numpy as np
 
+from costbench.arrays import F64
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel, kernel_from_module
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import nest_tile_space
 from costbench.errors import CostbenchError, DataError, choose
+from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.text.parser import looks_like_text, module_from_text
 from costbench.models.checkpoint import load_checkpoint
 from costbench.models.cost_model import CostModel
-from costbench.target import Architecture, load_target
+from costbench.models.learned import LearnedCostModel
+from costbench.serving.requests import DEFAULT_LIMITS, RequestLimits, Row
+from costbench.target import load_target
 from costbench.tasks import KERNEL_TASKS
 
 _KERNEL = "base64 of a serialised HloModuleProto or HloProto, or HLO text that begins with 'HloModule'"
 _BOUNDS = ("output_bounds", "kernel_bounds")
 
 
-def read_kernel(value: object, where: str) -> Kernel:
+def read_kernel(value: object, where: str, limits: RequestLimits = DEFAULT_LIMITS) -> Kernel:
     """Returns the kernel of a request.
 
+    Args:
+        value: text of the request.
+        where: name of the request, for errors.
+        limits: limits of requests.
+
     Raises:
-        DataError: if it is no text, or neither base64 nor HLO text.
+        DataError: if it is no text, neither base64 nor HLO text, or beyond the limits.
         HloError: if it is no HLO module.
         UnsupportedKernelError: if it holds nothing but parameters.
     """
     field = f"{where}.kernel"
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"is {_short(value)}", where=field, expected=_KERNEL)
+    if len(value) > limits.kernel_bytes:
+        expected = f"at most {limits.kernel_bytes:,}"
+        raise DataError(f"has {len(value):,} characters", where=field, expected=expected)
+    module = _read_module(value, field)
+    count = sum(len(computation.instructions) for computation in module.computations)
+    if count > limits.instructions:
+        expected = f"at most {limits.instructions:,}"
+        raise DataError(f"has {count:,} instructions", where=field, expected=expected)
+    return kernel_from_module(module)
+
+
+def _read_module(value: str, field: str) -> HloModule:
     if looks_like_text(value):
-        return kernel_from_module(module_from_text(value, where=field))
+        return module_from_text(value, where=field)
     try:
         data = base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise DataError(f"{_short(value)} is no base64: {error}", where=field, expected=_KERNEL) from None
-    return kernel_from_module(module_from_bytes(data, where=field))
+    return module_from_bytes(data, where=field)
 
 
 def read_tiles(value: object, nest: LoopNest, where: str) -> TileSizes:
@@ -130,7 +155,6 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-Row = Mapping[str, Any]
 Answer = dict[str, Any]
 
 
@@ -141,14 +165,18 @@ class CostService:
         model: the cost model.
         task: `tile`: costs of tile sizes; `fusion`: the runtime at the tile size that the compiler chooses.
         chip: name of the chip that the model was trained for.
+        limits: limits of requests.
 
     Raises:
         ChoiceError: for an unknown task.
         TargetError: for an unknown chip.
     """
 
-    def __init__(self, model: CostModel, task: str, chip: str) -> None:
+    def __init__(
+        self, model: CostModel, task: str, chip: str, limits: RequestLimits = DEFAULT_LIMITS
+    ) -> None:
         self._model = model
+        self._limits = limits
         self._chip = chip
         answers = choose(KERNEL_TASKS, task, "task").answers
         self._answer = ANSWERS[answers or ""]
@@ -158,11 +186,18 @@ class CostService:
         """Returns one answer a request, in order.
 
         - tile: `kernel` and `tiles` to `costs`, lower is faster; they compare within the kernel;
-        - fusion: `kernel` to `runtime_ns`.
+        - fusion: `kernel` to `runtime_ns`;
+        - both: `outside` with `feature` and `times` where a kernel or tile size is unlike all in training.
 
         Raises:
-            CostbenchError: naming the request and its field, for what cannot be priced.
+            CostbenchError: naming the request and its field, for what cannot be priced or is beyond the
+                limits.
         """
+        sizes = (len(tiles) for row in rows if isinstance(tiles := row.get("tiles"), Sequence | np.ndarray))
+        if (count := sum(sizes)) > self._limits.tiles:
+            raise DataError(
+                f"{count:,} tile sizes", where="tiles", expected=f"at most {self._limits.tiles:,}"
+            )
         return [self._answer_one(row, f"request {number}") for number, row in enumerate(rows)]
 
     def _answer_one(self, row: Row, where: str) -> Answer:
@@ -171,41 +206,74 @@ class CostService:
             expected = f"{self._chip}, which the model was trained for"
             raise DataError(f"is {chip!r}", where=f"{where}.chip", expected=expected)
         try:
-            return self._answer(self._model, row, self._architecture, where)
+            return self._answer(self, row, where)
         except CostbenchError as error:
             if error.where is not None and error.where.startswith(where):
                 raise
             raise DataError(error.message(), where=f"{where}.kernel") from error
 
+    def costs(self, row: Row, where: str) -> Answer:
+        """Returns the costs of a kernel's tile sizes."""
+        kernel = read_kernel(row.get("kernel"), where, self._limits)
+        tiles = read_tiles(row.get("tiles"), loop_nest(kernel), where)
+        costs, outside = self._predict(kernel, tiles, where)
+        return {"costs": costs.tolist(), **outside}
 
-def load_service(checkpoint: str | PathLike[str], task: str, chip: str) -> CostService:
+    def runtime(self, row: Row, where: str) -> Answer:
+        """Returns the runtime of a kernel at the tile size that the compiler would choose."""
+        kernel = read_kernel(row.get("kernel"), where, self._limits)
+        if row.get("tiles") is not None:
+            expected = "none: the compiler chooses the tile size"
+            raise DataError("given", where=f"{where}.tiles", expected=expected)
+        space = nest_tile_space(loop_nest(kernel), self._architecture)
+        analytical = AnalyticalModel(self._architecture)
+        tile = space.nest.tile_sizes(analytical.choose(space)[None])
+        (runtime_ns,), outside = self._predict(kernel, tile, where)
+        (estimate_ns,) = analytical.predict(kernel, tile)
+        factor = self._limits.off_estimate
+        if not 1 / factor < runtime_ns / estimate_ns < factor:
+            problem = f"{runtime_ns:.3g} ns were predicted, {estimate_ns:.3g} ns estimated from operations"
+            expected = f"a kernel on which both agree to a factor of {factor:,.0f}"
+            raise DataError(problem, where=f"{where}.kernel", expected=expected)
+        return {"runtime_ns": float(runtime_ns), **outside}
+
+    def _predict(self, kernel: Kernel, tiles: TileSizes, where: str) -> tuple[F64, Answer]:
+        """Returns the costs, and what lies outside of the training data."""
+        if not isinstance(self._model, LearnedCostModel):
+            return self._model.predict(kernel, tiles), {}
+        graph, features = self._model.inputs(kernel, tiles)
+        times, feature = self._model.scaling.beyond_training(graph, features)
+        if times > self._limits.beyond_training:
+            raise DataError(
+                f"{feature} lies {times:,.0f} times further out than in training",
+                where=f"{where}.kernel",
+                expected=f"at most {self._limits.beyond_training:,.0f} times",
+            )
+        costs = self._model.predict_graph(graph, features, self._model.estimates(kernel, tiles))
+        return costs, {"outside": {"feature": feature, "times": times}} if times > 1.0 else {}
+
+
+def load_service(
+    checkpoint: str | PathLike[str], task: str, chip: str, limits: RequestLimits = DEFAULT_LIMITS
+) -> CostService:
     """Loads a trained model and returns its service.
+
+    Args:
+        checkpoint: folder of the model.
+        task: task that it was trained for.
+        chip: chip that it was trained for.
+        limits: limits of requests.
 
     Raises:
         DataError: as `load_checkpoint` raises.
     """
     # A hybrid corrects the estimate of the chip's analytical model.
     analytical = AnalyticalModel(load_target(chip).architecture)
-    return CostService(load_checkpoint(checkpoint, analytical=analytical), task, chip)
+    return CostService(load_checkpoint(checkpoint, analytical=analytical), task, chip, limits)
 
 
-def _answer_costs(model: CostModel, row: Row, _architecture: Architecture, where: str) -> Answer:
-    kernel = read_kernel(row.get("kernel"), where)
-    tiles = read_tiles(row.get("tiles"), loop_nest(kernel), where)
-    return {"costs": model.predict(kernel, tiles).tolist()}
-
-
-def _answer_runtime(model: CostModel, row: Row, architecture: Architecture, where: str) -> Answer:
-    kernel = read_kernel(row.get("kernel"), where)
-    if row.get("tiles") is not None:
-        raise DataError("given", where=f"{where}.tiles", expected="none: the compiler chooses the tile size")
-    space = nest_tile_space(loop_nest(kernel), architecture)
-    tile = space.nest.tile_sizes(AnalyticalModel(architecture).choose(space)[None])
-    return {"runtime_ns": float(model.predict(kernel, tile)[0])}
-
-
-ANSWERS: Mapping[str, Callable[[CostModel, Row, Architecture, str], Answer]] = {
-    "cost": _answer_costs,
-    "runtime_ns": _answer_runtime,
+ANSWERS: Mapping[str, Callable[[CostService, Row, str], Answer]] = {
+    "cost": CostService.costs,
+    "runtime_ns": CostService.runtime,
 }
 """By what a model of the task answers."""

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from costbench.artifacts import digest_bytes, read_json, write_json
+from costbench.artifacts import digest_bytes, read_json, with_checksum, without_checksum, write_json
 from costbench.errors import CostbenchError, DataError
 from costbench.models.model_files import WEIGHTS_FILE, load_weights, save_weights
 from costbench.models.spec import NetSpec
@@ -96,7 +96,7 @@ def save_schedule_model(
     else:
         raise _not_stored(model, folder)
     described = {"format": FORMAT, "features": features_digest(), "spec": asdict(spec), "fitted": fitted}
-    write_json(folder / MODEL_FILE, described)
+    write_json(folder / MODEL_FILE, with_checksum(described))
 
 
 def load_schedule_model(folder: str | PathLike[str]) -> tuple[ScheduleModel[Any], ScheduleModelSpec]:
@@ -107,8 +107,9 @@ def load_schedule_model(folder: str | PathLike[str]) -> tuple[ScheduleModel[Any]
         ChoiceError: if the model's library is not installed.
     """
     path = Path(folder) / MODEL_FILE
-    content = read_json(path)
-    if not isinstance(content, dict) or sorted(content) != sorted(_KEYS):
+    stored = read_json(path)
+    content = without_checksum(stored, path) if isinstance(stored, dict) else {}
+    if sorted(content) != sorted(_KEYS):
         raise DataError("no model of schedules", where=path, expected=f"the keys {', '.join(_KEYS)}")
     for key, expected in (("format", FORMAT), ("features", features_digest())):
         if content[key] != expected:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from costbench.artifacts import atomic_path
+from costbench.artifacts import atomic_path, check_sealed
 
 
 def write_arrow(
@@ -43,7 +43,10 @@ def read_arrow(path: Path, key: bytes) -> tuple[dict[str, Any], pa.Table]:
 
     Raises:
         OSError, ValueError, KeyError: for a file that is missing or another one.
+        DataError: if it is damaged in a sealed folder.
     """
+    if path.exists():
+        check_sealed(path)
     with pa.OSFile(str(path), "rb") as file:
         table = pa.ipc.open_file(file).read_all()
     facts = json.loads((table.schema.metadata or {})[key])

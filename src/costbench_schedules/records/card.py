@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_file, read_json, write_json
+from costbench.artifacts import digest_file, read_json, seal, write_json
 from costbench.errors import DataError
 from costbench_schedules.records.agreement import TRUSTED_TAU, agreement, agreement_afterwards
 from costbench_schedules.records.table import (
@@ -54,7 +54,7 @@ def table_card(table: RecordedTable) -> dict[str, object]:
 
 
 def write_card(folder: Path, remarks: str = "") -> dict[str, object]:
-    """Writes `card.json` about all tables below a folder and returns it.
+    """Writes `card.json` about all tables below a folder, seals the folder, and returns the card.
 
     Args:
         folder: folder of the tables.
@@ -76,6 +76,7 @@ def write_card(folder: Path, remarks: str = "") -> dict[str, object]:
         tables[source.relative_to(folder).as_posix()] = card | {"sha256": digest_file(source)}
     content: dict[str, object] = {"remarks": remarks, "tables": tables}
     write_json(path, content)
+    seal(folder, "`git checkout`, or `costbench record-schedules` and `costbench schedule-card`")
     return content
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_file, write_json
+from costbench.artifacts import digest_file, seal, write_json
 from costbench.errors import DataError
 from costbench_schedules.crop.estimate import Estimator
 from costbench_schedules.crop.simple_estimates import (
@@ -96,6 +96,7 @@ def estimate_folder(recorded: Path, out: Path, processor: Processor, remarks: st
         files.append(CURVES)
     card = _card(tables, estimated, processor, remarks)
     write_json(out / CARD, card | {"sha256": {name: digest_file(out / name) for name in files}})
+    seal(out, "`git checkout`, or `costbench estimate-networks`")
     return estimated
 
 

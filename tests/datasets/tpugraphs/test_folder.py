@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.datasets.storage import Shard, verify_shard
+from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.folder import COLLECTIONS, TpuGraphsFolder
 from costbench.errors import DataError
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, save, tile_arrays
@@ -89,7 +89,7 @@ def test_tile_kernels_become_one_shard_per_program(root: Path, tmp_path: Path) -
     folder = TpuGraphsFolder(root, tmp_path / "cache")
     paths = list(folder.tile_shards("train"))
     assert [path.stem for path in paths] == ["net", "other"]
-    shard = verify_shard(paths[0])
+    shard = Shard.open(paths[0])
     assert shard.metadata == {
         "program": "net",
         "application": "net",

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from costbench.models.layout.model import MODEL_FILE, LayoutModel, load_layout_m
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.model_files import WEIGHTS_FILE
 from costbench.models.spec import LayoutNetSpec
+from tests.checked_json import rewrite_json
 from tests.models.layout.graphs import random_graph
 
 GRAPH = random_graph(20, 40, 6, 12)
@@ -58,17 +58,13 @@ def test_damage_is_one_clear_error(tmp_path: Path, file: str, damage: str) -> No
 )
 def test_a_wrong_description_names_the_field(tmp_path: Path, key: str, value: object) -> None:
     saved(tmp_path)
-    content = json.loads((tmp_path / MODEL_FILE).read_text())
-    content[key] = value
-    (tmp_path / MODEL_FILE).write_text(json.dumps(content))
+    rewrite_json(tmp_path / MODEL_FILE, lambda content: content.update({key: value}))
     with pytest.raises(DataError, match=key):
         load_layout_model(tmp_path)
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     saved(tmp_path)
-    content = json.loads((tmp_path / MODEL_FILE).read_text())
-    content["net"]["hidden"] = 16
-    (tmp_path / MODEL_FILE).write_text(json.dumps(content))
+    rewrite_json(tmp_path / MODEL_FILE, lambda content: content["net"].update(hidden=16))
     with pytest.raises(DataError, match="no weights of this network"):
         load_layout_model(tmp_path)

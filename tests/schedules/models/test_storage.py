@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from costbench_schedules.models.tree_gru import TreeGruLearner, TreeGruSpec
 from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.spaces.space import ScheduleSpace
+from tests.checked_json import rewrite_json
 
 SPACE = ScheduleSpace(parse_operator("matmul-256"))
 ROWS = SPACE.sample(rng.stream(0, "storage"), 8)
@@ -63,12 +63,6 @@ def test_a_stored_model_is_the_same_model(kind: str, tmp_path: Path) -> None:
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
 
 
-def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -85,7 +79,7 @@ def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 )
 def test_damage_is_named(change: Callable[[dict[str, Any]], object], named: str, tmp_path: Path) -> None:
     saved("trees", tmp_path)
-    changed(tmp_path / "model.json", change)
+    rewrite_json(tmp_path / "model.json", change)
     with pytest.raises(CostbenchError, match=named) as met:
         load_schedule_model(tmp_path)
     assert "model.json" in str(met.value)
@@ -106,7 +100,7 @@ def test_damage_of_a_network_of_graphs_is_named(
     change: Callable[[dict[str, Any]], object], named: str, tmp_path: Path
 ) -> None:
     saved("graphs", tmp_path)
-    changed(tmp_path / "model.json", change)
+    rewrite_json(tmp_path / "model.json", change)
     with pytest.raises(CostbenchError, match=named) as met:
         load_schedule_model(tmp_path)
     assert str(tmp_path) in str(met.value)

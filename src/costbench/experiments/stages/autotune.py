@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_file, write_json
+from costbench.artifacts import digest_file, unseal, write_json
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.comparison import autotune
 from costbench.experiments.autotuning.fusion_comparison import FusionCurve
@@ -82,6 +82,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     trained = [read_identity(workspace.stage("train") / name) for name in experiments]
     identity = identify(__name__, section, features.data_digest, features, split, *trained)
     revision = git_revision(workspace.root)
+    unseal(folder)
     items = _work_items(section, workspace, revision)
     notes, title = folder / _ITEMS, "programs to tune"
     results = compute(tune_program, ItemFile, items, workspace.backend, title, _log_speedups, folder=notes)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_file, write_json
+from costbench.artifacts import digest_file, seal, write_json
 from costbench.datasets.leakage import common_fingerprints
 from costbench.datasets.splits import read_split, reported_split
 from costbench.errors import DataError, choose
@@ -198,6 +198,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
         for points in result.scatter
     ]  # fmt: skip
     write_json(folder / SCATTER_FILE, scatter)
+    seal(machine, f"`costbench evaluate --experiment {experiment.name}`")
     write_identity(folder, identity)
 
 

@@ -18,7 +18,7 @@ from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.identity import closure, identify, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
-from costbench.experiments.workspace import load_workspace
+from costbench.experiments.workspace import Workspace, load_workspace, only_writer
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
@@ -73,12 +73,18 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
         flags: choice of the backend on which the shards are made.
 
     Raises:
-        CostbenchError: for parameters, programs or kernels that cannot be used.
+        CostbenchError: for parameters, programs or kernels that cannot be used, or while another run makes
+            the shards.
     """
     profile = load_params(params)
     workspace = load_workspace(profile, flags)
     section = profile.section("generate", GenerateParams)
     folder = workspace.stage("generate")
+    with only_writer(folder):
+        _generate(section, workspace, folder)
+
+
+def _generate(section: GenerateParams, workspace: Workspace, folder: Path) -> None:
     tasks = _tasks(section, workspace.programs, folder)
     remove_outdated(folder, {path for task in tasks for entry in task.entries for path in entry.paths})
     left_out: list[ShardTask] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from costbench.artifacts import write_json
+from costbench.artifacts import seal, write_json
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.experiments.tracking.registry import MODELS, best_candidate, register_champion
@@ -62,3 +62,4 @@ def run(params: Path) -> None:
             "key": best["key"],
         }
     write_json(workspace.stage("register") / CHAMPIONS_FILE, champions)
+    seal(workspace.stage("register"), "`costbench register`")

@@ -32,7 +32,6 @@ from costbench.datasets.splits import (
     reported_split,
     write_split,
 )
-from costbench.datasets.storage import list_shards, verify_shard
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params
@@ -118,7 +117,7 @@ def run(params: Path) -> None:
     section = profile.section("split", SplitParams)
     data, folder = workspace.stage("generate"), workspace.stage("split")
     before = read_identity(data)
-    shards = _verify_shards(data)
+    shards = _shards(data)
     programs = _programs(shards, workspace.programs)
     splits = [split for name in section.names for split in make_splits(section, name, programs, params)]
     for stale in set(folder.glob("fold*.json")) - {_path(folder, split) for split in splits}:
@@ -198,14 +197,12 @@ def _splits(section: SplitParams, name: str, corpus: Sequence[ProgramInfo]) -> t
     return fold_splits(corpus, f.k, f.seed, f.num_validation)
 
 
-def _verify_shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
-    """Returns the shards of each (task, chip), after comparing all their contents with the digests."""
+def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
+    """Returns the shards of each (task, chip)."""
     shards: dict[tuple[str, str], ProgramShards] = {}
     for task in TASKS:
         chips = sorted(path for path in (folder / task).glob("*") if path.is_dir())
         for chip in chips:
-            for path in list_shards(chip):
-                verify_shard(path)
             programs = shards_by_program(chip)
             if programs:
                 shards[task, chip.name] = programs

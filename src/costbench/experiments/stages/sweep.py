@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from costbench.artifacts import unseal
 from costbench.datasets.splits import read_training_programs
 from costbench.errors import ParamsError
 from costbench.execution.workers import NO_FLAGS, BackendFlags
@@ -189,6 +190,7 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
     inputs = _StudyInputs(workspace, identity, storage, tracking, flags.study)
     tasks = [_sweep_task(task, space, section, inputs) for task, space in spaces.items()]
     folder = workspace.stage("sweep")
+    unseal(folder)
     # Workers of a study wait for each other, so each has a process.
     backend = replace(workspace.backend, jobs=max(section.workers, workspace.backend.jobs))
     sweep(tasks, section.workers, backend, folder)

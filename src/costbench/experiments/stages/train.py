@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from costbench import rng
+from costbench.artifacts import seal
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.baseline_fit import (
@@ -130,6 +131,9 @@ def _train_experiment(
         items = [WorkItem(name, task, task.entry) for name, task in tasks.items()]
         results = compute(train_item, CellResult, items, workspace.backend, "cells to train", _log_cell)
         nest_cells(grid, tasks, results)
+    machine = workspace.stage("machine") / "train" / experiment.name
+    if machine.is_dir():
+        seal(machine, f"`costbench train --experiment {experiment.name}`")
     write_identity(folder, identity)
 
 

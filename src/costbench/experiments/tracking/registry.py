@@ -15,7 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from costbench.artifacts import digest_bytes, read_bytes
 from costbench.errors import DataError, choose
 from costbench.experiments.tracking.queries import CELL_TAGS, CellFilter, find_runs
 from costbench.experiments.tracking.runs import KEY, OFF, addressed, client_of, store_errors
+from costbench.serving.requests import DEFAULT_LIMITS
 from costbench.tasks import KERNEL_TASKS
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _new_version(
             tags={key: value for key, value in tags.items() if value},
             python_model=str(_SERVED),
             artifacts={"checkpoint": folder},
-            model_config={"task": best["task"], "chip": best["chip"]},
+            model_config={"task": best["task"], "chip": best["chip"], "limits": asdict(DEFAULT_LIMITS)},
             signature=_signature(best["task"]),
             input_example=example(best["task"]),
             pip_requirements=[f"costbench=={metadata.version('costbench')}"],

@@ -1,0 +1,200 @@
+"""One changed bit, in any file that stages and commands read, ends in a line that names it, or is not read.
+
+The time of the file stays as it was. COSTBENCH_FLIPS says how many bits of all kinds of files are changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from costbench.artifacts import CHECKSUMS_FILE, digest_file, read_bytes, read_json
+from costbench.datasets.splits import read_split
+from costbench.datasets.storage import Shard
+from costbench.errors import DataError
+from costbench.experiments.identity import read_identity
+from costbench.experiments.sweeps.best import read_best
+from costbench.features.feature_shards import FeatureShard
+from costbench.hlo.reader import read_module
+from costbench.metrics.overhead import read_overheads
+from costbench.metrics.rows import read_rows
+from costbench.models.checkpoint import load_checkpoint
+from costbench.models.layout.model import load_layout_model
+from costbench.params import load_yaml
+from costbench.programs.manifest import load_manifest, read_program_bytes
+from costbench.rng import stream
+from costbench_schedules.records.programs import read_estimated, read_programs
+from costbench_schedules.records.table import read_table
+from tests.pipelines.workplace import call
+
+pytestmark = pytest.mark.pipeline
+FLIPS = int(os.environ.get("COSTBENCH_FLIPS", "500"))
+
+
+def _program(path: Path) -> None:
+    (entry,) = (entry for entry in load_manifest(path.parent) if entry.file == path.name)
+    read_program_bytes(path.parent, entry)
+
+
+def _model(path: Path) -> None:
+    is_layout = (path.parent / "layout_model.json").exists()
+    (load_layout_model if is_layout else load_checkpoint)(path.parent)
+
+
+OUT: Mapping[str, Callable[[Path], object]] = {
+    "generate/*/*/*.arrow": Shard.open,
+    "generate/programs/*.zst": read_module,
+    "generate/*/*.json": read_json,
+    "generate/summary.json": read_json,
+    "*/identity.json": lambda path: read_identity(path.parent),
+    "split/random.json": read_split,
+    "split/card.json": read_json,
+    "features/tile/*/*.arrow": FeatureShard,
+    "features/fusion/*/*.arrow": FeatureShard,
+    "features/layout/**/*.arrow": Shard.open,
+    "features/programs/*.json": read_json,
+    "sweep/*.yaml": read_best,
+    "sweep/*.csv": read_bytes,
+    "train/*/*/*model.json": _model,
+    "train/*/*/weights.pt": _model,
+    "train/*/*/history.csv": read_bytes,
+    "train/*/*/done.json": read_json,
+    "evaluate/*/rows.jsonl": read_rows,
+    "evaluate/*/scatter.json": read_json,
+    "evaluate/*/*/*.json": read_json,
+    "machine/evaluate/*/*.json": lambda path: read_overheads([path.parent]),
+    "machine/train/*/*.json": read_json,
+    "autotune/rows.jsonl": read_rows,
+    "autotune/search.json": read_json,
+    "autotune/*/*.json": read_json,
+    "register/champions.json": read_json,
+    f"**/{CHECKSUMS_FILE}": lambda path: read_bytes(_files_beside(path)[0]),
+}
+DATA: Mapping[str, Callable[[Path], object]] = {
+    "programs/*.zst": _program,
+    "programs/manifest.json": lambda path: load_manifest(path.parent),
+    "schedules/*/C*.arrow": read_table,
+    "schedules/estimates/programs.arrow": read_estimated,
+    "schedules/*.json": read_json,
+    "networks/programs.arrow": read_estimated,
+    "networks/sampled.arrow": read_programs,
+    "networks/card.json": read_json,
+    f"**/{CHECKSUMS_FILE}": lambda path: read_bytes(_files_beside(path)[0]),
+}
+"""By kind of file, as a stage or a command reads it."""
+
+
+def _files_beside(listing: Path) -> list[Path]:
+    names = (line.split("  ")[1] for line in listing.read_text(errors="replace").split("\n") if "  " in line)
+    return [path for name in names if (path := listing.parent / name).is_file()]
+
+
+def flip(path: Path, bit: int) -> None:
+    """Changes a bit, and not the time of the file."""
+    times, data = path.stat(), bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.unlink()  # DVC's copy may be the same file
+    path.write_bytes(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_no_changed_bit_is_believed(workplace: Path) -> None:
+    kinds = [
+        (sorted(folder.glob(pattern)), read)
+        for folder, readers in ((workplace / "out" / "smoke", OUT), (workplace / "data", DATA))
+        for pattern, read in readers.items()
+    ]
+    random = stream(0, "flips")
+    for number in range(FLIPS):
+        paths, read = kinds[number % len(kinds)]
+        path = paths[int(random.integers(len(paths)))]
+        bit = int(random.integers(8 * path.stat().st_size))
+        flip(path, bit)
+        with pytest.raises(DataError, match=r": damaged \(expected .*made again by .*") as raised:
+            read(path)
+        assert "\n" not in str(raised.value)
+        assert path.name in str(raised.value)
+        flip(path, bit)
+        if number < len(kinds):
+            read(path)
+
+
+def test_all_results_are_sealed(smoke: Path) -> None:
+    """But notes for DVC, the report, and the database of the sweeps, which changes while they run."""
+    out = smoke / "out" / "smoke"
+    sealed = {
+        listing.parent / name
+        for listing in out.rglob(CHECKSUMS_FILE)
+        for name in re.findall(r"^[0-9a-f]{64}  (.+)$", listing.read_text(), re.MULTILINE)
+    }
+    others = {
+        path.relative_to(out).as_posix()
+        for path in out.rglob("*")
+        if path.is_file() and path not in sealed and path.name != CHECKSUMS_FILE
+    }
+    others = {name for name in others if name.split("/")[0] not in ("inputs", "reports")}
+    machine = {f"machine/{name}" for name in ("wall_times.json", "overhead.json", "overhead.md")}
+    assert others == {"optuna.db", "results.parquet", *machine}
+    assert load_yaml(out / "sweep" / "tile.yaml")
+
+
+_RUN = """
+import json, logging, sys
+from importlib import import_module
+from pathlib import Path
+from costbench.errors import CostbenchError
+from tests.pipelines.test_damage import flip
+params, outcomes = Path("profiles/smoke/params.yaml"), []
+for path, bit, module in json.loads(sys.argv[1]):
+    flip(Path(path), bit)
+    try:
+        import_module(module).run(params)
+        outcomes.append("")
+    except CostbenchError as error:
+        outcomes.append(str(error))
+    flip(Path(path), bit) if Path(path).exists() and outcomes[-1] else None
+print(json.dumps(outcomes))
+"""
+
+
+def test_stages_refuse_what_they_read_and_their_own_results_they_make_again(workplace: Path) -> None:
+    out, stages = "out/smoke", "costbench.experiments.stages"
+    name = "convdraw_b16_infer_f32"
+    refused = [
+        (f"data/programs/{name}.hlo.pb.zst", "generate", "costbench collect"),
+        (f"{out}/generate/tile/tpu_v2/{name}.arrow", "split", "costbench generate"),
+        (f"{out}/generate/tile/tpu_v2/{name}.arrow", "features", "costbench generate"),
+        (f"{out}/features/tile/tpu_v2/{name}.arrow", "evaluate", "costbench features"),
+        (f"{out}/split/random.json", "train", "costbench split"),
+        (f"{out}/train/main-tile/identity.json", "evaluate", "costbench train --experiment main-tile"),
+        (f"{out}/evaluate/main-tile/rows.jsonl", "report", "costbench evaluate --experiment main-tile"),
+    ]
+    (item, *_) = sorted((workplace / out / "evaluate" / "main-tile").glob("*/*.json"))
+    made_again = [
+        (f"{out}/generate/fusion/tpu_v2/{name}.arrow", "generate"),
+        (f"{out}/generate/tile/{name}.json", "generate"),
+        (f"{out}/generate/{CHECKSUMS_FILE}", "generate"),
+        (f"{out}/split/random.json", "split"),
+        (str(item.relative_to(workplace)), "evaluate"),
+    ]
+    before = {path: digest_file(workplace / path) for path, _ in made_again}
+    modules = {"report": "costbench.reports.stage"}
+    runs = [
+        (path, 8 * (workplace / path).stat().st_size // 2, modules.get(stage, f"{stages}.{stage}"))
+        for path, stage, *_ in (*refused, *made_again)
+    ]
+    more = {"PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{Path(__file__).parents[2] / 'src'}"}
+    done = call(workplace, [sys.executable, "-c", _RUN, json.dumps(runs)], **more)
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout.splitlines()[-1])
+    for (path, _, command), message in zip(refused, outcomes, strict=False):
+        assert f"{path}: damaged" in message, (path, message)
+        assert command in message
+    assert outcomes[len(refused) :] == [""] * len(made_again)
+    assert {path: digest_file(workplace / path) for path in before} == before
