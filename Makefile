@@ -99,10 +99,11 @@ format: $(INSTALLED) ## Let ruff rewrite what it can
 	ruff check --fix $(LINTED)
 	ruff format $(LINTED)
 
-docs: $(INSTALLED) ## Make pages of all docstrings in out/api (installs the extra docs)
+docs: $(INSTALLED) ## Make a site of the documentation and of all docstrings in out/docs (installs the extra docs)
 	uv pip install --quiet --python $(BIN)/python --editable '.[docs]'
-	pdoc --docformat google --output-directory out/api costbench.workbench costbench '!costbench.*_pb2'
-	@printf '\nPages:  %s\n' "$(CURDIR)/out/api/index.html"
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict --config-file tools/site.yml
+	pdoc --docformat google --output-directory out/docs/api costbench.workbench costbench '!costbench.*_pb2'
+	@printf '\nPages:  %s\n' "$(CURDIR)/out/docs/index.html"
 
 lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.lock
 	bash tools/lock.sh $(VENV)
