@@ -12,7 +12,7 @@ WORKERS ?= 2
 COVERED := 45
 PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/tpugraphs/proto/tuning.proto
 # Files that ruff and the link checker look at, present or not yet.
-LINTED := $(wildcard src corpus tests pipelines benchmarks examples tools)
+LINTED := $(wildcard src corpus tests pipelines benchmarks examples tools hatch_build.py)
 
 # How to look at the runs, where there are any.
 PAGES = @[ "$${COSTBENCH_TRACKING:-}" = off ] || costbench runs pages

@@ -30,7 +30,7 @@ def from_jax(
 
     Arguments that are trees need no shapes: without any, FUNCTION is called and returns a pair of the
     function to lower and a tuple of its arguments, arrays or `jax.ShapeDtypeStruct`. Needs JAX, which the
-    extra `corpus` has.
+    extra `jax` has.
 
     Examples:
 
