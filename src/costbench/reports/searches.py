@@ -21,14 +21,14 @@ from costbench.metrics.rows import MAIN, read_rows
 from costbench.reports.figures.programs import COLOURS
 from costbench.reports.frame import frame_of, split_by
 from costbench.reports.papers.printed import main_table
-from costbench.reports.results import BEST, SPLIT_NAMES
+from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES
 from costbench.tasks import task_order
 
 GAINS = "gains"
 """In place of a split: test programs of other splits that gain most from exhaustive search."""
 SPEEDUP, SLOWDOWN = "speedup", "slowdown"
 MEASURED, SECONDS, PREDICTED = "num_measured", "hardware_seconds", "num_predicted"
-_ORDER = ("random", GAINS, "manual")
+_ORDER = (FOLDS, "random", GAINS, "manual")
 _SPLITS: Mapping[str, str] = {**SPLIT_NAMES, GAINS: "programs that gain most"}
 _TOP = re.compile(r"top(\d+)")
 _MINUTES = re.compile(r"(default|random)-(\d+(?:\.\d+)?)m")
@@ -159,7 +159,7 @@ class Searches:
 
     @cached_property
     def results(self) -> tuple[SearchResults, ...]:
-        """Results by task; those of the random split first."""
+        """Results by task; those of folds first, then those of the random split."""
 
         def rank(key: tuple[str, ...]) -> tuple[object, ...]:
             return task_order(key[0]), (*_ORDER, key[1]).index(key[1]), *key
@@ -172,11 +172,9 @@ class Searches:
         return tuple(results for results in self.results if results.task == task)
 
     def beside(self, results: SearchResults) -> SearchResults | None:
-        """Returns those of programs that gain most, beside the random split of the same task and chip."""
-        if results.split != "random":
-            return None
-        several = (one for one in self.of(results.task) if (one.split, one.chip) == (GAINS, results.chip))
-        return next(several, None)
+        """Returns those of programs that gain most, beside the first split of the same task and chip."""
+        by_split = {one.split: one for one in self.of(results.task) if one.chip == results.chip}
+        return by_split.get(GAINS) if results.split == next(iter(by_split)) != GAINS else None
 
 
 def load_searches(path: str | PathLike[str] | None) -> Searches:

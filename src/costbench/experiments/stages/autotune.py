@@ -13,7 +13,12 @@ from costbench.artifacts import digest_file, write_json
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.comparison import autotune
 from costbench.experiments.autotuning.fusion_comparison import FusionCurve
-from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
+from costbench.experiments.autotuning.work_items import (
+    AutotuneParams,
+    TuningItem,
+    TuningItems,
+    tuned_experiment,
+)
 from costbench.experiments.evaluation.program import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
     StageIdentity,
@@ -78,7 +83,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     section = profile.section("autotune", AutotuneParams)
     folder = workspace.stage("autotune")
     features, split = (read_identity(workspace.stage(name)) for name in ("features", "split"))
-    experiments = sorted({*section.tile.models, *section.fusion.models})
+    experiments = sorted(set(map(tuned_experiment, (*section.tile.models, *section.fusion.models))))
     trained = [read_identity(workspace.stage("train") / name) for name in experiments]
     identity = identify(__name__, section, features.data_digest, features, split, *trained)
     revision = git_revision(workspace.root)

@@ -104,8 +104,10 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
                     values[f"{named}.{listed}"] = _mapping(sections.get(named)).get(listed)
         elif path == "experiments.autotuned":
             tuned = _mapping(sections.get("autotune")).values()
-            models = [name for tuning in tuned for name in _mapping(tuning).get("models", ())]
-            values |= {f"{SECTION}.{name}": experiments.get(name) for name in models}
+            models = [str(name) for tuning in tuned for name in _mapping(tuning).get("models", ())]
+            # Models are named `EXPERIMENT` or `EXPERIMENT.VARIANT`.
+            names = dict.fromkeys(model.partition(".")[0] for model in models)
+            values |= {f"{SECTION}.{name}": experiments.get(name) for name in names}
         elif path == "baselines":
             # Only of the experiment's own task, and only where it has baselines.
             if entry.get("baselines"):

@@ -9,9 +9,8 @@ import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
-from costbench.datasets.splits import read_training_programs
+from costbench.datasets.splits import check_split, read_training_programs
 from costbench.errors import ParamsError
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.cells import Cell
@@ -54,8 +53,8 @@ class SweepParams:
 
     Attributes:
         tasks: decisions to learn about, one study each.
-        split: split of the stage `split`; trials are compared on its validation set and never read its test
-            set.
+        split: split of the stage `split`, `fold1` and so on for a fold; trials are compared on its validation
+            set and never read its test set.
         chip: chip of the stage `features`, by name.
         seed: seed of all trials: their values, weights and batches.
         trials: number of trials to finish in a study.
@@ -73,7 +72,7 @@ class SweepParams:
     """
 
     tasks: tuple[LearnedTask, ...]
-    split: Literal["random", "manual"]
+    split: str
     chip: str
     seed: int
     trials: int
@@ -89,6 +88,7 @@ class SweepParams:
     def __post_init__(self) -> None:
         if not self.tasks or len(set(self.tasks)) != len(self.tasks):
             raise ValueError(f"tasks are {list(self.tasks)}, must be one or more different ones")
+        check_split(self.split, "split")
         for name in ("trials", "startup_trials", "workers", "heartbeat_s", "cache_mb"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
