@@ -39,6 +39,7 @@ T = TypeVar("T", bound="DataclassInstance")
 Where = str | PathLike[str]
 _UNKNOWN = ("extra_forbidden", "invalid_key")
 _DIGEST_LENGTH = 16
+_LATER = "later"
 _SHOWN_VALUE_LENGTH = 60
 # Parameter files have some hundred values; a few nested aliases could make more than fit into memory.
 _MAX_VALUES = 1_000_000
@@ -398,12 +399,34 @@ def nest(values: Mapping[str, Any]) -> dict[str, Any]:
 def digest(params: DataclassInstance) -> str:
     """Returns the identity of values: SHA-256 over canonical JSON (sorted keys, no spaces), 16 digits.
 
-    Equal instances have equal digests, whatever order or file the values came from.
+    Equal instances have equal digests, whatever order or file the values came from. Fields made by `later`
+    are left out where they have their default.
 
     Raises:
         ValueError: if a value is NaN or infinite.
     """
     text = json.dumps(
-        dataclasses.asdict(params), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True
+        plain_values(params), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True
     )
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:_DIGEST_LENGTH]
+
+
+def later(default: Any) -> Any:
+    """Returns a field that was added to a class of which there are digests: its default is in none of them.
+
+    What was computed before the field existed thus stays valid.
+    """
+    return dataclasses.field(default=default, metadata={_LATER: True})
+
+
+def plain_values(value: object) -> object:
+    """Returns what `dataclasses.asdict` returns, for digests: without fields of `later` at their default."""
+    if dataclasses.is_dataclass(value):
+        return {
+            declared.name: plain_values(getattr(value, declared.name))
+            for declared in dataclasses.fields(value)
+            if _LATER not in declared.metadata or getattr(value, declared.name) != declared.default
+        }
+    if isinstance(value, Mapping):
+        return {key: plain_values(inner) for key, inner in value.items()}
+    return [plain_values(inner) for inner in value] if isinstance(value, list | tuple) else value

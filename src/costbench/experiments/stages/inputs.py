@@ -8,15 +8,16 @@ of a library changes it, and a comparison of the file shows module by module why
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from costbench.artifacts import digest_file, write_json
-from costbench.execution.dotted import is_dotted, source_digest
+from costbench.errors import ParamsError
+from costbench.execution.dotted import is_part
 from costbench.experiments.grid.cells import experiment_names
-from costbench.experiments.identity import EXCLUDED, module_closure
+from costbench.experiments.identity import EXCLUDED, module_closure, part_digest
 from costbench.experiments.parameter_file import SECTION, load_params
 from costbench.experiments.tpugraphs.samples import listing_digest
 from costbench.experiments.workspace import load_workspace
@@ -39,6 +40,8 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 _MODULES = {"report": "costbench.reports.stage"}
 # What a stage follows from although the results of others do not: that of `register` is the tracking itself.
 _FOLLOWS = {"register": ("costbench.experiments.tracking",)}
+_PART_KEYS = frozenset({"encoder", "reduction", "loss", "features", "nodes", "models"})
+"""Keys of parameters below which modules of a user's own are named."""
 STAGES = tuple(_PARAMETERS)
 EACH_EXPERIMENT = ("train", "evaluate")
 
@@ -67,14 +70,12 @@ def run(params: Path) -> None:
                 content = {"parameters": values, **code}
                 entry = _mapping(experiments.get(name))
                 if "data" in entry:
-                    # Imported files are no dependency that dvc.yaml could name, nor are the user's models.
+                    # Imported files are no dependency that dvc.yaml could name, nor are a user's own modules.
                     content["data"] = listing_digest(entry, workspace.root)
-                models = _mapping(values.get("evaluate")).get("models") or ()
-                if user_models := [str(model) for model in models if is_dotted(str(model))]:
-                    content["models"] = {model: source_digest(model) for model in user_models}
-                write_json(folder / stage / f"{name}.json", content)
+                write_json(folder / stage / f"{name}.json", content | _sources(values, params))
         else:
-            content = {"parameters": parameters(stage, sections), **code}
+            values = parameters(stage, sections)
+            content = {"parameters": values, **code, **_sources(values, params)}
             # The user's own tables are files that dvc.yaml does not name.
             if tables := _mapping(sections.get(stage)).get("tables"):
                 content["tables"] = {table: digest_file(workspace.root / table) for table in tables}
@@ -82,6 +83,27 @@ def run(params: Path) -> None:
     for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
         code = asdict(module_closure(extension.module))
         write_json(folder / f"{name}.json", {"parameters": dict(extension.parameters(params)), **code})
+
+
+def _sources(values: object, params: Path) -> dict[str, object]:
+    """Returns the digests of a user's own modules that parameters name, by dotted path; empty without any."""
+    try:
+        digests = {text: part_digest(text, field) for field, text in _parts(values, "")}
+    except ParamsError as error:
+        raise error.recast(ParamsError, where=params) from error
+    return {"sources": digests} if digests else {}
+
+
+def _parts(value: object, field: str) -> Iterator[tuple[str, str]]:
+    """Yields the fields that name a user's own modules, below one of these keys, and the dotted paths."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _parts(inner, f"{field}.{key}" if field else str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _parts(inner, field)
+    elif isinstance(value, str) and is_part(value) and not _PART_KEYS.isdisjoint(field.split(".")):
+        yield field, value
 
 
 def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") -> dict[str, object]:

@@ -21,6 +21,7 @@ from costbench.experiments.identity import (
     git_revision,
     identify,
     read_identity,
+    with_sources,
     write_identity,
 )
 from costbench.experiments.parameter_file import Params, load_params
@@ -39,7 +40,7 @@ from costbench.experiments.sweeps.study import (
 from costbench.experiments.sweeps.sweep import SweepTask, sweep, trials_path
 from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import merge, parse
+from costbench.params import merge, parse, plain_values
 from costbench.tasks import LEARNED, LearnedTask
 from costbench.training.spec import SweptModels, monitored_metric
 
@@ -230,7 +231,7 @@ def _sweep_task(name: str, space: Space, section: SweepParams, inputs: _StudyInp
         split=with_samples(split, workspace.stage("features"), name, section.chip),
         spec=space.base,
         folder=workspace.out,
-        code=code_digest(sweep, type(training_of(name))),
+        code=with_sources(code_digest(sweep, type(training_of(name))), space.parts),
         cache_mb=section.cache_mb,
         provenance=Provenance(inputs.identity.params_digest, inputs.identity.data_digest, revision),
         tracking=Tracking(
@@ -260,7 +261,7 @@ def _follows_from(space: Space, section: SweepParams, cell: CellTask) -> dict[st
     """Returns the digests of what the trials of a study depend on, by the name that errors use."""
     parts: dict[str, object] = {
         "space": {name: asdict(values_of) for name, values_of in space.ranges.items()},
-        "model": asdict(space.base),
+        "model": plain_values(space.base),
         "sampler": {"seed": section.seed, "startup_trials": section.startup_trials},
         "pruner": asdict(section.pruner),
         "data": [cell.cell.task, cell.cell.split, cell.cell.chip, cell.data_digest],
