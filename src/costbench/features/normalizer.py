@@ -232,8 +232,8 @@ class MinMaxFit:
         Raises:
             DataError: on NaN or infinity (naming the column) or another width than before.
         """
-        known = self._minimum is not None and len(chunk) > 0
-        if chunk.ndim != 2 or (known and chunk.shape[1] != len(self._minimum)):
+        known = self._minimum if len(chunk) else None
+        if chunk.ndim != 2 or (known is not None and chunk.shape[1] != len(known)):
             width = "k" if self._minimum is None else len(self._minimum)
             raise DataError(f"a chunk of shape {chunk.shape}", field="features", expected=f"[rows, {width}]")
         if not len(chunk):

@@ -20,7 +20,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import get_args
+from typing import cast, get_args
 
 import torch
 from torch import Tensor
@@ -253,7 +253,7 @@ def user_loss(text: str) -> Loss:
 
     def checked(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
         with part.checked(_SIGNATURE):
-            loss: Tensor = function(costs, runtime_ns, mask)
+            loss: object = function(costs, runtime_ns, mask)
         if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
             shape = f"{list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             problem = f"gives {shape}" if shape != "[]" else "gives a number without gradient"
@@ -264,7 +264,7 @@ def user_loss(text: str) -> Loss:
     runtime_ns = torch.tensor([[2e3, 1e3, 1.0], [3e5, 2e5, 1e5]], dtype=torch.float64)
     with torch.enable_grad():
         checked(costs, runtime_ns, torch.tensor([[True, True, False], [True, True, True]]))
-    return Loss(checked, predicts)
+    return Loss(checked, cast(Predicts, predicts))
 
 
 def layout_loss(spec: LayoutTrainSpec) -> Loss:
