@@ -30,6 +30,8 @@ def set_attribute(proto: Proto, name: str, value: str) -> None:
 
 def _integers(value: str) -> list[int]:
     """Returns the integers of a list, or of a list of lists, end to end."""
+    if "{{{" in value:
+        raise HloError("lists within lists within lists", expected="a list, or a list of lists")
     if "{{" not in value:
         return [int(part) for part in split_list(value.strip("{}"))]
     return [number for part in split_list(value[1:-1]) for number in _integers(part)]
