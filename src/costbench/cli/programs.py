@@ -13,7 +13,7 @@ from costbench.cli.options import Json, console
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from costbench.hardware.fidelity import FidelityReport, FidelitySpread
+    from costbench.hardware.fidelity import FidelityReport, FidelitySpread, Spread
     from costbench.programs.manifest import ProgramEntry
 
 
@@ -156,10 +156,10 @@ def _print_spread(spread: FidelitySpread, by_rule: Mapping[str, Mapping[str, Fid
                 rule,
                 choice,
                 str(of_choice.num_machines),
-                _number(of_choice.kendall_tau and of_choice.kendall_tau.median),
-                "" if of_choice.top1_slowdown is None else f"{100 * of_choice.top1_slowdown.median:.1f}%",
-                "" if of_choice.mape is None else f"{of_choice.mape.median:.1f}%",
-                _number(of_choice.tau_fastest_quartile and of_choice.tau_fastest_quartile.median),
+                _median(of_choice.kendall_tau),
+                _median(of_choice.top1_slowdown, 100.0, "%"),
+                _median(of_choice.mape, 1.0, "%"),
+                _median(of_choice.tau_fastest_quartile),
             )
     console().print(medians)
 
@@ -185,6 +185,10 @@ def _print_fidelity(report: FidelityReport, title: str) -> None:
             _number(kernel.tau_fastest_quartile),
         )
     console().print(table)
+
+
+def _median(spread: Spread | None, scale: float = 1.0, end: str = "") -> str:
+    return "–" if spread is None else f"{scale * spread.median:.{1 if end else 3}f}{end}"
 
 
 def _number(value: float | None) -> str:

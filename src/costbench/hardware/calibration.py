@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -88,10 +89,7 @@ BY_CLOCK = (
     "row_address_ns",
 )
 BY_BANDWIDTH = ("read_gb_per_s", "write_gb_per_s")
-ALL_FORMULAS = tuple(
-    parse(Formulas, dict(zip(CHOICES, rules, strict=True)), where="formulas")
-    for rules in product(*CHOICES.values())
-)
+ALL_FORMULAS = tuple(Formulas(*rules) for rules in product(*map(get_args, get_type_hints(Formulas).values())))
 """Every combination of rules, the default first."""
 SUFFIX = ".ensemble.json"
 """Ending of the file of an ensemble, beside the chip's."""
