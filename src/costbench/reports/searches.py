@@ -19,7 +19,7 @@ import pandas as pd
 from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MAIN, read_rows
 from costbench.reports.figures.programs import COLOURS
-from costbench.reports.frame import frame_of, split_by
+from costbench.reports.frame import frame_of, split_by, split_user_programs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES
 from costbench.tasks import task_order
@@ -152,10 +152,17 @@ class Searches:
     """All results of the stage `autotune`, tile before fusion.
 
     Attributes:
-        frame: their rows.
+        frame: their rows on programs of the corpus.
+        user_rows: rows of a user's programs.
     """
 
     frame: pd.DataFrame = field(default_factory=lambda: frame_of(()))
+    user_rows: pd.DataFrame = field(default_factory=lambda: frame_of(()))
+
+    @property
+    def of_user(self) -> Searches:
+        """Returns the searches that tuned a user's own programs."""
+        return Searches(self.user_rows)
 
     @cached_property
     def results(self) -> tuple[SearchResults, ...]:
@@ -186,7 +193,7 @@ def load_searches(path: str | PathLike[str] | None) -> Searches:
     if path is None:
         return Searches()
     frame = frame_of(read_rows(path), "autotune")
-    return Searches(frame.assign(budget=frame["variant"], variant=MAIN))
+    return Searches(*split_user_programs(frame.assign(budget=frame["variant"], variant=MAIN)))
 
 
 def _search_results(key: tuple[str, ...], frame: pd.DataFrame) -> SearchResults:

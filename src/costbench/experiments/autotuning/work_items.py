@@ -48,7 +48,8 @@ class ChosenPrograms:
     Attributes:
         splits: splits whose test programs are tuned; `folds` stands for every fold.
         chips: chips by name.
-        max_programs: largest number of programs of each split, evenly spaced in order of name; 0 for all.
+        max_programs: largest number of programs of each split, evenly spaced in order of name; 0 for all. A
+            user's own programs do not count and are always tuned.
         max_instructions: instructions above which a program is left out; 0 for no limit.
         gains: number of programs, besides those of `splits`, that gain most from exhaustive search.
         gain_splits: splits whose test programs they are taken from, by the names of their files (`manual`,
@@ -188,9 +189,11 @@ class TuningItems:
             programs: list[tuple[str, str, ProgramEntry]] = []
             for split in self._expanded(chosen.splits):
                 tested = self._test_programs(decision, split, chip)
-                entries = evenly_spaced(
-                    self._small_programs(tested, chosen.max_instructions), chosen.max_programs
-                )
+                small = self._small_programs(tested, chosen.max_instructions)
+                corpus = [entry for entry in small if not entry.is_user_program]
+                # A user's own programs come on top, so that those of the corpus stay the same.
+                of_user = [entry for entry in small if entry.is_user_program]
+                entries = (*evenly_spaced(corpus, chosen.max_programs), *of_user)
                 programs += [(reported_split(split), split, entry) for entry in entries]
             programs += [(GAINS, split, entry) for entry, split in self._gaining(chosen, chip)]
             for name, trained_on, entry in programs:
@@ -254,6 +257,8 @@ class TuningItems:
             names = self._test_programs("tile", split, chip)
             others = [name for name in names if name not in tested and name not in gains]
             for entry in self._small_programs(others, chosen.max_instructions):
+                if entry.is_user_program:
+                    continue
                 shard = FeatureShard(feature_path(features, "tile", chip, entry.name))
                 gains[entry.name] = exhaustive_gain(shard), split
         ordered = sorted(gains, key=lambda name: (-gains[name][0], name))

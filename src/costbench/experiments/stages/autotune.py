@@ -33,6 +33,7 @@ from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, t
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest
+from costbench.programs.manifest import is_of_user
 from costbench.store import KeyedResult, Progress, WorkItem, compute
 from costbench.target import load_target
 from costbench.tasks import TASKS
@@ -188,10 +189,10 @@ def _curves(item: TuningItem, result: ItemFile) -> Iterator[dict[str, object]]:
 
 
 def _headline(rows: Iterable[MetricRow]) -> dict[str, float]:
-    """Returns the median speed-up of each arm and variant over programs and repeats."""
+    """Returns the median speed-up of each arm and variant over programs of the corpus and repeats."""
     speedups: dict[str, list[float]] = {}
     for row in rows:
-        if row.metric == "speedup" and row.model != BEST:
+        if row.metric == "speedup" and row.model != BEST and not is_of_user(row.application):
             name = f"{row.task}/{row.split}/{row.chip}/{row.model}/{row.variant}/speedup"
             speedups.setdefault(name, []).append(row.value)
     return {name: float(np.median(values)) for name, values in sorted(speedups.items())}

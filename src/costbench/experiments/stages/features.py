@@ -40,6 +40,7 @@ from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.features.tpugraphs_graphs import layout_graph, searches_of
 from costbench.features.user_features import load_user_features
 from costbench.params import later
+from costbench.programs.manifest import user_programs
 from costbench.store import Entry, Progress, WorkItem, compute, key_of, remove_outdated
 from costbench.target import Architecture, load_target
 from costbench.tasks import TaskName
@@ -158,7 +159,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
         title = "programs with features"
         compute(make_features, Shards, work_items, workspace.backend, title, count)
-    write_identity(folder, identify(__name__, section, digest_files(paths, folder)[:16], before))
+    of_user = {entry.name for entry in user_programs(workspace.programs)}
+    corpus = [path for path in paths if path.stem not in of_user]
+    write_identity(folder, identify(__name__, section, digest_files(corpus, folder)[:16], before))
 
 
 def make_features(item: WorkItem[ProgramItem]) -> Shards:

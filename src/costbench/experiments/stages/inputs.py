@@ -23,6 +23,7 @@ from costbench.experiments.tpugraphs.samples import listing_digest
 from costbench.experiments.workspace import load_workspace
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import StageExtension, load_extensions
+from costbench.programs.manifest import user_programs
 
 # Parameters of a stage as paths in the file; `*` is the experiment that a stage runs for, or all of them.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -40,6 +41,8 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 _MODULES = {"report": "costbench.reports.stage"}
 # What a stage follows from although the results of others do not: that of `register` is the tracking itself.
 _FOLLOWS = {"register": ("costbench.experiments.tracking",)}
+_TESTS = ("evaluate", "autotune")
+"""Stages that test models on a user's own programs, which are in no digest of the samples before them."""
 _PART_KEYS = frozenset({"encoder", "reduction", "loss", "features", "nodes", "models"})
 """Keys of parameters below which modules of a user's own are named."""
 STAGES = tuple(_PARAMETERS)
@@ -57,6 +60,11 @@ def run(params: Path) -> None:
     sections = profile.sections
     folder = workspace.stage("inputs")
     experiments = _mapping(sections.get(SECTION))
+    programs = {
+        entry.name: digest_file(workspace.programs / entry.file)
+        for entry in user_programs(workspace.programs)
+    }
+    of_user = dict.fromkeys(_TESTS, {"programs": programs} if programs else {})
     for stage in STAGES:
         code = asdict(
             module_closure(
@@ -72,10 +80,11 @@ def run(params: Path) -> None:
                 if "data" in entry:
                     # Imported files are no dependency that dvc.yaml could name, nor are a user's own modules.
                     content["data"] = listing_digest(entry, workspace.root)
-                write_json(folder / stage / f"{name}.json", content | _sources(values, params))
+                content |= _sources(values, params) | of_user.get(stage, {})
+                write_json(folder / stage / f"{name}.json", content)
         else:
             values = parameters(stage, sections)
-            content = {"parameters": values, **code, **_sources(values, params)}
+            content = {"parameters": values, **code, **_sources(values, params), **of_user.get(stage, {})}
             # The user's own tables are files that dvc.yaml does not name.
             if tables := _mapping(sections.get(stage)).get("tables"):
                 content["tables"] = {table: digest_file(workspace.root / table) for table in tables}
