@@ -59,7 +59,8 @@ _CALLED = (
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"%?([\w.\-]+)")
 _ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:\{([^}]*)\})?")
-_ARRAY_BEGINS = re.compile(r"\w+\[")
+_BUFFER = re.compile(r"b\((?=\w+\[|\()")
+_SHAPE_BEGINS = re.compile(r"\w+\[|" + _BUFFER.pattern)
 _BRACKET = re.compile(_STRING_OF + r'"|[()\[\]{}]', re.DOTALL)
 _STRING = re.compile(_STRING_OF + '"', re.DOTALL)
 _BARE = re.compile(r"[^,\s{}()\[\]\"]+")
@@ -178,7 +179,7 @@ class _Cursor:
 
     def _shape_or_none(self) -> Shape | None:
         """Reads a shape if one comes next."""
-        if self._peek("(") or _ARRAY_BEGINS.match(self._text, self._position) is not None:
+        if self._peek("(") or _SHAPE_BEGINS.match(self._text, self._position) is not None:
             return self._shape()
         return None
 
@@ -195,6 +196,8 @@ class _Cursor:
             return Shape(ElementType.TUPLE, tuple_shapes=tuple(members))
         match = _ARRAY.match(self._text, self._position)
         if match is None:
+            if _BUFFER.match(self._text, self._position):
+                raise self._error("a buffer, b(...)", "HLO as it is before buffers are assigned")
             raise self._error("no shape", "e.g. f32[32,128]{1,0}")
         shape = self._arrays.get(match[0])
         if shape is None:
@@ -421,8 +424,10 @@ class _Parser(_Cursor):
                 try:
                     set_attribute(inst, name, value)
                 except (HloError, ValueError, IndexError) as error:
-                    problem = error.problem if isinstance(error, HloError) else str(error)
-                    raise self._error(f"{name}={value[:60]}: {problem}", "as XLA prints it") from None
+                    problem, expected = str(error), "as XLA prints it"
+                    if isinstance(error, HloError):
+                        problem, expected = error.problem, error.expected or expected
+                    raise self._error(f"{name}={value[:60]}: {problem}", expected) from None
         return [callee for name in _CALLED for callee in called.get(name, ())]
 
     def _add_wrapped_computation(
