@@ -12,7 +12,7 @@ WORKERS ?= 2
 COVERED := 45
 PROTOS := costbench/hlo/proto/hlo.proto costbench/datasets/tpugraphs/proto/tuning.proto
 # Files that ruff and the link checker look at, present or not yet.
-LINTED := $(wildcard src corpus tests pipelines benchmarks examples tools)
+LINTED := $(wildcard src corpus tests pipelines benchmarks examples tools hatch_build.py)
 
 # How to look at the runs, where there are any.
 PAGES = @[ "$${COSTBENCH_TRACKING:-}" = off ] || costbench runs pages
@@ -99,10 +99,11 @@ format: $(INSTALLED) ## Let ruff rewrite what it can
 	ruff check --fix $(LINTED)
 	ruff format $(LINTED)
 
-docs: $(INSTALLED) ## Make pages of all docstrings in out/api (installs the extra docs)
+docs: $(INSTALLED) ## Make a site of the documentation and of all docstrings in out/docs (installs the extra docs)
 	uv pip install --quiet --python $(BIN)/python --editable '.[docs]'
-	pdoc --docformat google --output-directory out/api costbench.workbench costbench '!costbench.*_pb2'
-	@printf '\nPages:  %s\n' "$(CURDIR)/out/api/index.html"
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict --config-file tools/site.yml
+	pdoc --docformat google --output-directory out/docs/api costbench.workbench costbench '!costbench.*_pb2'
+	@printf '\nPages:  %s\n' "$(CURDIR)/out/docs/index.html"
 
 lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.lock
 	bash tools/lock.sh $(VENV)

@@ -1,8 +1,8 @@
 r"""Fits the simulated machine's `timing` to real tile-tuning runs, and tests the fit on kernels left out.
 
 `costbench.hardware.calibration` says how. Prints fidelity before and after, each kernel predicted by a fit
-without it, and how well each parameter is known. With `--machines`, an ensemble of machines that agree with
-the runs is drawn as well and written beside the chips' files.
+without it, how well each parameter is known, and how well machines of other formulas fit. With `--machines`,
+an ensemble of machines that agree with the runs is drawn as well and written beside the chips' files.
 
     python -m benchmarks.calibrate_machine tile_calibration.pb
     python -m benchmarks.calibrate_machine tile_calibration.pb --write src/costbench/chips/tpu_v3.yaml \
@@ -17,7 +17,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ from costbench.hardware.calibration import (
     fit,
     leave_one_out,
     lower_runs,
+    machines_by_rule,
     read_ensemble,
     sample_machine,
     sample_scaling,
@@ -41,7 +42,8 @@ from costbench.hardware.calibration import (
     without_codegen,
 )
 from costbench.hardware.fidelity import FidelityReport, fidelity_spread
-from costbench.target import Target, load_target
+from costbench.hardware.machine import CHOICES
+from costbench.target import Formulas, Target, load_target
 
 SEED = 0
 """Of the ensembles that ship with the package."""
@@ -78,6 +80,25 @@ def print_parameters(before: Target, found: Fit) -> None:
         confused = f"{names[other]} ({found.correlation[i, other]:+.2f})" if row[other] > 0.6 else ""
         line = f"  {name:<22}{getattr(before.timing, name):>10.4g}{after:>10.4g}{found.log_sd[i]:>9.0%}  "
         print((line + confused).rstrip())
+
+
+def print_formulas(recorded: Sequence[Recorded], target: Target) -> None:
+    """Prints a line for each rule's choices, other rules the default's, all numbers fitted to it.
+
+    Cost of the robust fit; means of fidelity; and of errors of kernels as predicted by a fit to the others.
+    """
+    print(f"\n  {'formula':<18}{'cost':>6}{'tau':>8}{'fastest':>9}{'top-1':>8}{'MAPE':>8}{'left out':>10}")
+    choices = [(rule, choice) for rule, known in CHOICES.items() for choice in known[1:]]
+    for rule, choice in (("", "default"), *choices):
+        chip = replace(target, formulas=replace(Formulas(), **({rule: choice} if rule else {})))
+        fitted = fit(recorded, chip)
+        report = fidelity(recorded, without_codegen(fitted.target))
+        held_out = leave_one_out(recorded, chip)
+        print(
+            f"  {rule:<8} {choice:<9}{fitted.cost:>6.1f}{report.kendall_tau:>8.3f}"
+            f"{report.tau_fastest_quartile:>9.3f}{report.top1_slowdown:>8.2%}{report.mape:>7.1f}%"
+            f"{held_out.mape:>9.1f}%"
+        )
 
 
 def write_timing(path: Path, target: Target) -> None:
@@ -129,6 +150,7 @@ def main(arguments: Sequence[str]) -> None:
     print_report("fitted, generated code perfectly regular", regular)
     print_report("each kernel as predicted by a fit to the others, generated code regular", held_out)
     print_parameters(target, fitted)
+    print_formulas(recorded, target)
     if options.write is not None:
         write_timing(options.write, fitted.target)
     if options.scaled is not None:
@@ -136,7 +158,10 @@ def main(arguments: Sequence[str]) -> None:
     if options.machines:
         files = (options.write, options.scaled)
         ensemble = write_ensembles(recorded, fitted.target, options.machines, *files)
-        print(f"\nensemble: {fidelity_spread([fidelity(recorded, machine) for machine in ensemble])}")
+        reports = [fidelity(recorded, machine) for machine in ensemble]
+        print(f"\nensemble: {fidelity_spread(reports)}")
+        for rule, choice, numbers in machines_by_rule(ensemble):
+            print(f"{rule} {choice}: {fidelity_spread([reports[number] for number in numbers])}")
     if options.json is not None:
         result = {
             "before": before.to_dict(),

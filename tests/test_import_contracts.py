@@ -53,6 +53,7 @@ ALLOWED = {
     "execution.compiled": "import numba",
     "execution.workers": "import joblib, costbench.artifacts",
     "errors": "",
+    "installation": "",
 }
 
 OF_SCHEDULES = {

@@ -21,7 +21,7 @@ from costbench.artifacts import (
     without_checksum,
     write_json,
 )
-from costbench.errors import DataError
+from costbench.errors import CostbenchError, DataError
 from costbench.params import load_yaml
 
 AGAIN = "`costbench generate`"
@@ -63,7 +63,7 @@ def test_each_bit_of_a_file_counts(folder: Path, name: str) -> None:
     before = read(path)
     for bit in range(8 * path.stat().st_size):
         flip(path, bit)
-        with pytest.raises(DataError, match=f"damaged .*made again by {AGAIN}") as raised:
+        with pytest.raises(CostbenchError, match=f"damaged .*made again by {AGAIN}") as raised:
             read(path)
         assert str(raised.value).startswith(str(path))
         flip(path, bit)
@@ -91,7 +91,7 @@ def test_what_is_not_listed_is_not_compared(folder: Path) -> None:
 def test_the_nearest_list_counts(folder: Path) -> None:
     seal(folder / "inner", "another command")
     (folder / "inner" / "b.yaml").write_text("x: 2\n")
-    with pytest.raises(DataError, match="another command"):
+    with pytest.raises(CostbenchError, match="another command"):
         load_yaml(folder / "inner" / "b.yaml")
     seal(folder, AGAIN)
     assert "b.yaml" not in (folder / CHECKSUMS_FILE).read_text()

@@ -20,15 +20,18 @@ import os
 import re
 import secrets
 import socket
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import NoReturn
 
-from costbench.errors import DataError
+from costbench.errors import DataError, one_line
+from costbench.limits import MAX_FILE_BYTES, MAX_JSON_BYTES
 
 _TEMPORARY = re.compile(r"^\.tmp-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}-")
 _DAY_S = 24 * 3600.0
@@ -152,41 +155,82 @@ def _first_non_finite(obj: object, field: str) -> tuple[str, float] | None:
     return next((child for child in non_finite if child is not None), None)
 
 
-def read_bytes(path: str | PathLike[str]) -> bytes:
-    """Returns the contents of `path`.
+@contextmanager
+def open_file(path: str | PathLike[str]) -> Iterator[BufferedReader]:
+    """Opens a file for reading.
 
     Raises:
-        DataError: naming `path`, if it is missing, unreadable, or damaged in a sealed folder.
+        DataError: naming `path`, if it is missing, unreadable or no regular file: a device or a pipe may have
+            no end. Likewise for an OSError while it is read.
     """
     source = Path(path)
-    check_sealed(source)
     try:
-        return source.read_bytes()
+        # Before it is opened: a pipe would wait for its writer.
+        mode = source.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise DataError("no regular file", where=source, expected="a file with an end")
+        with source.open("rb") as stream:
+            yield stream
     except FileNotFoundError as error:
         raise DataError("no such file", where=source) from error
     except OSError as error:
         _refuse(source, "read", error)
 
 
+def read_bytes(path: str | PathLike[str], max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Returns the contents of `path`.
+
+    Raises:
+        DataError: naming `path`, if it is missing, unreadable, no regular file, larger than `max_bytes`, or
+            damaged in a sealed folder.
+    """
+    check_sealed(path)
+    with open_file(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > max_bytes:
+            raise DataError(f"{size} bytes", where=path, expected=f"at most {max_bytes}")
+        return stream.read()
+
+
 def read_json(path: str | PathLike[str]) -> object:
     """Returns the value in a JSON file.
 
     Raises:
-        DataError: naming `path`, if it is missing, no UTF-8, no JSON (with line and column), holds NaN or
-            an infinity, or is damaged in a sealed folder.
+        DataError: naming `path`, if it is missing, or as `parse_json`.
     """
-    data = read_bytes(path)
+    return parse_json(read_bytes(path, MAX_JSON_BYTES), path)
+
+
+def parse_json(data: bytes, where: str | PathLike[str]) -> object:
+    """Returns the value of a JSON text.
+
+    Args:
+        data: the text.
+        where: file that it is from, for errors.
+
+    Raises:
+        DataError: naming `where`, if it is no UTF-8, no JSON (with line and column), nested 1,000 deep, or
+            holds NaN, an infinity, or a number of thousands of digits.
+    """
 
     def refuse_constant(name: str) -> NoReturn:
-        raise DataError(f"{name} is no JSON number", where=path, expected="a finite number")
+        raise DataError(f"{name} is no JSON number", where=where, expected="a finite number")
+
+    def finite(digits: str) -> float:
+        number = float(digits)
+        return number if math.isfinite(number) else refuse_constant(digits)
 
     try:
-        value: object = json.loads(data.decode("utf-8"), parse_constant=refuse_constant)
+        value: object = json.loads(data.decode("utf-8"), parse_constant=refuse_constant, parse_float=finite)
     except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 at byte {error.start}", where=path, expected="JSON") from error
+        raise DataError(f"not UTF-8 at byte {error.start}", where=where, expected="JSON") from error
     except json.JSONDecodeError as error:
         problem = f"malformed JSON at line {error.lineno} column {error.colno}: {error.msg}"
-        raise DataError(problem, where=path) from error
+        raise DataError(problem, where=where) from error
+    except RecursionError as error:
+        raise DataError("nested too deep", where=where, expected="JSON of fewer levels") from error
+    except ValueError as error:
+        raise DataError(f"a number in it: {one_line(error)}", where=where, expected="fewer digits") from error
     return value
 
 
@@ -247,17 +291,12 @@ def digest_file(path: str | PathLike[str]) -> str:
         DataError: naming `path`, if it is missing or unreadable.
     """
     source = Path(path).absolute()
-    try:
+    with open_file(path) as handle:
         stamp, (old_stamp, digest) = stamp_of(source), _DIGESTS.get(source, (None, ""))
         if stamp is None or stamp != old_stamp:
-            with source.open("rb") as handle:
-                digest = hashlib.file_digest(handle, "sha256").hexdigest()
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
             if stamp is not None:
                 _DIGESTS[source] = stamp, digest
-    except FileNotFoundError as error:
-        raise DataError("no such file", where=path) from error
-    except OSError as error:
-        _refuse(Path(path), "read", error)
     return digest
 
 
@@ -383,7 +422,8 @@ def _read_seal(path: Path) -> _Seal:
     old_stamp, known = _SEALS.get(path, (None, None))
     if known is not None and stamp is not None and stamp == old_stamp:
         return known
-    text = path.read_bytes().decode("utf-8", errors="replace")
+    with path.open("rb") as stream:
+        text = stream.read(MAX_FILE_BYTES).decode("utf-8", errors="replace")
     above = text[: text.rfind(_FOOT)]
     head, *lines = above.splitlines() or [""]
     made_by = " ".join(head.removeprefix(_HEAD).split())[:_MAX_COMMAND_LENGTH]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TypeVar
 
+from costbench.limits import MAX_MESSAGE_LENGTH
+
 Error = TypeVar("Error", bound="CostbenchError")
 
 
@@ -34,10 +36,17 @@ class CostbenchError(Exception):
         super().__init__(self.message())
 
     def message(self) -> str:
-        """Returns `where: field: problem (expected ...)`, leaving out what is not known."""
-        head = ": ".join(part for part in (self.where, self.field) if part)
-        tail = f" (expected {self.expected})" if self.expected else ""
-        return f"{head}: {self.problem}{tail}" if head else f"{self.problem}{tail}"
+        """Returns `where: field: problem (expected ...)` in one line, leaving out what is not known.
+
+        Spaces and line ends are collapsed, unprintable letters are escaped, and the middle of the longest
+        parts is left out where the line would have 500 letters or more.
+        """
+        parts = [_printable(part or "") for part in (self.where, self.field, self.problem, self.expected)]
+        words = MAX_MESSAGE_LENGTH - len(_joined(*"wfpe")) + len(parts)
+        longest = max(map(len, parts))
+        while sum(min(len(part), longest) for part in parts) > words:
+            longest -= 1
+        return _joined(*(_shortened(part, longest) for part in parts))
 
     def recast(
         self, kind: type[Error], *, where: str | PathLike[str] | None = None, field: str | None = None
@@ -96,9 +105,31 @@ class ChoiceError(CostbenchError):
     """A name that is not among the choices."""
 
 
+def _joined(where: str, field: str, problem: str, expected: str) -> str:
+    head = ": ".join(part for part in (where, field, problem) if part)
+    return f"{head} (expected {expected})" if expected else head
+
+
+def _printable(text: str) -> str:
+    """Returns a text in one line; what no terminal should get, such as its control sequences, is escaped."""
+    # Of a value of megabytes only the ends are looked at.
+    line = " ".join(_shortened(text, 4 * MAX_MESSAGE_LENGTH).split())
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
+def _shortened(text: str, length: int) -> str:
+    """Returns a text with its middle left out if it is longer than `length`."""
+    if len(text) <= length:
+        return text
+    end = (length - 3) // 3
+    return f"{text[: length - 3 - end]}...{text[len(text) - end :]}"
+
+
 def one_line(error: BaseException) -> str:
     """Returns the message of an error, often a library's, in one line; the kind of error if it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return _printable(str(error)) or type(error).__name__
 
 
 _T = TypeVar("_T")

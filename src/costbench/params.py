@@ -22,14 +22,15 @@ import typing
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache, partial
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
-from costbench.artifacts import check_sealed
-from costbench.errors import CostbenchError, ParamsError
+from costbench.artifacts import read_bytes
+from costbench.errors import CostbenchError, DataError, ParamsError
+from costbench.limits import MAX_DIGITS, MAX_YAML_BYTES, MAX_YAML_VALUES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -40,9 +41,9 @@ T = TypeVar("T", bound="DataclassInstance")
 Where = str | PathLike[str]
 _UNKNOWN = ("extra_forbidden", "invalid_key")
 _DIGEST_LENGTH = 16
+_LATER = "later"
 _SHOWN_VALUE_LENGTH = 60
-# Parameter files have some hundred values; a few nested aliases could make more than fit into memory.
-_MAX_VALUES = 1_000_000
+_INTEGER_TAG = "tag:yaml.org,2002:int"
 
 
 def parse(
@@ -294,17 +295,15 @@ def load_yaml(path: Where) -> dict[str, object]:
     """Returns the mapping in a YAML file.
 
     Raises:
-        ParamsError: naming `path`, if it is missing, unreadable, malformed (with line and column),
-            gives a key twice, refers to itself, or holds no mapping.
-        DataError: if it is damaged in a sealed folder.
+        ParamsError: naming `path`, if it is missing, unreadable, malformed (with line and column), larger
+            than `costbench.limits` say, gives a key twice, refers to itself, or holds no mapping.
     """
     try:
-        check_sealed(path)
-        text = Path(path).read_text("utf-8")
-    except FileNotFoundError as error:
-        raise ParamsError("no such file", where=path) from error
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_bytes(path, MAX_YAML_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
         raise ParamsError(f"cannot read: {error}", where=path) from error
+    except DataError as error:
+        raise error.recast(ParamsError) from error
     try:
         value = copy.deepcopy(_parse_yaml(text))
     except YAMLError as error:
@@ -323,21 +322,30 @@ def load_yaml(path: Where) -> dict[str, object]:
 @lru_cache(maxsize=16)
 def _parse_yaml(text: str) -> object:
     """Parses a text; cached, since stages read the same parameter file several times."""
-    value = YAML(typ="safe", pure=True).load(text)
-    if _num_values(value, {}) > _MAX_VALUES:
-        raise ValueError(f"more than {_MAX_VALUES} values, counting those that aliases repeat")
-    return value
+    yaml = YAML(typ="safe", pure=True)
+    node = yaml.compose(text)
+    # Before values are made of the nodes: a merge key copies what an alias shares.
+    if _num_values(node, {}) > MAX_YAML_VALUES:
+        raise ValueError(f"more than {MAX_YAML_VALUES} values, those of aliases and merge keys included")
+    return None if node is None else yaml.constructor.construct_document(node)
 
 
-def _num_values(value: object, counts: dict[int, int]) -> int:
-    """Counts the values inside a value; those behind aliases count once per reference."""
-    if not isinstance(value, dict | list | tuple | set):
+def _num_values(node: Node | None, counts: dict[Node, int]) -> int:
+    """Counts the values inside a node; those behind aliases count once per reference.
+
+    Raises:
+        ValueError: for an integer of too many digits.
+    """
+    if node is None or isinstance(node, ScalarNode):
+        if node is not None and node.tag == _INTEGER_TAG and len(node.value) > MAX_DIGITS:
+            raise ValueError(f"an integer of {len(node.value)} digits, expected at most {MAX_DIGITS}")
         return 1
-    if id(value) not in counts:
-        counts[id(value)] = _MAX_VALUES + 1  # what a value that holds itself counts
-        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
-        counts[id(value)] = 1 + sum(_num_values(part, counts) for part in parts)
-    return counts[id(value)]
+    if node not in counts:
+        counts[node] = MAX_YAML_VALUES + 1  # what a value that holds itself counts
+        is_mapping = isinstance(node, MappingNode)
+        parts = [part for pair in node.value for part in pair] if is_mapping else node.value
+        counts[node] = 1 + sum(_num_values(part, counts) for part in parts)
+    return counts[node]
 
 
 def _yaml_problem(error: YAMLError) -> str:
@@ -401,12 +409,34 @@ def nest(values: Mapping[str, Any]) -> dict[str, Any]:
 def digest(params: DataclassInstance) -> str:
     """Returns the identity of values: SHA-256 over canonical JSON (sorted keys, no spaces), 16 digits.
 
-    Equal instances have equal digests, whatever order or file the values came from.
+    Equal instances have equal digests, whatever order or file the values came from. Fields made by `later`
+    are left out where they have their default.
 
     Raises:
         ValueError: if a value is NaN or infinite.
     """
     text = json.dumps(
-        dataclasses.asdict(params), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True
+        plain_values(params), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True
     )
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:_DIGEST_LENGTH]
+
+
+def later(default: Any) -> Any:
+    """Returns a field that was added to a class of which there are digests: its default is in none of them.
+
+    What was computed before the field existed thus stays valid.
+    """
+    return dataclasses.field(default=default, metadata={_LATER: True})
+
+
+def plain_values(value: object) -> object:
+    """Returns what `dataclasses.asdict` returns, for digests: without fields of `later` at their default."""
+    if dataclasses.is_dataclass(value):
+        return {
+            declared.name: plain_values(getattr(value, declared.name))
+            for declared in dataclasses.fields(value)
+            if _LATER not in declared.metadata or getattr(value, declared.name) != declared.default
+        }
+    if isinstance(value, Mapping):
+        return {key: plain_values(inner) for key, inner in value.items()}
+    return [plain_values(inner) for inner in value] if isinstance(value, list | tuple) else value

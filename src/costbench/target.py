@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.resources
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 from costbench.errors import ParamsError, TargetError
 from costbench.params import load_yaml, parse
@@ -114,13 +115,42 @@ class Timing:
     failure_rate: float
 
 
+Overlap = Literal["power", "maximum", "share"]
+Chunks = Literal["merged", "rows", "bursts"]
+Edges = Literal["full", "native", "rows"]
+
+
+@dataclass(frozen=True)
+class Formulas:
+    """Rules by which the machine's time follows from its `Timing`; the recorded runs leave them open.
+
+    Attributes:
+        overlap: how transfer a and compute b of an iteration combine. `power`: (a^q + b^q)^(1/q), as both
+            vary from iteration to iteration and the longer is not always the same. `maximum`: the longer
+            one, as two engines that never meet. `share`: the longer one and a share 2^(1/q) - 1 of the other,
+            as both want the ports of the scratchpad. Where a equals b, `power` and `share` are the same.
+        chunks: how a copy is cut. `merged`: axes that a tile covers completely merge into one contiguous
+            chunk. `rows`: the copy engine takes one row of native tiles at a time. `bursts`: as `merged`, but
+            memory moves whole bursts of 4 KiB, whose ends a chunk of smaller native tiles need not meet.
+        edges: what the vector unit runs over in tiles at the edge of an array. `full`: the tile in full, as
+            the bounds of generated loops are constants. `native`: the native tiles that the array has.
+            `rows`: the rows that it has, where sublanes that hold none are packed away; lanes stay whole. The
+            matrix unit takes tiles in full, which the recorded convolution shows.
+    """
+
+    overlap: Overlap = "power"
+    chunks: Chunks = "merged"
+    edges: Edges = "full"
+
+
 @dataclass(frozen=True)
 class Target:
-    """A chip: its name, its public figures and its hidden behaviour."""
+    """A chip: its name, its public figures and its hidden behaviour, numbers and formulas."""
 
     name: str
     architecture: Architecture
     timing: Timing
+    formulas: Formulas = Formulas()
 
 
 def available_targets() -> tuple[str, ...]:

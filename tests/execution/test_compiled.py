@@ -47,6 +47,30 @@ def test_only_fused_code_may_round_a_product_and_a_sum_at_once() -> None:
     assert once_rounded(a, c) in (0.0, 2**-24)
 
 
+@compiled
+def part(numbers: np.ndarray, index: int) -> float:
+    if index >= len(numbers):
+        raise IndexError("beyond the end")
+    return float(numbers[index])
+
+
+@compiled
+def entry(numbers: np.ndarray, index: int) -> float:
+    return 2.0 * part(numbers, index)
+
+
+def test_a_part_is_compiled_for_python_only_when_python_calls_it() -> None:
+    numbers = np.array([1.0, 2.0])
+    assert entry(numbers, 1) == 4.0
+    with pytest.raises(IndexError, match="beyond the end"):
+        entry(numbers, 2)
+    assert not part.overloads  # type: ignore[attr-defined]
+    assert part(numbers, 1) == 2.0
+    with pytest.raises(IndexError, match="beyond the end"):
+        part(numbers, 2)
+    assert len(part.overloads) == 1  # type: ignore[attr-defined]
+
+
 def package(folder: Path, **modules: str) -> Path:
     """Writes modules of a package `costbench` and returns the folder that it lies in."""
     (folder / "costbench").mkdir(exist_ok=True)
@@ -165,6 +189,30 @@ def calls(folder: Path, *names: str) -> list[str]:
         check=True,
     )
     return done.stdout.splitlines()
+
+
+ANNOUNCED = """
+import sys
+import numpy as np
+from costbench.execution.compiled import at_first_compilation, compiled
+
+@compiled
+def first(number):
+    return number + 1
+
+@compiled
+def second(number):
+    return first(number)
+
+at_first_compilation(lambda: print("compiles"))
+print(second(1), second(1.5), first(1))
+"""
+
+
+def test_the_first_compilation_is_announced_once_and_code_on_disk_is_none(tmp_path: Path) -> None:
+    (tmp_path / "sorts.py").write_text(ANNOUNCED, "utf-8")
+    assert calls(tmp_path) == ["compiles", "2 2.5 2"]
+    assert calls(tmp_path) == ["2 2.5 2"]
 
 
 def test_code_of_several_processes_is_not_mixed_up(tmp_path: Path) -> None:

@@ -89,6 +89,10 @@ def test_an_entry_and_settings_may_extend_others() -> None:
     found = expand_experiments(entries, Path("p.yaml"))
     assert found["x"] == {"task": "tile", "seeds": [1], "variants": {"a": {"c": 1}, "b": {"c": 2}}}
     assert found["z"]["settings"] == {"c": 1, "d": 3}
+    # A profile may take `extends` of another one away.
+    assert expand_experiments({"x": {"extends": None, "task": "tile"}}, Path("p.yaml"))["x"] == {
+        "task": "tile"
+    }
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,11 @@ def changed(target: Target, **timing: float) -> Target:
     return replace(target, timing=replace(target.timing, **timing))
 
 
+def with_rules(target: Target, **rules: str) -> Target:
+    """The same machine with other formulas."""
+    return replace(target, formulas=replace(target.formulas, **rules))
+
+
 def price(kernel: Kernel, target: Target, *extents: tuple[int, ...]) -> list[float]:
     """Nanoseconds for loop extents in native tiles, rounded against the arithmetic's last digits."""
     return [round(float(t), 6) for t in breakdown(kernel, target, *extents).runtime_ns]

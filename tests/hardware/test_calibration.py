@@ -10,6 +10,7 @@ from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import TargetError
 from costbench.hardware.calibration import (
+    ALL_FORMULAS,
     PRIORS,
     SCALED_BANDWIDTH_SD,
     SCALED_SD,
@@ -22,6 +23,7 @@ from costbench.hardware.calibration import (
     leave_one_out,
     load_ensemble,
     lower_runs,
+    machines_by_rule,
     read_ensemble,
     sample_machine,
     sample_scaling,
@@ -31,9 +33,9 @@ from costbench.hardware.calibration import (
 )
 from costbench.hardware.fidelity import RecordedKernel
 from costbench.hardware.simulator import simulate
-from costbench.target import Target, available_targets, load_target
+from costbench.target import Formulas, Target, available_targets, load_target
 from tests.compiler import small_kernels as small
-from tests.hardware.machines import changed
+from tests.hardware.machines import changed, with_rules
 
 V3 = load_target("tpu_v3")
 
@@ -111,6 +113,31 @@ def test_drawn_machines_are_reproducible_and_differ() -> None:
     assert first.timing.failure_rate == V3.timing.failure_rate
 
 
+def test_machines_take_turns_at_the_formulas() -> None:
+    runs = recorded(V3)[:1]
+    sampled = [sample_machine(runs, V3, 0, number) for number in range(30)]
+    assert len(ALL_FORMULAS) == 27
+    assert ALL_FORMULAS[0] == Formulas()
+    assert {machine.formulas for machine in sampled[:27]} == set(ALL_FORMULAS)
+    by_rule = {(rule, choice): numbers for rule, choice, numbers in machines_by_rule(sampled)}
+    assert [len(numbers) for (rule, _), numbers in by_rule.items() if rule == "overlap"] >= [9, 9, 9]
+    assert all(sampled[number].formulas.chunks == "bursts" for number in by_rule["chunks", "bursts"])
+    # Another chip keeps them.
+    assert sampled[0].formulas == scale_timing(sampled[0], load_target("tpu_v2")).formulas
+
+
+def test_numbers_are_fitted_to_the_formulas() -> None:
+    true = with_rules(
+        with_values(without_codegen(V3), np.log([value for value, _ in PRIORS.values()])), overlap="share"
+    )
+    runs = recorded(true)
+    same, other = (fit(runs, with_rules(V3, overlap=overlap)) for overlap in ("share", "maximum"))
+    assert same.target.formulas.overlap == "share"
+    # The machine that the runs come from is the priors', so only another formula costs anything.
+    assert same.cost < 0.1 < other.cost
+    assert fidelity(runs, without_codegen(same.target)).mape < 0.1
+
+
 def test_drawn_scalings_spread_around_the_public_ratios() -> None:
     v2 = load_target("tpu_v2")
     centre = scale_timing(V3, v2).timing
@@ -138,15 +165,29 @@ def test_lowered_runs_keep_the_tiles() -> None:
 
 def test_a_written_ensemble_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "chip.ensemble.json"
-    machines = [changed(V3, launch_ns=123.456), changed(V3, launch_ns=7.0)]
+    machines = [
+        changed(V3, launch_ns=123.456),
+        with_rules(changed(V3, launch_ns=7.0), overlap="share", edges="rows"),
+    ]
     file.write_text(ensemble_text(machines), "utf-8")
     read = read_ensemble(file, V3)
     assert [one.name for one in read] == ["tpu_v3/0", "tpu_v3/1"]
     assert [one.timing.launch_ns for one in read] == [123.5, 7.0]
+    assert [one.formulas for one in read] == [machine.formulas for machine in machines]
     assert read[0].architecture == V3.architecture
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"machines": 3}', '{"machines": [{"launch_ns": 1}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "{}",
+        "[]",
+        '{"machines": 3}',
+        '{"machines": [{"launch_ns": 1}]}',
+        '{"machines": [{"formulas": {"edges": "none"}, "timing": {}}]}',
+    ],
+)
 def test_a_broken_ensemble_is_one_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "chip.ensemble.json"
     file.write_text(text, "utf-8")
@@ -160,6 +201,8 @@ def test_every_chip_ships_with_an_ensemble(chip: str) -> None:
     machines = load_ensemble(target)
     assert len(machines) == 32
     assert len({one.timing for one in machines}) == 32
+    # Every combination of rules, each once before any comes again.
+    assert {one.formulas for one in machines} == {one.formulas for one in machines[:27]} == set(ALL_FORMULAS)
     # The chip lies inside its ensemble, parameter by parameter.
     for name, value in vars(target.timing).items():
         values = [getattr(one.timing, name) for one in machines]

@@ -7,13 +7,14 @@ from costbench.hardware.machine import machine_numbers
 from costbench.hardware.memory import CopyShape, box_shape, copy_ns, copy_shape
 from tests.compiler import small_kernels as small
 from tests.compiler.laid_out import laid_out
-from tests.hardware.machines import machine
+from tests.hardware.machines import machine, with_rules
 
 
-def copies(kernel: Kernel, extents: tuple[int, ...], transfer: int = 0) -> CopyShape:
+def copies(kernel: Kernel, extents: tuple[int, ...], transfer: int = 0, chunks: str = "merged") -> CopyShape:
     packed, tile, _ = laid_out(kernel, extents)
-    box = box_shape(packed, tile, int(packed.transfers[transfer]["box"]))
-    return CopyShape(*copy_shape(packed, tile, transfer, box))
+    numbers = machine_numbers(with_rules(machine(), chunks=chunks))
+    box = box_shape(packed, tile, int(packed.transfers[transfer]["box"]), numbers)
+    return CopyShape(*copy_shape(packed, tile, transfer, box, numbers))
 
 
 def test_bytes_are_those_of_whole_native_tiles_with_edges_cut() -> None:
@@ -75,6 +76,35 @@ def test_axes_of_one_native_tile_make_no_chunks() -> None:
 )
 def test_narrow_tiles_at_powers_of_two_share_banks(text: str, columns: int, conflicts: int) -> None:
     assert copies(small.unary(text), (32, columns)).conflicts == conflicts
+
+
+@pytest.mark.parametrize(
+    ("tile", "chunks", "descriptors"),
+    [
+        # As above, but every row of native tiles is a chunk, however it lies to the next one.
+        ((16, 8, 4), 128, 1),
+        ((4, 8, 4), 32, 1),
+        ((4, 2, 4), 8, 1),
+        ((4, 2, 2), 8, 4),
+        ((1, 1, 1), 1, 1),
+    ],
+)
+def test_an_engine_that_takes_rows(tile: tuple[int, ...], chunks: int, descriptors: int) -> None:
+    shape = copies(small.unary("f32[16,64,512]"), tile, chunks="rows")
+    assert shape.chunks + 1 == pytest.approx(chunks)
+    assert shape.descriptors + 1 == pytest.approx(descriptors)
+
+
+def test_bursts_reach_beyond_small_native_tiles() -> None:
+    # 32 chunks of one native tile of 2 KiB, each with 2 KiB beside it on average; of two, still 2 KiB.
+    narrow, wide = ((32, 1), (32, 2))
+    packed, plain = small.unary("bf16[256,4096]"), small.unary("f32[256,4096]")
+    assert copies(packed, narrow).num_bytes == 32 * 2048
+    assert copies(packed, narrow, chunks="bursts").num_bytes == 32 * (2048 + 2048)
+    assert copies(packed, wide, chunks="bursts").num_bytes == 32 * (4096 + 2048)
+    # Native tiles of 4 KiB begin and end with a burst.
+    assert copies(plain, narrow, chunks="bursts").num_bytes == copies(plain, narrow).num_bytes
+    assert copies(packed, narrow, chunks="bursts").conflicts == copies(packed, narrow).conflicts == 16
 
 
 def test_rows_are_fetched_one_by_one() -> None:

@@ -13,13 +13,14 @@ from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import UnsupportedKernelError
+from costbench.hardware.machine import CHOICES
 from costbench.hardware.simulator import Breakdown, simulate, simulate_nest, soft_maximum
 from costbench.hlo.reader import module_from_bytes
 from costbench.target import Target, load_target
 from tests.compiler import small_kernels as small
 from tests.compiler.random_kernels import kernels
 from tests.compiler.small_kernels import KERNELS, finish
-from tests.hardware.machines import breakdown, changed, machine, price
+from tests.hardware.machines import breakdown, changed, machine, price, with_rules
 from tests.hlo.builder import ModuleBuilder
 
 V2, V3 = load_target("tpu_v2"), load_target("tpu_v3")
@@ -121,6 +122,23 @@ def test_the_overlap_is_soft(exponent: float) -> None:
     assert price(kernel, soft, (8, 4)) == pytest.approx([expected])
 
 
+@pytest.mark.parametrize(
+    ("rule", "even", "uneven"),
+    [
+        ("power", 320 * 2**0.5, (320**2 + 160**2) ** 0.5),
+        ("maximum", 320, 320),
+        ("share", 320 * 2**0.5, 320 + (2**0.5 - 1) * 160),
+    ],
+)
+def test_rules_of_the_overlap(rule: str, even: float, uneven: float) -> None:
+    kernel = small.unary("f32[256,512]")
+    # An iteration copies for 320 ns and computes for 320 or 160; three of four overlap.
+    for cycles, expected in ((10.0, even), (5.0, uneven)):
+        target = machine(read_gb_per_s=TILE / 10.0, vector_cycles=cycles, overlap_exponent=2.0)
+        (runtime,) = price(kernel, with_rules(target, overlap=rule), (8, 4))
+        assert runtime == pytest.approx(320 + 3 * expected + 32 * cycles)
+
+
 def test_the_soft_maximum_lies_between_maximum_and_sum() -> None:
     pairs = ((0.0, 0.0), (1.0, 1.0), (3.0, 4.0), (5.0, 0.0))
     maxima = [soft_maximum(a, b, 2.0) for a, b in pairs]
@@ -181,6 +199,49 @@ def test_generated_code_varies_with_structure() -> None:
     # Both innermost extents count up to eight: the first two tiles run the same loops.
     assert factor[0] == pytest.approx(factor[1])
     assert factor[2] != pytest.approx(factor[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "tile", "full", "native", "rows"),
+    [
+        # Five rows of native tiles in parts of three: six, five, and 36 of 40 rows of elements.
+        ("f32[36,128]", (3, 1), 6, 5, 4.5),
+        ("f32[36,128]", (1, 1), 5, 5, 5),  # a register is the least
+        # In one piece nothing is beyond the edge but the rows of the last native tile.
+        ("f32[36,128]", (5, 1), 5, 5, 4.5),
+        # Lanes stay whole: 300 of them are three native tiles.
+        ("f32[40,300]", (5, 2), 20, 15, 15),
+        # Four native tiles of T(2,128) share a register: 10 of them in parts of 4 are 3 registers or 2.5.
+        ("f32[10,2,128]", (4, 1, 1), 3, 2.5 + 0.5, 2.5 + 0.5),
+    ],
+)
+def test_rules_of_tiles_at_the_edge(
+    text: str, tile: tuple[int, ...], full: float, native: float, rows: float
+) -> None:
+    kernel, target = small.unary(text), machine(vector_cycles=1.0)
+    times = [price(kernel, with_rules(target, edges=edges), tile)[0] for edges in ("full", "native", "rows")]
+    assert times == pytest.approx([full, native, rows])
+
+
+@pytest.mark.parametrize("edges", ["native", "rows"])
+def test_the_matrix_unit_takes_edge_tiles_in_full(edges: str) -> None:
+    target = machine(weight_load_cycles=1.0, dot_drain_ns=10.0)
+    # Three of eight rows of native tiles at a time.
+    assert price(small.dot(), with_rules(target, edges=edges), (3, 3, 4)) == price(
+        small.dot(), target, (3, 3, 4)
+    )
+
+
+@pytest.mark.parametrize("rule", [(name, choice) for name, known in CHOICES.items() for choice in known[1:]])
+def test_rules_change_what_they_say_alone(rule: tuple[str, str]) -> None:
+    name, choice = rule
+    kernel = small.unary("bf16[200,300]", times=3)
+    tiles = some_tiles(kernel)
+    plain, other = (simulate(kernel, tiles, target) for target in (V3, with_rules(V3, **{name: choice})))
+    check_parts(other)
+    assert (other.vector_ns != plain.vector_ns).any() == (name == "edges")
+    assert (other.fill_ns != plain.fill_ns).any() == (name == "chunks")
+    assert (other.runtime_ns != plain.runtime_ns).any()
 
 
 # ---- what always holds -----------------------------------------------------------------------------------

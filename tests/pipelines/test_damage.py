@@ -17,7 +17,7 @@ import pytest
 from costbench.artifacts import CHECKSUMS_FILE, digest_file, read_bytes, read_json
 from costbench.datasets.splits import read_split
 from costbench.datasets.storage import Shard
-from costbench.errors import DataError
+from costbench.errors import CostbenchError
 from costbench.experiments.identity import read_identity
 from costbench.experiments.sweeps.best import read_best
 from costbench.features.feature_shards import FeatureShard
@@ -116,7 +116,7 @@ def test_no_changed_bit_is_believed(workplace: Path) -> None:
         path = paths[int(random.integers(len(paths)))]
         bit = int(random.integers(8 * path.stat().st_size))
         flip(path, bit)
-        with pytest.raises(DataError, match=r": damaged \(expected .*made again by .*") as raised:
+        with pytest.raises(CostbenchError, match=r": damaged \(expected .*made again by .*") as raised:
             read(path)
         assert "\n" not in str(raised.value)
         assert path.name in str(raised.value)

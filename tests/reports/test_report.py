@@ -89,6 +89,50 @@ def test_report_is_complete_and_repeatable(plain: tuple[ReportInputs, ReportFile
     assert summary["leakage/tile/random/tpu_v2/share_of_kernels"] == 0.1
 
 
+def test_a_users_own_programs_change_no_number_and_have_rows_and_averages(tmp_path: Path) -> None:
+    """Rows of two programs that are far off leave every file as it is but for tables of their own."""
+    inputs = replace(_inputs(tmp_path), searches=tmp_path / "searches.jsonl")
+    assert inputs.searches is not None
+    write_rows(inputs.searches, tile_rows())
+    before = write_report(inputs, tmp_path / "before", seed=0)
+    of_user = [
+        replace(row, application=f"user:{name}", program=f"user_{name}", value=100.0 * row.value)
+        for name in ("first", "second")
+        for row in rows_of()
+        if row.program == "rnn_gru_b128_train_f32"
+    ]
+    write_rows(inputs.rows[0], [*rows_of(), *rows_of("manual", "tpu_v3"), *of_user])
+    first = tile_rows()[0].program
+    tuned = [
+        replace(row, application="user:first", program="user_first")
+        for row in tile_rows()
+        if row.program == first
+    ]
+    write_rows(inputs.searches, [*tile_rows(), *tuned])
+    after = write_report(inputs, tmp_path / "after", seed=0)
+    assert after.headline == before.headline
+    for name in ("summary", "metrics"):
+        assert getattr(after, name).read_bytes() == getattr(before, name).read_bytes()
+    for one, other in zip(before.claims, after.claims, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    by_name = [
+        {path.name: path.read_bytes() for path in written.tables if path.suffix == ".csv"}
+        for written in (before, after)
+    ]
+    added = {name for name in by_name[1] if name.startswith("user_")}
+    assert {"user_tile_random_tpu_v2.csv", "user_lpm2021_figure4_random_tpu_v2.csv"} <= added
+    assert {name: data for name, data in by_name[1].items() if name not in added} == by_name[0]
+    lines = by_name[1]["user_tile_random_tpu_v2.csv"].decode().splitlines()
+    rows = {line.split(",")[1]: line.split(",") for line in lines[1:]}
+    column = lines[0].split(",").index("ape_learned")
+    assert [float(rows[f"user_{name}"][column]) for name in ("first", "second")] == [400.0, 400.0]
+    assert [float(line.split(",")[column]) for line in lines[3:]][:1] == [400.0]
+    assert set(after.frame["application"]) - set(before.frame["application"]) == {"user:first", "user:second"}
+    page = _text(after)
+    assert 'id="user-programs"' in page
+    _check_links(after)
+
+
 @pytest.mark.parametrize("name", ["rows.jsonl", "leakage.json", "counts.json", "card.json"])
 def test_a_missing_input_is_named(tmp_path: Path, name: str) -> None:
     inputs = _inputs(tmp_path)

@@ -70,6 +70,11 @@ def test_places_stand_in_the_order_of_reports(tmp_path: Path) -> None:
     assert searches.beside(first) is gains
     assert searches.beside(other) is None
     assert searches.beside(manual) is None
+    folds = [*tile_rows(split="folds"), *tile_rows(split=GAINS), *tile_rows()]
+    write_rows(tmp_path / "rows.jsonl", folds)
+    searches = load_searches(tmp_path / "rows.jsonl")
+    assert [place.split for place in searches.results] == ["folds", "random", GAINS]
+    assert [searches.beside(place) is None for place in searches.results] == [False, True, True]
     # As the paper's table 2 has them, what it has not behind them.
     assert [application for application, _ in first.programs] == ["ConvDRAW", "RNN", "Own"]
 

@@ -14,7 +14,7 @@ from costbench.compiler.estimate_quality import knowledge_of
 from costbench.compiler.kernel import Kernel
 from costbench.errors import DataError
 from costbench.features.decision_features import decision_features
-from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
+from costbench.features.graph_tensors import ProgramFeatureCache
 from costbench.models.graph_batch import KernelSamples
 from costbench.models.learned import LearnedCostModel
 
@@ -55,7 +55,8 @@ class LearnedKernels:
         indices, samples = [], []
         for index, space, extents in self.tiled.tiled(kernels):
             kernel, tile = kernels[index], space.nest.tile_sizes(extents[None])
-            graph, features = kernel_graph(kernel, self._features), decision_features(space.nest, tile)
+            graph = self.model.graph(kernel, self._features)
+            features = decision_features(space.nest, tile)
             # What a hybrid corrects is computed here, where the kernel is lowered already.
             estimates = estimator.predict_nest(space.nest, tile) if estimator else None
             samples.append(KernelSamples(graph, features, _UNKNOWN_NS, "", estimates))

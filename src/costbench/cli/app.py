@@ -11,6 +11,7 @@ import typer
 
 from costbench.cli.options import Json, Params, console
 from costbench.cli.programs import fidelity, from_jax, programs
+from costbench.cli.project import init
 from costbench.cli.results import app as results
 from costbench.cli.results import table
 from costbench.cli.serve import serve
@@ -44,6 +45,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 """,
 )
 
+app.command()(init)
 app.command()(tune)
 app.command()(from_jax)
 app.command()(serve)
@@ -215,10 +217,15 @@ def pages(port: Annotated[int, typer.Option(help="Of `mlflow ui`.")] = 5000) -> 
 
 def main() -> None:
     """Runs the command line; what the user can mend is one line on stderr and exit code 1, no traceback."""
+    from costbench.errors import CostbenchError
+    from costbench.experiments.project import with_project_hint
     from costbench.experiments.stages.entry import guarded
 
     def run() -> None:
-        complete_app()()
+        try:
+            complete_app()()
+        except CostbenchError as error:
+            raise with_project_hint(error) from error
 
     code = guarded(run, "costbench")
     if code:

@@ -11,7 +11,9 @@ import typer
 from costbench.cli.options import Json, console
 
 if TYPE_CHECKING:
-    from costbench.hardware.fidelity import FidelityReport, FidelitySpread
+    from collections.abc import Mapping
+
+    from costbench.hardware.fidelity import FidelityReport, FidelitySpread, Spread
     from costbench.programs.manifest import ProgramEntry
 
 
@@ -30,7 +32,7 @@ def from_jax(
 
     Arguments that are trees need no shapes: without any, FUNCTION is called and returns a pair of the
     function to lower and a tuple of its arguments, arrays or `jax.ShapeDtypeStruct`. Needs JAX, which the
-    extra `corpus` has.
+    extra `jax` has.
 
     Examples:
 
@@ -84,7 +86,8 @@ def fidelity(
 
     Prices every recorded (kernel, tile size) of FILE and reports, per kernel and overall: Kendall's tau,
     the slowdown of the tile that the simulator thinks best, MAPE, and tau within the fastest quarter; the
-    overall figures also over an ensemble of machines that agree with the runs of the calibration.
+    overall figures also over an ensemble of machines that agree with the runs of the calibration, and over
+    those of each formula.
     A kernel that cannot be priced is named on stderr, and the exit code is 1.
 
     Example: `costbench fidelity tile_calibration.pb --chip tpu_v3 --leave-one-out --json`
@@ -98,7 +101,7 @@ def fidelity(
     else:
         _print_fidelity(report.chip, f"Simulated {report.chip.chip} against recorded runs")
         if report.spread is not None:
-            _print_spread(report.spread)
+            _print_spread(report.spread, report.by_rule)
         if report.held_out is not None:
             _print_fidelity(report.held_out, "Each kernel by a machine fitted to the others")
     for kernel in report.chip.unpriced:
@@ -129,7 +132,7 @@ def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
     console().print(table)
 
 
-def _print_spread(spread: FidelitySpread) -> None:
+def _print_spread(spread: FidelitySpread, by_rule: Mapping[str, Mapping[str, FidelitySpread]]) -> None:
     from rich.table import Table
 
     table = Table(title=f"The same over {spread.num_machines} machines that agree with the calibration runs")
@@ -144,6 +147,21 @@ def _print_spread(spread: FidelitySpread) -> None:
         figures = () if spread_of is None else (spread_of.median, spread_of.low, spread_of.high)
         table.add_row(name, *(f"{scale * figure:.{1 if end else 3}f}{end}" for figure in figures))
     console().print(table)
+    medians = Table(title="Medians over the machines that have a formula in common")
+    for header in ("formula", "", "machines", "Kendall's τ", "top-1 slowdown", "MAPE", "τ, fastest quarter"):
+        medians.add_column(header, justify="left" if header in ("formula", "") else "right", no_wrap=True)
+    for rule, choices in by_rule.items():
+        for choice, of_choice in choices.items():
+            medians.add_row(
+                rule,
+                choice,
+                str(of_choice.num_machines),
+                _median(of_choice.kendall_tau),
+                _median(of_choice.top1_slowdown, 100.0, "%"),
+                _median(of_choice.mape, 1.0, "%"),
+                _median(of_choice.tau_fastest_quartile),
+            )
+    console().print(medians)
 
 
 def _print_fidelity(report: FidelityReport, title: str) -> None:
@@ -167,6 +185,10 @@ def _print_fidelity(report: FidelityReport, title: str) -> None:
             _number(kernel.tau_fastest_quartile),
         )
     console().print(table)
+
+
+def _median(spread: Spread | None, scale: float = 1.0, end: str = "") -> str:
+    return "–" if spread is None else f"{scale * spread.median:.{1 if end else 3}f}{end}"
 
 
 def _number(value: float | None) -> str:

@@ -85,12 +85,16 @@ def set_sizes(nest: PackedNest, tile: Tile, num_boxes: int) -> None:
 
 
 @compiled_step
-def registers(nest: PackedNest, tile: Tile, box: int) -> float:
+def registers(nest: PackedNest, tile: Tile, box: int, mean: bool) -> float:
     """Returns the registers of 8 x 128 elements that a pass over a box touches, once its size is set.
 
-    Native tiles of few rows lie side by side in memory, so that one register holds several of them.
+    Native tiles of few rows lie side by side in memory, so that one register holds several of them. `mean` is
+    whether the size is a mean over tiles of different sizes, which need not be whole registers.
     """
-    return float(np.ceil(tile.sizes[box] * nest.boxes[box].native_elements / REGISTER_ELEMENTS))
+    touched = tile.sizes[box] * nest.boxes[box].native_elements / REGISTER_ELEMENTS
+    if mean and touched > 1.0:
+        return float(touched)
+    return float(np.ceil(touched))
 
 
 @compiled_step

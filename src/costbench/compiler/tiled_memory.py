@@ -225,6 +225,9 @@ def matching_axes(
             else:
                 b, j = b * target[right[j]], j + 1
         groups.append((tuple(left[start_i:i]), tuple(right[start_j:j])))
+    if i < len(left) or j < len(right):  # of arrays without elements, or of a bitcast to another width
+        first, second = groups.pop() if groups else ((), ())
+        groups.append(((*first, *left[i:]), (*second, *right[j:])))
     return groups
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from costbench.compiler.kernel_arrays import select_kernels
 from costbench.compiler.kernel_hashes import SeenHashes
 from costbench.compiler.program import PreparedProgram
 from costbench.datasets.fusion_pricing import FusionPricing, NewKernels
-from costbench.datasets.generation import ProgramTask, Shards, SharedProgram, shard_key, summaries_of
+from costbench.datasets.generation import ProgramTask, Shards, SharedProgram
 from costbench.datasets.measured_kernels import compiled_program_path, fusion_part_path
 from costbench.datasets.record_types import FUSION
 from costbench.datasets.storage import Shard, write_shard
@@ -79,10 +79,6 @@ class FusionTask(ProgramTask):
         parts = range(max(1, len(finished)))
         return [fusion_part_path(self.folder, target.name, self.name, part) for part in parts]
 
-    def key(self, target: Target) -> str:
-        """Returns the digest of all inputs but the code: one of all chips, since they share the kernels."""
-        return shard_key(self.program, self.targets, self.params, self.version)
-
     def make(self, shared: SharedProgram | None = None) -> None:
         """Draws configs, cuts out their kernels, measures the new ones and writes them, part by part.
 
@@ -91,16 +87,18 @@ class FusionTask(ProgramTask):
             UnsupportedKernelError: for a kernel that cannot be lowered or priced; none is skipped silently.
             DataError: if a file cannot be written.
         """
-        if summaries_of(self) is not None:
+        # Which kernels there are does not depend on the chips, so those that are there already stay.
+        missing = tuple(target for target in self.targets if self.entry(target).read(Shards) is None)
+        if not missing:
             return
-        for entry in self.entries:
-            entry.begin()
+        for target in missing:
+            self.entry(target).begin()
         path = compiled_program_path(self.folder, self.name)
         program = (shared or SharedProgram()).compile(self.program, self.name, path)
-        search = _Search(self, program)
+        search = _Search(replace(self, targets=missing), program)
         while not search.complete:
             search.make_part()
-        for target in self.targets:
+        for target in missing:
             entry = self.entry(target)
             parts = finished_parts(self.folder, target.name, self.name, self.key(target))
             summaries = (self.summary(part.metadata, part.num_kernels, part.num_configs) for part in parts)
@@ -116,8 +114,8 @@ class _Search:
 
     def __init__(self, task: FusionTask, program: PreparedProgram) -> None:
         self._task, self._program, self._space = task, program, FusionSpace(program)
-        chips = [target.name for target in task.targets]
-        progress = progress_of(task.folder, chips, task.name, task.key(task.targets[0]))
+        keys = {target.name: task.key(target) for target in task.targets}
+        progress = progress_of(task.folder, keys, task.name)
         self._part, self._config = progress.parts, progress.num_configs
         self.complete = progress.complete
         self._known = set(progress.fingerprints)
@@ -217,9 +215,9 @@ def finished_parts(folder: Path, chip: str, program: str, key: str) -> list[Shar
     return parts
 
 
-def progress_of(folder: Path, chips: Sequence[str], program: str, key: str) -> Progress:
-    """Returns what the parts that exist on all of the chips cover."""
-    by_chip = [finished_parts(folder, chip, program, key) for chip in chips]
+def progress_of(folder: Path, keys: Mapping[str, str], program: str) -> Progress:
+    """Returns what the parts of a program that exist on all chips cover; `keys` are those of the chips."""
+    by_chip = [finished_parts(folder, chip, program, key) for chip, key in keys.items()]
     parts = min(len(shards) for shards in by_chip)
     last: dict[str, Any] = dict(by_chip[0][parts - 1].metadata) if parts else {}
     fingerprints = {

@@ -19,6 +19,7 @@ decisions. The rest by record type:
   node. `tile_graphs` are the same of imported kernels, whose features of decisions are given: the data set
   leaves out the tile sizes.
 - `estimates`, beside a shard of features: those of a compiler that knows more or less than the chip's own.
+- `node_extras`, likewise: further features of nodes, w of them, by a function of the user's.
 - `layout_graph`, the inputs of layout models: a whole program with TpuGraphs' features, n nodes, m edges, nc
   configurable nodes, o options of all nodes, t runtimes (c, or 0 where they are withheld) and s starts of
   parts. A config is one number per configurable node, a row of the node's `option_features`, which hold every
@@ -64,12 +65,13 @@ def _load() -> dict[str, RecordType]:
             key for ending in ("runtime_ns", "analytical_ns") for key in keys if key.endswith(ending)
         ]
         row_letter = "k" if any(column.shape[0] == "k" for column in columns) else ""
-        records[name] = RecordType(name, int(version), tuple(columns), per_decision[0], row_letter)
+        runtime = per_decision[0] if per_decision else ""
+        records[name] = RecordType(name, int(version), tuple(columns), runtime, row_letter)
     return records
 
 
 RECORD_TYPES = _load()
 TILE, FUSION, LAYOUT = RECORD_TYPES["tile"], RECORD_TYPES["fusion"], RECORD_TYPES["layout"]
 FEATURES, TILE_GRAPHS = RECORD_TYPES["features"], RECORD_TYPES["tile_graphs"]
-ESTIMATES = RECORD_TYPES["estimates"]
+ESTIMATES, NODE_EXTRAS = RECORD_TYPES["estimates"], RECORD_TYPES["node_extras"]
 LAYOUT_GRAPH, WIDE_LAYOUT_GRAPH = RECORD_TYPES["layout_graph"], RECORD_TYPES["wide_layout_graph"]

@@ -46,7 +46,7 @@ class RecordType:
         name: name of the task whose samples it holds, or of the kind of inputs of models.
         version: version of the columns, raised when they change; shards of another one are refused.
         columns: columns in the order in which they are stored.
-        runtime: key of the column that has one entry for each measured decision.
+        runtime: key of the column that has one entry for each measured decision; empty without decisions.
         row: shape letter of what a row of the table is (`arrow_tables`); empty if the shard is one row.
     """
 

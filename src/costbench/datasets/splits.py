@@ -343,6 +343,20 @@ def expand_folds(names: Sequence[str], k: int) -> tuple[str, ...]:
     return tuple(split for name in names for split in (folds if name == FOLDS else (name,)))
 
 
+def check_split(name: str, field: str) -> None:
+    """Checks the name of a split that the stage `split` makes, or of one fold.
+
+    Args:
+        name: the name.
+        field: field of the parameters that holds it, for the error.
+
+    Raises:
+        ValueError: for any other name.
+    """
+    if name not in ("random", "manual") and not _FOLD.fullmatch(name):
+        raise ValueError(f"{field} is {name!r}, must be random, manual, or fold1 and so on for a fold")
+
+
 def reported_split(name: str) -> str:
     """Returns the name under which reports list the results of a split: `folds` for every fold."""
     return FOLDS if _FOLD.fullmatch(name) else name

@@ -14,7 +14,7 @@ import ast
 import gc
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -89,7 +89,7 @@ class Sources:
 
     names: frozenset[str]
     modules: Mapping[str, bytes]
-    packages: frozenset[str]
+    packages: Container[str]
     data: Mapping[str, bytes]
 
 
@@ -110,6 +110,46 @@ def read_sources(*locations: Path) -> Sources:
                 data[path.as_posix()] = file.read_bytes()
     names = frozenset(location.stem for location in locations)
     return Sources(names, modules, frozenset(packages), data)
+
+
+class _ModulesOfFolder(Mapping[str, bytes]):
+    """Text of the modules in a folder, by name; files are read when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def file(self, name: str) -> Path | None:
+        """Returns the file of a module or package; None where the folder has none of this name."""
+        parts = name.split(".")
+        if not all(part.isidentifier() for part in parts):
+            return None
+        path = self._folder.joinpath(*parts)
+        files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
+        return next((file for file in files if file.is_file()), None)
+
+    def __getitem__(self, name: str) -> bytes:
+        file = self.file(name)
+        if file is None:
+            raise KeyError(name)
+        return file.read_bytes()
+
+    def __iter__(self) -> Iterator[str]:
+        for file in sorted(self._folder.rglob("*.py")):
+            yield ".".join(file.relative_to(self._folder).with_suffix("").parts).removesuffix(".__init__")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _PackagesOfFolder(_ModulesOfFolder):
+    def __contains__(self, name: object) -> bool:
+        file = self.file(str(name))
+        return file is not None and file.name == "__init__.py"
+
+
+def folder_sources(folder: Path) -> Sources:
+    """Returns the modules in a folder of a user's own, which are read as far as they are reached."""
+    return Sources(frozenset(), _ModulesOfFolder(folder), _PackagesOfFolder(folder), {})
 
 
 @cache

@@ -26,6 +26,7 @@ from costbench.artifacts import read_json, write_text
 from costbench.errors import CostbenchError, DataError, ParamsError, one_line
 from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.workers import WorkersLostError, start_logging, without_collection
+from costbench.installation import install_line
 
 _CONNECT_S = 20
 """A scheduler with much to do may take several seconds to answer."""
@@ -286,5 +287,5 @@ def _distributed() -> Any:
     except ImportError as error:
         raise ParamsError(
             "backend dask needs the packages dask and distributed",
-            expected="`pip install 'costbench[scale]'` here and on the machines of the cluster",
+            expected=f"`{install_line('scale')}` here and on the machines of the cluster",
         ) from error

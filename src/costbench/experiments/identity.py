@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costbench.artifacts import digest_bytes, read_json, seal, write_json
-from costbench.errors import DataError
+from costbench.errors import DataError, ParamsError
 from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.dotted import is_dotted, source_digest
 from costbench.params import digest, parse
@@ -130,6 +130,38 @@ def source_identities(names: Iterable[str]) -> tuple[StageIdentity, ...]:
         DataError: if a file is not there.
     """
     return tuple(StageIdentity("", "", source_digest(name)) for name in names if is_dotted(name))
+
+
+def with_sources(code: str, parts: Mapping[str, str]) -> str:
+    """Returns the digest of code together with the sources of a user's own parts, which it runs.
+
+    Args:
+        code: digest of the code; the result if there are no parts.
+        parts: dotted paths by the names of the fields that hold them.
+
+    Raises:
+        ParamsError: naming the field, if a source is not there.
+    """
+    if not parts:
+        return code
+    sources = [f"{name}={text}:{part_digest(text, name)}" for name, text in sorted(parts.items())]
+    return digest_bytes("/".join([code, *sources]).encode())[:_DIGEST_LENGTH]
+
+
+def part_digest(text: str, field: str) -> str:
+    """Returns the digest of the source of a user's own part, as `source_digest` does.
+
+    Args:
+        text: dotted path, maybe with arguments.
+        field: name of the field that holds it.
+
+    Raises:
+        ParamsError: naming the field, if there is no such module, or its file cannot be read or parsed.
+    """
+    try:
+        return source_digest(text)
+    except DataError as error:
+        raise ParamsError(error.message(), field=field) from error
 
 
 def _chained(digest_of_stage: str, before: list[str]) -> str:

@@ -8,7 +8,7 @@ one as it is. So the keys that DVC interpolates (`run`, the names of `experiment
 In section `experiments`
 
 - `extends: NAME` starts an entry from another one, and `extends: NAME.VARIANT` a variant, or `settings`, from
-  the changes of a variant;
+  the changes of a variant; `extends: null` takes away what another profile has there;
 - a variant that is null is left out;
 - a variant whose name has braces stands for a product: `rate-{encoder}-{learning_rate}` for one variant for
   each pair of the values of `net.encoder` and `optimizer.learning_rate`. What varies is a list of values by
@@ -154,9 +154,11 @@ def expand_experiments(entries: Mapping[str, Any], where: Path) -> dict[str, Any
 def _entry(name: str, entries: Mapping[str, Any], where: Path, before: tuple[str, ...]) -> Any:
     """Returns an entry merged with those that it extends; a value that is no mapping as it is."""
     entry = entries[name]
-    if not isinstance(entry, Mapping) or EXTENDS not in entry:
-        return dict(entry) if isinstance(entry, Mapping) else entry
+    if not isinstance(entry, Mapping):
+        return entry
     entry_changes = {key: value for key, value in entry.items() if key != EXTENDS}
+    if entry.get(EXTENDS) is None:
+        return entry_changes
     parent, field = entry[EXTENDS], f"{SECTION}.{name}.{EXTENDS}"
     if parent not in entries or parent in (*before, name):
         problem = "extends itself" if parent in entries else f"no experiment {parent!r}"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.errors import DataError
+from costbench.execution.dotted import set_project
 from costbench.execution.workers import NO_FLAGS, Backend, BackendFlags
 from costbench.experiments.parameter_file import Params
 from costbench.target import available_targets, load_target
@@ -75,7 +76,7 @@ class Workspace:
 
 
 def load_workspace(params: Params, flags: BackendFlags = NO_FLAGS) -> Workspace:
-    """Returns the folders that section `run` names.
+    """Returns the folders that section `run` names, whose root is where dotted paths look for modules first.
 
     Args:
         params: the parameters of a profile.
@@ -86,6 +87,7 @@ def load_workspace(params: Params, flags: BackendFlags = NO_FLAGS) -> Workspace:
     """
     run = params.section("run", RunParams)
     root = (params.path.parent / run.root).resolve()
+    set_project(root)
     return Workspace(
         name=run.name,
         root=root,

@@ -6,7 +6,7 @@ columns are described in `costbench.datasets.record_types`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
 from costbench.datasets.measured_kernels import MeasuredKernel
-from costbench.datasets.record_types import ESTIMATES, FEATURES, TILE_GRAPHS
+from costbench.datasets.record_types import ESTIMATES, FEATURES, NODE_EXTRAS, TILE_GRAPHS
 from costbench.datasets.records import digests_of, equal_rows, number_by_first_use, offsets_of
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
@@ -29,12 +29,19 @@ from costbench.features.graph_tensors import (
     kernel_edges,
     write_boundary_features,
 )
-from costbench.features.packed_kernels import ImportedColumns, KernelColumns, with_unknown_loops
+from costbench.features.packed_kernels import (
+    EXTRA,
+    ExtendedColumns,
+    ImportedColumns,
+    KernelColumns,
+    with_unknown_loops,
+)
 from costbench.features.schema import NUM_LOOP_FEATURES
+from costbench.features.user_features import UserFeatures
 from costbench.hlo.opcode import Opcode
 
-_ESTIMATES = "estimates"
-"""Folder, inside that of the stage, of estimates of further qualities."""
+_ESTIMATES, _EXTRAS = "estimates", "extras"
+"""Folders, inside that of the stage, of estimates of further qualities and of further features of nodes."""
 _ESTIMATE = "config_analytical_ns"
 
 
@@ -79,9 +86,52 @@ def estimates_path(shard: Path, quality: str) -> Path:
     return folder / _ESTIMATES / quality / task / chip / name
 
 
-def read_paths(shards: Sequence[Path], quality: str) -> list[Path]:
-    """Returns the files of kernels with estimates of a quality; empty for that of the chip's compiler."""
-    return [*shards, *(estimates_path(shard, quality) for shard in shards if quality)]
+def extras_path(shard: Path, features: str) -> Path:
+    """Returns the path of further features of nodes, by dotted path, for the kernels of a feature shard."""
+    folder, (task, chip, name) = shard.parents[2], shard.parts[-3:]
+    return folder / _EXTRAS / features.replace(":", "-") / task / chip / name
+
+
+def read_paths(shards: Sequence[Path], quality: str, features: str = "") -> list[Path]:
+    """Returns the files of kernels with estimates of a quality, and further features of nodes.
+
+    Args:
+        shards: feature shards.
+        quality: quality of the estimates; empty for that of the chip's compiler.
+        features: dotted path of the features; empty for none.
+    """
+    estimates = [estimates_path(shard, quality) for shard in shards if quality]
+    return [*shards, *estimates, *(extras_path(shard, features) for shard in shards if features)]
+
+
+def write_extras(
+    path: Path, kernels: Sequence[MeasuredKernel], features: UserFeatures, metadata: dict[str, object]
+) -> None:
+    """Writes further features of the nodes of kernels of which there is a feature shard.
+
+    Args:
+        path: destination, see `extras_path`.
+        kernels: kernels of the feature shard, in its order.
+        features: function that computes them.
+        metadata: JSON values, as those of the feature shard.
+
+    Raises:
+        ParamsError: naming the function, if it fails or returns anything but its features.
+        DataError: if the shard cannot be written.
+    """
+    rows = [features(measured.kernel) for measured in kernels]
+    width = rows[0].shape[1] if rows else 0
+    for measured, values in zip(kernels, rows, strict=True):
+        if values.shape[1] != width:
+            kernel = measured.kernel.instruction(measured.kernel.outputs[0]).name
+            problem = f"gives {values.shape[1]} features for the nodes of kernel {kernel}"
+            raise features.part.refuse(problem, f"{width}, as for the first kernel of {path.stem}")
+    columns: dict[str, AnyArray] = {
+        "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
+        f"{EXTRA}_offsets": offsets_of(len(values) for values in rows),
+        EXTRA: np.concatenate([np.zeros((0, width), np.float32), *rows]),
+    }
+    write_shard(path, columns, {**metadata, "version": features.version}, NODE_EXTRAS)
 
 
 def write_estimates(
@@ -209,16 +259,21 @@ class FeatureShard:
             have no tile sizes but only their features.
 
         estimate: quality of the estimates that are read; empty for that of the chip's compiler.
+        features: dotted path of further features of nodes; empty for none.
 
     Raises:
-        DataError: if it is missing or damaged, or there are no estimates of the quality for its kernels.
+        DataError: if it is missing or damaged, or there are no such estimates or features for its kernels.
     """
 
-    def __init__(self, path: Path, estimate: str = "") -> None:
+    def __init__(self, path: Path, estimate: str = "", features: str = "") -> None:
         self._shard = Shard.open(path)
-        self._columns: Shard | _WithEstimates = self._shard
+        beside: dict[str, Shard] = {}
         if estimate:
-            self._columns = _WithEstimates(self._shard, _open_estimates(self._shard, estimate))
+            beside[_ESTIMATE] = _open_estimates(self._shard, estimate)
+        if features:
+            beside[EXTRA] = _open_extras(self._shard, features)
+        self._columns: Shard | _WithBeside = _WithBeside(self._shard, beside) if beside else self._shard
+        self._has_extras = bool(features)
         self.path = path
         self.program = str(self._shard.metadata["program"])
         self.application = str(self._shard.metadata["application"])
@@ -230,15 +285,21 @@ class FeatureShard:
     @cached_property
     def columns(self) -> KernelColumns:
         """The columns of the shard, from which many kernels are read at a time."""
+        if self._has_extras:
+            return ExtendedColumns(self._columns)
         return ImportedColumns(self._columns) if self._imported else KernelColumns(self._columns)
 
-    def with_estimate(self, quality: str) -> FeatureShard:
-        """Returns the same kernels with estimates of a quality; empty for that of the chip's compiler.
+    def with_estimate(self, quality: str, features: str = "") -> FeatureShard:
+        """Returns the same kernels with estimates of a quality and further features of nodes.
+
+        Args:
+            quality: quality of the estimates; empty for that of the chip's compiler.
+            features: dotted path of the features; empty for none.
 
         Raises:
             DataError: if there are none.
         """
-        return FeatureShard(self.path, quality) if quality else self
+        return FeatureShard(self.path, quality, features) if quality or features else self
 
     def num_configs(self) -> I64:
         """Returns the number of measured decisions of each kernel, int64 [k]."""
@@ -256,6 +317,8 @@ class FeatureShard:
         features = shard["row_features"][rows]
         is_output = self._part("node_is_output", index, like="node_row")
         write_boundary_features(features, num_inputs, is_output[num_inputs:])
+        if self._has_extras:
+            features = np.concatenate([features, self._part(EXTRA, index, like="node_row")], axis=1)
         return KernelGraph(
             opcodes=shard["row_opcode"][rows].astype(np.int64),
             node_features=features,
@@ -312,14 +375,14 @@ class FeatureShard:
         return np.asarray(self._columns[key][int(first) : int(last)])
 
 
-class _WithEstimates:
-    """The columns of a feature shard, with other estimates in place of its own."""
+class _WithBeside:
+    """The columns of a feature shard, some of them from shards beside it, by the column's key."""
 
-    def __init__(self, shard: Shard, estimates: Shard) -> None:
-        self._shard, self._estimates = shard, estimates
+    def __init__(self, shard: Shard, beside: Mapping[str, Shard]) -> None:
+        self._shard, self._beside = shard, beside
 
     def __getitem__(self, key: str) -> AnyArray:
-        return (self._estimates if key == _ESTIMATE else self._shard)[key]
+        return self._beside.get(key, self._shard)[key]
 
 
 def _open_estimates(shard: Shard, quality: str) -> Shard:
@@ -327,9 +390,21 @@ def _open_estimates(shard: Shard, quality: str) -> Shard:
     if not path.exists():
         expected = f"{quality!r} among `features.estimates`"
         raise DataError("no estimates of this quality", where=path, expected=expected)
-    estimates = Shard.open(path)
-    is_same = np.array_equal(estimates["kernel_fingerprint"], shard["kernel_fingerprint"])
-    offsets = estimates[f"{_ESTIMATE}_offsets"], shard["config_runtime_ns_offsets"]
-    if not (is_same and np.array_equal(*offsets)):
-        raise DataError("estimates of other kernels", where=path, expected=f"those of {shard.path}")
-    return estimates
+    return _open_beside(path, "estimates", f"{_ESTIMATE}_offsets", shard, "config_runtime_ns_offsets")
+
+
+def _open_extras(shard: Shard, features: str) -> Shard:
+    path = extras_path(shard.path, features)
+    if not path.exists():
+        problem = "no further features of these programs' nodes"
+        raise DataError(problem, where=path, expected=f"{features!r} among `features.nodes`")
+    return _open_beside(path, "features", f"{EXTRA}_offsets", shard, "node_row_offsets")
+
+
+def _open_beside(path: Path, noun: str, key: str, shard: Shard, key_of_shard: str) -> Shard:
+    """Returns a shard beside a feature shard, with equally long parts for the same kernels."""
+    beside = Shard.open(path)
+    is_same = np.array_equal(beside["kernel_fingerprint"], shard["kernel_fingerprint"])
+    if not (is_same and np.array_equal(beside[key], shard[key_of_shard])):
+        raise DataError(f"{noun} of other kernels", where=path, expected=f"those of {shard.path}")
+    return beside

@@ -46,8 +46,16 @@ _NAMES_BY_WIDTH = {
 }
 
 
+def _known_names(width: int) -> tuple[str, ...]:
+    """Returns the names of the columns of a table of `schema`, or of node features with a user's behind."""
+    extra = width - schema.NUM_NODE_FEATURES
+    if extra > 0:
+        return (*schema.names(schema.NODE_FEATURES), *(f"extra_{number}" for number in range(extra)))
+    return _NAMES_BY_WIDTH.get(width, ())
+
+
 def _column_name(names: Sequence[str], index: int, width: int) -> str:
-    known_names = names or _NAMES_BY_WIDTH.get(width, ())
+    known_names = names or _known_names(width)
     return known_names[index] if known_names else f"column {index}"
 
 
@@ -192,7 +200,7 @@ class MinMaxNormalizer:
 
         Columns that have no names are kept.
         """
-        names = self.names or _NAMES_BY_WIDTH.get(self.num_inputs, ())
+        names = self.names or _known_names(self.num_inputs)
         dropped = np.array([name.endswith(tuple(endings)) for name in names], dtype=bool)
         if not dropped.any():
             return self
@@ -244,7 +252,8 @@ class MinMaxFit:
         Raises:
             DataError: on NaN or infinity (naming the column) or another width than before.
         """
-        if chunk.ndim != 2 or (self._minimum is not None and chunk.shape[1] != len(self._minimum)):
+        known = self._minimum if len(chunk) else None
+        if chunk.ndim != 2 or (known is not None and chunk.shape[1] != len(known)):
             width = "k" if self._minimum is None else len(self._minimum)
             raise DataError(f"a chunk of shape {chunk.shape}", field="features", expected=f"[rows, {width}]")
         if not len(chunk):

@@ -23,6 +23,7 @@ from costbench.features.normalizer import MinMaxNormalizer
 from costbench.features.schema import (
     NUM_DECISION_FEATURES,
     NUM_LOOP_FEATURES,
+    NUM_NODE_FEATURES,
     TILE_FEATURES,
     absent_row,
     column,
@@ -35,6 +36,8 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "config_runtime_ns": ("config_runtime_ns", "config_analytical_ns", "config_loops"),
 }
 """Column that offsets delimit -> columns with as many entries of each kernel."""
+EXTRA = "node_extra"
+"""Column of further features of nodes, by a function of the user's."""
 _PER_KERNEL = ("kernel_num_inputs", "kernel_static", "kernel_ranks")
 _BOUNDARY = [PARAMETER_NUMBER_COLUMN, IS_ROOT_COLUMN]
 """Columns of node features that depend on the kernel: numbers of its inputs, and which nodes are outputs."""
@@ -74,7 +77,8 @@ class PackedKernels:
 
     Attributes:
         opcodes: codes of `Opcode`, int64 [N].
-        node_features: node features, float32 [N, 140], or scaled: [N, number of columns of the scaler].
+        node_features: node features, float32 [N, 140] or more with a user's, or scaled: [N, number of columns
+            of the scaler].
         node_counts: number of nodes of each kernel, int64 [K].
         edges: producer above consumer, as indices among all N nodes, int64 [2, M].
         static_features: static performance features, float32 [K, 4], or scaled.
@@ -302,6 +306,22 @@ class ImportedColumns(KernelColumns):
         return with_unknown_loops(self.columns["config_features"][decisions])
 
 
+class ExtendedColumns(KernelColumns):
+    """Columns of feature shards with further features of nodes, which follow the others: [n, 140 + e]."""
+
+    parts: ClassVar[Mapping[str, tuple[str, ...]]] = {**_PARTS, "node_row": (*_PARTS["node_row"], EXTRA)}
+
+    def _node_features(self, rows: I64, nodes: I64, counts: I64, num_inputs: AnyArray) -> F32:
+        features = super()._node_features(rows, nodes, counts, num_inputs)
+        return np.concatenate([features, self.columns[EXTRA][nodes]], axis=1)
+
+    def _node_extremes(self) -> F32:
+        extremes = super()._node_extremes()
+        return (
+            np.concatenate([extremes, _extremes(self.columns[EXTRA])], axis=1) if len(extremes) else extremes
+        )
+
+
 def gathered_tile_features(bounds: I32, first: I64, ranks: I64) -> F32:
     """Returns `tile_features` of tile sizes of different kernels: float32 [n, 24].
 
@@ -323,7 +343,7 @@ def with_unknown_loops(tiles: F32) -> F32:
 def merge_columns(shards: Sequence[KernelColumns], scaled_by: Scalers) -> KernelColumns:
     """Returns the kernels of one or more shards of a kind, concatenated, copied into memory and scaled."""
     kind = type(shards[0])
-    columns = [shard.columns for shard in shards]
+    columns = [shard.columns for shard in shards if len(shard)] or [shards[0].columns]
     rows = np.cumsum([0, *(len(shard["row_opcode"]) for shard in columns)])
     merged = {
         key: np.concatenate([shard[key] for shard in columns])
@@ -336,9 +356,13 @@ def merge_columns(shards: Sequence[KernelColumns], scaled_by: Scalers) -> Kernel
         merged[f"{key}_offsets"] = np.cumsum(np.concatenate([np.zeros(1, np.int64), lengths]))
     merged["row_boundary"] = np.concatenate([shard["row_features"][:, _BOUNDARY] for shard in columns])
     # A node's row is scaled once here, and not whenever it is in a batch.
-    merged["row_features"] = np.empty((rows[-1], scaled_by.node.num_outputs), np.float32)
+    node = scaled_by.node
+    if kind is ExtendedColumns:
+        merged[EXTRA] = node.of_columns(range(NUM_NODE_FEATURES, node.num_inputs))(merged[EXTRA])
+        node = node.of_columns(range(NUM_NODE_FEATURES))
+    merged["row_features"] = np.empty((rows[-1], node.num_outputs), np.float32)
     for shard, (first, last) in zip(columns, pairwise(rows), strict=True):
-        merged["row_features"][first:last] = scaled_by.node(shard["row_features"])
+        merged["row_features"][first:last] = node(shard["row_features"])
     merged["kernel_static"] = scaled_by.static(merged["kernel_static"])
     return kind(merged, scaled_by)
 

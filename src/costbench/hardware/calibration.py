@@ -8,18 +8,22 @@ outvote the rest.
 The runs leave many parameters open. `sample_machine` samples what they leave open by the weighted Bayesian
 bootstrap with random priors (Newton, Polson and Xu, "Weighted Bayesian bootstrap for scalable posterior
 distributions", 2021): kernels get exponential weights, each prior's centre is drawn from the prior, and the
-fit is repeated. Parameters that no recorded kernel shows are drawn around their assumed value. The machines
-are a chip's ensemble, in a file beside the chip's, which `python -m benchmarks.calibrate_machine` writes. A
-result that holds for all of them does not hang on a parameter that nobody measured.
+fit is repeated. Parameters that no recorded kernel shows are drawn around their assumed value. Nor do the
+runs settle the formulas (`costbench.target.Formulas`), so machines take turns at them: each combination once
+before any comes again, all numbers fitted to it. The machines are a chip's ensemble, in a file beside the
+chip's, which `python -m benchmarks.calibrate_machine` writes. A result that holds for all of them hangs
+neither on a parameter that nobody measured nor on the form of the machine.
 """
 
 from __future__ import annotations
 
 import importlib.resources
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -34,10 +38,11 @@ from costbench.hardware.fidelity import (
     evaluate_fidelity,
     report_of,
 )
+from costbench.hardware.machine import CHOICES
 from costbench.hardware.simulator import simulate_nest
 from costbench.params import parse
 from costbench.rng import stream
-from costbench.target import Target, Timing, load_target
+from costbench.target import Formulas, Target, Timing, load_target
 
 PRIORS: dict[str, tuple[float, float]] = {
     # Parameter: (value expected before any fit, standard deviation of its logarithm).
@@ -84,6 +89,8 @@ BY_CLOCK = (
     "row_address_ns",
 )
 BY_BANDWIDTH = ("read_gb_per_s", "write_gb_per_s")
+ALL_FORMULAS = tuple(Formulas(*rules) for rules in product(*map(get_args, get_type_hints(Formulas).values())))
+"""Every combination of rules, the default first."""
 SUFFIX = ".ensemble.json"
 """Ending of the file of an ensemble, beside the chip's."""
 
@@ -224,6 +231,9 @@ def leave_one_out(recorded: Sequence[Recorded], target: Target, prior_width: flo
 
 def sample_machine(recorded: Sequence[Recorded], target: Target, seed: int, number: int) -> Target:
     """Returns a random machine that agrees with the recorded runs, see the module; repeatable."""
+    turn, index = divmod(number, len(ALL_FORMULAS))
+    order = stream(seed, "formulas", target.name, turn).permutation(len(ALL_FORMULAS))
+    target = replace(target, formulas=ALL_FORMULAS[order[index]])
     generator = stream(seed, "drawn machine", target.name, number)
     weights = generator.exponential(size=len(recorded))
     draw = Draw(weights / weights.mean(), generator.standard_normal(len(PRIORS)))
@@ -238,7 +248,7 @@ def scale_timing(source: Target, chip: Target) -> Target:
     """Returns a chip on which nothing was measured with timing that is scaled by the public ratios.
 
     Nanoseconds of control and latency scale with the clocks, transfers with the nominal bandwidths; what is
-    counted in cycles, registers or shares stays.
+    counted in cycles, registers or shares stays, and so do the formulas.
     """
     clock = source.architecture.clock_mhz / chip.architecture.clock_mhz
     bandwidth = chip.architecture.hbm_gb_per_s / source.architecture.hbm_gb_per_s
@@ -246,7 +256,7 @@ def scale_timing(source: Target, chip: Target) -> Target:
     values |= {name: values[name] * clock for name in BY_CLOCK}
     values |= {name: values[name] * bandwidth for name in BY_BANDWIDTH}
     values["bank_ns"] /= bandwidth
-    return replace(chip, timing=replace(source.timing, **values))
+    return replace(chip, timing=replace(source.timing, **values), formulas=source.formulas)
 
 
 def sample_scaling(source: Target, chip: Target, seed: int, number: int) -> Target:
@@ -260,6 +270,14 @@ def sample_scaling(source: Target, chip: Target, seed: int, number: int) -> Targ
         sd = SCALED_BANDWIDTH_SD if name in BY_BANDWIDTH else SCALED_SD
         values[name] = getattr(scaled.timing, name) * float(np.exp(sd * generator.standard_normal()))
     return with_timing(scaled, values)
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """What a line of an ensemble's file holds."""
+
+    formulas: Formulas
+    timing: Timing
 
 
 def ensemble_path(chip: str) -> Path:
@@ -289,24 +307,37 @@ def read_ensemble(path: Path, target: Target) -> tuple[Target, ...]:
         TargetError: if it holds something else.
     """
     try:
-        machines = list(json.loads(path.read_text("utf-8"))["machines"])
+        rows = list(json.loads(path.read_text("utf-8"))["machines"])
     except (ValueError, TypeError, KeyError) as error:
         raise TargetError(f"broken ensemble: {error}", where=path, expected="a list `machines`") from None
-    timings = [
-        parse(Timing, timing, where=path, field=f"machines[{i}]", error=TargetError)
-        for i, timing in enumerate(machines)
+    machines = [
+        parse(_Machine, row, where=path, field=f"machines[{number}]", error=TargetError)
+        for number, row in enumerate(rows)
     ]
     return tuple(
-        replace(target, name=f"{target.name}/{number}", timing=timing)
-        for number, timing in enumerate(timings)
+        replace(target, name=f"{target.name}/{number}", timing=machine.timing, formulas=machine.formulas)
+        for number, machine in enumerate(machines)
     )
 
 
 def ensemble_text(machines: Sequence[Target]) -> str:
     """Returns the file of an ensemble: JSON, a machine a line, four digits."""
-    names = [field.name for field in fields(Timing)]
     rows = [
-        json.dumps({name: float(f"{getattr(machine.timing, name):.4g}") for name in names})
+        json.dumps(
+            {
+                "formulas": asdict(machine.formulas),
+                "timing": {name: float(f"{value:.4g}") for name, value in asdict(machine.timing).items()},
+            }
+        )
         for machine in machines
     ]
     return '{"machines": [\n' + ",\n".join(rows) + "\n]}\n"
+
+
+def machines_by_rule(machines: Sequence[Target]) -> Iterator[tuple[str, str, list[int]]]:
+    """Yields each rule and choice of `Formulas` with the numbers of the machines that have it, if any."""
+    for rule, choices in CHOICES.items():
+        for choice in choices:
+            numbers = [i for i, machine in enumerate(machines) if getattr(machine.formulas, rule) == choice]
+            if numbers:
+                yield rule, choice, numbers

@@ -23,6 +23,8 @@ from costbench.hardware.machine import (
     CONVOLUTION_DRAIN_NS,
     CYCLE_NS,
     DOT_DRAIN_NS,
+    EDGES,
+    EDGES_FULL,
     MXU_SIZE,
     NUM_MXUS,
     ROW_MOVE_CYCLES,
@@ -173,21 +175,23 @@ def pack_contraction(space: IterationSpace) -> F64:
 
 
 @compiled_step
-def matrix_time(nest: PackedNest, contraction: F64, tile: Tile, moving: int, machine: F64) -> MatrixTime:
+def matrix_time(
+    nest: PackedNest, contraction: F64, size: ProductSize, tile: Tile, moving: int, machine: F64
+) -> MatrixTime:
     """Prices one tile of the nest's contraction: on the matrix units or, with groups, on the faster unit.
 
     passes = groups * taps * ceil(K/128) * ceil(N/128), each the larger of streaming M rows and loading 128
-    weights, shared by the matrix units; ceil(taps * K / 128) where taps fill the depth. The tile's sizes must
-    have been set.
+    weights, shared by the matrix units; ceil(taps * K / 128) where taps fill the depth. `size` is that of the
+    tile in full; the tile's sizes must have been set.
     """
     if len(contraction) == 0:
         return MatrixTime(0.0, 0.0)
     cycle = machine[CYCLE_NS]
-    size = _product_size(contraction, tile)
     cycles, shifts = _matrix_cycles(contraction, size, machine)
     sums = 0.0
     if moving >> nest.num_output_loops:
-        sums = registers(nest, tile, nest.result_box) * machine[ACCUMULATE_CYCLES]
+        added = registers(nest, tile, nest.result_box, machine[EDGES] != EDGES_FULL)
+        sums = added * machine[ACCUMULATE_CYCLES]
     if contraction[_NUM_GROUPS] > 1.0:
         # A multiply and an add per product, features in lanes; rows (or, where they are summed, batches) fill
         # the sublanes: how depthwise convolutions run.
@@ -210,8 +214,11 @@ class ProductSize(NamedTuple):
 
 
 @compiled_step
-def _product_size(contraction: F64, tile: Tile) -> ProductSize:
+def product_size(contraction: F64, tile: Tile) -> ProductSize:
+    """Returns the elements of the product of one tile in full; 1 everywhere without a contraction."""
     rows, columns, depth, taps, batch = 1.0, 1.0, 1.0, 1.0, 1.0
+    if len(contraction) == 0:
+        return ProductSize(rows, columns, depth, taps, batch)
     for loop in range(len(tile.full)):
         roles, elements = int(contraction[_FIRST_ROLES + loop]), tile.full[loop]
         rows *= elements if roles >> _ROWS & 1 else 1.0

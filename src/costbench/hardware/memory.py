@@ -3,7 +3,8 @@
 Main memory holds an array as a row-major grid of native tiles. A tile of it is a box in that grid: axes that
 it covers completely merge with the next one into contiguous chunks. Chunks at equal distances take one
 strided descriptor; where the distance changes, a descriptor is needed for each run of chunks. Chunks one
-lane-unit wide whose pitch is a power of two of 64 KiB or more hit the same memory banks.
+lane-unit wide whose pitch is a power of two of 64 KiB or more hit the same memory banks. Chunks have other
+forms on machines of other formulas (`costbench.target.Formulas`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from costbench.execution.compiled import compiled_step
 from costbench.hardware.machine import (
     BANK_NS,
     CHUNK_NS,
+    CHUNKS,
+    CHUNKS_BURSTS,
+    CHUNKS_ROWS,
     DESCRIPTOR_NS,
     READ_GB_PER_S,
     ROW_ADDRESS_NS,
@@ -25,6 +29,7 @@ from costbench.hardware.machine import (
 
 _BANK_PITCH_BYTES = 64 * 1024
 _BANK_BYTES = 4096.0
+_BURST_BYTES = 4096.0
 _MIN_ROW_BYTES = 512.0
 _WHOLE = 1e-6
 
@@ -64,8 +69,9 @@ class CopyShape(NamedTuple):
 
 
 @compiled_step
-def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
+def box_shape(nest: PackedNest, tile: Tile, box: int, machine: F64) -> BoxShape:
     """Returns the quantities of a copy of a box with at least one axis for one tile size."""
+    never_merges = machine[CHUNKS] == CHUNKS_ROWS
     native_tiles, chunks, descriptors, narrow = 1.0, 1.0, 1.0, 0.0
     apart = False  # an axis so far was covered in part, so that what follows comes in chunks
     uneven = False  # chunks so far have a second distance, so that what follows needs descriptors of its own
@@ -78,7 +84,7 @@ def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
             narrow = span
         if limit == 1.0:
             continue
-        if apart:
+        if apart or (never_merges and axis < end - 1):
             chunks *= span
         if uneven:
             descriptors *= span
@@ -89,7 +95,7 @@ def box_shape(nest: PackedNest, tile: Tile, box: int) -> BoxShape:
 
 
 @compiled_step
-def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape) -> CopyShape:
+def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape, machine: F64) -> CopyShape:
     """Returns the quantities of a transfer's copy, given those of its box."""
     item = nest.transfers[transfer]
     number = item.box
@@ -106,6 +112,9 @@ def copy_shape(nest: PackedNest, tile: Tile, transfer: int, box: BoxShape) -> Co
         pitch = int(nest.axes[last].limit * item.native_bytes)
         if pitch >= _BANK_PITCH_BYTES and pitch & (pitch - 1) == 0:
             conflicts = num_bytes / _BANK_BYTES
+    if machine[CHUNKS] == CHUNKS_BURSTS:
+        # A chunk that starts at any native tile of a burst touches this much more on average.
+        num_bytes += box.chunks * max(_BURST_BYTES - item.native_bytes, 0.0)
     return CopyShape(num_bytes, box.chunks - 1.0, box.descriptors - 1.0, conflicts, 0.0)
 
 
@@ -143,6 +152,6 @@ def set_copy_times(nest: PackedNest, tile: Tile, machine: F64, factor: float, ti
     for transfer in range(len(nest.transfers)):
         box = nest.transfers[transfer].box
         if box != shape_box:
-            shape, shape_box = box_shape(nest, tile, box), box
-        copy = copy_shape(nest, tile, transfer, shape)
+            shape, shape_box = box_shape(nest, tile, box, machine), box
+        copy = copy_shape(nest, tile, transfer, shape, machine)
         times[transfer] = factor * copy_ns(copy, machine, nest.transfers[transfer].is_output != 0)

@@ -2,8 +2,8 @@
 
 The loop nest runs prod(n_l) iterations, n_l being the iterations of loop l. Between two iterations the values
 whose tile changes are copied; copying, computing and writing back overlap, combined by a soft maximum
-(transfer^q + compute^q)^(1/q). Issuing the copies is work of the core, so large transfers hide it as they
-hide computing. With count_l transitions at loop level l,
+(transfer^q + compute^q)^(1/q), or as another rule of the machine's `Formulas` says. Issuing the copies is
+work of the core, so large transfers hide it as they hide computing. With count_l transitions at loop level l,
 
     T = launch + fill + sum_l count_l * (soft maximum(transfer_l, compute_l + issue_l) + iteration)
         + last + drain
@@ -25,15 +25,22 @@ from costbench.compiler.lowering.packed import PackedNest, unpacked
 from costbench.compiler.lowering.work import contraction_numbers
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_footprint import Tile, new_tile, set_sizes, set_tile
+from costbench.compiler.tiled_memory import LANES
 from costbench.execution.compiled import compiled, compiled_step
 from costbench.hardware.machine import (
+    EDGES,
+    EDGES_FULL,
+    EDGES_ROWS,
     ITERATION_NS,
     LAUNCH_NS,
+    OVERLAP,
     OVERLAP_EXPONENT,
+    OVERLAP_MAXIMUM,
+    OVERLAP_SHARE,
     TRANSFER_NS,
     machine_numbers,
 )
-from costbench.hardware.matrix_unit import MATRIX_UNIT, matrix_time, pack_contraction
+from costbench.hardware.matrix_unit import MATRIX_UNIT, matrix_time, pack_contraction, product_size
 from costbench.hardware.memory import set_copy_times
 from costbench.hardware.noise import COMPUTE, TRANSFER, codegen_factors, structure_of
 from costbench.hardware.vector_unit import VECTOR_WORK, VectorRates, vector_ns, vector_rates
@@ -118,7 +125,7 @@ class Workspace(NamedTuple):
 
 
 class ComputeTime(NamedTuple):
-    """Nanoseconds of computing for one tile size. Every tile is computed in full, edge tiles included.
+    """Nanoseconds of computing for one tile size; on the matrix unit every tile in full, also at the edge.
 
     Attributes:
         matrix_ns: time of the matrix unit, per iteration.
@@ -205,12 +212,15 @@ def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: I64, part
     """Computes the parts [7] of one tile size."""
     nest, machine, tile = workspace.nest, kernel.machine, workspace.tile
     moving = set_tile(nest, extents, tile)
-    set_sizes(nest, tile, len(tile.sizes))
     structure = structure_of(nest, extents)
     factor = kernel.factors[COMPUTE, structure]
     set_copy_times(nest, tile, machine, kernel.factors[TRANSFER, structure], workspace.times)
-    matrix = matrix_time(nest, kernel.contraction, tile, moving, machine)
-    every, after = vector_ns(nest, workspace.rates, tile)
+    size = product_size(kernel.contraction, tile)
+    if machine[EDGES] != EDGES_FULL:
+        _cut_at_edges(nest, tile, machine[EDGES] == EDGES_ROWS)
+    set_sizes(nest, tile, len(tile.sizes))
+    matrix = matrix_time(nest, kernel.contraction, size, tile, moving, machine)
+    every, after = vector_ns(nest, workspace.rates, tile, machine)
     compute = ComputeTime(matrix.matrix_ns * factor, (matrix.vector_ns + every) * factor, after * factor)
     exposed, issue, iterations, results = _between_iterations(workspace, compute, machine)
     parts[_LAUNCH] = machine[LAUNCH_NS]
@@ -222,6 +232,19 @@ def _price_tile(kernel: PreparedKernel, workspace: Workspace, extents: I64, part
     parts[_VECTOR] = compute.vector_ns * iterations + compute.epilogue_ns * results
     parts[_EXPOSED] = exposed
     parts[_ITERATION] = machine[ITERATION_NS] * iterations + issue
+
+
+@compiled_step
+def _cut_at_edges(nest: PackedNest, tile: Tile, to_rows: bool) -> None:
+    """Cuts what the vector unit runs over to the native tiles that the array has, averaged over the tiles.
+
+    With `to_rows` to its rows, whole native tiles along the lanes alone.
+    """
+    for loop in range(len(nest.loops)):
+        units, unit = nest.loops[loop].units, nest.loops[loop].unit
+        elements = nest.loops[loop].extent if to_rows and unit < LANES else units * unit
+        tile.full[loop] = elements / tile.trips[loop]
+        tile.extents[loop] = tile.full[loop] / unit
 
 
 @compiled_step
@@ -261,7 +284,7 @@ def _between_iterations(
         if loop < nest.num_output_loops:
             busy += compute.epilogue_ns
         if transfer_ns != known_ns or busy != known_busy_ns:
-            exposed_ns = soft_maximum(transfer_ns, busy, machine[OVERLAP_EXPONENT]) - busy
+            exposed_ns = overlapped_ns(transfer_ns, busy, machine) - busy
             known_ns, known_busy_ns = transfer_ns, busy
         count = (trips - 1.0) * outer
         exposed += count * exposed_ns
@@ -280,6 +303,18 @@ def _copies_at(workspace: Workspace, loop: int) -> tuple[float, float]:
             transfer_ns += workspace.times[transfer]
             copies += 1.0
     return transfer_ns, copies
+
+
+@compiled_step
+def overlapped_ns(transfer_ns: float, busy_ns: float, machine: F64) -> float:
+    """Returns nanoseconds of copying beside computing, by the machine's rule (`Formulas.overlap`)."""
+    exponent = machine[OVERLAP_EXPONENT]
+    if machine[OVERLAP] == OVERLAP_MAXIMUM:
+        return max(transfer_ns, busy_ns)
+    if machine[OVERLAP] == OVERLAP_SHARE:
+        share = 2.0 ** (1.0 / exponent) - 1.0
+        return float(max(transfer_ns, busy_ns) + share * min(transfer_ns, busy_ns))
+    return soft_maximum(transfer_ns, busy_ns, exponent)
 
 
 @compiled_step

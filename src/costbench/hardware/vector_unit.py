@@ -32,6 +32,8 @@ from costbench.hardware.machine import (
     CROSS_LANE_NS,
     CROSS_SUBLANE_NS,
     CYCLE_NS,
+    EDGES,
+    EDGES_FULL,
     PACKED_MOVE_FACTOR,
     RANDOM_CYCLES,
     ROW_MOVE_CYCLES,
@@ -309,11 +311,12 @@ def vector_rates(amounts: F64, machine: F64) -> VectorRates:
 
 
 @compiled_step
-def vector_ns(nest: PackedNest, rates: VectorRates, tile: Tile) -> tuple[float, float]:
+def vector_ns(nest: PackedNest, rates: VectorRates, tile: Tile, machine: F64) -> tuple[float, float]:
     """Returns nanoseconds of the vector unit for one tile: per iteration, and per result tile."""
+    mean = machine[EDGES] != EDGES_FULL
     every, after = rates.fixed_ns[EVERY_ITERATION], rates.fixed_ns[EVERY_RESULT]
     for box in range(len(tile.sizes)):
-        touched = registers(nest, tile, box)
+        touched = registers(nest, tile, box, mean)
         every += rates.register_ns[EVERY_ITERATION, box] * touched
         after += rates.register_ns[EVERY_RESULT, box] * touched
     return every, after

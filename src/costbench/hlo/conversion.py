@@ -17,6 +17,7 @@ from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.shape import ElementType, Shape
+from costbench.limits import MAX_INSTRUCTIONS
 
 _CONVOLUTION = {
     "input_batch": "input_batch_dimension",
@@ -59,7 +60,7 @@ def module_from_proto(proto: hlo_pb2.HloModuleProto, *, where: str) -> HloModule
     Raises:
         HloError: on unknown ids, opcodes, element types or broken invariants.
     """
-    computations = computations_from_proto(proto, _instruction, where)
+    computations = computations_from_proto(proto, _InstructionConverter(), where)
     if proto.entry_computation_id not in computations:
         raise HloError(f"entry computation id {proto.entry_computation_id} does not exist", where=where)
     entry = list(computations).index(proto.entry_computation_id)
@@ -78,8 +79,12 @@ def computations_from_proto(
         where: names the source in errors.
 
     Raises:
-        HloError: on unknown or repeated ids, a computation that calls itself, or whatever `convert` raises.
+        HloError: on unknown or repeated ids, a computation that calls itself, more instructions than
+            `costbench.limits` say, or whatever `convert` raises.
     """
+    instructions = sum(len(computation.instructions) for computation in proto.computations)
+    if instructions > MAX_INSTRUCTIONS:
+        raise HloError(f"{instructions} instructions", where=where, expected=f"at most {MAX_INSTRUCTIONS}")
     ordered = [proto.computations[index] for index in _callees_first(proto, where)]
     positions = {computation.id: position for position, computation in enumerate(ordered)}
     return {computation.id: _computation(computation, positions, convert, where) for computation in ordered}
@@ -155,7 +160,25 @@ def shape_from_proto(proto: hlo_pb2.ShapeProto) -> Shape:
     )
 
 
-def _instruction(p: hlo_pb2.HloInstructionProto, index_of: Positions, computations: Positions) -> Instruction:
+class _InstructionConverter:
+    """Converts instructions of one module; equal shapes become one object, which is compared at once."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[bytes, Shape] = {}
+
+    def __call__(
+        self, p: hlo_pb2.HloInstructionProto, index_of: Positions, computations: Positions
+    ) -> Instruction:
+        data = p.shape.SerializeToString()
+        shape = self._shapes.get(data)
+        if shape is None:
+            shape = self._shapes[data] = shape_from_proto(p.shape)
+        return _instruction(p, shape, index_of, computations)
+
+
+def _instruction(
+    p: hlo_pb2.HloInstructionProto, shape: Shape, index_of: Positions, computations: Positions
+) -> Instruction:
     opcode = Opcode.from_name(p.opcode)
     dot, dimensions = p.dot_dimension_numbers, p.dimensions
     if opcode is Opcode.RAGGED_DOT:
@@ -164,7 +187,7 @@ def _instruction(p: hlo_pb2.HloInstructionProto, index_of: Positions, computatio
     return Instruction(
         name=p.name,
         opcode=opcode,
-        shape=shape_from_proto(p.shape),
+        shape=shape,
         operands=tuple(index_of[i] for i in p.operand_ids),
         called=tuple(computations[i] for i in p.called_computation_ids),
         parameter_number=p.parameter_number,

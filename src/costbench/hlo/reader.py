@@ -8,18 +8,19 @@ from pathlib import Path
 import zstandard
 from google.protobuf.message import DecodeError
 
-from costbench.artifacts import check_sealed
-from costbench.errors import HloError
+from costbench.artifacts import read_bytes
+from costbench.errors import DataError, HloError
 from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.module import HloModule
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.text.parser import looks_like_text, proto_from_text
+from costbench.limits import max_expanded_bytes
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_MAX_BYTES = 1 << 31  # no protocol buffer is larger
-_CHUNK_BYTES = 1 << 20
+# Four bytes may stand for 128 KiB, so a chunk expands to 32 MiB at most before the total is compared.
+_CHUNK_BYTES = 1 << 10
 _MLIR_BYTECODE = b"ML\xefR"
-_MLIR_TEXT = re.compile(r"\A\s*(?:(?:#|//)[^\n]*\n\s*)*(?:builtin\.)?module\b")
+_MLIR_TEXT = re.compile(r"\A\s*+(?:(?:#|//)[^\n]*+\n\s*+)*+(?:builtin\.)?module\b")
 _FROM_JAX = (
     'HLO, from JAX: jax.jit(f).trace(*args).lower(lowering_platforms=("tpu",))'
     '.compiler_ir("hlo").as_serialized_hlo_module_proto()'
@@ -47,10 +48,9 @@ def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
     """
     path = Path(path)
     try:
-        check_sealed(path)
-        content = path.read_bytes()
-    except OSError as error:
-        raise HloError(f"cannot read: {error.strerror}", where=path, expected="an HLO module file") from error
+        content = read_bytes(path)
+    except DataError as error:
+        raise error.recast(HloError) from error
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -72,22 +72,23 @@ def decompress(data: bytes, *, where: str) -> bytes:
     """Returns `data` itself, or its decompressed contents if it is a zstd frame.
 
     Raises:
-        HloError: on a truncated or corrupt frame.
+        HloError: on a truncated or corrupt frame, or one that expands further than `costbench.limits` say.
     """
     if not data.startswith(_ZSTD_MAGIC):
         return data
     frame = zstandard.ZstdDecompressor().decompressobj()
     chunks: list[bytes] = []
-    total = 0
+    total, max_bytes = 0, max_expanded_bytes(len(data))
     try:
         for start in range(0, len(data), _CHUNK_BYTES):
             if frame.eof:
                 break
             chunks.append(frame.decompress(data[start : start + _CHUNK_BYTES]))
             total += len(chunks[-1])
-            if total > _MAX_BYTES:
-                raise HloError("zstd frame too large", where=where, expected=f"at most {_MAX_BYTES} bytes")
-    except zstandard.ZstdError as error:
+            if total > max_bytes:
+                problem = f"a zstd frame of {len(data)} bytes that expands to {total} or more"
+                raise HloError(problem, where=where, expected=f"at most {max_bytes}")
+    except (zstandard.ZstdError, MemoryError) as error:
         raise HloError(f"corrupt zstd frame: {error}", where=where) from error
     if not frame.eof:
         raise HloError(f"truncated zstd frame of {len(data)} bytes", where=where, expected="a whole frame")

@@ -12,6 +12,7 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.estimate_quality import knowledge_of
 from costbench.errors import DataError
 from costbench.features import schema
+from costbench.features.user_features import load_user_features
 from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.model_files import ModelFormat
@@ -20,15 +21,24 @@ from costbench.models.spec import DEFAULT_EXECUTION, Execution, NetSpec, Predict
 MODEL_FILE = "model.json"
 
 
-def features_digest() -> str:
-    """Returns a digest of the feature names: a model must read the features that it was trained on."""
+def features_digest(extra: str = "") -> str:
+    """Returns a digest of the feature names: a model must read the features that it was trained on.
+
+    Args:
+        extra: dotted path of further features of nodes, which follows with its version; empty for none.
+
+    Raises:
+        ParamsError: if those features cannot be loaded.
+    """
     tables = (schema.NODE_FEATURES, schema.DECISION_FEATURES, schema.STATIC_FEATURES)
-    return digest_bytes("\n".join(",".join(schema.names(table)) for table in tables).encode())[:16]
+    digest = digest_bytes("\n".join(",".join(schema.names(table)) for table in tables).encode())[:16]
+    return f"{digest} {extra}@{load_user_features(extra).version}" if extra else digest
 
 
 def _check_features(digest: object) -> None:
-    if digest != features_digest():
-        raise DataError(f"trained on other features ({digest})", expected=f"{features_digest()}; train again")
+    known = features_digest(str(digest).partition(" ")[2].rpartition("@")[0])
+    if digest != known:
+        raise DataError(f"trained on other features ({digest})", expected=f"{known}; train again")
 
 
 _FORMAT: ModelFormat[LearnedCostNet, FeatureScaling] = ModelFormat(
@@ -47,7 +57,7 @@ def save_checkpoint(
     folder: str | PathLike[str], net: LearnedCostNet, scaling: FeatureScaling, predicts: Predicts
 ) -> None:
     """Writes a model of kernels; arguments and errors are those of `ModelFormat.write`."""
-    _FORMAT.write(folder, net, scaling, predicts, features_digest())
+    _FORMAT.write(folder, net, scaling, predicts, features_digest(net.spec.features))
 
 
 def load_checkpoint(

@@ -26,6 +26,7 @@ from costbench.errors import DataError
 from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import KernelGraph, ProgramFeatureCache, kernel_graph
 from costbench.features.packed_kernels import PackedKernels
+from costbench.features.user_features import load_user_features
 from costbench.models.cost_model import CostModel
 from costbench.models.execution import apply_execution, choose_products
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch, KernelSamples, pack_samples
@@ -133,8 +134,19 @@ class LearnedCostModel:
 
         Raises:
             UnsupportedKernelError: for an opcode without a cost rule.
+            ParamsError: for features of a user's own that cannot be computed.
         """
-        return kernel_graph(kernel, self._features), decision_features(loop_nest(kernel), decisions)
+        return self.graph(kernel, self._features), decision_features(loop_nest(kernel), decisions)
+
+    def graph(self, kernel: Kernel, cache: ProgramFeatureCache) -> KernelGraph:
+        """Returns the graph of a kernel, with the further features of nodes that the network reads.
+
+        Raises:
+            UnsupportedKernelError: for an opcode without a cost rule.
+            ParamsError: for features of a user's own that cannot be computed.
+        """
+        graph, extra = kernel_graph(kernel, cache), self.net.spec.features
+        return load_user_features(extra).extend(graph, kernel) if extra else graph
 
     def estimates(self, kernel: Kernel, decisions: TileSizes) -> F64 | None:
         """Returns the estimates that a hybrid corrects, in ns, float64 [n]; None if there are none."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from costbench.compiler.estimate_quality import QUALITIES
+from costbench.execution.dotted import is_part
+from costbench.params import later
 
 Placement = Literal["node", "kernel"]
 """Where features of the whole kernel enter: at every node ('option 1'), or after the graph network."""
@@ -38,9 +40,11 @@ class NetSpec:
     """Hyper-parameters of a `LearnedCostNet`.
 
     Attributes:
-        encoder: the graph network: key of `encoders.ENCODERS`, `residual.graphsage` or `residual.gcn`, or
-            `pyg.NAME(argument=value, ...)`, a convolution of PyTorch Geometric.
-        reduction: way from node states to one prediction: key of `reductions.REDUCTIONS`.
+        encoder: the graph network: key of `encoders.ENCODERS`, `residual.graphsage` or `residual.gcn`,
+            `pyg.NAME(argument=value, ...)`, a convolution of PyTorch Geometric, or a class of your own,
+            `module:Class(argument=value, ...)`.
+        reduction: way from node states to one prediction: key of `reductions.REDUCTIONS`, or a class of your
+            own, `module:Class(argument=value, ...)`.
         hidden: width of every hidden layer.
         opcode_embedding: width of the opcode embedding.
         encoder_layers: hops of the graph network.
@@ -72,6 +76,7 @@ class NetSpec:
         transformer_layers: layers of the Transformer reduction.
         transformer_heads: attention heads of each; they divide `hidden`.
         transformer_width: width inside its feed-forward parts; null for `hidden`.
+        features: further features of nodes that the network reads, one of `features.nodes`; empty for none.
     """
 
     encoder: str = "graphsage"
@@ -100,6 +105,13 @@ class NetSpec:
     transformer_layers: int = 1
     transformer_heads: int = 4
     transformer_width: int | None = None
+    features: str = later("")
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Returns the dotted paths of the parts that are a user's own, by the names of their fields."""
+        names = ("encoder", "reduction", "features")
+        return {name: text for name in names if is_part(text := getattr(self, name))}
 
     @property
     def tags(self) -> dict[str, str]:
@@ -121,6 +133,8 @@ class NetSpec:
         if self.estimate and (self.residual == "none" or self.estimate not in QUALITIES):
             expected = f"empty, or with `residual: analytical` one of {', '.join(QUALITIES)}"
             raise ValueError(f"estimate is {self.estimate!r}, must be {expected}")
+        if self.features and not is_part(self.features):
+            raise ValueError(f"features is {self.features!r}, must be empty or module:function")
         self._require_whole_heads("gat_heads", self.encoder == "gat")
         self._require_whole_heads("transformer_heads", self.reduction == "transformer")
 
@@ -148,7 +162,7 @@ Pooling = Literal["configurable-mean", "configurable-max", "mean", "max"]
 """A statistic over node states: of the configurable nodes, or of all."""
 
 LAYOUT_ENCODERS = ("gcn", "graphsage", "none")
-"""Encoders with a name of their own; others are `pyg.NAME(...)`."""
+"""Encoders with a name of their own; others are `pyg.NAME(...)` or `module:Class(...)`."""
 OptionEncoding = Literal["one-hot", "scaled"]
 AcrossConfigs = Literal["none", "softmax"]
 
@@ -158,8 +172,9 @@ class LayoutNetSpec:
     """Hyper-parameters of a `network.LayoutNetwork`.
 
     Attributes:
-        encoder: `graphsage` (mean of neighbours), `gcn`, `none` for a network without messages, or
-            `pyg.NAME(argument=value, ...)`, a convolution of PyTorch Geometric.
+        encoder: `graphsage` (mean of neighbours), `gcn`, `none` for a network without messages,
+            `pyg.NAME(argument=value, ...)`, a convolution of PyTorch Geometric, or a convolution of your own,
+            `module:Class(argument=value, ...)`.
         hidden: width of every hidden layer.
         opcode_embedding: width of the opcode embedding.
         input_layers: feed-forward layers of a node's own inputs before messages are passed, at least 1.
@@ -209,6 +224,11 @@ class LayoutNetSpec:
     def pools_all_nodes(self) -> bool:
         """Whether pooling reads nodes that are not configurable."""
         return any(not name.startswith("configurable") for name in self.pooling)
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Returns the dotted paths of the parts that are a user's own, by the names of their fields."""
+        return {"encoder": self.encoder} if is_part(self.encoder) else {}
 
     @property
     def hops(self) -> int:

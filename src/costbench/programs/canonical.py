@@ -34,8 +34,8 @@ from costbench.errors import DataError, HloError
 from costbench.execution.dotted import errors_of, load_dotted
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.shape import ElementType, Shape, parse_shape
+from costbench.installation import install_line
 
-_INSTALL = "pip install 'costbench[corpus]'"
 _KINDS = {"S": "int", "U": "uint", "F": "float", "BF": "bfloat", "C": "complex"}
 _PLAIN = re.compile(r"(S|U|F|BF|C)(\d+)")
 _SMALL_FLOAT = re.compile(r"F(\d)E(\w+)")
@@ -84,7 +84,7 @@ def lower_function(name: str, shapes: Sequence[str]) -> bytes:
         DataError: without JAX; for a wrong name or shape; or where the user's code fails, naming its line.
     """
     if importlib.util.find_spec("jax") is None:
-        raise DataError("JAX is not installed", where=name, expected=_INSTALL)
+        raise DataError("JAX is not installed", where=name, expected=install_line("jax"))
     # Nothing is run, so JAX need not look for accelerators.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax

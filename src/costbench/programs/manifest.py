@@ -20,6 +20,7 @@ MANIFEST_NAME = "manifest.json"
 USER_FOLDER = "user"
 _USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb", ".pb", ".hlo.txt", ".txt", ".hlo")
 _USER_APPLICATION = "user:"
+"""Beginning of the applications of a user's own programs."""
 _MAYBE_NOTES = ".txt"
 _BEGINNING_BYTES = 1 << 16
 
@@ -61,7 +62,12 @@ class ProgramEntry:
     @property
     def is_user_program(self) -> bool:
         """Returns whether the program is one of the user's own."""
-        return self.application.startswith(_USER_APPLICATION)
+        return is_of_user(self.application)
+
+
+def is_of_user(application: str) -> bool:
+    """Returns whether an application is that of a user's own program."""
+    return application.startswith(_USER_APPLICATION)
 
 
 def load_manifest(folder: Path) -> tuple[ProgramEntry, ...]:

@@ -16,6 +16,7 @@ import pandas as pd
 from costbench.arrays import F64
 from costbench.artifacts import atomic_path
 from costbench.metrics.rows import MetricRow
+from costbench.programs.manifest import is_of_user
 
 COLUMNS = (
     *("task", "split", "chip", "experiment", "variant", "model", "seed", "application", "program"),
@@ -60,6 +61,16 @@ def select(frame: pd.DataFrame, **values: str | Sequence[str]) -> pd.DataFrame:
         matches = frame[column] == value if isinstance(value, str) else frame[column].isin(list(value))
         frame = frame[matches]
     return frame
+
+
+def split_user_programs(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns the rows of the corpus, which averages and verdicts are over, and those of a user's programs.
+
+    Args:
+        frame: results.
+    """
+    of_user = frame["application"].map(is_of_user).astype(bool)
+    return frame[~of_user], frame[of_user]
 
 
 def means(frame: pd.DataFrame, by: Sequence[str]) -> pd.Series[float]:

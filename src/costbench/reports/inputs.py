@@ -83,7 +83,7 @@ class ReportData:
         cards: counts and distributions of the simulated samples.
         budgets: budgets of the training runs.
         guard: networks that were not trained enough.
-        frame: all results, those of searches and of other packages included.
+        frame: all results, those of searches and of other packages included, but for a user's own programs.
         findings: findings on all claims, with the effects of wall times, which no file of the report has.
         figures: folder that figures go to.
         seed: seed of the bootstrap.
@@ -101,6 +101,12 @@ class ReportData:
     findings: tuple[Finding, ...]
     figures: Path
     seed: int
+
+    @property
+    def user_rows(self) -> tuple[pd.DataFrame, ...]:
+        """Results of a user's own programs, of evaluation and of searches, those that there are."""
+        frames = (self.results.of_user.frame, self.searches.user_rows)
+        return tuple(frame for frame in frames if len(frame))
 
     @property
     def cells(self) -> tuple[Cell, ...]:

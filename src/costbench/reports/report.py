@@ -38,6 +38,7 @@ from costbench.reports.sections.overview import (
 from costbench.reports.sections.results import analytical_section, cell_section
 from costbench.reports.sections.searches import flat_searches, search_sections
 from costbench.reports.sections.tpugraphs import tpugraphs_section
+from costbench.reports.sections.user_programs import user_programs_section
 from costbench.reports.summary import headlines, summarise
 from costbench.reports.table import Table
 from costbench.reports.tables.estimate_quality import flat_qualities
@@ -59,7 +60,7 @@ class ReportFiles:
         tables: tables as CSV, and the list of them.
         figures: figures.
         headline: the numbers of `summary`.
-        frame: the results that they are made of.
+        frame: the results that they are made of, those of a user's own programs included.
         findings: findings on claims with the effects of wall times, which no file of the report has.
     """
 
@@ -88,7 +89,8 @@ def _learning(data: ReportData) -> Section | None:
 
 
 def _searches(data: ReportData) -> Iterable[Section]:
-    paths = read_paths(data.inputs.search_paths)
+    programs = frozenset(data.searches.frame["program"])
+    paths = [path for path in read_paths(data.inputs.search_paths) if path.program in programs]
     return search_sections(data.searches, paths, data.printed_findings, data.figures)
 
 
@@ -111,6 +113,7 @@ def _training(data: ReportData) -> Section | None:
 
 SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] = (
     overview_section,
+    user_programs_section,
     _cells,
     lambda data: differences_section(data.results, data.seed, data.budgets),
     lambda data: scatter_section(data.inputs.scatter, data.figures),
@@ -160,7 +163,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
         tables=write_tables([table for section in sections for table in section.tables], folder / "tables"),
         figures=tuple(figure.path for section in sections for figure in section.figures),
         headline=summary,
-        frame=data.frame,
+        frame=pd.concat([data.frame, *data.user_rows], ignore_index=True),
         findings=data.findings,
     )
 

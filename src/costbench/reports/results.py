@@ -15,7 +15,7 @@ from costbench.baselines import BASELINES as ROWS
 from costbench.errors import DataError
 from costbench.metrics.measures import Measure, error_measure
 from costbench.metrics.rows import MAIN, read_rows
-from costbench.reports.frame import ORDER, frame_of, means, select, split_by
+from costbench.reports.frame import ORDER, frame_of, means, select, split_by, split_user_programs
 from costbench.reports.scores import ScoreIndex, score_index
 from costbench.tasks import LEARNED, Labels, Task, labels_of, task_order
 
@@ -217,10 +217,17 @@ class Results:
     """The results of evaluation as a frame, and its cells.
 
     Attributes:
-        frame: all rows (see `costbench.reports.frame`), sorted by `ORDER`.
+        frame: rows of the corpus (see `costbench.reports.frame`), sorted by `ORDER`.
+        user_rows: rows of a user's programs, likewise; None for none.
     """
 
     frame: pd.DataFrame
+    user_rows: pd.DataFrame | None = None
+
+    @cached_property
+    def of_user(self) -> Results:
+        """Returns the results of a user's own programs."""
+        return Results(self.frame.iloc[:0] if self.user_rows is None else self.user_rows)
 
     @cached_property
     def _by_key(self) -> Mapping[tuple[str, ...], Cell]:
@@ -297,7 +304,7 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
     if len(clash):
         names = " and ".join(map(repr, clash["application"].unique()))
         raise DataError(names, where=path, field=f"application of {clash['program'].iloc[0]}")
-    return Results(frame)
+    return Results(*split_user_programs(frame))
 
 
 def _named(frame: pd.DataFrame) -> list[tuple[str, str, str]]:

@@ -19,16 +19,16 @@ import pandas as pd
 from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MAIN, read_rows
 from costbench.reports.figures.programs import COLOURS
-from costbench.reports.frame import frame_of, split_by
+from costbench.reports.frame import frame_of, split_by, split_user_programs
 from costbench.reports.papers.printed import main_table
-from costbench.reports.results import BEST, SPLIT_NAMES
+from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES
 from costbench.tasks import task_order
 
 GAINS = "gains"
 """In place of a split: test programs of other splits that gain most from exhaustive search."""
 SPEEDUP, SLOWDOWN = "speedup", "slowdown"
 MEASURED, SECONDS, PREDICTED = "num_measured", "hardware_seconds", "num_predicted"
-_ORDER = ("random", GAINS, "manual")
+_ORDER = (FOLDS, "random", GAINS, "manual")
 _SPLITS: Mapping[str, str] = {**SPLIT_NAMES, GAINS: "programs that gain most"}
 _TOP = re.compile(r"top(\d+)")
 _MINUTES = re.compile(r"(default|random)-(\d+(?:\.\d+)?)m")
@@ -152,14 +152,21 @@ class Searches:
     """All results of the stage `autotune`, tile before fusion.
 
     Attributes:
-        frame: their rows.
+        frame: their rows on programs of the corpus.
+        user_rows: rows of a user's programs.
     """
 
     frame: pd.DataFrame = field(default_factory=lambda: frame_of(()))
+    user_rows: pd.DataFrame = field(default_factory=lambda: frame_of(()))
+
+    @property
+    def of_user(self) -> Searches:
+        """Returns the searches that tuned a user's own programs."""
+        return Searches(self.user_rows)
 
     @cached_property
     def results(self) -> tuple[SearchResults, ...]:
-        """Results by task; those of the random split first."""
+        """Results by task; those of folds first, then those of the random split."""
 
         def rank(key: tuple[str, ...]) -> tuple[object, ...]:
             return task_order(key[0]), (*_ORDER, key[1]).index(key[1]), *key
@@ -172,11 +179,9 @@ class Searches:
         return tuple(results for results in self.results if results.task == task)
 
     def beside(self, results: SearchResults) -> SearchResults | None:
-        """Returns those of programs that gain most, beside the random split of the same task and chip."""
-        if results.split != "random":
-            return None
-        several = (one for one in self.of(results.task) if (one.split, one.chip) == (GAINS, results.chip))
-        return next(several, None)
+        """Returns those of programs that gain most, beside the first split of the same task and chip."""
+        by_split = {one.split: one for one in self.of(results.task) if one.chip == results.chip}
+        return by_split.get(GAINS) if results.split == next(iter(by_split)) != GAINS else None
 
 
 def load_searches(path: str | PathLike[str] | None) -> Searches:
@@ -188,7 +193,7 @@ def load_searches(path: str | PathLike[str] | None) -> Searches:
     if path is None:
         return Searches()
     frame = frame_of(read_rows(path), "autotune")
-    return Searches(frame.assign(budget=frame["variant"], variant=MAIN))
+    return Searches(*split_user_programs(frame.assign(budget=frame["variant"], variant=MAIN)))
 
 
 def _search_results(key: tuple[str, ...], frame: pd.DataFrame) -> SearchResults:

@@ -141,7 +141,8 @@ def _collect_inputs(
             overheads=read_overheads(workspace.stage("machine") / "evaluate" / name for name in names),
         ),
         tables=tuple(workspace.root / name for name in section.tables),
-        evidence=section.evidence,
+        # A project of the user's has no other report than its own.
+        evidence=section.evidence if (workspace.reports / section.evidence).is_file() else "",
         parts=parts,
     )
 

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 from torch.utils.data import DataLoader
 
-from costbench.errors import choose
+from costbench.errors import ParamsError
 from costbench.models.checkpoint import save_checkpoint
 from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostNet
@@ -16,7 +16,7 @@ from costbench.rng import stream_key
 from costbench.training.batches import BatchSampler, PlannedBatches, SampleSource, validation_plans
 from costbench.training.lightning_module import CostModelModule
 from costbench.training.lightning_run import MetricLogger, TrainingRun
-from costbench.training.losses import LOSSES
+from costbench.training.losses import find_loss
 from costbench.training.spec import FitResult, TrainSpec
 
 _LEVEL_KERNELS = 1000
@@ -48,7 +48,7 @@ def fit(
     Raises:
         DataError: if a source has no usable kernel, or the loss is no longer finite.
         ChoiceError: if encoder, reduction or loss is unknown.
-        ParamsError: if a GPU is required and none is available.
+        ParamsError: if a GPU is required and none is available, or a part of a user's own cannot be used.
     """
     run = TrainingRun(spec, folder, logger, progress=progress)
     with run.session():
@@ -56,7 +56,10 @@ def fit(
             spec.drop_features
         )
         net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
-        loss = choose(LOSSES, spec.loss, "loss")
+        loss = find_loss(spec.loss)
+        if spec.monitor == "mape" and loss.predicts != "log_runtime_ns":
+            problem = f"mape needs absolute runtimes; loss {spec.loss} ranks"
+            raise ParamsError(problem, field="monitor", expected="tau, ape, slowdown or opa")
         if loss.predicts == "log_runtime_ns" and spec.start == "mean":
             net.level.fill_(_mean_log_runtime(train_source, spec.net.residual == "analytical"))
         module = CostModelModule(net, loss, spec)

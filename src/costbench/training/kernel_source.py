@@ -29,15 +29,21 @@ class KernelSource:
         shards: feature shards, one per program.
         cache_bytes: budget; if all shards together are larger, they stay on disk when they are `scaled`.
         estimate: quality of the estimates; empty for that of the chip's compiler.
+        features: dotted path of further features of nodes; empty for none.
 
     Raises:
         DataError: if a shard is missing or broken.
     """
 
     def __init__(
-        self, shards: Sequence[Path], *, cache_bytes: int = DEFAULT_CACHE_BYTES, estimate: str = ""
+        self,
+        shards: Sequence[Path],
+        *,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        estimate: str = "",
+        features: str = "",
     ) -> None:
-        self._shards = [FeatureShard(path, estimate) for path in shards]
+        self._shards = [FeatureShard(path, estimate, features) for path in shards]
         self._locations = [(s, k) for s, shard in enumerate(self._shards) for k in range(len(shard))]
         self._num_configs = [int(n) for shard in self._shards for n in shard.num_configs()]
         self._fits = 0 < sum(path.stat().st_size for path in shards) <= cache_bytes

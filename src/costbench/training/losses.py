@@ -7,6 +7,7 @@
 - `mse`: squared error of log runtime (lpm2021, section 3.3), for absolute runtimes.
 - `huber`: absolute error of log runtime, smooth near 0; close to what MAPE measures.
 - `kernel-mse`: the same, every kernel weighted alike (lpm2020, section 4.2).
+- `module:function`: a user's own; see `user_loss`.
 
 Pairs are formed within a kernel only: runtimes of different kernels are never compared. A loss maps costs
 [K, C], runtimes [K, C] and the mask of real decisions [K, C] to a scalar. Layout networks are trained with
@@ -15,16 +16,20 @@ the same losses over the configs of a graph (`layout_loss`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import cast, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from costbench.errors import choose
+from costbench.execution.dotted import is_part, load_part
 from costbench.models.spec import Predicts
-from costbench.training.spec import LAYOUT_PREDICTS, PREDICTS, LayoutTrainSpec, LossName
+from costbench.training.spec import LAYOUT_PREDICTS, PREDICTS, LayoutTrainSpec
 
 
 def pairwise_hinge(
@@ -200,7 +205,7 @@ class Loss:
         return 2 if self.predicts == "score" else 1
 
 
-_FUNCTIONS: Mapping[LossName, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+_FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "hinge": pairwise_hinge,
     "hinge-listnet": hinge_listnet,
     "huber": log_huber,
@@ -215,8 +220,61 @@ LOSSES: Mapping[str, Loss] = {name: Loss(function, PREDICTS[name]) for name, fun
 """Name in `TrainSpec.loss` to loss."""
 
 
+def find_loss(name: str) -> Loss:
+    """Returns the loss called `name` in `LOSSES`, or a user's own.
+
+    Raises:
+        ChoiceError: if there is none of this name.
+        ParamsError: as `user_loss`.
+    """
+    return user_loss(name) if is_part(name) else choose(LOSSES, name, "loss")
+
+
+_SIGNATURE = "(costs [K, C], runtime_ns [K, C], mask [K, C]) to one number that costs have a gradient of"
+
+
+def user_loss(text: str) -> Loss:
+    """Returns the loss that a dotted path names: a function, or a class of which arguments make one.
+
+    It maps costs, runtimes and the mask of real decisions, [K, C] each, to a number, as the others do. Its
+    attribute `predicts` says what a network trained with it predicts: `score` where it has none, or
+    `log_runtime_ns`.
+
+    Raises:
+        ParamsError: if it cannot be imported, or fails on two kernels with two and three decisions.
+    """
+    part = load_part(text, "loss")
+    with part.checked(_SIGNATURE):
+        is_class = inspect.isclass(part.value)
+        function = part.value(**part.arguments) if is_class else partial(part.value, **part.arguments)
+    predicts = getattr(function if is_class else part.value, "predicts", "score")
+    if predicts not in get_args(Predicts):
+        raise part.refuse(f"predicts is {predicts!r}", f"one of {', '.join(get_args(Predicts))}")
+
+    def checked(costs: Tensor, runtime_ns: Tensor, mask: Tensor) -> Tensor:
+        with part.checked(_SIGNATURE):
+            loss: object = function(costs, runtime_ns, mask)
+        if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+            shape = f"{list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            problem = f"gives {shape}" if shape != "[]" else "gives a number without gradient"
+            raise part.refuse(problem, _SIGNATURE)
+        return loss
+
+    costs = torch.tensor([[0.3, 0.1, 0.0], [0.2, 0.5, 0.4]], requires_grad=True)
+    runtime_ns = torch.tensor([[2e3, 1e3, 1.0], [3e5, 2e5, 1e5]], dtype=torch.float64)
+    with torch.enable_grad():
+        checked(costs, runtime_ns, torch.tensor([[True, True, False], [True, True, True]]))
+    return Loss(checked, cast(Predicts, predicts))
+
+
 def layout_loss(spec: LayoutTrainSpec) -> Loss:
-    """Returns the loss that the training of a layout network minimises."""
+    """Returns the loss that the training of a layout network minimises.
+
+    Raises:
+        ParamsError: as `user_loss`.
+    """
+    if is_part(spec.loss):
+        return user_loss(spec.loss)
     functions: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
         "hinge": partial(pairwise_hinge, margin=spec.margin, grows=spec.margin_grows),
         "listmle": listmle_per_config,

@@ -5,15 +5,24 @@ Modules that only read them need not load torch.
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar, get_type_hints
 
+from costbench.execution.dotted import is_part
 from costbench.features.normalizer import Transform
 from costbench.features.schema import DECISION_FEATURES, NODE_FEATURES, STATIC_FEATURES
-from costbench.models.spec import Accelerator, Execution, LayoutNetSpec, NetSpec, Predicts
+from costbench.models.spec import (
+    LAYOUT_ENCODERS,
+    Accelerator,
+    Execution,
+    LayoutNetSpec,
+    NetSpec,
+    Predicts,
+)
 from costbench.tasks import LEARNED
 from costbench.training.validation import (
     VALIDATION_APE,
@@ -47,7 +56,7 @@ LossName = Literal[
     "logistic-listnet",
     "mse",
 ]
-PREDICTS: Mapping[LossName, Predicts] = {
+PREDICTS: Mapping[str, Predicts] = {
     "hinge": "score",
     "hinge-listnet": "score",
     "huber": "log_runtime_ns",
@@ -59,6 +68,13 @@ PREDICTS: Mapping[LossName, Predicts] = {
     "mse": "log_runtime_ns",
 }
 """What a network trained with a loss of `losses.LOSSES` predicts."""
+
+
+def _require_loss(loss: str, known: Collection[str]) -> None:
+    if loss not in known and not is_part(loss):
+        near = difflib.get_close_matches(loss, known, n=1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"loss is {loss!r}{hint}, must be one of {', '.join(known)}, or module:function")
 
 
 @dataclass(frozen=True)
@@ -155,7 +171,7 @@ class TrainSpec:
     Attributes:
         seed: seed of initial weights, batches, validation sample and dropout.
         net: the network.
-        loss: loss by its name in `losses.LOSSES`.
+        loss: loss by its name in `losses.LOSSES`, or a function of your own, `module:function`.
         batch: how training batches are drawn.
         validation: what is validated on after every epoch.
         optimizer: Adam, its learning rate and clipping.
@@ -174,7 +190,7 @@ class TrainSpec:
 
     seed: int = 0
     net: NetSpec = field(default_factory=NetSpec)
-    loss: LossName = "hinge"
+    loss: LossName | str = "hinge"
     batch: BatchSpec = field(default_factory=BatchSpec)
     validation: ValidationSpec = field(default_factory=ValidationSpec)
     optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
@@ -192,7 +208,9 @@ class TrainSpec:
         for name in ("epochs", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
-        if self.monitor == "mape" and PREDICTS[self.loss] != "log_runtime_ns":
+        _require_loss(self.loss, PREDICTS)
+        # What a loss of a user's own predicts is known once it is loaded.
+        if self.monitor == "mape" and PREDICTS.get(self.loss, "log_runtime_ns") != "log_runtime_ns":
             raise ValueError(f"monitor is mape, which needs absolute runtimes; loss {self.loss} ranks")
         for ending in self.drop_features:
             if not any(feature.name.endswith(ending) for feature in _FEATURES):
@@ -209,6 +227,17 @@ class TrainSpec:
         return self.net.estimate
 
     @property
+    def features(self) -> str:
+        """Further features of nodes that training reads, by dotted path; empty for none."""
+        return self.net.features
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Returns the dotted paths of the parts that are a user's own, by the names of their fields."""
+        parts = {f"net.{name}": text for name, text in self.net.parts.items()}
+        return parts | ({"loss": self.loss} if is_part(self.loss) else {})
+
+    @property
     def per_step(self) -> tuple[int, int]:
         """Kernels per step, and decisions of each at most."""
         return self.batch.kernels, self.batch.configs
@@ -220,7 +249,7 @@ def monitored_metric(monitor: Monitor) -> tuple[str, bool]:
 
 
 LayoutLoss = Literal["hinge", "listmle", "logistic", "mse"]
-LAYOUT_PREDICTS: Mapping[LayoutLoss, Predicts] = {
+LAYOUT_PREDICTS: Mapping[str, Predicts] = {
     "hinge": "score",
     "listmle": "score",
     "logistic": "score",
@@ -312,7 +341,8 @@ class LayoutTrainSpec:
     Attributes:
         seed: seed of weights, draws, and the division of configs where there are no validation graphs.
         net: the network.
-        loss: loss: `hinge` and `logistic` over pairs, `listmle`, or `mse` of log runtime.
+        loss: `hinge` and `logistic` over pairs, `listmle`, `mse` of log runtime, or a function of your own,
+            `module:function`.
         margin: margin of `hinge`, by which a slower config should score higher.
         margin_grows: multiply the margin of a pair by its difference of log runtime in units of the step's
             standard deviation, so that far pairs should lie farther apart.
@@ -332,7 +362,7 @@ class LayoutTrainSpec:
 
     seed: int = 0
     net: LayoutNetSpec = field(default_factory=LayoutNetSpec)
-    loss: LayoutLoss = "hinge"
+    loss: LayoutLoss | str = "hinge"
     margin: float = 1.0
     margin_grows: bool = False
     sampling: SamplingSpec = field(default_factory=SamplingSpec)
@@ -351,6 +381,7 @@ class LayoutTrainSpec:
         for name in ("steps_per_epoch", "epochs", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+        _require_loss(self.loss, LAYOUT_PREDICTS)
         if self.validation_configs < 2:
             raise ValueError(f"validation_configs is {self.validation_configs}, must be at least 2")
         if not (math.isfinite(self.margin) and self.margin > 0.0):
@@ -359,7 +390,7 @@ class LayoutTrainSpec:
             raise ValueError("segments.historical needs net.part_nodes, the parts whose states are kept")
         if self.segments.historical and any(not name.endswith("mean") for name in self.net.pooling):
             raise ValueError(f"segments.historical needs pooling by means, not {list(self.net.pooling)}")
-        if (self.segments.nodes or self.segments.historical) and self.net.encoder.startswith("pyg."):
+        if (self.segments.nodes or self.segments.historical) and self.net.encoder not in LAYOUT_ENCODERS:
             raise ValueError(f"segments need encoder graphsage, gcn or none, not {self.net.encoder}")
 
     @property
@@ -376,6 +407,17 @@ class LayoutTrainSpec:
     def estimate(self) -> str:
         """Quality of the estimates that training reads: there are none of layouts."""
         return ""
+
+    @property
+    def features(self) -> str:
+        """Further features of nodes that training reads: there are none of layouts."""
+        return ""
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Returns the dotted paths of the parts that are a user's own, by the names of their fields."""
+        parts = {f"net.{name}": text for name, text in self.net.parts.items()}
+        return parts | ({"loss": self.loss} if is_part(self.loss) else {})
 
     @property
     def per_step(self) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import typer
 
 from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, run_stage
 from costbench.extensions import CommandGroup, StageExtension
+from costbench.installation import install_line
 from costbench_schedules.cli.crop import COMMANDS as CROP
 from costbench_schedules.cli.crop import Minutes, resumable
 from costbench_schedules.cli.live import tune_schedule
@@ -157,7 +158,7 @@ def show_schedule(
     try:
         from costbench_schedules.devices import tvm_adapter
     except ImportError as error:
-        raise DataError("TVM is not installed", expected="pip install costbench[cpu]") from error
+        raise DataError("TVM is not installed", expected=install_line("cpu")) from error
     if form is Form.CODE:
         typer.echo(tvm_adapter.script(space.operator, choices))
     else:

@@ -18,6 +18,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64, AnyInt, Bool
 from costbench.errors import ChoiceError, DataError
+from costbench.installation import install_line
 from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
 from costbench_schedules.devices.timing import Clock, TimingSpec
 from costbench_schedules.operators.operators import Operator
@@ -157,7 +158,7 @@ class CpuDevice:
 
     def _start(self) -> None:
         if not self._limits.command and util.find_spec("tvm") is None:
-            raise DataError("TVM is not installed", expected="pip install costbench[cpu]")
+            raise DataError("TVM is not installed", expected=install_line("cpu"))
         self._worker.start()
 
     def check_target(self) -> None:

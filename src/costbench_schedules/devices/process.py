@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from costbench.errors import DataError
+from costbench.installation import install_line
 
 TIMEOUT_BUILD, TIMEOUT_RUN, CRASH = "build time-out", "run time-out", "crash"
 """Reasons for which a worker had to be replaced."""
@@ -98,7 +99,7 @@ class WorkerProcess:
         except (WorkerFailedError, KeyError) as error:
             self.stop()
             problem = f"the measuring process does not start: {error}"
-            raise DataError(problem, expected="the extra costbench[cpu] (TVM)") from error
+            raise DataError(problem, expected=install_line("cpu")) from error
 
     def _command(self, writer: int) -> list[str]:
         command = self._limits.command or (sys.executable, "-m", "costbench_schedules.devices.worker")

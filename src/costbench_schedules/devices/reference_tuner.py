@@ -19,6 +19,7 @@ from types import ModuleType
 
 from costbench.artifacts import read_json, write_json
 from costbench.errors import DataError
+from costbench.installation import install_line
 from costbench.params import parse
 from costbench_schedules.operators.operators import Operator, parse_operator
 
@@ -88,7 +89,7 @@ def meta_schedule(operator: Operator, spec: ReferenceSpec, folder: Path) -> Refe
         DataError: without the extra `cpu`, or if it ends without a result, with its last line.
     """
     if util.find_spec("tvm") is None:
-        raise DataError("TVM is not installed", expected="pip install costbench[cpu]")
+        raise DataError("TVM is not installed", expected=install_line("cpu"))
     folder.mkdir(parents=True, exist_ok=True)
     request = json.dumps({"operator": operator.text, "folder": str(folder), **asdict(spec)})
     environment = dict(os.environ) | {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

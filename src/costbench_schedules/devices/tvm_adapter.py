@@ -21,6 +21,7 @@ from tvm import s_tir, te, tirx
 
 from costbench.arrays import F32
 from costbench.errors import ChoiceError, DataError
+from costbench.installation import install_line
 from costbench_schedules.devices.host import this_processor
 from costbench_schedules.operators.operators import PADDED, Axis, Operator
 from costbench_schedules.spaces.nest import LANES
@@ -65,7 +66,7 @@ class HostToolchain:
 def check_versions() -> None:
     """Raises DataError if the installed apache-tvm-ffi is one that crashes."""
     if tvm_ffi.__version__.startswith(BROKEN_FFI):
-        expected = "apache-tvm-ffi==0.1.14.post1; install costbench[cpu]"
+        expected = install_line("cpu")
         raise DataError(f"apache-tvm-ffi {tvm_ffi.__version__} crashes with this TVM", expected=expected)
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from costbench import rng
 from costbench.arrays import F32, F64, I64, AnyArray, Bool
 from costbench.errors import ChoiceError, DataError, choose
+from costbench.installation import install_line
 from costbench_schedules.models.learner import Objective, Samples
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def _import_xgboost() -> Any:
         import xgboost
     except ImportError as error:
         raise ChoiceError(
-            "XGBoost is not installed", expected="`pip install 'costbench[cpu]'`, or the library lightgbm"
+            "XGBoost is not installed", expected=f"`{install_line('cpu')}`, or the library lightgbm"
         ) from error
     return xgboost
 

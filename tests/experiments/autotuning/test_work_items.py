@@ -13,6 +13,7 @@ from costbench.experiments.autotuning.work_items import (
     ChosenPrograms,
     FusionTuning,
     TuningItem,
+    evenly_spaced,
     exhaustive_gain,
 )
 from costbench.params import parse
@@ -53,10 +54,24 @@ def test_params_are_read_from_a_file() -> None:
     assert params.search.repeats == 10
 
 
+def test_programs_are_taken_at_equal_distances() -> None:
+    assert list(evenly_spaced(range(10), 3)) == [0, 3, 6]
+    assert list(evenly_spaced(range(3), 5)) == list(evenly_spaced(range(3), 0)) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"gains": -1}, {"splits": ("random", "random")}, {"gain_splits": ("random",)}], ids=str
+    "wrong",
+    [
+        {"gains": -1},
+        {"splits": ("random", "random")},
+        {"splits": ("alphabetical",)},
+        {"splits": ("folds", "fold1")},
+        {"gain_splits": ("random",)},
+        {"splits": ("folds",), "gain_splits": ("fold2",)},
+    ],
+    ids=str,
 )
 def test_impossible_choices(wrong: dict[str, object]) -> None:
     values: dict[str, object] = {"splits": ("random",), "chips": ("tpu_v3",)}
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+    with pytest.raises(ValueError, match=list(wrong)[-1]):
         ChosenPrograms(**{**values, **wrong})  # type: ignore[arg-type]

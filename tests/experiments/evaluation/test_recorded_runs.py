@@ -20,6 +20,16 @@ def test_calibration_kernels(shared_data: Path) -> None:
     assert report.spread is not None
     assert report.spread.num_machines == 32
     assert report.held_out is None
+    # Every machine has one choice of each rule, and those of no rule are off by much more than the others.
+    assert set(report.by_rule) == {"overlap", "chunks", "edges"}
+    for choices in report.by_rule.values():
+        assert len(choices) == 3
+        assert sum(spread.num_machines for spread in choices.values()) == 32
+        for spread in choices.values():
+            assert spread.mape is not None
+            assert spread.mape.median < 8.0
+            assert spread.kendall_tau is not None
+            assert spread.kendall_tau.median > 0.88
 
 
 def test_kernels_held_out_are_reported(shared_data: Path) -> None:

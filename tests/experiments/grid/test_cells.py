@@ -61,10 +61,10 @@ def test_other_names_are_refused(name: str) -> None:
 
 def test_labels_stand_beside_variants_and_change_no_training(repository: Path) -> None:
     params = load_params(repository / "params.yaml")
-    plain = params.sections["experiments"]["rivals-fusion"]
+    plain = params.sections["experiments"]["folds-rivals-fusion"]
     changes = {"main": {}, "half": {"label": "half of them", "share": 0.5}}
-    entries = {"rivals-fusion": {**plain, "variants": changes}}
+    entries = {"folds-rivals-fusion": {**plain, "variants": changes}}
     labelled: Params = replace(params, sections={**params.sections, "experiments": entries})
     assert variant_labels(labelled) == {"half": "half of them"}
-    assert load_experiment(labelled, "rivals-fusion").variants["half"].share == 0.5
+    assert load_experiment(labelled, "folds-rivals-fusion").variants["half"].share == 0.5
     assert variant_labels(params) == {"lpm2020-lstm": "LSTM alone, as in lpm2020"}

@@ -14,9 +14,11 @@ import pytest
 from costbench.artifacts import read_json
 from costbench.datasets.splits import Split, write_split
 from costbench.errors import DataError, ParamsError
+from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.identity import StageIdentity, read_identity, write_identity
-from costbench.experiments.parameter_file import load_sections
+from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.stages import autotune, features, generate
+from costbench.experiments.workspace import load_workspace
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.params import merge
 from tests.experiments.finished_cells import finish_cell
@@ -191,6 +193,34 @@ def test_large_programs_are_left_out(
         autotune.run(profile(tmp_path, repository, fusion=small, tile=small))
     assert f"{TEST} is left out" in caplog.text
     assert rows_of(tmp_path / "params.yaml") == ()
+
+
+def tile_items(path: Path) -> list[TuningItem]:
+    params = load_params(path)
+    section = params.section("autotune", AutotuneParams)
+    return list(TuningItems(load_workspace(params), 0).of("tile", section.tile))
+
+
+def test_programs_of_folds_are_tuned_with_the_networks_of_their_fold(
+    params: Path, repository: Path, tmp_path: Path
+) -> None:
+    """Listed under `folds`; a variant of an experiment is named after a dot."""
+    out = tmp_path / "out"
+    (out / "features").parent.mkdir()
+    (out / "features").symlink_to(params.parent / "out" / "features")
+    write_split(out / "split" / "fold1.json", Split("fold1", (OTHER,), (), (TEST,)))
+    write_split(out / "split" / "fold2.json", Split("fold2", (TEST,), (), (OTHER,)))
+    programs = {"splits": ["folds"], "gains": 0}
+    models = ["folds-tile", "folds-tile.hybrid"]
+    path = profile(tmp_path, repository, tile={"programs": programs, "models": models})
+    items = {item.name: item for item in tile_items(path)}
+    assert {*items} == {f"tile-folds-tpu_v2-{TEST}", f"tile-folds-tpu_v2-{OTHER}"}
+    checkpoints = items[f"tile-folds-tpu_v2-{OTHER}"].task.checkpoints
+    cells = {model: folder.name for model, folder in checkpoints.items()}
+    assert cells == {"learned": "tile-fold2-tpu_v2-main-s0", "hybrid": "tile-fold2-tpu_v2-hybrid-s0"}
+    wrong = profile(tmp_path, repository, tile={"programs": programs, "models": ["folds-tile.hybird"]})
+    with pytest.raises(ParamsError, match=r"no variant 'hybird' of folds-tile.*main, hybrid, lpm2021"):
+        tile_items(wrong)
 
 
 def test_what_the_user_can_mend(params: Path, repository: Path, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_shards_by_other_code_are_made_again_with_equal_bytes(made: Path, reposi
     folder = made / "out" / "features"
     before = {path: path.read_bytes() for path in list_shards(folder)}
     times = {path: path.stat().st_mtime_ns for path in before}
-    for note in (folder / "programs").iterdir():
+    for note in (*folder.glob("programs/*"), *folder.glob("notes/*/*")):
         note.write_text(note.read_text().replace('"key": "', '"key": "of an older one'))
     features.run(profile(made, repository))
     assert {path: path.read_bytes() for path in list_shards(folder)} == before
@@ -113,9 +113,9 @@ def test_shards_by_other_code_are_made_again_with_equal_bytes(made: Path, reposi
 
 def test_estimates_of_other_qualities_leave_feature_shards_as_they_are(made: Path, repository: Path) -> None:
     folder = made / "out" / "features"
-    before = {path: path.read_bytes() for path in list_shards(folder)}
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in list_shards(folder)}
     features.run(profile(made, repository, estimates=["roofline", "expert"]))
-    after = {path: path.read_bytes() for path in list_shards(folder)}
+    after = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in list_shards(folder)}
     assert {path: after[path] for path in before} == before
     assert len(after) == 3 * len(before)
     for path in before:
@@ -126,9 +126,82 @@ def test_estimates_of_other_qualities_leave_feature_shards_as_they_are(made: Pat
             # Everything that a roofline leaves out takes time.
             assert (roofline.analytical_ns(index) < expert.analytical_ns(index)).all()
     features.run(profile(made, repository))
-    assert {path: path.read_bytes() for path in list_shards(folder)} == before
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in list_shards(folder)} == before
     with pytest.raises(ParamsError, match=r"estimates are \['xla'\], must be different ones of roofline"):
         features.run(profile(made, repository, estimates=["xla"]))
+
+
+def test_features_of_a_users_own_lie_beside_the_shards(
+    made: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made)
+    folder, source = made / "out" / "features", made / "own_node_features.py"
+    before = {path: path.stat().st_mtime_ns for path in list_shards(folder)}
+    source.write_text(
+        "import numpy as np\n\n"
+        "def places(kernel):\n    n = len(kernel.nodes)\n"
+        "    return np.stack([np.arange(n), np.full(n, n)], axis=1)\n"
+    )
+    name = "own_node_features:places"
+    features.run(profile(made, repository, nodes=[name]))
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    for path in before:
+        shard = FeatureShard(path)
+        extended = shard.with_estimate("", name)
+        sizes = shard.num_nodes()
+        for index in range(len(shard)):
+            rows = extended.graph(index).node_features
+            np.testing.assert_array_equal(rows[:, :140], shard.graph(index).node_features)
+            np.testing.assert_array_equal(rows[:, 140], np.arange(sizes[index]))
+            assert (rows[:, 141] == sizes[index]).all()
+        kernels, configs = np.arange(len(shard)), [np.arange(1)] * len(shard)
+        packed = extended.columns.pack(kernels, configs)
+        assert packed.node_features.shape == (sizes.sum(), 142)
+        np.testing.assert_array_equal(packed.node_features[:, 141], np.repeat(sizes, sizes))
+        extremes = extended.columns.extremes().node
+        assert extremes[:, 140:].tolist() == [[0, sizes.min()], [sizes.max() - 1, sizes.max()]]
+    beside = {path: path.stat().st_mtime_ns for path in list_shards(folder) if path not in before}
+    source.write_text("# A remark changes nothing.\n" + source.read_text())
+    features.run(profile(made, repository, nodes=[name]))
+    assert {path: path.stat().st_mtime_ns for path in beside} == beside
+    source.write_text(source.read_text().replace("np.full(n, n)", "np.full(n, 2 * n)"))
+    features.run(profile(made, repository, nodes=[name]))
+    assert all(path.stat().st_mtime_ns > beside[path] for path in beside)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    with pytest.raises(
+        ParamsError, match=r"features.nodes: own_nowhere:f: no such module .expected own_nowhere"
+    ):
+        features.run(profile(made, repository, nodes=["own_nowhere:f"]))
+    with pytest.raises(ParamsError, match=r"features: own_node_features:np: is a module"):
+        features.run(profile(made, repository, nodes=["own_node_features:np"]))
+    features.run(profile(made, repository))
+    assert set(list_shards(folder)) == set(before)
+    with pytest.raises(DataError, match=r"'own_node_features:places' among `features.nodes`"):
+        FeatureShard(next(iter(before)), features=name)
+
+
+def test_a_chip_that_is_added_leaves_the_files_of_the_others(tmp_path: Path, repository: Path) -> None:
+    """In both stages, whichever of their chips it is."""
+    params = profile(tmp_path, repository)
+    sections = json.loads(params.read_text())
+    tasks = ["tile", "fusion", "layout"]
+    sections["generate"] |= {"tasks": tasks, "programs": PROGRAMS[:1]}
+    sections["generate"]["fusion"] |= {"max_configs": 4}
+    sections["generate"]["layout"] |= {"max_configs": 4}
+
+    def run(*chips: str) -> dict[Path, tuple[int, bytes]]:
+        sections["generate"]["chips"] = list(chips)
+        sections["features"] = {"tasks": tasks, "chips": list(chips)}
+        params.write_text(json.dumps(sections))
+        generate.run(params)
+        features.run(params)
+        files = [path for path in (tmp_path / "out").rglob("*/*/*/*.arrow") if "tpu_v2" in path.parts]
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+    before = run("tpu_v2")
+    assert {path.relative_to(tmp_path / "out").parts[1] for path in before} == set(tasks)
+    assert run("tpu_v3", "tpu_v2") == before
+    assert run("tpu_v2") == before
 
 
 def test_samples_that_are_not_there_are_named(made: Path, repository: Path) -> None:

@@ -131,9 +131,9 @@ def test_names_and_arguments_are_read(name: str, kind: type, arguments: dict[str
         ("pyg.GCNConv(head=2)", ParamsError, "encoder: pyg.GCNConv: no argument: 'head' .expected .*bias"),
         ("pyg.GCNConv(cached=True)", ParamsError, "encoder: pyg.GCNConv: set by costbench: 'cached'"),
         ("pyg.GCNConv(in_channels=3)", ParamsError, "set by costbench: 'in_channels'"),
-        ("pyg.GATv2Conv(heads=3)", ParamsError, r"GATv2Conv\(heads=3\): heads is 3, must divide hidden, 8"),
+        ("pyg.GATv2Conv(heads=3)", ParamsError, r"GATv2Conv\(heads=3\): .*heads is 3, must divide hidden, 8"),
         ("pyg.RGCNConv(num_relations=2)", ParamsError, r"pyg.RGCNConv\(num_relations=2\): "),
-        ("pyg.ChebConv", ParamsError, r"pyg.ChebConv\(\): .* required positional argument: 'K'"),
+        ("pyg.ChebConv", ParamsError, r"pyg.ChebConv: .* required positional argument: 'K'"),
         ("pyg.MixHopConv", ParamsError, r"gives \[2, 24\] for two nodes .expected \[2, 8\]"),
     ],
 )  # fmt: skip

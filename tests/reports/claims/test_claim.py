@@ -143,10 +143,9 @@ def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
     assert needy == ["lpm2021.transformer_trains_faster"]
 
 
-def test_the_default_profile_searches_for_every_claim(repository: Path) -> None:
-    section = parse(
-        AutotuneParams, load_sections(repository / "params.yaml")["autotune"], where="params.yaml"
-    )
+def test_the_evidence_searches_for_every_claim(repository: Path) -> None:
+    path = repository / "profiles" / "evidence" / "params.yaml"
+    section = parse(AutotuneParams, load_sections(path)["autotune"], where=path)
     starts, minutes = section.fusion.search.starts, section.fusion.search.hardware_minutes
     budgets = {"tile": {"compiler", *(f"top{k}" for k in section.tile.search.top_k)}}
     budgets["fusion"] = {f"{start}-{number:g}m" for start in starts for number in minutes}

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError
+from costbench.installation import install_line
 
 
 def test_a_schedule_is_shown_as_loops() -> None:
@@ -49,5 +50,5 @@ def test_without_the_compiler_the_extra_is_named(
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(complete_app(), arguments)
     assert isinstance(result.exception, CostbenchError)
-    assert "costbench[cpu]" in str(result.exception)
+    assert result.exception.expected == install_line("cpu")
     assert not list(tmp_path.iterdir())

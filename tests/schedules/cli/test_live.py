@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError, DataError
+from costbench.installation import install_line
 from costbench_schedules.cli.live import (
     Interrupt,
     describe_progress,
@@ -111,5 +112,5 @@ def test_without_the_compiler_the_extra_is_named(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(complete_app(), ["tune", "C6", "--task", "schedule"])
     assert isinstance(result.exception, DataError)
-    assert "costbench[cpu]" in str(result.exception)
+    assert result.exception.expected == install_line("cpu")
     assert not list(tmp_path.iterdir())

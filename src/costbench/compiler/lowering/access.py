@@ -15,7 +15,7 @@ from typing import NamedTuple
 from costbench.hlo.instruction import Instruction, WindowDimension
 from costbench.hlo.module import HloComputation
 from costbench.hlo.opcode import Opcode
-from costbench.hlo.shape import Shape
+from costbench.hlo.shape import ElementType, Shape
 
 NO_LOOP = -1
 
@@ -49,6 +49,7 @@ class AxisMap(NamedTuple):
 
 
 WHOLE = AxisMap()
+_TOKEN = Shape(ElementType.TOKEN)
 Access = tuple[AxisMap, ...]
 """One map per axis of a value, in logical order."""
 
@@ -70,8 +71,10 @@ def identity(shape: Shape) -> Access:
 
 
 def array_shape(shape: Shape) -> Shape:
-    """Returns the shape itself, or the largest member of a tuple."""
-    return max(shape.leaves(), key=lambda leaf: leaf.num_elements) if shape.is_tuple else shape
+    """Returns the shape itself, the largest member of a tuple, or of an empty one a token."""
+    if not shape.is_tuple:
+        return shape
+    return max(shape.leaves(), key=lambda leaf: leaf.num_elements, default=_TOKEN)
 
 
 def access_loops(access: Access) -> tuple[int, ...]:
@@ -103,7 +106,8 @@ def _scaled(axis: AxisMap, ratio: float) -> AxisMap:
 def reshaped(source: Access, source_shape: Shape, target_shape: Shape) -> Access:
     """Returns the access of a reshape's other side.
 
-    Groups of axes with equal products correspond; inside a group the loop moves the major axis.
+    Groups of axes with equal products correspond; inside a group the loop moves the major axis. The last
+    groups of a bitcast to another width have other products: an element there is a part of one here.
     """
     result = [WHOLE] * target_shape.rank
     groups = _reshape_groups(source_shape.dimensions, target_shape.dimensions)
@@ -114,9 +118,6 @@ def reshaped(source: Access, source_shape: Shape, target_shape: Shape) -> Access
         lead = moving[0]
         # The major axis of a merged group moves; its minor axes are taken whole.
         target = next((t for t in target_axes if target_shape.dimensions[t] > 1), target_axes[0])
-        if len(source_axes) == 1 and len(target_axes) == 1:
-            result[target] = source[lead]
-            continue
         size = max(1, target_shape.dimensions[target])
         result[target] = _scaled(source[lead], size / max(1, source_shape.dimensions[lead]))
     return tuple(result)
@@ -138,8 +139,10 @@ def _reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tu
                 product_left, left, i = product_left * source[i], [*left, i], i + 1
             elif j < len(target):
                 product_right, right, j = product_right * target[j], [*right, j], j + 1
-            else:
+            elif i < len(source):
                 product_left, left, i = product_left * source[i], [*left, i], i + 1
+            else:
+                break
         groups.append((left, right))
     return groups
 

@@ -3,36 +3,42 @@
 A work item is a decision, a split, a chip and a program. Tile sizes are also tuned for the programs that gain
 most from exhaustive search (lpm2021, figure 4, shows four such programs beside the test set). These are
 selected by their measured samples among the test programs of other splits, are tuned with the models trained
-for the split that tests them, and are listed under the split `gains`: no program is tuned with a model that
-was trained on it.
+for the split that tests them, and are listed under the split `gains`. Programs that a fold tests are tuned
+with the models of that fold, and listed under `folds`. So no program is tuned with a model that was trained
+on it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from costbench.arrays import F64, I64
-from costbench.datasets.splits import read_split
-from costbench.errors import DataError
+from costbench.datasets.splits import FOLDS, check_split, expand_folds, read_split, reported_split
+from costbench.errors import DataError, ParamsError
 from costbench.experiments.autotuning.comparison import AutotuneTask
 from costbench.experiments.autotuning.fusion_comparison import AutotuneFusionParams
 from costbench.experiments.autotuning.tile_comparison import AutotuneTileParams
 from costbench.experiments.grid.cells import MAIN, listed_as
-from costbench.experiments.grid.experiment import Experiment, load_experiment
+from costbench.experiments.grid.experiment import Experiment, load_experiment, num_folds
 from costbench.experiments.workspace import Workspace, chip_files
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.programs.manifest import ProgramEntry, all_programs
 
 _log = logging.getLogger(__name__)
 GAINS = "gains"
-SplitName = Literal["random", "manual"]
+_T = TypeVar("_T")
+
+
+def tuned_experiment(model: str) -> str:
+    """Returns the experiment of a model that is named `EXPERIMENT` or `EXPERIMENT.VARIANT`."""
+    return model.partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -40,16 +46,17 @@ class ChosenPrograms:
     """The programs whose decisions are tuned.
 
     Attributes:
-        splits: splits whose test programs are tuned.
+        splits: splits whose test programs are tuned; `folds` stands for every fold.
         chips: chips by name.
-        max_programs: largest number of programs of each split, the first in order of name; 0 for all.
+        max_programs: largest number of programs of each split, evenly spaced in order of name; 0 for all. A
+            user's own programs do not count and are always tuned.
         max_instructions: instructions above which a program is left out; 0 for no limit.
         gains: number of programs, besides those of `splits`, that gain most from exhaustive search.
         gain_splits: splits whose test programs they are taken from, by the names of their files (`manual`,
             `fold1`); a program that several test is tuned with the models of the first.
     """
 
-    splits: tuple[SplitName, ...]
+    splits: tuple[str, ...]
     chips: tuple[str, ...]
     max_programs: int = 0
     max_instructions: int = 0
@@ -61,9 +68,14 @@ class ChosenPrograms:
             values = getattr(self, name)
             if len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be different ones")
+        for name in ("splits", "gain_splits"):
+            for split in {*getattr(self, name)} - {FOLDS}:
+                check_split(split, name)
         if min(self.max_programs, self.max_instructions, self.gains) < 0:
             raise ValueError("max_programs, max_instructions, gains: at least 0")
-        if set(self.splits) & set(self.gain_splits):
+        if FOLDS in self.splits and any(reported_split(name) == FOLDS for name in {*self.splits} - {FOLDS}):
+            raise ValueError(f"splits are {list(self.splits)}, where {FOLDS} stands for every fold already")
+        if any({name, reported_split(name)} & {*self.splits} for name in self.gain_splits):
             raise ValueError(f"gain_splits are {list(self.gain_splits)}, must be none of splits")
 
 
@@ -73,7 +85,8 @@ class TileTuning:
 
     Attributes:
         programs: the programs.
-        models: experiments; the first seed of each is a model, named as evaluation names it.
+        models: experiments, of which the variant `main` or the only one is a model, or `EXPERIMENT.VARIANT`
+            for another variant; the first seed of each, named as evaluation names it.
         search: settings of the search.
     """
 
@@ -88,7 +101,8 @@ class FusionTuning:
 
     Attributes:
         programs: the programs.
-        models: experiments; the first seed of each is a model, named as evaluation names it.
+        models: experiments, of which the variant `main` or the only one is a model, or `EXPERIMENT.VARIANT`
+            for another variant; the first seed of each, named as evaluation names it.
         search: settings of the search.
     """
 
@@ -169,14 +183,18 @@ class TuningItems:
             ParamsError: for an experiment that section `experiments` does not have.
         """
         chosen, chip_file = tuning.programs, chip_files(self.workspace.params)
-        experiments = [load_experiment(self.workspace.params, name) for name in tuning.models]
+        experiments = [self._experiment(model) for model in tuning.models]
         for chip in chosen.chips:
             # Name of the split in result rows, split of the models, program.
             programs: list[tuple[str, str, ProgramEntry]] = []
-            for split in chosen.splits:
+            for split in self._expanded(chosen.splits):
                 tested = self._test_programs(decision, split, chip)
-                entries = self._small_programs(tested, chosen.max_instructions)
-                programs += [(split, split, entry) for entry in entries[: chosen.max_programs or None]]
+                small = self._small_programs(tested, chosen.max_instructions)
+                corpus = [entry for entry in small if not entry.is_user_program]
+                # A user's own programs come on top, so that those of the corpus stay the same.
+                of_user = [entry for entry in small if entry.is_user_program]
+                entries = (*evenly_spaced(corpus, chosen.max_programs), *of_user)
+                programs += [(reported_split(split), split, entry) for entry in entries]
             programs += [(GAINS, split, entry) for entry, split in self._gaining(chosen, chip)]
             for name, trained_on, entry in programs:
                 task = AutotuneTask(
@@ -190,6 +208,25 @@ class TuningItems:
                     chip_file=chip_file.get(chip, ""),
                 )
                 yield TuningItem(name, entry.application, entry.instructions, task)
+
+    def _expanded(self, splits: Sequence[str]) -> tuple[str, ...]:
+        """Returns splits by the names of their files."""
+        params = self.workspace.params
+        k = num_folds(params.sections, params.path) if FOLDS in splits else 0
+        return expand_folds(splits, k)
+
+    def _experiment(self, model: str) -> Experiment:
+        """Returns the experiment of a model, with its variant alone where the model names one."""
+        experiment = load_experiment(self.workspace.params, tuned_experiment(model))
+        _, _, variant = model.partition(".")
+        if not variant:
+            return experiment
+        if variant not in experiment.variants:
+            problem, expected = f"no variant {variant!r} of {experiment.name}", ", ".join(experiment.variants)
+            raise ParamsError(
+                problem, where=self.workspace.params.path, field="autotune.models", expected=expected
+            )
+        return replace(experiment, variants={variant: experiment.variants[variant]})
 
     def _small_programs(self, programs: Sequence[str], max_instructions: int) -> list[ProgramEntry]:
         """Returns the programs of at most so many instructions, or all for 0."""
@@ -212,13 +249,16 @@ class TuningItems:
         """Returns the programs that gain most, each with the split that tests it, the largest gain first."""
         if not chosen.gains:
             return []
-        tested = {name for split in chosen.splits for name in self._test_programs("tile", split, chip)}
+        splits = self._expanded(chosen.splits)
+        tested = {name for split in splits for name in self._test_programs("tile", split, chip)}
         features = self.workspace.stage("features")
         gains: dict[str, tuple[float, str]] = {}
-        for split in chosen.gain_splits:
+        for split in self._expanded(chosen.gain_splits):
             names = self._test_programs("tile", split, chip)
             others = [name for name in names if name not in tested and name not in gains]
             for entry in self._small_programs(others, chosen.max_instructions):
+                if entry.is_user_program:
+                    continue
                 shard = FeatureShard(feature_path(features, "tile", chip, entry.name))
                 gains[entry.name] = exhaustive_gain(shard), split
         ordered = sorted(gains, key=lambda name: (-gains[name][0], name))
@@ -259,6 +299,13 @@ class TileSamples(Protocol):
     def analytical_ns(self, index: int) -> F64:
         """Estimates of the analytical model for the same tile sizes."""
         ...
+
+
+def evenly_spaced(items: Sequence[_T], count: int) -> Sequence[_T]:
+    """Returns `count` of the items at equal distances, from the first on; 0 for all."""
+    if not 0 < count < len(items):
+        return items
+    return [items[number * len(items) // count] for number in range(count)]
 
 
 def exhaustive_gain(shard: TileSamples) -> float:

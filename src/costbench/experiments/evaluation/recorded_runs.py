@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 
 from costbench.datasets.tpugraphs.raw import read_tile_tuning
 from costbench.errors import DataError
-from costbench.hardware.calibration import leave_one_out, load_ensemble, lower_runs
+from costbench.hardware.calibration import leave_one_out, load_ensemble, lower_runs, machines_by_rule
 from costbench.hardware.fidelity import (
     FidelityReport,
     FidelitySpread,
@@ -25,17 +26,24 @@ class RecordedRunsReport:
     Attributes:
         chip: by the chip's own timing.
         spread: over the machines of its ensemble; None for a chip without one.
+        by_rule: rule of the formulas -> its choice -> the same over those machines that have it.
         held_out: each kernel by a machine fitted to the others; None where this was not asked for.
     """
 
     chip: FidelityReport
     spread: FidelitySpread | None = None
+    by_rule: Mapping[str, Mapping[str, FidelitySpread]] = field(default_factory=dict)
     held_out: FidelityReport | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Returns plain values for JSON: those of the chip, then `ensemble` and `leave_one_out`."""
+        """Returns plain values for JSON: of the chip, then `ensemble`, `by_rule` and `leave_one_out`."""
+        by_rule = {
+            rule: {choice: spread.to_dict() for choice, spread in choices.items()}
+            for rule, choices in self.by_rule.items()
+        }
         return self.chip.to_dict() | {
             "ensemble": self.spread and self.spread.to_dict(),
+            "by_rule": by_rule,
             "leave_one_out": self.held_out and self.held_out.to_dict(),
         }
 
@@ -78,10 +86,13 @@ def evaluate_file(
     priced_names = {kernel.name for kernel in report.kernels}
     priced = [kernel for kernel in recorded if kernel.name in priced_names]
     machines = load_ensemble(target)
+    reports = [evaluate_fidelity(priced, machine) for machine in machines]
+    by_rule: dict[str, dict[str, FidelitySpread]] = {}
+    for rule, choice, numbers in machines_by_rule(machines):
+        by_rule.setdefault(rule, {})[choice] = fidelity_spread([reports[number] for number in numbers])
     return RecordedRunsReport(
         chip=report,
-        spread=fidelity_spread([evaluate_fidelity(priced, machine) for machine in machines])
-        if machines
-        else None,
+        spread=fidelity_spread(reports) if reports else None,
+        by_rule=by_rule,
         held_out=leave_one_out(lower_runs(priced), target) if with_held_out else None,
     )

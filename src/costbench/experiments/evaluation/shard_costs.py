@@ -33,7 +33,8 @@ def network_costs(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[F64, str
     from costbench.models.execution import device_of
 
     model = load_checkpoint(checkpoint.folder, device=device_of(checkpoint.accelerator))
-    columns, decisions = shard.with_estimate(model.net.spec.estimate).columns, shard.num_configs()
+    spec = model.net.spec
+    columns, decisions = shard.with_estimate(spec.estimate, spec.features).columns, shard.num_configs()
     costs = [
         model.predict_packed(
             columns.pack(np.arange(first, last), [np.arange(count) for count in decisions[first:last]])

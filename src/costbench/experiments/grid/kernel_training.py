@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelSources:
-    """The kernels for training and those for validation, and the quality of their estimates."""
+    """The kernels for training and those for validation, their estimates' quality and further features."""
 
     train: KernelSource
     validation: KernelSource
     estimate: str = ""
+    features: str = ""
 
     def fit(self, task: CellTask, spec: AnyTrainSpec, logger: EpochLogger) -> FitResult:
         """Trains by `training.fit.fit`."""
         from costbench.training.fit import fit
 
         settings, sources = cast("TrainSpec", spec), self
-        if settings.estimate != self.estimate:
+        if (settings.estimate, settings.features) != (self.estimate, self.features):
             sources = KernelTraining().open(replace(task, spec=settings))
         return fit(
             settings,
@@ -56,8 +57,9 @@ class KernelTraining:
         from costbench.training.kernel_source import KernelSource
 
         cache_bytes = task.cache_mb * 1024 * 1024 // 2
+        estimate, features = task.spec.estimate, task.spec.features
         train, validation = (
-            KernelSource(task.shards(programs), cache_bytes=cache_bytes, estimate=task.spec.estimate)
+            KernelSource(task.shards(programs), cache_bytes=cache_bytes, estimate=estimate, features=features)
             for programs in (task.split.train, task.split.validation)
         )
-        return KernelSources(train, validation, task.spec.estimate)
+        return KernelSources(train, validation, estimate, features)

@@ -133,7 +133,7 @@ class CellTask:
     @cached_property
     def data_digest(self) -> str:
         """Returns a digest of the feature shards and of which program is in which set."""
-        shards = tuple(read_paths(self.shards(self.programs), self.spec.estimate))
+        shards = tuple(read_paths(self.shards(self.programs), self.spec.estimate, self.spec.features))
         times = tuple(path.stat().st_mtime_ns for path in shards if path.exists())
         files = _digest_shards(shards, times, self.features)
         sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"

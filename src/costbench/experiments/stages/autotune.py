@@ -13,7 +13,12 @@ from costbench.artifacts import digest_file, unseal, write_json
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.comparison import autotune
 from costbench.experiments.autotuning.fusion_comparison import FusionCurve
-from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
+from costbench.experiments.autotuning.work_items import (
+    AutotuneParams,
+    TuningItem,
+    TuningItems,
+    tuned_experiment,
+)
 from costbench.experiments.evaluation.program import ALL_KERNELS, BEST
 from costbench.experiments.identity import (
     StageIdentity,
@@ -28,6 +33,7 @@ from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, t
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest
+from costbench.programs.manifest import is_of_user
 from costbench.store import KeyedResult, Progress, WorkItem, compute
 from costbench.target import load_target
 from costbench.tasks import TASKS
@@ -78,7 +84,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     section = profile.section("autotune", AutotuneParams)
     folder = workspace.stage("autotune")
     features, split = (read_identity(workspace.stage(name)) for name in ("features", "split"))
-    experiments = sorted({*section.tile.models, *section.fusion.models})
+    experiments = sorted(set(map(tuned_experiment, (*section.tile.models, *section.fusion.models))))
     trained = [read_identity(workspace.stage("train") / name) for name in experiments]
     identity = identify(__name__, section, features.data_digest, features, split, *trained)
     revision = git_revision(workspace.root)
@@ -184,10 +190,10 @@ def _curves(item: TuningItem, result: ItemFile) -> Iterator[dict[str, object]]:
 
 
 def _headline(rows: Iterable[MetricRow]) -> dict[str, float]:
-    """Returns the median speed-up of each arm and variant over programs and repeats."""
+    """Returns the median speed-up of each arm and variant over programs of the corpus and repeats."""
     speedups: dict[str, list[float]] = {}
     for row in rows:
-        if row.metric == "speedup" and row.model != BEST:
+        if row.metric == "speedup" and row.model != BEST and not is_of_user(row.application):
             name = f"{row.task}/{row.split}/{row.chip}/{row.model}/{row.variant}/speedup"
             speedups.setdefault(name, []).append(row.value)
     return {name: float(np.median(values)) for name, values in sorted(speedups.items())}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_file, seal, write_json
+from costbench.artifacts import digest_file, digest_files, seal, write_json
 from costbench.datasets.leakage import common_fingerprints
 from costbench.datasets.splits import read_split, reported_split
 from costbench.errors import DataError, choose
@@ -46,6 +46,7 @@ from costbench.features.feature_shards import feature_path, sample_paths
 from costbench.features.structures import known_structures
 from costbench.metrics.overhead import write_overheads
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
+from costbench.programs.manifest import is_of_user, user_programs
 from costbench.store import KeyedResult, Progress, WorkItem, compute, remove_outdated
 from costbench.tasks import LEARNED
 
@@ -178,7 +179,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
             expected="the stage `train` to run again",
         )
     tasks = _tasks(experiment, section, workspace, imported)
-    items = _work_items(tasks, identity, folder)
+    items = _work_items(tasks, identity, folder, workspace.programs)
     remove_outdated(machine, [task.timing for task in tasks.values()])
     title = f"programs to evaluate of {experiment.name}"
     results = compute(
@@ -196,6 +197,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
         }
         for task, result in in_order
         for points in result.scatter
+        if not is_of_user(result.application)
     ]  # fmt: skip
     write_json(folder / SCATTER_FILE, scatter)
     seal(machine, f"`costbench evaluate --experiment {experiment.name}`")
@@ -214,13 +216,15 @@ def _is_restored(folder: Path, identity: StageIdentity, experiment: Experiment, 
 
 
 def _work_items(
-    tasks: Mapping[str, EvaluationTask], identity: StageIdentity, folder: Path
+    tasks: Mapping[str, EvaluationTask], identity: StageIdentity, folder: Path, programs: Path
 ) -> list[WorkItem[EvaluationTask]]:
     """Returns a work item for each program, those with the most samples first.
 
-    A result follows from what the whole stage follows from, and from the trained models as they are.
+    A result follows from what the whole stage follows from, and from the trained models as they are. Samples
+    of a user's own programs are in no digest of a stage, so theirs count program by program.
     """
     items = []
+    of_user = {entry.name for entry in user_programs(programs)}
     for name, task in tasks.items():
         program, kind = task.program, task.cell.task
         trained = [checkpoint.folder for checkpoint in program.checkpoints]
@@ -229,6 +233,9 @@ def _work_items(
         evaluate = (EVALUATE_IMPORTED if program.imported else EVALUATE)[kind]
         parts = [name, identity.params_digest, identity.data_digest, identity.code_digest]
         parts += [code_digest(evaluate), *(digest_file(folder / DONE) for folder in trained)]
+        if program.program in of_user:
+            samples = sample_paths(program.features, kind, program.chip, program.program)
+            parts.append(digest_files(samples, program.features))
         items.append(WorkItem.of(name, task, folder / _ITEMS, parts))
 
     def size(item: WorkItem[EvaluationTask]) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from costbench.artifacts import digest_files
@@ -22,20 +22,26 @@ from costbench.datasets.measured_kernels import (
 from costbench.datasets.record_types import FEATURES_VERSION, LAYOUT_GRAPH
 from costbench.datasets.storage import Shard, Shards, ShardSummary
 from costbench.errors import DataError
+from costbench.execution.dotted import is_part
 from costbench.execution.workers import NO_FLAGS, BackendFlags
-from costbench.experiments.identity import closure, identify, read_identity, write_identity
+from costbench.experiments.identity import closure, identify, part_digest, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.progress import ShardProgress
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import (
     estimates_path,
+    extras_path,
     feature_path,
     write_estimates,
+    write_extras,
     write_features,
 )
 from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.features.tpugraphs_graphs import layout_graph, searches_of
-from costbench.store import Entry, Progress, WorkItem, compute, key_of
+from costbench.features.user_features import load_user_features
+from costbench.params import later
+from costbench.programs.manifest import user_programs
+from costbench.store import Entry, Progress, WorkItem, compute, key_of, remove_outdated
 from costbench.target import Architecture, load_target
 from costbench.tasks import TaskName
 
@@ -49,11 +55,14 @@ class FeaturesParams:
         chips: names of chips, or YAML files, among those of the stage `generate`.
         estimates: further qualities of estimates that experiments ask for, besides that of the chip's own
             compiler: keys of `costbench.compiler.estimate_quality.QUALITIES`.
+        nodes: functions of your own, `module:function`, that compute further features of the nodes of tile
+            and fusion kernels; a network reads those that its `net.features` names.
     """
 
     tasks: tuple[TaskName, ...]
     chips: tuple[str, ...]
     estimates: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = later(())
 
     def __post_init__(self) -> None:
         for name in ("tasks", "chips"):
@@ -63,6 +72,8 @@ class FeaturesParams:
         if len(set(self.estimates)) != len(self.estimates) or not set(self.estimates) <= set(QUALITIES):
             known = ", ".join(QUALITIES)
             raise ValueError(f"estimates are {list(self.estimates)}, must be different ones of {known}")
+        if len(set(self.nodes)) != len(self.nodes) or not all(map(is_part, self.nodes)):
+            raise ValueError(f"nodes are {list(self.nodes)}, must be different ones of module:function")
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,7 @@ class ShardSpec:
         key: digest of the data that it is made from, with the version of its features.
         search: whose configs it holds; empty where a task has one feature shard per program and chip.
         estimate: quality of the estimates that are all it holds; empty for a feature shard.
+        nodes: dotted path of the further features of nodes that are all it holds; likewise.
     """
 
     task: TaskName
@@ -88,6 +100,12 @@ class ShardSpec:
     key: str
     search: str = ""
     estimate: str = ""
+    nodes: str = ""
+
+    @property
+    def is_beside(self) -> bool:
+        """Returns whether it holds what is beside a feature shard, of the same samples."""
+        return bool(self.estimate or self.nodes)
 
 
 @dataclass(frozen=True)
@@ -97,12 +115,18 @@ class ProgramItem:
     Attributes:
         data: folder of the data set.
         program: name of the program.
-        shards: shards to make.
+        shards: shards to make by entry: of a chip, of a quality of estimates, of a function of a user's.
+            What is added leaves those of the others as they are.
     """
 
     data: Path
     program: str
-    shards: tuple[ShardSpec, ...]
+    shards: tuple[tuple[Entry, tuple[ShardSpec, ...]], ...]
+
+    @property
+    def specs(self) -> tuple[ShardSpec, ...]:
+        """Returns all shards."""
+        return tuple(shard_spec for _, several in self.shards for shard_spec in several)
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
@@ -121,11 +145,11 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     data, folder = workspace.stage("generate"), workspace.stage("features")
     before = read_identity(data)
     work_items = _work_items(section, data, folder)
-    paths = [shard_spec.path for item in work_items for shard_spec in item.task.shards]
+    paths = [shard_spec.path for item in work_items for shard_spec in item.task.specs]
+    notes = [path for item in work_items for entry, _ in item.task.shards for path in entry.paths]
+    remove_outdated(folder, [*notes, *(path for item in work_items for path in item.entry.paths)])
     counted = {
-        (shard_spec.task, item.name, shard_spec.chip)
-        for item in work_items
-        for shard_spec in item.task.shards
+        (shard_spec.task, item.name, shard_spec.chip) for item in work_items for shard_spec in item.task.specs
     }
     with ShardProgress(len(counted), label="features") as progress:
 
@@ -134,22 +158,31 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
                 progress.made(summary)
 
         title = "programs with features"
-        compute(make_features, Shards, work_items, workspace.backend, title, count, folder=folder)
-    write_identity(folder, identify(__name__, section, digest_files(paths, folder)[:16], before))
+        compute(make_features, Shards, work_items, workspace.backend, title, count)
+    of_user = {entry.name for entry in user_programs(workspace.programs)}
+    corpus = [path for path in paths if path.stem not in of_user]
+    write_identity(folder, identify(__name__, section, digest_files(corpus, folder)[:16], before))
 
 
 def make_features(item: WorkItem[ProgramItem]) -> Shards:
-    """Makes the feature shards of a program, and keeps their summaries.
+    """Makes the feature shards of a program that are missing, and keeps their summaries.
 
     Raises:
         DataError: for a damaged shard or a program that does not fit it.
+        ParamsError: for a function of a user's that fails.
     """
     program = _Program(item.task)
-    for shard_spec in item.task.shards:
+    made = [
+        entry.get(Shards, partial(_make_shards, entry.key, shards, program))
+        for entry, shards in item.task.shards
+    ]
+    return item.keep(Shards(item.key, tuple(summary for shards in made for summary in shards.summaries)))
+
+
+def _make_shards(key: str, shards: Sequence[ShardSpec], program: _Program) -> Shards:
+    for shard_spec in shards:
         READERS[shard_spec.task].write(shard_spec, program)
-    # Estimates beside a shard are of the same samples.
-    summaries = tuple(_summary(shard_spec) for shard_spec in item.task.shards if not shard_spec.estimate)
-    return item.keep(Shards(item.key, summaries))
+    return Shards(key, tuple(_summary(shard_spec) for shard_spec in shards if not shard_spec.is_beside))
 
 
 def _summary(shard_spec: ShardSpec) -> ShardSummary:
@@ -188,6 +221,8 @@ def _write_kernels(shard_spec: ShardSpec, program: _Program) -> None:
     if shard_spec.estimate:
         model = AnalyticalModel(shard_spec.architecture, knowledge_of(shard_spec.estimate))
         write_estimates(shard_spec.path, kernels, model, metadata)
+    elif shard_spec.nodes:
+        write_extras(shard_spec.path, kernels, load_user_features(shard_spec.nodes), metadata)
     else:
         model = AnalyticalModel(shard_spec.architecture)
         write_features(shard_spec.path, kernels, program.features, model, metadata)
@@ -257,6 +292,7 @@ def _sources(data: Path, task: str, chip: str) -> dict[str, tuple[Path, ...]]:
 def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkItem[ProgramItem]]:
     """Returns a work item for each program, those with the largest shards first."""
     by_program: dict[str, list[ShardSpec]] = {}
+    sources_of_nodes = {nodes: part_digest(nodes, "features.nodes") for nodes in section.nodes}
     for task in section.tasks:
         for chip in section.chips:
             target = load_target(chip)
@@ -270,6 +306,13 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
                     for quality in section.estimates if READERS[task].reads_compiled else ():
                         beside = estimates_path(path, quality)
                         by_program[name].append(replace(shard_spec, path=beside, estimate=quality))
+                    for nodes in section.nodes if READERS[task].reads_compiled else ():
+                        beside = extras_path(path, nodes)
+                        by_program[name].append(
+                            replace(
+                                shard_spec, path=beside, key=f"{key}/{sources_of_nodes[nodes]}", nodes=nodes
+                            )
+                        )
     sizes = {
         name: sum(path.stat().st_size for shard_spec in several for path in shard_spec.sources)
         for name, several in by_program.items()
@@ -279,8 +322,20 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
     code = closure(make_features).digest()
     items = []
     for name in ordered:
-        shards = tuple(by_program[name])
-        key = key_of(code, *(f"{shard.path.relative_to(folder)} {shard.key}" for shard in shards))
-        entry = Entry(folder / "programs" / f"{name}.json", key, tuple(shard.path for shard in shards))
+        by_entry: dict[str, list[ShardSpec]] = {}
+        for shard in by_program[name]:
+            label = "-".join(filter(None, (shard.chip, shard.estimate, shard.nodes.replace(":", "-"))))
+            by_entry.setdefault(label, []).append(shard)
+        shards = tuple(
+            (_entry(folder, Path("notes", label, name), several, code), tuple(several))
+            for label, several in by_entry.items()
+        )
+        entry = _entry(folder, Path("programs", name), by_program[name], code)
         items.append(WorkItem(name, ProgramItem(data, name, shards), entry))
     return items
+
+
+def _entry(folder: Path, note: Path, shards: Sequence[ShardSpec], code: str) -> Entry:
+    """Returns where the store keeps shards; `note` is the path of its note in the folder, less `.json`."""
+    key = key_of(code, *(f"{shard.path.relative_to(folder)} {shard.key}" for shard in shards))
+    return Entry(folder / f"{note}.json", key, tuple(shard.path for shard in shards))

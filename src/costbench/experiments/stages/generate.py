@@ -87,21 +87,21 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 def _generate(section: GenerateParams, workspace: Workspace, folder: Path) -> None:
     tasks = _tasks(section, workspace.programs, folder)
     remove_outdated(folder, {path for task in tasks for entry in task.entries for path in entry.paths})
-    left_out: list[ShardTask] = []
 
     def leave_out(task: ShardTask, reason: str) -> None:
-        left_out.append(task)
         decision = task.paths[0].relative_to(folder).parts[0]
         _log.warning("%s: left out of the task %s: %s", task.name, decision, reason)
 
     # A program that the parameters name has to be usable, others of the user are left out if they are not.
-    optional = {entry.name for entry in user_programs(workspace.programs)} - {*section.programs}
+    of_user = {entry.name for entry in user_programs(workspace.programs)}
+    optional = of_user - {*section.programs}
     # A shard is of a task, program and chip; the folders of a task's paths name the chips that it is for.
     num_shards = sum(len({path.parent for path in task.paths}) for task in tasks)
     with ShardProgress(num_shards) as progress:
         summaries = generate(tasks, workspace.backend, progress.made, progress.kept, optional, leave_out)
     write_json(folder / SUMMARY_FILE, [asdict(summary) for summary in summaries])
-    shards = [path for task in tasks if task not in left_out for path in task.paths]
+    # What follows from the samples of the corpus stays as it is when a user adds programs.
+    shards = [path for task in tasks if task.name not in of_user for path in task.paths]
     write_identity(folder, identify(__name__, section, digest_files(shards, folder)[:16]))
 
 

@@ -8,20 +8,22 @@ of a library changes it, and a comparison of the file shows module by module why
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from costbench.artifacts import digest_file, write_json
-from costbench.execution.dotted import is_dotted, source_digest
+from costbench.errors import ParamsError
+from costbench.execution.dotted import is_part
 from costbench.experiments.grid.cells import experiment_names
-from costbench.experiments.identity import EXCLUDED, module_closure
+from costbench.experiments.identity import EXCLUDED, module_closure, part_digest
 from costbench.experiments.parameter_file import SECTION, load_params
 from costbench.experiments.tpugraphs.samples import listing_digest
 from costbench.experiments.workspace import load_workspace
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import StageExtension, load_extensions
+from costbench.programs.manifest import user_programs
 
 # Parameters of a stage as paths in the file; `*` is the experiment that a stage runs for, or all of them.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -39,6 +41,10 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 _MODULES = {"report": "costbench.reports.stage"}
 # What a stage follows from although the results of others do not: that of `register` is the tracking itself.
 _FOLLOWS = {"register": ("costbench.experiments.tracking",)}
+_TESTS = ("evaluate", "autotune")
+"""Stages that test models on a user's own programs, which are in no digest of the samples before them."""
+_PART_KEYS = frozenset({"encoder", "reduction", "loss", "features", "nodes", "models"})
+"""Keys of parameters below which modules of a user's own are named."""
 STAGES = tuple(_PARAMETERS)
 EACH_EXPERIMENT = ("train", "evaluate")
 
@@ -54,6 +60,11 @@ def run(params: Path) -> None:
     sections = profile.sections
     folder = workspace.stage("inputs")
     experiments = _mapping(sections.get(SECTION))
+    programs = {
+        entry.name: digest_file(workspace.programs / entry.file)
+        for entry in user_programs(workspace.programs)
+    }
+    of_user = dict.fromkeys(_TESTS, {"programs": programs} if programs else {})
     for stage in STAGES:
         code = asdict(
             module_closure(
@@ -67,14 +78,13 @@ def run(params: Path) -> None:
                 content = {"parameters": values, **code}
                 entry = _mapping(experiments.get(name))
                 if "data" in entry:
-                    # Imported files are no dependency that dvc.yaml could name, nor are the user's models.
+                    # Imported files are no dependency that dvc.yaml could name, nor are a user's own modules.
                     content["data"] = listing_digest(entry, workspace.root)
-                models = _mapping(values.get("evaluate")).get("models") or ()
-                if user_models := [str(model) for model in models if is_dotted(str(model))]:
-                    content["models"] = {model: source_digest(model) for model in user_models}
+                content |= _sources(values, params) | of_user.get(stage, {})
                 write_json(folder / stage / f"{name}.json", content)
         else:
-            content = {"parameters": parameters(stage, sections), **code}
+            values = parameters(stage, sections)
+            content = {"parameters": values, **code, **_sources(values, params), **of_user.get(stage, {})}
             # The user's own tables are files that dvc.yaml does not name.
             if tables := _mapping(sections.get(stage)).get("tables"):
                 content["tables"] = {table: digest_file(workspace.root / table) for table in tables}
@@ -82,6 +92,27 @@ def run(params: Path) -> None:
     for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
         code = asdict(module_closure(extension.module))
         write_json(folder / f"{name}.json", {"parameters": dict(extension.parameters(params)), **code})
+
+
+def _sources(values: object, params: Path) -> dict[str, object]:
+    """Returns the digests of a user's own modules that parameters name, by dotted path; empty without any."""
+    try:
+        digests = {text: part_digest(text, field) for field, text in _parts(values, "")}
+    except ParamsError as error:
+        raise error.recast(ParamsError, where=params) from error
+    return {"sources": digests} if digests else {}
+
+
+def _parts(value: object, field: str) -> Iterator[tuple[str, str]]:
+    """Yields the fields that name a user's own modules, below one of these keys, and the dotted paths."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _parts(inner, f"{field}.{key}" if field else str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _parts(inner, field)
+    elif isinstance(value, str) and is_part(value) and not _PART_KEYS.isdisjoint(field.split(".")):
+        yield field, value
 
 
 def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") -> dict[str, object]:
@@ -104,8 +135,10 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
                     values[f"{named}.{listed}"] = _mapping(sections.get(named)).get(listed)
         elif path == "experiments.autotuned":
             tuned = _mapping(sections.get("autotune")).values()
-            models = [name for tuning in tuned for name in _mapping(tuning).get("models", ())]
-            values |= {f"{SECTION}.{name}": experiments.get(name) for name in models}
+            models = [str(name) for tuning in tuned for name in _mapping(tuning).get("models", ())]
+            # Models are named `EXPERIMENT` or `EXPERIMENT.VARIANT`.
+            names = dict.fromkeys(model.partition(".")[0] for model in models)
+            values |= {f"{SECTION}.{name}": experiments.get(name) for name in names}
         elif path == "baselines":
             # Only of the experiment's own task, and only where it has baselines.
             if entry.get("baselines"):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from costbench.artifacts import seal, write_json
+from costbench.datasets.splits import check_split
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.tracking.queries import CellFilter
 from costbench.experiments.tracking.registry import MODELS, best_candidate, register_champion
@@ -27,12 +27,15 @@ class RegisterParams:
     """Section `register`: the split and chip on which a task's models are compared.
 
     Attributes:
-        split: split of the stage `split`.
+        split: split of the stage `split`, `fold1` and so on for a fold.
         chip: chip of the stage `features`, by name.
     """
 
-    split: Literal["random", "manual"]
+    split: str
     chip: str
+
+    def __post_init__(self) -> None:
+        check_split(self.split, "split")
 
 
 def run(params: Path) -> None:

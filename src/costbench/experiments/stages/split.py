@@ -36,11 +36,10 @@ from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
-from costbench.programs.manifest import all_programs
+from costbench.programs.manifest import all_programs, is_of_user
 from costbench.tasks import AUDITED, TASKS
 
 _log = logging.getLogger(__name__)
-_USER = "user:"
 Tree = dict[str, dict[str, object]]
 
 
@@ -107,6 +106,7 @@ def run(params: Path) -> None:
     """Writes `<split>.json`, `leakage.json`, `counts.json` and `card.json`.
 
     The card and the counts cover every task that has samples; leaks are counted where samples are kernels.
+    All of them are of the corpus, without a user's own programs.
     Folds have a file and counts each (`fold1`, ...), and one audit (`folds`) of all programs.
 
     Raises:
@@ -129,7 +129,12 @@ def run(params: Path) -> None:
     card: Tree = {}
     leakage: dict[str, Tree] = {}
     counts: dict[str, Tree] = {}
-    for (task, chip), programs_of in shards.items():
+    of_user = {program.name for program in programs if is_of_user(program.application)}
+    for (task, chip), all_programs_of in shards.items():
+        # What describes the corpus does not depend on what a user adds.
+        programs_of = {name: paths for name, paths in all_programs_of.items() if name not in of_user}
+        if not programs_of:
+            continue
         card.setdefault(task, {})[chip] = dataset_card(programs_of)
         for split in splits:
             counted = set_counts(split, programs_of)
@@ -169,8 +174,8 @@ def make_splits(
     Raises:
         ParamsError: naming the parameter file, if these programs cannot be split by the parameters.
     """
-    corpus = [program for program in programs if not program.application.startswith(_USER)]
-    of_user = tuple(program.name for program in programs if program.application.startswith(_USER))
+    corpus = [program for program in programs if not is_of_user(program.application)]
+    of_user = tuple(program.name for program in programs if is_of_user(program.application))
     try:
         first, *others = _splits(section, name, corpus)
     except CostbenchError as error:

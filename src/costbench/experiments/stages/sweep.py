@@ -9,10 +9,9 @@ import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from costbench.artifacts import unseal
-from costbench.datasets.splits import read_training_programs
+from costbench.datasets.splits import check_split, read_training_programs
 from costbench.errors import ParamsError
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.cells import Cell
@@ -23,6 +22,7 @@ from costbench.experiments.identity import (
     git_revision,
     identify,
     read_identity,
+    with_sources,
     write_identity,
 )
 from costbench.experiments.parameter_file import Params, load_params
@@ -41,7 +41,7 @@ from costbench.experiments.sweeps.study import (
 from costbench.experiments.sweeps.sweep import SweepTask, sweep, trials_path
 from costbench.experiments.tracking.runs import Provenance, prepare, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.params import merge, parse
+from costbench.params import merge, parse, plain_values
 from costbench.tasks import LEARNED, LearnedTask
 from costbench.training.spec import SweptModels, monitored_metric
 
@@ -55,8 +55,8 @@ class SweepParams:
 
     Attributes:
         tasks: decisions to learn about, one study each.
-        split: split of the stage `split`; trials are compared on its validation set and never read its test
-            set.
+        split: split of the stage `split`, `fold1` and so on for a fold; trials are compared on its validation
+            set and never read its test set.
         chip: chip of the stage `features`, by name.
         seed: seed of all trials: their values, weights and batches.
         trials: number of trials to finish in a study.
@@ -74,7 +74,7 @@ class SweepParams:
     """
 
     tasks: tuple[LearnedTask, ...]
-    split: Literal["random", "manual"]
+    split: str
     chip: str
     seed: int
     trials: int
@@ -90,6 +90,7 @@ class SweepParams:
     def __post_init__(self) -> None:
         if not self.tasks or len(set(self.tasks)) != len(self.tasks):
             raise ValueError(f"tasks are {list(self.tasks)}, must be one or more different ones")
+        check_split(self.split, "split")
         for name in ("trials", "startup_trials", "workers", "heartbeat_s", "cache_mb"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
@@ -232,7 +233,7 @@ def _sweep_task(name: str, space: Space, section: SweepParams, inputs: _StudyInp
         split=with_samples(split, workspace.stage("features"), name, section.chip),
         spec=space.base,
         folder=workspace.out,
-        code=code_digest(sweep, type(training_of(name))),
+        code=with_sources(code_digest(sweep, type(training_of(name))), space.parts),
         cache_mb=section.cache_mb,
         provenance=Provenance(inputs.identity.params_digest, inputs.identity.data_digest, revision),
         tracking=Tracking(
@@ -262,7 +263,7 @@ def _follows_from(space: Space, section: SweepParams, cell: CellTask) -> dict[st
     """Returns the digests of what the trials of a study depend on, by the name that errors use."""
     parts: dict[str, object] = {
         "space": {name: asdict(values_of) for name, values_of in space.ranges.items()},
-        "model": asdict(space.base),
+        "model": plain_values(space.base),
         "sampler": {"seed": section.seed, "startup_trials": section.startup_trials},
         "pruner": asdict(section.pruner),
         "data": [cell.cell.task, cell.cell.split, cell.cell.chip, cell.data_digest],

@@ -43,6 +43,7 @@ from costbench.experiments.identity import (
     git_revision,
     identify,
     read_identity,
+    with_sources,
     write_identity,
 )
 from costbench.experiments.parameter_file import load_params
@@ -227,7 +228,7 @@ def _cell_task(
         split=replace(split, train=share_of(split, variant.share, cell.seed)),
         spec=variant.spec,
         folder=folder,
-        code=code_digest(train_cell, type(training_of(cell.task))),
+        code=with_sources(code_digest(train_cell, type(training_of(cell.task))), variant.spec.parts),
         cache_mb=cache_mb,
         provenance=provenance,
         tracking=cell_tracking(tracking, cell.name, str(folder), machine()),

@@ -17,6 +17,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from costbench.errors import ChoiceError, ParamsError
+from costbench.execution.dotted import is_part
 from costbench.experiments.sweeps.best import Value, with_values
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.pyg_convolutions import PREFIX, find_convolution
@@ -38,6 +39,8 @@ _PAPER = {
     "net.encoder": ("none", "graphsage", "gat"),
     "net.reduction": ("per-node", "column-wise", "lstm", "transformer"),
 }
+PARTS = ("net.encoder", "net.reduction", "net.features", "loss")
+"""Hyper-parameters that may be dotted paths of a user's own."""
 Stored = bool | int | float | str | None
 """A value as Optuna stores it."""
 # Trials are comparable only if these are the same for all of them.
@@ -117,6 +120,20 @@ class Space:
     fixed: Mapping[str, Value]
     ranges: Mapping[str, Range]
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """Returns the dotted paths of a user's own parts that trials may have, by the names of fields."""
+        choices = [
+            (f"{name}[{number}]", choice)
+            for name, values_of in self.ranges.items()
+            for number, choice in enumerate(values_of.choices or ())
+        ]
+        return self.base.parts | {
+            field: str(choice)
+            for field, choice in choices
+            if is_part(str(choice)) and field.partition("[")[0] in PARTS
+        }
+
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
         """Draws the values of all hyper-parameters of a trial, by dotted name.
 
@@ -184,6 +201,7 @@ def _known(
     if table is None or values_of.choices is None:
         return values_of
     convolutions = {choice for choice in values_of.choices if _is_convolution(key, choice, where, name)}
+    convolutions |= {choice for choice in values_of.choices if isinstance(choice, str) and is_part(choice)}
     for choice in values_of.choices:
         if choice not in table and choice not in _PAPER[key] and choice not in convolutions:
             names = ", ".join(sorted(table))

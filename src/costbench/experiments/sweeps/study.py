@@ -31,6 +31,7 @@ from sqlalchemy.pool import NullPool
 from costbench.errors import DataError, ParamsError, one_line
 from costbench.experiments.sweeps.space import Stored
 from costbench.experiments.writer import is_gone, this_process
+from costbench.installation import install_line
 from costbench.rng import stream_key
 
 ENVIRONMENT = "OPTUNA_STORAGE"
@@ -102,8 +103,7 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
                 raise ParamsError(
                     f"the driver {getattr(error.__cause__, 'name', error)} is not installed",
                     where=spec.name,
-                    expected="for PostgreSQL `pip install 'costbench[sweep-postgres]'` and"
-                    " postgresql+psycopg://",
+                    expected=f"for PostgreSQL `{install_line('sweep-postgres')}` and postgresql+psycopg://",
                 ) from error
             except RuntimeError as error:  # tables of another version of Optuna
                 raise DataError(one_line(error), where=spec.name) from error

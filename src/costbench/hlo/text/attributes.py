@@ -30,6 +30,8 @@ def set_attribute(proto: Proto, name: str, value: str) -> None:
 
 def _integers(value: str) -> list[int]:
     """Returns the integers of a list, or of a list of lists, end to end."""
+    if "{{{" in value:
+        raise HloError("lists within lists within lists", expected="a list, or a list of lists")
     if "{{" not in value:
         return [int(part) for part in split_list(value.strip("{}"))]
     return [number for part in split_list(value[1:-1]) for number in _integers(part)]
@@ -63,6 +65,10 @@ def _set_labels(proto: Proto, value: str) -> None:
         raise HloError("no dimension labels", expected="e.g. b01f_01io->b01f")
     source, kernel, output = match.groups()
     spatial = sorted((label for label in source if label.isdigit()), key=int)
+    for labels, letters in ((source, "bf"), (kernel, "io"), (output, "bf")):
+        wanted = sorted([*letters, *spatial])
+        if sorted(labels) != wanted:
+            raise HloError(f"labels {labels}", expected=f"each of {', '.join(wanted)} once")
     numbers = proto.convolution_dimension_numbers
     numbers.input_batch_dimension, numbers.input_feature_dimension = source.index("b"), source.index("f")
     numbers.kernel_input_feature_dimension = kernel.index("i")

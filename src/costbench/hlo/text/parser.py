@@ -15,8 +15,8 @@ XLA's short form of asynchronous instructions is written out:
 
 stands for an `async-start` that calls a computation with one slice of its parameter, and its `async-done`. An
 asynchronous start returns a tuple: a tuple of its operands, the result, and what else the machine needs. The
-older `all-reduce-start`, `all-gather-start` and `collective-permute-start`, which are opcodes of their own,
-return something else, which distinguishes the two.
+`all-reduce-start`, `all-gather-start`, `collective-permute-start` and `copy-start` that are opcodes of their
+own return something else, which distinguishes the two.
 
 The text is converted to the message that a binary dump holds and passes the same checks. Contents of
 constants are dropped except for integer scalars, which are needed to find how often loops run.
@@ -25,7 +25,7 @@ constants are dropped except for integer scalars, which are needed to find how o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -37,15 +37,20 @@ from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.shape import ElementType, Shape, parse_shape
 from costbench.hlo.text.attributes import set_attribute
 from costbench.hlo.text.shape_inference import infer_shape
+from costbench.hlo.verify.problems import compatible
+from costbench.limits import MAX_INSTRUCTIONS, MAX_NESTING, MIN_SHAPE_PARTS
 
-_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
+# Possessive (`*+`): nothing is tried twice and nothing remembered, so time and memory are linear. What is not
+# closed matches to the end of the text, where it is refused.
+_STRING_OF = r'"[^"\\]*+(?:\\.[^"\\]*+)*+'
+_COMMENT = re.compile(_STRING_OF + r'(?:"|\\?\Z)|/\*.*?(?:\*/|\Z)|//[^\n]*', re.DOTALL)
+_BEGINS = re.compile(r"(?:\s++|/\*.*?\*/|//[^\n]*+)*+HloModule", re.DOTALL)
 _OPERAND = re.compile(r"\s*%?([\w.\-]+)\s*(?=[,)])")
+_LISTED = re.compile(r"\s*%?([\w.\-]+)\s*,")
 _NAMES = re.compile(r"%?[\w.\-]+")
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 # What newer dumps say about source files, between the module's line and its first computation.
-_TABLES = re.compile(r"\s*(?:FileNames|FunctionNames|FileLocations|StackFrames)\s*\n(?:[ \t]*\d[^\n]*\n)*")
-_MAX_NESTED = 64
-"""Levels of instructions that are operands of instructions."""
+_TABLES = re.compile(r"\s*(?:FileNames|FunctionNames|FileLocations|StackFrames)\s*\n(?:[ \t]*+\d[^\n]*+\n)*+")
 # In the order in which a message lists them.
 _CALLED = (
     "body", "condition", "select", "scatter", "to_apply", "calls", "true_computation", "false_computation",
@@ -54,28 +59,28 @@ _CALLED = (
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"%?([\w.\-]+)")
 _ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:\{([^}]*)\})?")
-_ARRAY_BEGINS = re.compile(r"\w+\[")
-_BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[()\[\]{}]', re.DOTALL)
-_STRING = re.compile(r'"(?:\\.|[^"\\])*"', re.DOTALL)
+_BUFFER = re.compile(r"b\((?=\w+\[|\()")
+_SHAPE_BEGINS = re.compile(r"\w+\[|" + _BUFFER.pattern)
+_BRACKET = re.compile(_STRING_OF + r'"|[()\[\]{}]', re.DOTALL)
+_STRING = re.compile(_STRING_OF + '"', re.DOTALL)
 _BARE = re.compile(r"[^,\s{}()\[\]\"]+")
 _CONTINUED = re.compile(r"\s*(?=\{)")
 _LITERAL = re.compile(r"[ \t]+-?[\w.]+(?=[ \t]*[,\n}])")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
-_MAX_DEPTH = 64
-"""Tuples within tuples; protocol buffers end at 100 levels of messages."""
 _MAX_DIGITS = 9
 """Most digits of a parameter number, which is an int32."""
+_MIN_INSTRUCTION = len("a=b(c)\n")
 _ASYNC_START, _ASYNC_UPDATE = Opcode.ASYNC_START.xla_name, Opcode.ASYNC_UPDATE.xla_name
 _SUFFIXES = {"-start": _ASYNC_START, "-update": _ASYNC_UPDATE, "-done": Opcode.ASYNC_DONE.xla_name}
 _OPCODES = frozenset(opcode.xla_name for opcode in Opcode)
-_AMBIGUOUS = frozenset({"all-reduce-start", "all-gather-start", "collective-permute-start"})
-_AMBIGUOUS_DONE = frozenset({"all-reduce-done", "all-gather-done", "collective-permute-done"})
+_AMBIGUOUS = frozenset({"all-reduce-start", "all-gather-start", "collective-permute-start", "copy-start"})
+_AMBIGUOUS_DONE = frozenset({"all-reduce-done", "all-gather-done", "collective-permute-done", "copy-done"})
 Proto = hlo_pb2.HloInstructionProto
 
 
 def looks_like_text(text: str) -> bool:
     """Returns whether a text begins as HLO text does."""
-    return _COMMENT.sub(_blank_comment, text[:4096]).lstrip().startswith("HloModule")
+    return _BEGINS.match(text) is not None
 
 
 def module_from_text(text: str, *, where: str) -> HloModule:
@@ -94,13 +99,33 @@ def proto_from_text(text: str, *, where: str) -> hlo_pb2.HloModuleProto:
     Raises:
         HloError: naming the line, if the text is truncated or not HLO.
     """
-    return _Parser(_COMMENT.sub(_blank_comment, text), where).module()
+    return _Parser(_without_comments(text, where), where).module()
 
 
-def _blank_comment(match: re.Match[str]) -> str:
-    """Keeps a string, and replaces a comment by its line breaks so that errors name the right line."""
-    text = match[0]
-    return text if text.startswith('"') else " " + "\n" * text.count("\n")
+def _without_comments(text: str, where: str) -> str:
+    """Returns a text with line breaks in place of comments, so that errors name the right line.
+
+    Raises:
+        HloError: naming the line, if a comment or a string is not closed.
+    """
+
+    def blank(match: re.Match[str]) -> str:
+        part = match[0]
+        kind = "string" if part.startswith('"') else "comment"
+        if match.end() == len(text) and not _is_closed(part):
+            line = text.count("\n", 0, match.start()) + 1
+            problem = f"a {kind} that is not closed"
+            raise HloError(problem, where=where, field=f"line {line}", expected="the whole text")
+        return part if kind == "string" else " " + "\n" * part.count("\n")
+
+    return _COMMENT.sub(blank, text)
+
+
+def _is_closed(part: str) -> bool:
+    """Returns whether a string or comment at the end of a text is whole."""
+    if part.startswith('"'):
+        return _STRING.fullmatch(part) is not None
+    return part.startswith("//") or (len(part) > 3 and part.endswith("*/"))
 
 
 class _Cursor:
@@ -115,6 +140,7 @@ class _Cursor:
         self._text = text
         self._where = where
         self._position = 0
+        self._arrays: dict[str, Shape] = {}
 
     def _attributes(self) -> Iterator[tuple[str, str]]:
         """Yields attributes while `, name=value` follows."""
@@ -153,14 +179,14 @@ class _Cursor:
 
     def _shape_or_none(self) -> Shape | None:
         """Reads a shape if one comes next."""
-        if self._peek("(") or _ARRAY_BEGINS.match(self._text, self._position) is not None:
+        if self._peek("(") or _SHAPE_BEGINS.match(self._text, self._position) is not None:
             return self._shape()
         return None
 
     def _shape(self, depth: int = 0) -> Shape:
         self._skip_space()
-        if depth > _MAX_DEPTH:
-            raise self._error("tuples within tuples", f"at most {_MAX_DEPTH} levels")
+        if depth > MAX_NESTING:
+            raise self._error("tuples within tuples", f"at most {MAX_NESTING} levels")
         if self._word("("):
             members: list[Shape] = []
             while not self._word(")"):
@@ -170,10 +196,18 @@ class _Cursor:
             return Shape(ElementType.TUPLE, tuple_shapes=tuple(members))
         match = _ARRAY.match(self._text, self._position)
         if match is None:
+            if _BUFFER.match(self._text, self._position):
+                raise self._error("a buffer, b(...)", "HLO as it is before buffers are assigned")
             raise self._error("no shape", "e.g. f32[32,128]{1,0}")
+        shape = self._arrays.get(match[0])
+        if shape is None:
+            shape = self._arrays[match[0]] = self._array(match)
+        self._position = match.end()
+        return shape
+
+    def _array(self, match: re.Match[str]) -> Shape:
         if "?" in match[2]:
             raise self._error(f"an extent without a bound in {match[0][:60]}", "a bound, e.g. f32[<=32,128]")
-        self._position = match.end()
         # Bounds of dynamic sizes count as sizes; of a layout, tiles and memory spaces are left out.
         sizes, order = match[2].replace("<=", ""), (match[3] or "").split(":")[0]
         try:
@@ -214,6 +248,8 @@ class _Cursor:
         return int(digits)
 
     def _skip_space(self) -> None:
+        if not self._text[self._position : self._position + 1].isspace():
+            return
         match = _SPACE.match(self._text, self._position)
         self._position = match.end() if match else self._position
 
@@ -270,6 +306,8 @@ class _Parser(_Cursor):
         # Instructions with the names of the computations that they call, and their positions in the text.
         self._calls: list[tuple[Proto, Sequence[str], int]] = []
         self._ids = count(1)
+        self._wrapped = count(0)
+        self._parts_left = max(MIN_SHAPE_PARTS, len(text) // _MIN_INSTRUCTION)
 
     def module(self) -> hlo_pb2.HloModuleProto:
         """Reads the whole text."""
@@ -345,6 +383,8 @@ class _Parser(_Cursor):
         reads_async = any(operand.is_async for operand in operands)
         outer, inner = _async_opcode(opcode, shape, shapes, reads_async=reads_async)
         proto = computation.proto.instructions.add(name=name, opcode=outer, id=next(self._ids))
+        if proto.id > MAX_INSTRUCTIONS:
+            raise self._error("too many instructions", f"at most {MAX_INSTRUCTIONS}")
         proto.operand_ids.extend(operand.id for operand in operands)
         inst = proto
         if outer == _ASYNC_START and inner:
@@ -384,8 +424,10 @@ class _Parser(_Cursor):
                 try:
                     set_attribute(inst, name, value)
                 except (HloError, ValueError, IndexError) as error:
-                    problem = error.problem if isinstance(error, HloError) else str(error)
-                    raise self._error(f"{name}={value[:60]}: {problem}", "as XLA prints it") from None
+                    problem, expected = str(error), "as XLA prints it"
+                    if isinstance(error, HloError):
+                        problem, expected = error.problem, error.expected or expected
+                    raise self._error(f"{name}={value[:60]}: {problem}", expected) from None
         return [callee for name in _CALLED for callee in called.get(name, ())]
 
     def _add_wrapped_computation(
@@ -397,7 +439,8 @@ class _Parser(_Cursor):
             expected = f"({', '.join(map(str, operands))}), the shape of the {opcode}, ..."
             raise self._error(f"{shape or 'no shape'} of a {opcode}-start", f"({expected})")
         computations = self._module.computations
-        name = _unused_name("async_wrapped", self._computations)
+        names = (f"async_wrapped.{number}" if number else "async_wrapped" for number in self._wrapped)
+        name = next(name for name in names if name not in self._computations)
         wrapped = computations.add(name=name, id=len(computations) + 1)
         self._computations[name] = wrapped.id
         start.called_computation_ids.append(wrapped.id)
@@ -410,6 +453,10 @@ class _Parser(_Cursor):
         while not self._word(")"):
             if operands:
                 self._expect(",")
+            # Almost all lists are of names alone.
+            while (match := _LISTED.match(self._text, self._position)) is not None:
+                self._position = match.end()
+                operands.append(self._value_named(match[1], computation))
             operands.append(self._operand(computation, depth))
         return operands
 
@@ -421,8 +468,8 @@ class _Parser(_Cursor):
         if match is not None:
             self._position = match.end()
             return self._value_named(match[1], computation)
-        if depth >= _MAX_NESTED:
-            raise self._error("operands within operands", f"at most {_MAX_NESTED} levels")
+        if depth >= MAX_NESTING:
+            raise self._error("operands within operands", f"at most {MAX_NESTING} levels")
         value = self._definition(computation, "", shape, depth + 1)
         inst = computation.proto.instructions[-1]
         inst.name = f"{inst.opcode}.anon.{inst.id}"
@@ -437,9 +484,23 @@ class _Parser(_Cursor):
     def _infer_shape(self, inst: Proto, operands: Sequence[Shape], called: Sequence[str]) -> Shape:
         results = [self._results[name] for name in called if name in self._results]
         try:
-            return infer_shape(inst, operands, results)
+            shape = infer_shape(inst, operands, results)
         except HloError as error:
             raise self._error(error.problem, error.expected or "") from None
+        self._count_parts(shape)
+        return shape
+
+    def _count_parts(self, shape: Shape) -> None:
+        """Counts the parts of shapes that the text leaves out: a tuple of one tuple, twice, doubles them."""
+        parts = [(shape, 0)]
+        while parts:
+            part, depth = parts.pop()
+            self._parts_left -= 1
+            if depth > MAX_NESTING:
+                raise self._error("tuples within tuples", f"at most {MAX_NESTING} levels")
+            if self._parts_left < 0:
+                raise self._error("too many parts of shapes that the text leaves out", "them in the text")
+            parts.extend((member, depth + 1) for member in part.tuple_shapes)
 
     def _set_shape(self, proto: Proto, shape: Shape) -> None:
         try:
@@ -471,7 +532,7 @@ def _async_opcode(
         operands: shapes of the operands.
         reads_async: whether an operand is an asynchronous start or update.
     """
-    is_wrapped = name in _AMBIGUOUS and shape is not None and _returns_operands(shape, operands)
+    is_wrapped = name in _AMBIGUOUS and shape is not None and _returns_operands(name, shape, operands)
     if name in _OPCODES and not is_wrapped and not (name in _AMBIGUOUS_DONE and reads_async):
         return name, ""
     for suffix, opcode in _SUFFIXES.items():
@@ -481,28 +542,20 @@ def _async_opcode(
     return name, ""
 
 
-def _returns_operands(shape: Shape, operands: Sequence[Shape]) -> bool:
+def _returns_operands(opcode: str, shape: Shape, operands: Sequence[Shape]) -> bool:
     """Returns whether a shape begins with a tuple of the operands, as that of an asynchronous start.
 
-    A start of several all-gathers looks the same in both forms and is left as it is: the parts of its cost do
-    not depend on the form.
+    A start of several all-gathers or permutations looks the same in both forms and is left as it is: the
+    parts of its cost do not depend on the form.
     """
-    if len(operands) != 1 or len(shape.tuple_shapes) < 2:
+    if len(shape.tuple_shapes) < 2 or (len(operands) != 1 and opcode != "all-reduce-start"):
         return False
-    first = shape.tuple_shapes[0]
-    return first.is_tuple and [s.dimensions for s in first.tuple_shapes] == [operands[0].dimensions]
+    return compatible(shape.tuple_shapes[0], Shape(ElementType.TUPLE, tuple_shapes=tuple(operands)))
 
 
 def _async_result(shape: Shape) -> Shape | None:
     """Returns the result's part of the shape of an asynchronous start; None if it has none."""
     return shape.tuple_shapes[1] if len(shape.tuple_shapes) > 1 else None
-
-
-def _unused_name(name: str, used: Container[str]) -> str:
-    """Returns `name`, or the first of `name.1`, `name.2`, ... that is not used."""
-    if name not in used:
-        return name
-    return next(other for number in count(1) if (other := f"{name}.{number}") not in used)
 
 
 def _add_wrapped(

@@ -128,8 +128,8 @@ def _same_as_operands(inst: Instruction, context: Context) -> Problem | None:
 
 def _collective_permute(inst: Instruction, context: Context) -> Problem | None:
     """Checks the result as for other collectives; with offsets, data are permuted into the second operand."""
-    if len(context.operands) == 4:
-        return check_compatible("shape", inst.shape, context.operands[1])
+    if len(context.operands) == 4 and compatible(inst.shape, context.operands[1]):
+        return None
     return _same_as_operands(inst, context)
 
 
@@ -204,7 +204,10 @@ def _collective_start(inst: Instruction, context: Context) -> Problem | None:
 
 
 def _gather_or_scatter(inst: Instruction, context: Context) -> Problem | None:
-    """Checks an all-gather or reduce-scatter: along one axis one side is a multiple of the other."""
+    """Checks an all-gather or reduce-scatter: along one axis one side is a multiple of the other.
+
+    A scalar, which dumps for Neuron devices scatter along axis 0, must stay one.
+    """
     problem = check_count("dimensions", len(inst.dimensions), 1)
     if problem:
         return problem
@@ -213,6 +216,8 @@ def _gather_or_scatter(inst: Instruction, context: Context) -> Problem | None:
     if problem:
         return problem
     for member, operand in zip(members, context.operands, strict=True):
+        if is_scalar(operand) and is_scalar(member):
+            continue
         large, small = (member, operand) if inst.opcode is _O.ALL_GATHER else (operand, member)
         problem = check_axes("dimensions", inst.dimensions, operand.rank) or _check_multiple(
             large, small, inst.dimensions[0]

@@ -12,6 +12,7 @@ from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.shape import ElementType, Shape
 from costbench.hlo.verify import calls, elements, windows
 from costbench.hlo.verify.problems import Check, Context, Problem, check_count
+from costbench.limits import MAX_RANK
 
 _O = Opcode
 _MAX_BITS = 1 << 63
@@ -81,6 +82,8 @@ def _shape_problem(shape: Shape) -> Problem | None:
         return None
     if shape.tuple_shapes:
         return Problem(f"array {shape} with members", "a tuple, or no members")
+    if shape.rank > MAX_RANK:
+        return Problem(f"shape of {shape.rank} axes", f"at most {MAX_RANK}")
     bits = shape.element_type.bits
     for size in shape.dimensions:
         if size < 0:

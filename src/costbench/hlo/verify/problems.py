@@ -54,6 +54,8 @@ def same_type(first: Shape, second: Shape) -> bool:
 
 def compatible(first: Shape, second: Shape) -> bool:
     """Returns whether shapes agree except in layout and floating-point precision, tuples by member."""
+    if first is second:
+        return True
     if first.is_tuple or second.is_tuple:
         return (
             first.is_tuple

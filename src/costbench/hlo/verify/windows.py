@@ -210,6 +210,9 @@ def _fft(inst: Instruction, context: Context) -> Problem | None:
     operand, lengths = context.operands[0], inst.fft_length
     if not 1 <= len(lengths) <= min(_MAX_FFT_RANK, operand.rank):
         return Problem(f"fft_length {lengths}", f"1 to {min(_MAX_FFT_RANK, operand.rank)} lengths")
+    if not operand.num_elements or not inst.shape.num_elements:
+        # Lengths of nothing are not compared, and the extent 0 of an axis stays, as in XLA.
+        return check_count("rank of the result", inst.shape.rank, operand.rank)
     outer = operand.dimensions[: operand.rank - len(lengths)]
     whole, half = (*outer, *lengths), (*outer, *lengths[:-1], lengths[-1] // 2 + 1)
     source = half if inst.fft_type == _FFT_INVERSE_REAL else whole

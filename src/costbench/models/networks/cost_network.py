@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from costbench.errors import DataError, choose
+from costbench.errors import DataError
 from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.encoders import build_encoder
 from costbench.models.networks.layers import FeedForwardStack, JoinedFeedForward, initialize
-from costbench.models.networks.pyg_convolutions import PygConvolutions, draw_weights
-from costbench.models.networks.reductions import REDUCTIONS
+from costbench.models.networks.pyg_convolutions import draw_weights
+from costbench.models.networks.reductions import build_reduction
 from costbench.models.spec import InputSizes, NetSpec, Placement
 
 
@@ -37,7 +37,7 @@ class CostNetwork(nn.Module):
 
     Raises:
         ChoiceError: if the encoder or the reduction is unknown.
-        ParamsError: if a convolution of PyG cannot be the encoder.
+        ParamsError: if a convolution of PyG, or a class of a user's own, cannot be what it is named for.
     """
 
     def __init__(self, spec: NetSpec, sizes: InputSizes, seed: int = 0) -> None:
@@ -48,14 +48,12 @@ class CostNetwork(nn.Module):
         self.input = JoinedFeedForward(spec.opcode_embedding + sizes.node, sizes.joined(spec, "node"), spec)
         self.encoder = build_encoder(spec)
         self.final = FeedForwardStack(spec.node_final_layers, spec)
-        reduction = choose(REDUCTIONS, spec.reduction, "reduction")
-        self.reduction = reduction(spec, sizes.joined(spec, "kernel"))
+        self.reduction = build_reduction(spec, sizes.joined(spec, "kernel"))
         self.level: Tensor
         self.register_buffer("level", torch.zeros(1))
         self.log_coefficient = nn.Parameter(torch.zeros(1)) if spec.residual == "analytical" else None
         initialize(self, seed)
-        if isinstance(self.encoder, PygConvolutions):
-            draw_weights(self.encoder, seed)
+        draw_weights(nn.ModuleList([self.encoder, self.reduction]), seed)
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """Returns the costs [K, C] of a batch; those of padding are meaningless.

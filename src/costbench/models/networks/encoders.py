@@ -5,6 +5,7 @@
 - `gat`: graph attention with several heads (lpm2021, section 5.3 and table 4).
 - `residual.graphsage`, `residual.gcn`: hops added to their input; see `graphsage.ResidualHops`.
 - `pyg.NAME(...)`: any convolution of PyTorch Geometric; see `pyg_convolutions`.
+- `module:Class(...)`: a user's own; see `user_modules`.
 
 An encoder is built from a `NetSpec` and maps states [N, 1 or C, hidden] to states of the same shape, given
 the batch for its edges. A new one is one class and one row of `ENCODERS`.
@@ -17,11 +18,13 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 
 from costbench.errors import ChoiceError
+from costbench.execution.dotted import is_part, load_part
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.gat import Gat
 from costbench.models.networks.graphsage import PREFIX as RESIDUAL
 from costbench.models.networks.graphsage import RESIDUAL_HOPS, GraphSage, ResidualHops
 from costbench.models.networks.pyg_convolutions import PREFIX, PygConvolutions
+from costbench.models.networks.user_modules import UserEncoder
 from costbench.models.spec import NetSpec
 
 
@@ -62,6 +65,9 @@ def build_encoder(spec: NetSpec) -> nn.Module:
         ChoiceError: for an unknown encoder or convolution.
         ParamsError: for a convolution that cannot be an encoder; see `pyg_convolutions.PygConvolutions`.
     """
+    if is_part(spec.encoder):
+        part = load_part(spec.encoder, "encoder")
+        return UserEncoder(part, spec) if "spec" in part.parameters else PygConvolutions(spec)
     if spec.encoder.startswith(PREFIX):
         return PygConvolutions(spec)
     if spec.encoder.startswith(RESIDUAL):
@@ -69,7 +75,12 @@ def build_encoder(spec: NetSpec) -> nn.Module:
     if spec.encoder not in ENCODERS:
         residual = (f"{RESIDUAL}{name}" for name in RESIDUAL_HOPS)
         names = ", ".join(
-            (*sorted(ENCODERS), *residual, f"{PREFIX}NAME (a convolution of torch_geometric.nn)")
+            (
+                *sorted(ENCODERS),
+                *residual,
+                f"{PREFIX}NAME (a convolution of torch_geometric.nn)",
+                "module:Class (your own)",
+            )
         )
         raise ChoiceError(f"unknown encoder {spec.encoder!r}", expected=f"one of {names}")
     return ENCODERS[spec.encoder](spec)

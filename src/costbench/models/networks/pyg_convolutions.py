@@ -1,18 +1,18 @@
 """Any convolution of PyTorch Geometric as an encoder, by name: `pyg.GATv2Conv(heads=2)`, `pyg.GCNConv`.
 
-The name is that of a class of `torch_geometric.nn` that passes messages; arguments are those of its
-constructor, as Python literals. costbench sets the widths (`NetSpec.hidden`) and gives a convolution that
-needs a network (`nn`, as GINConv does) a multilayer perceptron of two layers. Edges have no features; a
-convolution that is to read some (`edge_dim`) reads ones.
+The name is that of a class of `torch_geometric.nn` that passes messages, or a dotted path, `mynet:MyConv`;
+arguments are those of its constructor, as Python literals. costbench sets the widths (`NetSpec.hidden`) and
+gives a convolution that needs a network (`nn`, as GINConv does) a multilayer perceptron of two layers. Edges
+have no features; a convolution that is to read some (`edge_dim`) reads ones.
 """
 
 from __future__ import annotations
 
-import ast
 import difflib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,12 +20,19 @@ import torch_geometric.nn as pyg_nn
 from torch import Tensor, nn
 
 from costbench.errors import ChoiceError, ParamsError
+from costbench.execution.dotted import Part, is_part, load_part, split_arguments
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.layers import MessagePassing
+from costbench.models.networks.user_modules import UserModule
 from costbench.models.spec import NetSpec
 
 PREFIX = "pyg."
 _SPELLING = "pyg.Name or pyg.Name(argument=value, ...)"
+CONVOLUTION = (
+    "a module (in_channels, out_channels, ...) from states [n, in_channels] and edges [2, m] alone to "
+    "[n, out_channels], with such arguments as it takes"
+)
+"""What a convolution has to be, for errors."""
 _WIDTHS = ("in_channels", "out_channels", "channels", "hidden_channels")
 # Set by costbench; a cache would hold the edges of the first batch, and `flow` is what `directed` says.
 _OURS = {*_WIDTHS, "nn", "cached", "flow", "node_dim", "kwargs", "self"}
@@ -39,12 +46,14 @@ class Convolution:
     """A convolution as a parameter file names it.
 
     Attributes:
-        kind: class of `torch_geometric.nn`.
+        kind: class of `torch_geometric.nn`, or a user's.
         arguments: arguments of its constructor beside those that costbench sets.
+        text: its name, for errors.
     """
 
-    kind: type[nn.Module]
+    kind: Callable[..., nn.Module]
     arguments: Arguments
+    text: str
 
     def layer(self, hidden: int) -> nn.Module:
         """Builds a layer from `hidden` to `hidden` units and tries it on two nodes.
@@ -53,19 +62,14 @@ class Convolution:
             ParamsError: naming the convolution, if it cannot be built, or does not map nodes and edges alone
                 to states of that width.
         """
-        try:
+        part = Part("encoder", self.text, self.kind, {})
+        # Each class raises what it likes, and all of it means that it cannot be the encoder.
+        with part.checked(CONVOLUTION):
             layer = self.kind(**self._with_widths(hidden))
             states = layer(torch.ones(2, hidden), torch.tensor([[0], [1]]), **self.edge_features(1))
-        # Each class raises what it likes, and all of it means that it cannot be the encoder.
-        except Exception as error:
-            lines = str(error).splitlines() or [type(error).__name__]
-            expected = "a convolution of nodes and edges alone, with such arguments as it takes"
-            raise ParamsError(f"{self}: {lines[0]}", field="encoder", expected=expected) from error
         shape = list(states.shape) if isinstance(states, Tensor) else type(states).__name__
         if shape != [2, hidden]:
-            raise ParamsError(
-                f"{self}: gives {shape} for two nodes", field="encoder", expected=f"[2, {hidden}]"
-            )
+            raise part.refuse(f"gives {shape} for two nodes", f"[2, {hidden}]")
         return layer
 
     def edge_features(self, num_edges: int) -> dict[str, Tensor]:
@@ -88,10 +92,6 @@ class Convolution:
             arguments["nn"] = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
         return arguments | dict(self.arguments)
 
-    def __str__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"{PREFIX}{self.kind.__name__}({arguments})"
-
 
 def convolutions() -> dict[str, type[nn.Module]]:
     """Returns the classes of `torch_geometric.nn` that pass messages, by name."""
@@ -104,13 +104,21 @@ def convolutions() -> dict[str, type[nn.Module]]:
 
 
 def find_convolution(encoder: str) -> Convolution:
-    """Returns the convolution that `pyg.Name(argument=value, ...)` names; it is not built yet.
+    """Returns the convolution that `pyg.Name(argument=value, ...)` or a dotted path names, not built yet.
 
     Raises:
-        ParamsError: for another spelling, an argument that its constructor has not or that costbench sets.
+        ParamsError: for another spelling, an argument that its constructor has not or that costbench sets,
+            and a dotted path that cannot be imported.
         ChoiceError: for a class that `torch_geometric.nn` has not or that passes no messages.
     """
-    name, arguments = _parsed(encoder)
+    if is_part(encoder):
+        return user_convolution(load_part(encoder, "encoder"))
+    try:
+        name, arguments = split_arguments(encoder.removeprefix(PREFIX))
+    except ValueError:
+        name, arguments = "", {}
+    if not name.isidentifier():
+        raise ParamsError(f"{encoder!r} is no convolution", field="encoder", expected=_SPELLING)
     known = convolutions()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -123,23 +131,21 @@ def find_convolution(encoder: str) -> Convolution:
             problem = f"{PREFIX}{name}: " + ("set by costbench" if argument in _OURS else "no argument")
             expected = "some of " + ", ".join(sorted(free))
             raise ParamsError(f"{problem}: {argument!r}", field="encoder", expected=expected)
-    return Convolution(known[name], ({"edge_dim": 1} if name in _NEEDS_EDGE_FEATURES else {}) | arguments)
+    edges = {"edge_dim": 1} if name in _NEEDS_EDGE_FEATURES else {}
+    return Convolution(known[name], edges | arguments, encoder)
 
 
-def _parsed(encoder: str) -> tuple[str, dict[str, Any]]:
-    """Parses `pyg.NAME` or `pyg.NAME(argument=value, ...)` into name and arguments."""
-    try:
-        expression = ast.parse(encoder.removeprefix(PREFIX), mode="eval").body
-        call = expression if isinstance(expression, ast.Call) else ast.Call(expression, [], [])
-        if isinstance(call.func, ast.Name) and not call.args:
-            arguments = {
-                str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords if keyword.arg
-            }
-            if len(arguments) == len(call.keywords):
-                return call.func.id, arguments
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
-    raise ParamsError(f"{encoder!r} is no convolution", field="encoder", expected=_SPELLING)
+def user_convolution(part: Part) -> Convolution:
+    """Returns the convolution that is a user's class; it is not built yet.
+
+    Raises:
+        ParamsError: if it is no class of modules that takes the widths of its states.
+    """
+    is_module = isinstance(part.value, type) and issubclass(part.value, nn.Module)
+    if not is_module or not part.parameters >= {"in_channels", "out_channels"}:
+        problem = "takes no in_channels and out_channels" if is_module else "is no class of torch.nn.Module"
+        raise part.refuse(problem, CONVOLUTION)
+    return Convolution(part.value, part.arguments, part.text)
 
 
 class DirectedConvolution(nn.ModuleList):
@@ -162,7 +168,7 @@ class DirectedConvolution(nn.ModuleList):
         convolution = find_convolution(encoder)
         # Building and trying a layer draws random numbers, which must not change later draws of the process.
         with torch.random.fork_rng(devices=[]):
-            super().__init__(convolution.layer(hidden) for _ in range(1 + directed))
+            super().__init__(_layer(convolution, hidden) for _ in range(1 + directed))
         self._convolution = convolution
 
     def forward(self, states: Tensor, edge_indices: Sequence[Tensor]) -> Tensor:
@@ -173,6 +179,13 @@ class DirectedConvolution(nn.ModuleList):
             features = {name: values.to(rows) for name, values in ones.items()}
             sums.append(layer(rows, edge_index, **features))
         return torch.stack(sums).sum(dim=0).view_as(states)
+
+
+def _layer(convolution: Convolution, hidden: int) -> nn.Module:
+    if not is_part(convolution.text):
+        return convolution.layer(hidden)
+    part = Part("encoder", convolution.text, convolution.kind, {})
+    return UserModule(part, partial(convolution.layer, hidden), CONVOLUTION)
 
 
 class PygConvolutions(nn.Module):
@@ -214,11 +227,13 @@ class PygConvolutions(nn.Module):
 
 
 def draw_weights(module: nn.Module, seed: int) -> None:
-    """Draws the weights of all PyG layers in a module by the rules of their own classes, from one seed."""
+    """Draws the weights of PyG's layers and of a user's by the rules of their own classes, from one seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for layer in module.modules():
-            if isinstance(layer, MessagePassing):
+            if isinstance(layer, UserModule):
+                layer.draw()
+            elif isinstance(layer, MessagePassing):
                 layer.reset_parameters()
 
 

@@ -4,10 +4,11 @@
 - `column-wise`: column-wise mean, maximum or sum over the nodes, concatenated, then one linear layer.
 - `lstm`: the last state of an LSTM over the nodes in topological order, then one linear layer.
 - `transformer`: a Transformer encoder over the nodes, summed, then one linear layer.
+- `module:Class(...)`: a user's own; see `user_modules`.
 
-All are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features that join
-after the graph network, and maps states [N, 1 or C, hidden] and joined features [K, 1 or C, J] to costs
-[K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
+All but the last are of lpm2021, section 3.2. A reduction is built from a `NetSpec` and the number of features
+that join after the graph network, and maps states [N, 1 or C, hidden] and joined features [K, 1 or C, J] to
+costs [K, 1 or C]. A new one is one class and one row of `REDUCTIONS`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from costbench.errors import choose
+from costbench.execution.dotted import Part, is_part, load_part
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.layers import FeedForwardStack, JoinedFeedForward
 from costbench.models.networks.lstm import KernelLstm
 from costbench.models.networks.transformer import KernelTransformer
+from costbench.models.networks.user_modules import UserPooling, UserReduction
 from costbench.models.spec import NetSpec
 
 
@@ -103,6 +107,19 @@ class AttentionSum(nn.Module):
         return cost
 
 
+class Pooled(nn.Module):
+    """cost(k) = head(a user's pooling of the e_i of kernel k)."""
+
+    def __init__(self, part: Part, spec: NetSpec, joined: int) -> None:
+        super().__init__()
+        self.pooling = UserPooling(part, spec.hidden)
+        self.head = Head(self.pooling.width, joined, spec)
+
+    def forward(self, states: Tensor, joined: Tensor, batch: GraphBatch) -> Tensor:
+        cost: Tensor = self.head(self.pooling(states, batch), joined)
+        return cost
+
+
 REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
     "column-wise": ColumnWise,
     "lstm": LastState,
@@ -110,6 +127,19 @@ REDUCTIONS: Mapping[str, Callable[[NetSpec, int], nn.Module]] = {
     "transformer": AttentionSum,
 }
 """Name in `NetSpec.reduction` to class."""
+
+
+def build_reduction(spec: NetSpec, joined: int) -> nn.Module:
+    """Builds the reduction that `spec.reduction` names, for `joined` features that join behind the encoder.
+
+    Raises:
+        ChoiceError: for an unknown reduction.
+        ParamsError: for a class of a user's own that cannot be a reduction.
+    """
+    if is_part(spec.reduction):
+        part = load_part(spec.reduction, "reduction")
+        return (UserReduction if "spec" in part.parameters else Pooled)(part, spec, joined)
+    return choose(REDUCTIONS, spec.reduction, "reduction")(spec, joined)
 
 
 def segment_sum(values: Tensor, rows: Tensor, num_rows: int) -> Tensor:

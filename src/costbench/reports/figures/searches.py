@@ -214,7 +214,10 @@ def _part(axes: Axes, groups: Groups) -> None:
 
 _MARKERS = {"learned": "o", "tuned": "s", "hybrid": "D", "alternating": "^", "analytical": "v", "random": "x"}
 _PERCENTS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
-_HEADERS = {"random": "test programs", "manual": "test programs", "gains": "programs that gain most"}
+_HEADERS = {
+    "gains": "programs that gain most",
+    **dict.fromkeys(("folds", "random", "manual"), "test programs"),
+}
 
 
 def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:

@@ -71,8 +71,7 @@ _ABSTRACT_MODELS = {
 }
 """Models of the abstract, by names that explain themselves there."""
 _FIGURE_SPLITS = (FOLDS, "random")
-"""Splits of the figure of models, the first that was run: folds test every program."""
-_SEARCH_SPLIT = "random"
+"""Splits of the figures of models and of searches, the first that was run: folds test every program."""
 
 
 def overview_section(data: ReportData) -> Section:
@@ -268,9 +267,10 @@ def _tune_figure(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
     """Returns the figure of what tuning with a model gains, if there were searches."""
     shown = []
     for task in LEARNED:
-        of_task = [results for results in searches.of(task) if results.split == _SEARCH_SPLIT]
+        of_task = [results for results in searches.of(task) if results.split in _FIGURE_SPLITS]
         if of_task:
-            shown.append(min(of_task, key=lambda results: (results.chip != PRIMARY_CHIP, results.chip)))
+            order = _FIGURE_SPLITS.index
+            shown.append(min(of_task, key=lambda one: (order(one.split), one.chip != PRIMARY_CHIP, one.chip)))
     paths = write_tune_figure(shown, folder)
     return (page_figure(paths[0], _TEMPLATE, "tune", k=TOP_K),) if paths else ()
 

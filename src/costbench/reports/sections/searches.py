@@ -76,7 +76,7 @@ def search_sections(
 
 
 def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]:
-    """Returns results to show side by side: a split's; for the random split also those that gain most."""
+    """Returns results to show side by side: a split's; beside the first split those that gain most."""
     rows = []
     for results in searches.of(task):
         beside = searches.beside(results)

@@ -24,7 +24,8 @@ from costbench.training.layout.source import (
     select_configs,
 )
 from costbench.training.lightning_run import MetricLogger, TrainingRun
-from costbench.training.spec import LAYOUT_PREDICTS, FitResult, LayoutTrainSpec, SamplingSpec
+from costbench.training.losses import layout_loss
+from costbench.training.spec import FitResult, LayoutTrainSpec, SamplingSpec
 
 _ALL = SamplingSpec(deduplicate=False)
 
@@ -63,7 +64,7 @@ def fit_layout(
         sources = _sources(spec, scaling, train, validation)
         widths = scaling.node.num_outputs, scaling.option.num_outputs
         net = LayoutNetwork(spec.net, *widths, stream_key(spec.seed, "weights") % 2**63)
-        predicts = LAYOUT_PREDICTS[spec.loss]
+        predicts = layout_loss(spec).predicts
         if predicts == "log_runtime_ns":
             means = [np.log(configs.runtime_ns).mean() for configs in sources[0].configs]
             net.level.fill_(float(np.mean(means)))

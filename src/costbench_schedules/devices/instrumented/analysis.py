@@ -17,6 +17,7 @@ import numpy as np
 
 from costbench.arrays import I64
 from costbench.errors import DataError
+from costbench.installation import install_line
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.instrumented.worker import Sampling
 from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
@@ -141,7 +142,7 @@ def _adapter() -> ModuleType:
     try:
         from costbench_schedules.devices import tvm_adapter
     except ImportError as error:
-        raise DataError("TVM is not installed", expected="pip install costbench[cpu]") from error
+        raise DataError("TVM is not installed", expected=install_line("cpu")) from error
     return tvm_adapter
 
 
