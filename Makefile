@@ -27,7 +27,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast coverage test-lowest test-cpu test-postgres check docs
+.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast coverage test-lowest test-cpu test-wheel test-postgres
+.PHONY: check docs
 .PHONY: format lock proto clean
 .PHONY: distclean need-git
 
@@ -83,6 +84,9 @@ test-lowest: $(INSTALLED) ## Run the fast tests on the lowest versions that pypr
 test-cpu: $(INSTALLED) ## Test schedules on this processor with the extra `cpu` (TVM), in .venv-cpu
 	bash tools/test_cpu.sh $(VENV) .venv-cpu $(PYTEST_ARGS)
 
+test-wheel: $(INSTALLED) ## Test the wheel in empty environments of this Python and the newest: a project, its pipeline, tune
+	bash tools/test_wheel.sh $(VENV) .venv-wheel $(PYTEST_ARGS)
+
 test-postgres: $(INSTALLED) ## Test sweeps on a real PostgreSQL, which is installed if need be (as root on Debian)
 	bash tools/install_postgres.sh
 	pytest -rs tests/experiments/sweeps/test_sweep_postgres.py
@@ -117,7 +121,7 @@ clean: ## Remove caches and what runs left behind (not .venv, not the DVC cache)
 	find src corpus tests pipelines tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and .venv and the DVC cache as well
-	rm -rf $(VENV) .venv-lowest .venv-cpu .dvc/cache .dvc/tmp
+	rm -rf $(VENV) .venv-lowest .venv-cpu .venv-wheel .venv-wheel-newest .dvc/cache .dvc/tmp
 
 need-git:
 	@git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { \
