@@ -41,7 +41,8 @@ $(INSTALLED): requirements.lock pyproject.toml tools/install.sh
 	bash tools/install.sh $(VENV)
 	@touch $@
 
-repro: $(INSTALLED) need-git ## Run the default profile (params.yaml) and say where the tables are
+repro: $(INSTALLED) need-git ## Run the default profile (params.yaml): ten minutes on two idle cores
+	@printf 'Every question of the papers once: about ten minutes on two idle cores; a rerun goes on where it was.\n'
 	bash tools/with_workers.sh $(WORKERS) dvc repro
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/index.html" "$(CURDIR)/reports/tables/"
 	$(PAGES)
@@ -55,7 +56,8 @@ profiles: profiles/smoke/dvc.yaml profiles/evidence/dvc.yaml profiles/paper/dvc.
 profiles/%/dvc.yaml: dvc.yaml
 	cp $< $@
 
-demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages in minutes
+demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages in miniature, minutes
+	@printf 'A demonstration, every stage in miniature: three to five minutes on two idle cores. Its numbers decide nothing.\n'
 	bash tools/with_workers.sh $(WORKERS) dvc repro profiles/smoke/dvc.yaml
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/out/smoke/reports/index.html" "$(CURDIR)/out/smoke/reports/tables/"
 	$(PAGES)
