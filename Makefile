@@ -27,7 +27,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast coverage test-lowest test-cpu test-postgres check docs
+.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast coverage test-lowest test-cpu test-wheel test-postgres
+.PHONY: check docs
 .PHONY: format lock proto clean
 .PHONY: distclean need-git
 
@@ -40,7 +41,8 @@ $(INSTALLED): requirements.lock pyproject.toml tools/install.sh
 	bash tools/install.sh $(VENV)
 	@touch $@
 
-repro: $(INSTALLED) need-git ## Run the default profile (params.yaml) and say where the tables are
+repro: $(INSTALLED) need-git ## Run the default profile (params.yaml): ten minutes on two idle cores
+	@printf 'Every question of the papers once: about ten minutes on two idle cores; a rerun goes on where it was.\n'
 	bash tools/with_workers.sh $(WORKERS) dvc repro
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/index.html" "$(CURDIR)/reports/tables/"
 	$(PAGES)
@@ -54,7 +56,8 @@ profiles: profiles/smoke/dvc.yaml profiles/evidence/dvc.yaml profiles/paper/dvc.
 profiles/%/dvc.yaml: dvc.yaml
 	cp $< $@
 
-demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages in minutes
+demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages in miniature, minutes
+	@printf 'A demonstration, every stage in miniature: three to five minutes on two idle cores. Its numbers decide nothing.\n'
 	bash tools/with_workers.sh $(WORKERS) dvc repro profiles/smoke/dvc.yaml
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/out/smoke/reports/index.html" "$(CURDIR)/out/smoke/reports/tables/"
 	$(PAGES)
@@ -82,6 +85,9 @@ test-lowest: $(INSTALLED) ## Run the fast tests on the lowest versions that pypr
 
 test-cpu: $(INSTALLED) ## Test schedules on this processor with the extra `cpu` (TVM), in .venv-cpu
 	bash tools/test_cpu.sh $(VENV) .venv-cpu $(PYTEST_ARGS)
+
+test-wheel: $(INSTALLED) ## Test the wheel in empty environments of this Python and the newest: a project, its pipeline, tune
+	bash tools/test_wheel.sh $(VENV) .venv-wheel $(PYTEST_ARGS)
 
 test-postgres: $(INSTALLED) ## Test sweeps on a real PostgreSQL, which is installed if need be (as root on Debian)
 	bash tools/install_postgres.sh
@@ -117,7 +123,7 @@ clean: ## Remove caches and what runs left behind (not .venv, not the DVC cache)
 	find src corpus tests pipelines tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## clean, and .venv and the DVC cache as well
-	rm -rf $(VENV) .venv-lowest .venv-cpu .dvc/cache .dvc/tmp
+	rm -rf $(VENV) .venv-lowest .venv-cpu .venv-wheel .venv-wheel-newest .dvc/cache .dvc/tmp
 
 need-git:
 	@git rev-parse --is-inside-work-tree >/dev/null 2>&1 || { \

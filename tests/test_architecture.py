@@ -149,7 +149,17 @@ def test_folders_of_tests_are_packages() -> None:
 
     `tests/schedules/` is about `costbench_schedules`, `tests/kernels/` about `costbench_kernels`.
     """
-    elsewhere = {"contracts", "fuzz", "golden", "pipelines", "benchmarks", "corpus", "examples", "tools"}
+    elsewhere = {
+        "contracts",
+        "fuzz",
+        "golden",
+        "pipelines",
+        "benchmarks",
+        "corpus",
+        "examples",
+        "tools",
+        "wheel",
+    }
     folders = {
         file.parent.relative_to(REPOSITORY / "tests") for file in (REPOSITORY / "tests").rglob("test_*.py")
     }

@@ -180,7 +180,7 @@ def best(  # noqa: PLR0913 - each is an option
 
     `mlflow models serve -m models:/costbench-tile-laptop@champion --env-manager local -p 5001`
 
-    Example: `costbench runs best --task tile --split random --chip tpu_v2 --json | jq -r '.[0].run_id'`
+    Example: `costbench runs best --task tile --split fold1 --chip tpu_v3 --json | jq -r '.[0].run_id'`
     """
     from costbench.experiments.tracking.queries import CellFilter, best_runs, runs_table, to_records
     from costbench.experiments.tracking.registry import register_champion

@@ -97,7 +97,7 @@ def table(
 ) -> None:
     """Print a table of the report as CSV, Markdown, LaTeX (with booktabs) or HTML.
 
-    Example: `costbench table tile_random_tpu_v2 --format latex > table2.tex`
+    Example: `costbench table tile_folds_tpu_v3 --format latex > table2.tex`
     """
     from costbench.reports.rendering import RENDERERS, read_table, table_titles
 

@@ -122,7 +122,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
     `costbench tune step.hlo.pb`
 
     `costbench tune step.hlo.pb --task fusion --model
-    out/laptop/train/main-fusion/fusion-random-tpu_v3-main-s0 --budget 20`
+    out/laptop/train/folds-fusion/fusion-fold1-tpu_v3-main-s0 --budget 20`
 
     `costbench tune --task schedule conv2d:n=1,h=28,w=28,ci=128,co=128,kh=3,kw=3,pad=1 --trials 200`
     """

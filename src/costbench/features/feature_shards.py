@@ -99,9 +99,28 @@ def read_paths(shards: Sequence[Path], quality: str, features: str = "") -> list
         shards: feature shards.
         quality: quality of the estimates; empty for that of the chip's compiler.
         features: dotted path of the features; empty for none.
+
+    Raises:
+        DataError: if there are no such estimates or features.
     """
-    estimates = [estimates_path(shard, quality) for shard in shards if quality]
-    return [*shards, *estimates, *(extras_path(shard, features) for shard in shards if features)]
+    estimates = [_estimates_of(shard, quality) for shard in shards if quality]
+    return [*shards, *estimates, *(_extras_of(shard, features) for shard in shards if features)]
+
+
+def _estimates_of(shard: Path, quality: str) -> Path:
+    path = estimates_path(shard, quality)
+    if not path.exists():
+        expected = f"{quality!r} among `features.estimates`"
+        raise DataError("no estimates of this quality", where=path, expected=expected)
+    return path
+
+
+def _extras_of(shard: Path, features: str) -> Path:
+    path = extras_path(shard, features)
+    if not path.exists():
+        problem = "no further features of these programs' nodes"
+        raise DataError(problem, where=path, expected=f"{features!r} among `features.nodes`")
+    return path
 
 
 def write_extras(
@@ -386,18 +405,12 @@ class _WithBeside:
 
 
 def _open_estimates(shard: Shard, quality: str) -> Shard:
-    path = estimates_path(shard.path, quality)
-    if not path.exists():
-        expected = f"{quality!r} among `features.estimates`"
-        raise DataError("no estimates of this quality", where=path, expected=expected)
+    path = _estimates_of(shard.path, quality)
     return _open_beside(path, "estimates", f"{_ESTIMATE}_offsets", shard, "config_runtime_ns_offsets")
 
 
 def _open_extras(shard: Shard, features: str) -> Shard:
-    path = extras_path(shard.path, features)
-    if not path.exists():
-        problem = "no further features of these programs' nodes"
-        raise DataError(problem, where=path, expected=f"{features!r} among `features.nodes`")
+    path = _extras_of(shard.path, features)
     return _open_beside(path, "features", f"{EXTRA}_offsets", shard, "node_row_offsets")
 
 

@@ -49,6 +49,7 @@ class ReportInputs:
         tpugraphs: settings and sizes that the section about tpugraphs2023 shows beside the rows.
         tables: files that declare further tables (see `costbench.reports.declarations`).
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
+        demo: whether the page is a demonstration, which draws no conclusions on models.
         parts: parts that other packages add, by name.
     """
 
@@ -67,6 +68,7 @@ class ReportInputs:
     tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
     tables: tuple[Path, ...] = ()
     evidence: str = ""
+    demo: bool = False
     parts: Mapping[str, ReportPart] = field(default_factory=dict)
 
 

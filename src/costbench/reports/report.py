@@ -116,7 +116,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     user_programs_section,
     _cells,
     lambda data: differences_section(data.results, data.seed, data.budgets),
-    lambda data: scatter_section(data.inputs.scatter, data.figures),
+    lambda data: None if data.inputs.demo else scatter_section(data.inputs.scatter, data.figures),
     _searches,
     lambda data: ablation_section(
         data.results, data.figures, data.budgets, data.inputs.labels, data.guard.reasons

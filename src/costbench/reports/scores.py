@@ -23,6 +23,8 @@ _APPLICATION_RESAMPLES = 2_000
 """An interval takes no more than a variance from them, which as many give to 2%."""
 MIN_PROGRAMS = 6
 """With fewer, chance alone is too likely to favour one side on every program: 2 / 2^5 = 6%."""
+MIN_INTERVAL = 3
+"""Programs below which no interval is shown: how far two lie apart says nothing of a third."""
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,14 @@ class ReportParams:
         curves: metric of the training histories that is drawn, by task.
         evidence: page whose verdicts count, as a path from the report's folder; empty if that is this report.
         tables: files that declare further tables, as paths from the repository's root.
+        demo: whether the page is a demonstration: it says so and draws no conclusions on models.
     """
 
     seed: int
     curves: Mapping[str, str]
     evidence: str
     tables: tuple[str, ...] = ()
+    demo: bool = False
 
 
 def run(params: Path) -> None:
@@ -142,6 +144,7 @@ def _collect_inputs(
         ),
         tables=tuple(workspace.root / name for name in section.tables),
         # A project of the user's has no other report than its own.
+        demo=section.demo,
         evidence=section.evidence if (workspace.reports / section.evidence).is_file() else "",
         parts=parts,
     )

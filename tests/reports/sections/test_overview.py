@@ -78,6 +78,16 @@ def test_a_preview_leads_to_the_page_whose_verdicts_count(tmp_path: Path) -> Non
     assert all(pointer.anchor and not pointer.page for pointer in overview_section(data).pointers)
 
 
+def test_a_demonstration_draws_no_conclusions(tmp_path: Path) -> None:
+    data = report_data(tmp_path, [*model_rows("trees", [20.0] * 6), *model_rows("learned", [30.0] * 6)])
+    demo = replace(data, inputs=replace(data.inputs, demo=True))
+    assert overview_section(data).pointers
+    section = overview_section(demo)
+    assert (section.pointers, section.figures) == ((), ())
+    # The number of programs alone.
+    assert numbers(page_lead(demo)) == [6]
+
+
 def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(tmp_path: Path) -> None:
     section = overview_section(report_data(tmp_path, rows_of()))
     simulated, differences = section.paragraphs

@@ -89,6 +89,7 @@ from costbench.reports.claims.leads import (
 from costbench.reports.frame import select
 from costbench.reports.results import ALL, BEST, TRAINED
 from costbench.reports.scores import (
+    MIN_INTERVAL,
     MIN_PROGRAMS,
     Draws,
     ScoreIndex,
@@ -291,7 +292,10 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
         reason = "one run of each cannot tell one program's luck from its gain"
         return replace(finding, low=None, high=None, reason=reason, needed=Needed(runs=2))
     if claim.statistic not in LARGEST and n < MIN_PROGRAMS:
-        return replace(finding, needed=Needed(programs=MIN_PROGRAMS))
+        finding = replace(finding, needed=Needed(programs=MIN_PROGRAMS))
+        if n < MIN_INTERVAL:
+            return replace(finding, low=None, high=None, by_program=None, by_application=None)
+        return finding
     verdict = decide(claim, leads, margin)
     if verdict == HOLDS and not (claim.null_value is None and claim.blind is None):
         idle = intervals(claim, idle_scores(claim, scores), draws.programs)

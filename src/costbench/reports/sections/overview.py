@@ -81,6 +81,16 @@ def overview_section(data: ReportData) -> Section:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
+    if data.inputs.demo:
+        return Section(
+            anchor="overview",
+            title="At a glance",
+            label="At a glance",
+            page=FIRST,
+            paragraphs=_paragraphs(data.cells),
+            figures=(),
+            more=_questions(data),
+        )
     tpugraphs = tpugraphs_pointer(data.results)
     preview: tuple[Pointer, ...] = ()
     if data.inputs.evidence:
@@ -333,6 +343,8 @@ def page_lead(data: ReportData) -> str:
     simulated, imported = (
         _scope([cell for cell in data.cells if cell.is_imported == kind]) for kind in (False, True)
     )
+    if data.inputs.demo:
+        return sentence(_TEMPLATE, "demo_lead", simulated=simulated)
     verdicts = Counter(finding.verdict for finding in data.printed_findings)
     return sentence(
         _TEMPLATE,

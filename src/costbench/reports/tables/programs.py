@@ -27,6 +27,7 @@ from costbench.reports.results import (
     is_user_model,
     title_of,
 )
+from costbench.reports.scores import MIN_INTERVAL
 from costbench.reports.table import Table
 from costbench.rng import stream
 
@@ -172,6 +173,8 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         row["difference"] = None if difference is None else difference.value
         row["difference_low"] = None if difference is None else difference.low
         row["difference_high"] = None if difference is None else difference.high
+        if standing.programs < MIN_INTERVAL:
+            row |= dict.fromkeys(("low", "high", "difference_low", "difference_high"))
         rows.append(row | _spread_of_errors(cell, standing.model))
     for name in cell.ceilings:
         # Mean error and tau alone: what knows the machine is compared with nothing.
@@ -223,7 +226,7 @@ def comparison_table(cell: Cell, seed: int) -> Table:
     for baseline in cell.models:
         for measure in reversed(cell.described.measures) if baseline != "learned" else ():
             learned, other = common_scores(cell, "learned", cell, baseline, measure.metric)
-            if not learned:
+            if len(learned) < MIN_INTERVAL:
                 continue
             generator = stream(seed, "comparison", cell.name, baseline, measure.metric)
             interval = paired_bootstrap(learned, other, generator)
