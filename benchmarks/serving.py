@@ -4,7 +4,8 @@
     python -m benchmarks.serving --model models:/costbench-tile-laptop@champion
 
 The server is a process of its own. Each client sends the next request when it has the answer to the last: one
-kernel (a matrix product with tanh) with a number of tile sizes. A second of requests warms the server up.
+kernel (a matrix product with tanh) with a number of tile sizes. A second of requests warms the server up. The
+last column is the server's processor time, which other programs on the machine change little.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import argparse
 import http.client
 import json
 import multiprocessing
+import os
 import socket
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import uvicorn
@@ -59,12 +62,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run_clients(port, body, 1, 1.0)
         model = options.model or "analytical model"
         print(f"{model}, {options.tiles} tile sizes, {len(body):,} bytes a request")
-        print("clients  requests/s  tiles/s    p50 ms    p90 ms    p99 ms")
+        print("clients  requests/s  tiles/s    p50 ms    p90 ms    p99 ms  CPU ms/request")
         for number in options.clients:
+            before = _cpu_seconds(server.pid)
             latencies, seconds = _run_clients(port, body, number, options.seconds)
             rate = len(latencies) / seconds
+            cpu_ms = 1e3 * (_cpu_seconds(server.pid) - before) / len(latencies)
             p50, p90, p99 = 1e3 * np.percentile(latencies, (50, 90, 99))
-            print(f"{number:7}{rate:12.1f}{rate * options.tiles:9,.0f}{p50:10.1f}{p90:10.1f}{p99:10.1f}")
+            rates = f"{number:7}{rate:12.1f}{rate * options.tiles:9,.0f}"
+            print(f"{rates}{p50:10.1f}{p90:10.1f}{p99:10.1f}{cpu_ms:16.1f}")
     finally:
         server.terminate()
         server.join()
@@ -107,6 +113,12 @@ def _run_clients(port: int, body: bytes, number: int, seconds: float) -> tuple[l
     return [
         latency for client_latencies in latencies for latency in client_latencies
     ], time.perf_counter() - start
+
+
+def _cpu_seconds(pid: int | None) -> float:
+    """Returns the processor time of a process so far (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _ask(port: int, body: bytes, end: float, latencies: list[float]) -> None:

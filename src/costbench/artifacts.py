@@ -344,6 +344,7 @@ def seal(folder: str | PathLike[str], made_by: str, without: str = "") -> None:
     """Writes the checksums of all files in a folder and below, from when on they are compared where read.
 
     Hidden files, notes for readers (`.md`) and the files of folders that are sealed themselves are left out.
+    A folder without any other file gets no list.
 
     Args:
         folder: folder whose files are complete.
@@ -357,6 +358,9 @@ def seal(folder: str | PathLike[str], made_by: str, without: str = "") -> None:
     lines = [f"{_HEAD}{made_by}\n"]
     for name in sorted(_names_to_seal(root, without)):
         lines.append(f"{digest_file(root / name)}  {name}\n")
+    if len(lines) == 1:
+        unseal(root)
+        return
     text = "".join(lines)
     write_text(root / CHECKSUMS_FILE, f"{text}{_FOOT}{digest_bytes(text.encode())}\n")
 

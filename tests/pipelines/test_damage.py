@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.artifacts import CHECKSUMS_FILE, digest_file, read_bytes, read_json
+from costbench.artifacts import CHECKSUMS_FILE, check_sealed, digest_file, read_bytes, read_json
 from costbench.datasets.splits import read_split
 from costbench.datasets.storage import Shard
 from costbench.errors import CostbenchError
@@ -50,7 +50,7 @@ def _model(path: Path) -> None:
 OUT: Mapping[str, Callable[[Path], object]] = {
     "generate/*/*/*.arrow": Shard.open,
     "generate/programs/*.zst": read_module,
-    "generate/*/*.json": read_json,
+    "generate/*/*/*.json": read_json,
     "generate/summary.json": read_json,
     "*/identity.json": lambda path: read_identity(path.parent),
     "split/random.json": read_split,
@@ -74,7 +74,7 @@ OUT: Mapping[str, Callable[[Path], object]] = {
     "autotune/search.json": read_json,
     "autotune/*/*.json": read_json,
     "register/champions.json": read_json,
-    f"**/{CHECKSUMS_FILE}": lambda path: read_bytes(_files_beside(path)[0]),
+    f"**/{CHECKSUMS_FILE}": lambda path: check_sealed(path.parent / "x"),
 }
 DATA: Mapping[str, Callable[[Path], object]] = {
     "programs/*.zst": _program,
@@ -85,14 +85,9 @@ DATA: Mapping[str, Callable[[Path], object]] = {
     "networks/programs.arrow": read_estimated,
     "networks/sampled.arrow": read_programs,
     "networks/card.json": read_json,
-    f"**/{CHECKSUMS_FILE}": lambda path: read_bytes(_files_beside(path)[0]),
+    f"**/{CHECKSUMS_FILE}": lambda path: check_sealed(path.parent / "x"),
 }
 """By kind of file, as a stage or a command reads it."""
-
-
-def _files_beside(listing: Path) -> list[Path]:
-    names = (line.split("  ")[1] for line in listing.read_text(errors="replace").split("\n") if "  " in line)
-    return [path for name in names if (path := listing.parent / name).is_file()]
 
 
 def flip(path: Path, bit: int) -> None:

@@ -11,12 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from costbench.artifacts import digest_file, read_bytes, read_json, write_bytes, write_json
+from costbench.artifacts import CHECKSUMS_FILE, digest_file, read_bytes, read_json, write_bytes, write_json
 from costbench.errors import CostbenchError, DataError
 from costbench.experiments.parameter_file import FILE
 from costbench.installation import installed_files
@@ -93,8 +93,7 @@ def make_project(folder: Path, add: bool = False) -> tuple[str, ...]:
         raise DataError("is not empty", where=folder, expected=expected)
     package = installed_files()
     missing = [name for name in package if not (folder / name).exists()]
-    for name in missing:
-        _copy(package[name], folder / name)
+    _copy_all(package, missing, folder)
     # Of files that were there the older version stays noted, so that they count as edited or outdated.
     state = _read_state(folder) if is_project else ProjectState(version("costbench"), {})
     digests = {name: digest_file(package[name]) for name in package if name in missing or not is_project}
@@ -143,8 +142,7 @@ def update_project(folder: Path) -> ProjectDifferences:
         DataError: if the folder is no project that `costbench init` made, or for what cannot be written.
     """
     differences, package = compare_project(folder), installed_files()
-    for name in (*differences.missing, *differences.outdated):
-        _copy(package[name], folder / name)
+    _copy_all(package, (*differences.missing, *differences.outdated), folder)
     for name in differences.conflicting:
         _copy(package[name], folder / f"{name}{NEW_SUFFIX}")
     digests = {name: digest_file(path) for name, path in package.items()}
@@ -209,6 +207,15 @@ def _read_state(folder: Path) -> ProjectState:
 
 def _write_state(folder: Path, state: ProjectState) -> None:
     write_json(folder / STATE_FILE, asdict(state))
+
+
+def _copy_all(package: Mapping[str, Path], names: Iterable[str], folder: Path) -> None:
+    """Copies files of the package, and then the checksums of folders whose seals that broke."""
+    for name in names:
+        _copy(package[name], folder / name)
+    for name in package:
+        if Path(name).name == CHECKSUMS_FILE and not (folder / name).exists():
+            _copy(package[name], folder / name)
 
 
 def _copy(source: Path, destination: Path) -> None:
