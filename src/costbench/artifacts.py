@@ -30,8 +30,8 @@ from os import PathLike
 from pathlib import Path
 from typing import NoReturn
 
-from costbench.errors import DataError, one_line
-from costbench.limits import MAX_FILE_BYTES, MAX_JSON_BYTES
+from costbench.errors import DataError
+from costbench.limits import MAX_DIGITS, MAX_FILE_BYTES, MAX_JSON_BYTES
 
 _TEMPORARY = re.compile(r"^\.tmp-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}-")
 _DAY_S = 24 * 3600.0
@@ -210,18 +210,26 @@ def parse_json(data: bytes, where: str | PathLike[str]) -> object:
 
     Raises:
         DataError: naming `where`, if it is no UTF-8, no JSON (with line and column), nested 1,000 deep, or
-            holds NaN, an infinity, or a number of thousands of digits.
+            holds NaN, an infinity or an integer of too many digits.
     """
 
     def refuse_constant(name: str) -> NoReturn:
         raise DataError(f"{name} is no JSON number", where=where, expected="a finite number")
+
+    def integer(digits: str) -> int:
+        if len(digits) > MAX_DIGITS:
+            problem = f"an integer of {len(digits)} digits"
+            raise DataError(problem, where=where, expected=f"at most {MAX_DIGITS}")
+        return int(digits)
 
     def finite(digits: str) -> float:
         number = float(digits)
         return number if math.isfinite(number) else refuse_constant(digits)
 
     try:
-        value: object = json.loads(data.decode("utf-8"), parse_constant=refuse_constant, parse_float=finite)
+        value: object = json.loads(
+            data.decode("utf-8"), parse_constant=refuse_constant, parse_float=finite, parse_int=integer
+        )
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 at byte {error.start}", where=where, expected="JSON") from error
     except json.JSONDecodeError as error:
@@ -229,8 +237,6 @@ def parse_json(data: bytes, where: str | PathLike[str]) -> object:
         raise DataError(problem, where=where) from error
     except RecursionError as error:
         raise DataError("nested too deep", where=where, expected="JSON of fewer levels") from error
-    except ValueError as error:
-        raise DataError(f"a number in it: {one_line(error)}", where=where, expected="fewer digits") from error
     return value
 
 

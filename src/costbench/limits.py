@@ -20,7 +20,7 @@ MAX_YAML_BYTES = 1 << 19
 MAX_YAML_VALUES = 1 << 18
 """Values of a YAML file, counted once for each alias and merge key that repeats them."""
 MAX_DIGITS = 40
-"""Digits of an integer in a YAML file."""
+"""Digits of an integer in a YAML or JSON file."""
 MAX_LINE_BYTES = 1 << 24
 """A line of a file of records."""
 MAX_INSTRUCTIONS = 1 << 18
@@ -33,9 +33,9 @@ MIN_SHAPE_PARTS = 1 << 16
 """Arrays and tuples in the shapes that a text leaves out; a long text may leave out one per instruction."""
 MAX_WHOLE_ARRAY_BYTES = 1 << 29
 """An array of an `.npz` file that is read whole; larger ones are read in blocks."""
-MAX_WIDTH = 1 << 14
+MAX_WIDTH = 1 << 13
 """Width of a layer of a network."""
-MAX_LAYERS = 256
+MAX_LAYERS = 128
 """Layers of one kind of a network."""
 MAX_MESSAGE_LENGTH = 499
 """Letters of an error message."""

@@ -60,7 +60,7 @@ def test_nan_is_refused(tmp_path: Path) -> None:
         ({"extra": 1}, "not a result row"),
         ({"seed": "zero"}, "seed"),
         ({"value": True}, "value"),
-        ({"value": float("nan")}, "value"),
+        ({"value": float("nan")}, "NaN"),
         ({"program": 3}, "program"),
     ],
 )

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from costbench.arrays import AnyArray
-from costbench.artifacts import Stamp, atomic_path, check_sealed, stamp_of
+from costbench.artifacts import Stamp, atomic_path, check_sealed, open_file, stamp_of
 from costbench.datasets.arrow_tables import (
     ArrayViews,
     StoredColumn,
@@ -321,7 +321,7 @@ def _read_table(path: Path) -> _Table:
 def _mapped(path: Path) -> pa.Buffer:
     """Memory-maps a file."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as error:

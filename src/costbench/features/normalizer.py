@@ -220,7 +220,8 @@ class MinMaxNormalizer:
         """Returns the scaler that `to_dict` described.
 
         Raises:
-            DataError: on missing or unknown keys, on values that are no numbers, or on impossible bounds.
+            DataError: on missing or unknown keys, on values that are no numbers or names, or on impossible
+                bounds.
             ChoiceError: on an unknown transform.
         """
         expected = ("transform", "names", "minimum", "maximum")
@@ -232,8 +233,10 @@ class MinMaxNormalizer:
             raise DataError(
                 f"bounds are no numbers: {error}", where="scaler", expected="lists of numbers"
             ) from error
-        names = tuple(str(name) for name in content["names"])
-        return MinMaxNormalizer(bounds[0], bounds[1], content["transform"], names)
+        names, transform = content["names"], content["transform"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in [*names, transform]):
+            raise DataError("names or transform are no text", where="scaler", expected="names")
+        return MinMaxNormalizer(bounds[0], bounds[1], transform, tuple(names))
 
 
 class MinMaxFit:

@@ -29,8 +29,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from costbench.arrays import F64, I64
+from costbench.artifacts import read_json
 from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.errors import TargetError
+from costbench.errors import DataError, TargetError
 from costbench.hardware.fidelity import (
     FidelityReport,
     KernelFidelity,
@@ -307,9 +308,12 @@ def read_ensemble(path: Path, target: Target) -> tuple[Target, ...]:
         TargetError: if it holds something else.
     """
     try:
-        rows = list(json.loads(path.read_text("utf-8"))["machines"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise TargetError(f"broken ensemble: {error}", where=path, expected="a list `machines`") from None
+        content = read_json(path)
+    except DataError as error:
+        raise error.recast(TargetError) from error
+    rows = content.get("machines") if isinstance(content, dict) else None
+    if not isinstance(rows, list):
+        raise TargetError("broken ensemble", where=path, expected="a list `machines`")
     machines = [
         parse(_Machine, row, where=path, field=f"machines[{number}]", error=TargetError)
         for number, row in enumerate(rows)

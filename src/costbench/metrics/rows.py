@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from types import MappingProxyType
 
-from costbench.artifacts import read_bytes, write_text
+from costbench.artifacts import parse_json, read_bytes, write_text
 from costbench.errors import DataError
 
 
@@ -158,10 +158,7 @@ def _check_unique(rows: Iterable[MetricRow], path: str | PathLike[str]) -> None:
 
 
 def _parse(line: str, where: str) -> MetricRow:
-    try:
-        values = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"malformed JSON at column {error.colno}", where=where) from error
+    values = parse_json(line.encode(), where)
     if not isinstance(values, dict) or sorted(values) != sorted(_NAMES):
         raise DataError("not a result row", where=where, expected=f"the fields {', '.join(_NAMES)}")
     for name, value in values.items():

@@ -141,9 +141,21 @@ class ModelFormat(Generic[Net, Scaling]):
         with _naming(path, "scaling"):
             scaling = self.scaling_from_dict(content["scaling"])
         with _naming(path, None):
-            net = self.build(parse(self.spec, content["net"], where=path, field="net"), scaling)
+            spec = parse(self.spec, content["net"], where=path, field="net")
+            self._require_weights(spec, scaling, path)
+            net = self.build(spec, scaling)
         load_weights(net, path, content["weights_sha256"])
         return SavedModel(net, scaling, predicts, content[self.extra])
+
+    def _require_weights(self, spec: object, scaling: Scaling, path: Path) -> None:
+        """Raises DataError where a description asks for a larger network than its weights can be of."""
+        stored = len(read_bytes(path.with_name(WEIGHTS_FILE)))
+        with torch.device("meta"):  # where tensors have sizes and no memory
+            net = self.build(spec, scaling)
+        needed = sum(tensor.nbytes for tensor in net.state_dict().values())
+        if needed > stored:
+            problem = f"no weights of this network: {stored} bytes in {WEIGHTS_FILE}"
+            raise DataError(problem, where=path, field="net", expected=f"at least {needed}")
 
 
 @contextmanager

@@ -7,11 +7,12 @@ choices, except for the widths, which suit two CPU cores (the paper: opcode embe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from costbench.compiler.estimate_quality import QUALITIES
 from costbench.execution.dotted import is_part
+from costbench.limits import MAX_LAYERS, MAX_WIDTH
 from costbench.params import later
 
 Placement = Literal["node", "kernel"]
@@ -33,6 +34,18 @@ _COUNTS = (
     "transformer_heads",
     "transformer_width",
 )
+_BOUNDED = frozenset(
+    {*_COUNTS, "node_final_layers", "kernel_layers", "module_layers", "input_layers", "head_layers"}
+) - {"max_neighbors"}
+
+
+def _require_bounded(spec: NetSpec | LayoutNetSpec) -> None:
+    """Raises ValueError for a number of layers or heads, or a width, that no network needs."""
+    for declared in fields(spec):
+        value = getattr(spec, declared.name)
+        limit = MAX_LAYERS if declared.name.endswith("layers") else MAX_WIDTH
+        if declared.name in _BOUNDED and value is not None and value > limit:
+            raise ValueError(f"{declared.name} is {value}, must be at most {limit}")
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,7 @@ class NetSpec:
         for name in ("node_final_layers", "kernel_layers", "module_layers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, must not be negative")
+        _require_bounded(self)
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout is {self.dropout}, must be in [0, 1)")
         if not self.columns or len(set(self.columns)) != len(self.columns):
@@ -215,6 +229,7 @@ class LayoutNetSpec:
         for name in ("head_layers", "part_nodes"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, must not be negative")
+        _require_bounded(self)
         if self.prune_hops is not None and self.prune_hops < 0:
             raise ValueError(f"prune_hops is {self.prune_hops}, must not be negative")
         if not self.pooling or len(set(self.pooling)) != len(self.pooling):

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from io import BytesIO
 from os import PathLike
-from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
 from costbench.arrays import I64
-from costbench.artifacts import atomic_path
+from costbench.artifacts import atomic_path, read_bytes
+from costbench.datasets.tpugraphs.archive import DAMAGE
 from costbench.errors import DataError
+from costbench.limits import max_expanded_bytes
 from costbench_schedules.llvm.instrumentation import memory_sites
 from costbench_schedules.llvm.operations import KINDS, Access, FunctionOperations
 from costbench_schedules.llvm.program import ENTRY_EDGE, Instruction, Program
@@ -143,11 +143,7 @@ class ProgramFeatures:
         Raises:
             DataError: if the file is no such file.
         """
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            raise DataError("cannot be read as features", where=path, expected=_EXPECTED) from error
-        return cls.from_bytes(content, path)
+        return cls.from_bytes(read_bytes(path), path)
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str | PathLike[str]) -> ProgramFeatures:
@@ -158,6 +154,9 @@ class ProgramFeatures:
         """
         try:
             with np.load(BytesIO(content), allow_pickle=False) as archive:
+                expanded = sum(member.file_size for member in archive.zip.infolist())
+                if expanded > max_expanded_bytes(len(content)):
+                    raise ValueError(f"{len(content)} bytes that expand to {expanded}")
                 arrays = {name: archive[name] for name in archive.files}
             if int(arrays.pop("format")) != FORMAT:
                 raise DataError("features of another version", where=where, expected=f"format {FORMAT}")
@@ -166,7 +165,7 @@ class ProgramFeatures:
             names = tuple(str(name) for name in arrays.pop("names"))
             touched, footprint = int(arrays.pop("touched")), int(arrays.pop("footprint"))
             return cls(static=static, names=names, touched=touched, footprint=footprint, **arrays)
-        except (OSError, EOFError, BadZipFile, ValueError, KeyError, TypeError) as error:
+        except DAMAGE as error:
             raise DataError("cannot be read as features", where=where, expected=_EXPECTED) from error
 
 

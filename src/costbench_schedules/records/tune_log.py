@@ -15,13 +15,14 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
+from costbench.artifacts import open_file, parse_json
 from costbench.errors import DataError
+from costbench.limits import MAX_LINE_BYTES
 from costbench.params import parse
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.spaces.space import ScheduleSpace
 
 FORMAT = "costbench schedule log 1"
-_LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -105,17 +106,14 @@ def read_log(path: Path) -> tuple[LogHeader, list[LogEntry]]:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yields the complete lines of a file with their numbers, from 1."""
-    try:
-        with path.open("rb") as stream:
-            number = 0
-            while line := stream.readline(_LONGEST_LINE):
-                number += 1
-                if line.endswith(b"\n"):
-                    yield number, line
-                elif len(line) == _LONGEST_LINE:
-                    raise DataError("a line without end", where=f"{path}:{number}", expected=FORMAT)
-    except OSError as error:
-        raise DataError(str(error.strerror), where=path, expected="the log of a search") from error
+    with open_file(path) as stream:
+        number = 0
+        while line := stream.readline(MAX_LINE_BYTES):
+            number += 1
+            if line.endswith(b"\n"):
+                yield number, line
+            elif len(line) == MAX_LINE_BYTES:
+                raise DataError("a line without end", where=f"{path}:{number}", expected=FORMAT)
 
 
 @dataclass(frozen=True)
@@ -145,10 +143,9 @@ def _header(text: bytes, path: Path) -> LogHeader:
 
 def _json(text: bytes, where: str) -> object:
     try:
-        content: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError("no JSON", where=where, expected=FORMAT) from error
-    return content
+        return parse_json(text, where)
+    except DataError as error:
+        raise DataError(f"no JSON: {error.problem}", where=where, expected=FORMAT) from error
 
 
 def header_of(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -23,18 +25,16 @@ import numpy as np
 
 from costbench.arrays import AnyArray
 from costbench.errors import DataError, one_line
+from costbench.limits import MAX_WHOLE_ARRAY_BYTES
 
 _SUFFIX = ".npy"
-# Read whole: the 140 features of up to a million nodes.
-_WHOLE_BYTES = 1 << 29
 # Deflate shrinks constant data 1,029-fold and nothing further. Small files may be constant.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 30, 1000
 _COPY_BYTES = 1 << 24
 _ARRAY_MAGIC = b"\x93NUMPY"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
-# What zipfile, zlib and NumPy's header parser raise on damaged files.
-_DAMAGE = (
+DAMAGE = (
     OSError,
     EOFError,
     ValueError,
@@ -45,9 +45,11 @@ _DAMAGE = (
     MemoryError,
     SyntaxError,
     struct.error,
+    tokenize.TokenError,
     zlib.error,
     zipfile.BadZipFile,
 )
+"""What zipfile, zlib and NumPy's header parser, which is that of Python, raise on damaged files."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,10 @@ class NpzArchive:
             DataError: naming the file and `key`, if it is damaged or larger than 512 MiB.
         """
         header = self.headers[key]
-        if header.num_bytes > _WHOLE_BYTES:
+        if header.num_bytes > MAX_WHOLE_ARRAY_BYTES:
             problem = f"{header.num_bytes} bytes of shape {header.shape}"
-            raise DataError(problem, where=self.path, field=key, expected=f"at most {_WHOLE_BYTES} bytes")
+            limit = f"at most {MAX_WHOLE_ARRAY_BYTES} bytes"
+            raise DataError(problem, where=self.path, field=key, expected=limit)
         with self._values(key) as stream:
             content = stream.read(header.num_bytes)
             _at_end(stream)
@@ -167,7 +170,7 @@ class NpzArchive:
                 if skip_header:
                     _read_header(stream)
                 yield stream
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise DataError(
                 f"cannot be read: {one_line(error)}", where=self.path, field=key, expected="an array"
             ) from error
@@ -191,7 +194,7 @@ def open_npz(path: str | PathLike[str], keys: tuple[str, ...]) -> Iterator[NpzAr
             if handle.read(len(_ARRAY_MAGIC)) == _ARRAY_MAGIC:
                 raise DataError("a single array", where=source, expected="an .npz file")
             archive = stack.enter_context(zipfile.ZipFile(handle))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise DataError("truncated, or no .npz file", where=source, expected="an .npz file") from error
         yield NpzArchive(source, archive, keys)
 
@@ -218,8 +221,8 @@ def _read_header(stream: IO[bytes]) -> Header:
     if version not in _READ_HEADER:
         raise ValueError(f"version {version} of the header")
     shape, fortran_order, dtype = _READ_HEADER[version](stream)
-    if any(size < 0 for size in shape):
-        raise ValueError(f"shape {shape}")
+    if any(not 0 <= size <= sys.maxsize for size in shape):
+        raise ValueError(f"shape {str(shape)[:60]}")
     return Header(tuple(int(size) for size in shape), dtype, fortran_order)
 
 

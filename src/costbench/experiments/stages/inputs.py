@@ -8,7 +8,7 @@ of a library changes it, and a comparison of the file shows module by module why
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,8 @@ def run(params: Path) -> None:
             values = parameters(stage, sections)
             content = {"parameters": values, **code, **_sources(values, params), **of_user.get(stage, {})}
             # The user's own tables are files that dvc.yaml does not name.
-            if tables := _mapping(sections.get(stage)).get("tables"):
-                content["tables"] = {table: digest_file(workspace.root / table) for table in tables}
+            if tables := _sequence(_mapping(sections.get(stage)).get("tables")):
+                content["tables"] = {str(table): digest_file(workspace.root / str(table)) for table in tables}
             write_json(folder / f"{stage}.json", content)
     for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
         code = asdict(module_closure(extension.module))
@@ -135,7 +135,7 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
                     values[f"{named}.{listed}"] = _mapping(sections.get(named)).get(listed)
         elif path == "experiments.autotuned":
             tuned = _mapping(sections.get("autotune")).values()
-            models = [str(name) for tuning in tuned for name in _mapping(tuning).get("models", ())]
+            models = [str(name) for tuning in tuned for name in _sequence(_mapping(tuning).get("models"))]
             # Models are named `EXPERIMENT` or `EXPERIMENT.VARIANT`.
             names = dict.fromkeys(model.partition(".")[0] for model in models)
             values |= {f"{SECTION}.{name}": experiments.get(name) for name in names}
@@ -156,3 +156,7 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()

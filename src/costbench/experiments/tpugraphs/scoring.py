@@ -13,6 +13,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64, AnyFloat
 from costbench.artifacts import read_bytes, write_text
+from costbench.datasets.tpugraphs.archive import DAMAGE
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder
 from costbench.datasets.tpugraphs.npz import Labels, read_labels
 from costbench.errors import DataError, one_line
@@ -64,7 +65,7 @@ def read_predictions(path: Path, num_configs: int) -> F64:
     try:
         with path.open("rb") as handle:
             array = np.lib.format.read_array(handle, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
+    except DAMAGE as error:
         raise DataError(f"cannot be read: {one_line(error)}", where=path, expected="a .npy file") from error
     if array.dtype.kind not in "fiu":
         raise DataError(f"type {array.dtype}", where=path, expected="numbers")

@@ -49,6 +49,8 @@ KEY = "costbench.key"
 """Tag: digest of everything that a trained cell depends on, as in its `done.json`."""
 FOLDER = "costbench.folder"
 """Tag: folder of the checkpoint."""
+# A server that does not answer is given up after half a minute at most, not after MLflow's three minutes.
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 _WRITER = "costbench.writer"
 _TAG_REVISION = "git_revision"
 _TAG_PARAMS = "costbench.params_digest"
@@ -237,6 +239,8 @@ def tracking_uri() -> str:
 
 def client_of(uri: str) -> MlflowClient:
     """Returns an MLflow client of a store."""
+    for name, value in _PATIENCE.items():
+        os.environ.setdefault(name, value)
     # MLflow takes a second to import, which a stage that tracks nothing should not spend.
     from mlflow import MlflowClient
 
@@ -269,7 +273,9 @@ def store_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except MlflowException as error:
-        raise DataError(f"cannot be used for tracking: {error.message}", where=uri) from error
+        expected = "another MLFLOW_TRACKING_URI, or COSTBENCH_TRACKING=off"
+        problem = f"cannot be used for tracking: {error.message}"
+        raise DataError(problem, where=uri, expected=expected) from error
 
 
 def prepare(uri: str, experiment: str) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from costbench.artifacts import open_file, parse_json
 from costbench.errors import DataError
+from costbench.limits import MAX_LINE_BYTES
 from costbench_schedules.operators.operators import Operator
 from costbench_schedules.spaces.space import ScheduleSpace, Value
 
-LONGEST_LINE = 1 << 24
 _NS = 1e9
 _LONGEST_S = 1e6
 
@@ -51,26 +51,22 @@ def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
     Raises:
         DataError: naming file and line, if one is no JSON or longer than 16 MiB, or the file cannot be read.
     """
-    try:
-        with path.open("rb") as stream:
-            number = 0
-            while line := stream.readline(LONGEST_LINE):
-                number += 1
-                where = f"{path}:{number}"
-                if len(line) == LONGEST_LINE:
-                    raise DataError("a line of 16 MiB", where=where, expected="a record in JSON")
-                if line.strip():
-                    yield where, _json(line, where)
-    except OSError as error:
-        raise DataError(str(error.strerror), where=path, expected="tuning records") from error
+    with open_file(path) as stream:
+        number = 0
+        while line := stream.readline(MAX_LINE_BYTES):
+            number += 1
+            where = f"{path}:{number}"
+            if len(line) == MAX_LINE_BYTES:
+                raise DataError("a line of 16 MiB", where=where, expected="a record in JSON")
+            if line.strip():
+                yield where, _json(line, where)
 
 
 def _json(line: bytes, where: str) -> object:
     try:
-        value: object = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError("no JSON", where=where, expected="a record in JSON") from error
-    return value
+        return parse_json(line, where)
+    except DataError as error:
+        raise DataError(f"no JSON: {error.problem}", where=where, expected="a record in JSON") from error
 
 
 def mean_ns(seconds: object, where: str, field: str) -> float | None:
