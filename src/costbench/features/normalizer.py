@@ -234,7 +234,8 @@ class MinMaxNormalizer:
                 f"bounds are no numbers: {error}", where="scaler", expected="lists of numbers"
             ) from error
         names, transform = content["names"], content["transform"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in [*names, transform]):
+        is_list = isinstance(names, list | tuple)
+        if not is_list or not all(isinstance(name, str) for name in [*names, transform]):
             raise DataError("names or transform are no text", where="scaler", expected="names")
         return MinMaxNormalizer(bounds[0], bounds[1], transform, tuple(names))
 
