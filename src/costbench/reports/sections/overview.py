@@ -53,6 +53,7 @@ from costbench.reports.searches import (
 from costbench.reports.sections.claims import STRONGEST_TABLE, claims_of_papers, shown_verdict
 from costbench.reports.sections.results import best_of_ten, loss_spreads
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
+from costbench.reports.tables.machines import machines_table
 from costbench.reports.tables.recorded_runs import agreement_of, recorded_runs_table
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
@@ -112,7 +113,12 @@ def overview_section(data: ReportData) -> Section:
             *loss_pointers(data.cells),
             *([] if tpugraphs is None else [tpugraphs]),
         ),
-        tables=tuple(table for table in map(recorded_runs_table, _simulated_chips(data.cells)) if table.rows),
+        tables=tuple(
+            table
+            for make in (recorded_runs_table, machines_table)
+            for table in map(make, _simulated_chips(data.cells))
+            if table.rows
+        ),
         more=_questions(data),
     )
 
