@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from costbench.errors import ParamsError, TargetError
+from costbench.errors import ParamsError, TargetError, nearest
 from costbench.params import load_yaml, parse
 
 _MAY_BE_ZERO = frozenset(
@@ -172,7 +172,10 @@ def load_target(name_or_path: str | Path) -> Target:
         path = Path(str(importlib.resources.files("costbench") / "chips" / f"{text}.yaml"))
     else:
         choices = ", ".join(available_targets())
-        raise TargetError(f"unknown chip {text!r}", expected=f"one of {choices}, or a path to a .yaml file")
+        raise TargetError(
+            f"unknown chip {text!r}{nearest(text, available_targets())}",
+            expected=f"one of {choices}, or a path to a .yaml file",
+        )
     try:
         target = parse(Target, load_yaml(path), where=str(path))
     except ParamsError as error:

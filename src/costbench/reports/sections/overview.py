@@ -9,10 +9,10 @@ from pathlib import Path
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standing, Standings
 from costbench.reports.claims.evaluation import (
-    CANNOT_TELL,
     DECIDED,
     NOT_EVALUATED,
     NOT_TRAINED_ENOUGH,
+    UNDECIDED,
     VERDICTS,
     Finding,
 )
@@ -360,7 +360,7 @@ def page_lead(data: ReportData) -> str:
         tasks=list(_abstract_of_tasks(data)),
         decided=sum(verdicts[verdict] for verdict in DECIDED),
         untrained=verdicts[NOT_TRAINED_ENOUGH],
-        undecided=verdicts[CANNOT_TELL],
+        undecided=verdicts[UNDECIDED],
     )
 
 
