@@ -53,6 +53,14 @@ def _on_folds(finding: Finding, **changes: Any) -> Finding:
     return replace(finding, claim=claim, **changes)
 
 
+def test_what_is_missing_leads_to_the_page_that_has_it() -> None:
+    assert claims_section(FINDINGS).pointers == ()
+    (pointer,) = claims_section(FINDINGS, "evidence/index.html").pointers
+    assert (pointer.page, pointer.anchor) == ("evidence/index.html", "overview")
+    missing = sum(finding.verdict == NOT_EVALUATED for finding in FINDINGS)
+    assert numbers(pointer.answer) == [missing]
+
+
 def test_verdicts_are_counted_by_set_and_the_margins_told() -> None:
     counts = count_verdicts(findings_frame((*FINDINGS, _on_folds(FINDINGS[0], verdict=SMALLER))))["counts"]
     assert counts == {
