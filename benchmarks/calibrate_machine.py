@@ -25,6 +25,7 @@ import numpy as np
 from costbench import artifacts
 from costbench.experiments.evaluation.recorded_runs import recorded_kernels
 from costbench.hardware.calibration import (
+    ALL_FORMULAS,
     PRIORS,
     SUFFIX,
     Fit,
@@ -42,7 +43,6 @@ from costbench.hardware.calibration import (
     without_codegen,
 )
 from costbench.hardware.fidelity import FidelityReport, fidelity_spread
-from costbench.hardware.machine import CHOICES
 from costbench.target import Formulas, Target, load_target
 
 SEED = 0
@@ -88,14 +88,21 @@ def print_formulas(recorded: Sequence[Recorded], target: Target) -> None:
     Cost of the robust fit; means of fidelity; and of errors of kernels as predicted by a fit to the others.
     """
     print(f"\n  {'formula':<18}{'cost':>6}{'tau':>8}{'fastest':>9}{'top-1':>8}{'MAPE':>8}{'left out':>10}")
-    choices = [(rule, choice) for rule, known in CHOICES.items() for choice in known[1:]]
-    for rule, choice in (("", "default"), *choices):
-        chip = replace(target, formulas=replace(Formulas(), **({rule: choice} if rule else {})))
+    default = Formulas()
+    for formulas in ALL_FORMULAS:
+        others = [
+            f"{rule} {choice}"
+            for rule, choice in asdict(formulas).items()
+            if choice != getattr(default, rule)
+        ]
+        if len(others) > 1:
+            continue
+        chip = replace(target, formulas=formulas)
         fitted = fit(recorded, chip)
         report = fidelity(recorded, without_codegen(fitted.target))
         held_out = leave_one_out(recorded, chip)
         print(
-            f"  {rule:<8} {choice:<9}{fitted.cost:>6.1f}{report.kendall_tau:>8.3f}"
+            f"  {''.join(others) or 'default':<18}{fitted.cost:>6.1f}{report.kendall_tau:>8.3f}"
             f"{report.tau_fastest_quartile:>9.3f}{report.top1_slowdown:>8.2%}{report.mape:>7.1f}%"
             f"{held_out.mape:>9.1f}%"
         )

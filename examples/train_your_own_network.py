@@ -1,6 +1,6 @@
 """Train a network of your own on measured kernels and print how well it ranks their tile sizes.
 
-    python examples/train_your_own_network.py out/laptop
+    python examples/train_your_own_network.py out/smoke --split manual
 
 The folder is that of a profile whose stages `features` and `split` are done (`make repro` or `make demo`).
 Everything between the two rulers is plain PyTorch Geometric: exchange it for what you want to try.
@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("folder", help="output folder of a profile, such as out/laptop")
     parser.add_argument("--task", default="tile", choices=["tile", "fusion"])
-    parser.add_argument("--chip", default="tpu_v3")
+    parser.add_argument("--chip", help="of those that the folder has features of (the first)")
     parser.add_argument("--split", default="random")
     parser.add_argument("--epochs", type=int, default=5)
     args = parser.parse_args()

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-_NAMES = (
+__all__ = [
     "dataset",
     "kernels",
     "load_model",
@@ -12,15 +12,15 @@ _NAMES = (
     "measure",
     "predict",
     "tile_space",
-)
+]
 
 
 def __getattr__(name: str) -> Any:
     # Importing a module of costbench runs this file: the names of notebooks are imported when they are used.
-    if name in _NAMES:
+    if name in __all__:
         return getattr(importlib.import_module(f"{__name__}.workbench"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+    return sorted({*globals(), *__all__})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import TypeVar
 
@@ -132,6 +133,12 @@ def one_line(error: BaseException) -> str:
     return _printable(str(error)) or type(error).__name__
 
 
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Returns `, did you mean 'tile'?` for the known name that is most like `name`; nothing if none is."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
 _T = TypeVar("_T")
 
 
@@ -142,5 +149,6 @@ def choose(table: Mapping[str, _T], name: str, kind: str) -> _T:
         ChoiceError: naming `kind` and the choices, if there is none.
     """
     if name not in table:
-        raise ChoiceError(f"unknown {kind} {name!r}", expected="one of " + ", ".join(sorted(table)))
+        problem = f"unknown {kind} {name!r}{nearest(name, table)}"
+        raise ChoiceError(problem, expected="one of " + ", ".join(sorted(table)))
     return table[name]

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import difflib
 import hashlib
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -29,7 +28,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from costbench.artifacts import read_bytes
-from costbench.errors import CostbenchError, DataError, ParamsError
+from costbench.errors import CostbenchError, DataError, ParamsError, nearest
 from costbench.limits import MAX_DIGITS, MAX_YAML_BYTES, MAX_YAML_VALUES
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ def _translate(
     hint, value, field = _locate(cls, mapping, field, loc)
     if error["type"] in _UNKNOWN:
         key, fields = error["loc"][-1], _fields(hint)
-        problem, expected = f"unknown key{_nearest(key, fields)}", "one of " + ", ".join(sorted(fields))
+        problem, expected = f"unknown key{nearest(key, fields)}", "one of " + ", ".join(sorted(fields))
         return ParamsError(problem, where=where, field=_join(field, key), expected=expected)
     if error["type"] == "missing" and not isinstance(value, list | tuple):
         return ParamsError("missing", where=where, field=field, expected=describe(hint))
@@ -226,11 +225,6 @@ def _join(field: str, key: object) -> str:
     return f"{field}.{key}" if field else str(key)
 
 
-def _nearest(key: object, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(key), list(known), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
-
-
 def _refusal(value: object, where: Where, field: str, expected: str, hint: str = "") -> ParamsError:
     shown = repr(value)
     if len(shown) > _SHOWN_VALUE_LENGTH:
@@ -269,7 +263,7 @@ def _expected(hint: Any, value: object) -> str:
 def _nearest_choice(hint: Any, value: object) -> str:
     if typing.get_origin(hint) is not Literal:
         return ""
-    return _nearest(value, [choice for choice in typing.get_args(hint) if isinstance(choice, str)])
+    return nearest(value, [choice for choice in typing.get_args(hint) if isinstance(choice, str)])
 
 
 def describe(hint: Any) -> str:
@@ -372,7 +366,7 @@ def parse_section(sections: Mapping[str, object], section: str, cls: type[T], *,
     """
     if section not in sections:
         raise ParamsError(
-            f"missing section{_nearest(section, sections)}",
+            f"missing section{nearest(section, sections)}",
             where=where,
             field=section,
             expected="a section for this stage beside " + (", ".join(sections) or "none"),

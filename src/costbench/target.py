@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from costbench.errors import ParamsError, TargetError
+from costbench.errors import ParamsError, TargetError, nearest
 from costbench.params import load_yaml, parse
 
 _MAY_BE_ZERO = frozenset(
@@ -159,6 +159,14 @@ def available_targets() -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")))
 
 
+def check_chip_name(name: str) -> None:
+    """Raises TargetError for a name that neither is of a chip of the package nor ends as YAML files do."""
+    if not name.endswith((".yaml", ".yml")) and name not in available_targets():
+        problem = f"unknown chip {name!r}{nearest(name, available_targets())}"
+        expected = f"one of {', '.join(available_targets())}, or a path to a .yaml file"
+        raise TargetError(problem, expected=expected)
+
+
 def load_target(name_or_path: str | Path) -> Target:
     """Returns a chip by name, or from a YAML file of your own.
 
@@ -166,13 +174,10 @@ def load_target(name_or_path: str | Path) -> Target:
         TargetError: for an unknown chip, or a file with a missing, unknown, negative or mistyped field.
     """
     text = str(name_or_path)
-    if text.endswith((".yaml", ".yml")):
-        path = Path(text)
-    elif text in available_targets():
+    check_chip_name(text)
+    path = Path(text)
+    if not text.endswith((".yaml", ".yml")):
         path = Path(str(importlib.resources.files("costbench") / "chips" / f"{text}.yaml"))
-    else:
-        choices = ", ".join(available_targets())
-        raise TargetError(f"unknown chip {text!r}", expected=f"one of {choices}, or a path to a .yaml file")
     try:
         target = parse(Target, load_yaml(path), where=str(path))
     except ParamsError as error:

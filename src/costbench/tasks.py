@@ -68,7 +68,8 @@ class Task:
         counts_kernels: whether tables of the corpus count kernels apart from samples.
         default_columns: columns of shards with each kernel's runtime under the default decision and with its
             executions, for the audit of leaks; empty where samples are programs.
-        is_searched: whether the stage `autotune` and `costbench tune` search for decisions.
+        is_searched: whether the stage `autotune` searches for decisions.
+        is_tuned: whether `costbench tune` does.
         labels: names and sentences in reports.
     """
 
@@ -84,6 +85,7 @@ class Task:
     counts_kernels: bool = False
     default_columns: tuple[str, ...] = ()
     is_searched: bool = False
+    is_tuned: bool = False
     labels: Labels | None = None
 
     @property
@@ -112,6 +114,7 @@ _TILE = Task(
     counts_kernels=True,
     default_columns=("kernel_default_ns", "kernel_runs"),
     is_searched=True,
+    is_tuned=True,
     labels=Labels(
         title="Tile sizes",
         heading="Tile-size task",
@@ -145,6 +148,7 @@ _FUSION = Task(
     counted="kernels_ge5us",
     default_columns=("kernel_runtime_ns", "kernel_default_runs"),
     is_searched=True,
+    is_tuned=True,
     labels=Labels(
         title="Fusion",
         heading="Fusion task",
@@ -172,6 +176,7 @@ _LAYOUT = Task(
         error_measure("top_1", "top1", "Top-1 slowdown (%)"),
         tau_measure(TAU, "tau", "Kendall's τ"),
     ),
+    is_tuned=True,
     labels=Labels(
         title="Layouts",
         heading="Layout task",
@@ -202,7 +207,10 @@ KERNEL_TASKS: Mapping[str, Task] = {name: task for name, task in LEARNED.items()
 """Those whose models price single kernels; the registry serves their champions."""
 
 SEARCHED: Mapping[str, Task] = {name: task for name, task in TASKS.items() if task.is_searched}
-"""Tasks whose decisions autotuners search for."""
+"""Tasks whose decisions the stage `autotune` searches for."""
+
+TUNED: Mapping[str, Task] = {name: task for name, task in TASKS.items() if task.is_tuned}
+"""Tasks whose decisions `costbench tune` searches for, for one program."""
 
 
 def labels_of(task: str) -> Labels:

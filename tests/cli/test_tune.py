@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.search import Progress
 from costbench.cli.app import app
-from costbench.cli.tune import _lines, _reporting, _Stop, summary
+from costbench.cli.tune import _lines, _reporting, _Stop, default_folder, duration, summary
 from costbench.errors import ChoiceError, CostbenchError, DataError, HloError
 from costbench.experiments.autotuning.session import Gain, Step, TuneOptions, TuningResult
 from tests.deadline import HANGS_AFTER_S
@@ -67,7 +67,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return dumped_by_jax(tmp_path_factory.mktemp("programs"))
 
 
-@pytest.mark.parametrize("task", ["tile", "fusion"])
+@pytest.mark.parametrize("task", ["tile", "fusion", "layout"])
 def test_a_program_of_ones_own(program: Path, tmp_path: Path, task: str) -> None:
     arguments = ["tune", str(program), "--task", task, "--out", str(tmp_path / "out"), *QUICK]
     result = CliRunner().invoke(app, arguments)
@@ -79,6 +79,8 @@ def test_a_program_of_ones_own(program: Path, tmp_path: Path, task: str) -> None
     decisions = json.loads((tmp_path / "out" / "decisions.json").read_text())
     assert decisions["task"] == task
     assert decisions["speedup"] >= 1.0
+    assert decisions["chip"] == "tpu_v3"
+    assert "nanoseconds" in decisions["units"]["best_ns"]
     assert len((tmp_path / "out" / "costs.csv").read_text().splitlines()) == 1 + decisions["num_measured"]
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     again = CliRunner().invoke(app, [*arguments, "--resume"])
@@ -110,6 +112,52 @@ def test_stopped_and_resumed_it_ends_as_if_it_had_not_been(program: Path, tmp_pa
     for whole in (path for path in (tmp_path / "whole").rglob("*") if path.is_file()):
         resumed = tmp_path / "stopped" / whole.relative_to(tmp_path / "whole")
         assert resumed.read_bytes() == whole.read_bytes(), whole.name
+
+
+def test_results_of_other_options_are_not_overwritten(tmp_path: Path) -> None:
+    command = ["tune", str(SHIPPED), "--task", "layout", "--out", str(tmp_path), *QUICK]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for other in (["--model", "none"], ["--chip", "tpu_v2"], ["--budget", "3"]):
+        refused = CliRunner().invoke(app, [*command, *other])
+        assert isinstance(refused.exception, DataError)
+        assert refused.exception.where == str(tmp_path / "settings.json")
+    assert {path: path.read_bytes() for path in before} == before
+    assert CliRunner().invoke(app, command).exit_code == 0
+
+
+def test_layouts_that_change_are_named_with_both_orders(tmp_path: Path) -> None:
+    command = ["tune", str(SHIPPED), "--task", "layout", "--model", "none", "--budget", "10"]
+    assert CliRunner().invoke(app, [*command, "--compile-s", "2", "--out", str(tmp_path)]).exit_code == 0
+    written = json.loads((tmp_path / "decisions.json").read_text())
+    changed = [node for node in written["nodes"] if node["default"] != node["chosen"]]
+    assert written["best_ns"] < written["default_ns"]
+    assert [change["what"].split()[0] for change in written["changes"]] == [
+        node["instruction"] for node in changed
+    ]
+    assert all(change["before"] != change["after"] for change in written["changes"])
+
+
+def test_a_folder_of_models_lists_them(tmp_path: Path) -> None:
+    for name in ("fusion-random-tpu_v3-main-s0", "fusion-random-tpu_v3-main-s1"):
+        (tmp_path / "main-fusion" / name).mkdir(parents=True)
+        (tmp_path / "main-fusion" / name / "model.json").write_text("{}", "utf-8")
+    command = ["tune", str(SHIPPED), "--task", "fusion", "--model", str(tmp_path)]
+    refused = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")]).exception
+    assert isinstance(refused, DataError)
+    assert refused.field == "--model"
+    assert str(refused.expected).count("main-fusion/fusion-random") == 2
+
+
+def test_times_and_folders() -> None:
+    # Below a tenth of a millisecond in microseconds.
+    assert [numbers(duration(ns)) for ns in (1_234.5, 99_999.0, 100_000.0)] == [[1.234], [99.999], [0.1]]
+    assert [duration(ns)[-2:] for ns in (1_234.5, 100_000.0)] == ["µs", "ms"]
+    tile = TuneOptions(Path("a/step.hlo.pb"), "tile", model="out/laptop/train/main-tile/cell-s0")
+    assert default_folder(tile, "tpu_v3") == Path("out/tune/step-tile-tpu_v3-main-tile-cell-s0")
+    mine = replace(tile, model="models:/costbench-tile-laptop@champion")
+    assert default_folder(mine, "chips/mine.yaml").name.startswith("step-tile-mine-")
+    assert default_folder(mine, "tpu_v3") != default_folder(tile, "tpu_v3")
 
 
 def test_ctrl_c_waits_for_the_batch_in_work() -> None:
@@ -210,7 +258,7 @@ def error(tmp_path: Path) -> Callable[..., CostbenchError]:
 @pytest.mark.parametrize(
     ("wrong", "kind", "message"),
     [
-        (["--task", "layout"], ChoiceError, "fusion, schedule, tile"),
+        (["--task", "layouts"], ChoiceError, "'layout'? (expected one of fusion, layout, schedule, tile)"),
         (["--budget", "0"], DataError, "--budget: 0.0"),
         (["--budget", "-2"], DataError, "--budget: -2.0"),
         (["--compile-s", "-1"], DataError, "--compile-s: -1.0"),

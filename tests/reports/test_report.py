@@ -147,7 +147,7 @@ def test_tile_results_alone_say_what_else_there_could_be(plain: tuple[ReportInpu
     assert "Table 4 of lpm2021" in _text(written)
     verdicts = {one["id"]: one["verdict"] for one in json.loads(written.claims[1].read_text())}
     # Three programs cannot tell; of fusion there are none.
-    assert verdicts["lpm2021.tile_random_vs_analytical@learned"] == "cannot tell"
+    assert verdicts["lpm2021.tile_random_vs_analytical@learned"] == "undecided"
     assert verdicts["lpm2021.fusion_random_vs_analytical@learned"] == "not evaluated"
 
 
@@ -206,7 +206,7 @@ def test_searches_are_part_of_everything(plain: tuple[ReportInputs, ReportFiles]
     summary = json.loads(written.summary.read_text())
     assert summary["autotune/tile/random/tpu_v2/all/learned/top10/fewer_hardware_seconds"] == 50.0
     verdicts = {one["id"]: one["verdict"] for one in json.loads(written.claims[1].read_text())}
-    assert verdicts["lpm2021.top10_learned_vs_analytical"] == "cannot tell"
+    assert verdicts["lpm2021.top10_learned_vs_analytical"] == "undecided"
     # Nothing else changes.
     before = json.loads(without.summary.read_text())
     assert {key: summary[key] for key in before} == before

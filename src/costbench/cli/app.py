@@ -182,7 +182,13 @@ def best(  # noqa: PLR0913 - each is an option
 
     Example: `costbench runs best --task tile --split fold1 --chip tpu_v3 --json | jq -r '.[0].run_id'`
     """
-    from costbench.experiments.tracking.queries import CellFilter, best_runs, runs_table, to_records
+    from costbench.experiments.tracking.queries import (
+        CellFilter,
+        best_runs,
+        model_folders,
+        runs_table,
+        to_records,
+    )
     from costbench.experiments.tracking.registry import register_champion
     from costbench.experiments.tracking.runs import tracking_uri
 
@@ -192,6 +198,9 @@ def best(  # noqa: PLR0913 - each is an option
         typer.echo(json.dumps(to_records(runs.head(limit)), indent=1, sort_keys=True))
     else:
         console().print(runs_table(runs.head(limit)))
+        typer.echo("Folders of the models, in this order:")
+        for folder in model_folders(runs.head(limit)):
+            typer.echo(folder)
     if register:
         made = register_champion(tracking_uri(), runs.iloc[0])
         typer.echo(f"{made.uri}: version {made.version}{'' if made.is_new else ', as before'}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,9 +60,26 @@ def backend_flags(backend: str | None, scheduler: str | None, jobs: int | None) 
     return BackendFlags(backend, scheduler, jobs)
 
 
+def calm_threads() -> None:
+    """Sets what the Makefile sets, before torch is loaded: one thread, and no spinning of those that wait.
+
+    Two OpenMP teams on the same cores spin against each other. Variables that are set already count.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+
+def announce_compiling() -> None:
+    """Prints a line on stderr if functions are compiled whose code is not on disk yet."""
+    from costbench.execution.compiled import at_first_compilation
+
+    at_first_compilation(lambda: typer.echo("costbench: compiling, once: about a minute", err=True))
+
+
 def run_stage(run: Stage, params: Path) -> None:
     """Runs a stage on a parameter file, with its progress on stderr."""
     from costbench.execution.workers import start_logging
 
+    calm_threads()
     start_logging()
     run(params)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +19,7 @@ from costbench.cli.options import (
     Params,
     Scheduler,
     backend_flags,
+    calm_threads,
     run_stage,
 )
 from costbench.errors import DataError
@@ -41,11 +45,34 @@ Cache = Annotated[
     typer.Option(help="Where converted graphs are kept.", rich_help_panel=_OWN_DATA),
 ]
 Threads = Annotated[
-    int | None,
-    typer.Option(min=1, help="Threads; all cores if left out.", rich_help_panel=_OWN_DATA),
+    int,
+    typer.Option(
+        min=1,
+        help="Threads; several are faster on idle cores only, and many times slower beside other work.",
+        rich_help_panel=_OWN_DATA,
+    ),
 ]
 _CACHE = Path("out/cache")
 _MODEL = Path("out/model")
+_LINE_EVERY_S = 5.0
+
+
+class EpochLines:
+    """Prints the metrics of an epoch on stderr, now and then.
+
+    Args:
+        clock: returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._last_s = clock, -math.inf
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        """Prints the metrics after `step` steps, unless others were printed within five seconds."""
+        if self._clock() - self._last_s >= _LINE_EVERY_S:
+            self._last_s = self._clock()
+            values = ", ".join(f"{name} {value:.4f}" for name, value in sorted(metrics.items()))
+            typer.echo(f"costbench: step {step:,}: {values}", err=True)
 
 
 def train(  # noqa: PLR0913 (a command has its options)
@@ -69,7 +96,7 @@ def train(  # noqa: PLR0913 (a command has its options)
         int,
         typer.Option(help="Of weights, draws and held-out configs.", rich_help_panel=_OWN_DATA),
     ] = 0,
-    threads: Threads = None,
+    threads: Threads = 1,
     cache: Cache = _CACHE,
 ) -> None:
     """Train the learned cost models of experiments, one cell per split, chip, variant and seed.
@@ -88,11 +115,13 @@ def train(  # noqa: PLR0913 (a command has its options)
 
         run_stage(lambda path: run(path, experiment, backend_flags(backend, scheduler, jobs)), params)
         return
+    calm_threads()
     from costbench.execution.workers import start_logging
     from costbench.experiments.tpugraphs.training import ImportedData, train_on
 
     start_logging()
-    monitor, fit = train_on(ImportedData(data, collection, cache), settings, out, seed, threads)
+    source = ImportedData(data, collection, cache)
+    monitor, fit = train_on(source, settings, out, seed, threads, EpochLines(time.monotonic))
     typer.echo(
         f"{fit.checkpoint}: validation {monitor} {fit.best_metric:.4f} after epoch {fit.best_epoch + 1},"
         f" {fit.steps} steps in {fit.seconds:.0f} s"
@@ -109,7 +138,7 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
     collection: Collection = None,
     model: Annotated[Path, typer.Option(help="Folder of the model.", rich_help_panel=_OWN_DATA)] = _MODEL,
     split: Annotated[str, typer.Option(help="Of `tpugraphs:DIR`.", rich_help_panel=_OWN_DATA)] = "valid",
-    threads: Threads = None,
+    threads: Threads = 1,
     cache: Cache = _CACHE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=_OWN_DATA)] = False,
 ) -> None:
@@ -123,6 +152,7 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
 
         run_stage(lambda path: run(path, experiment, backend_flags(backend, scheduler, jobs)), params)
         return
+    calm_threads()
     from costbench.experiments.tpugraphs.training import ImportedData, evaluate_on
 
     scored = evaluate_on(ImportedData(data, collection, cache), split, model, threads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import INTERRUPTED, console
+from costbench.cli.options import INTERRUPTED, announce_compiling, console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _LISTED = 10
 _NS_PER_MS, _NS_PER_US = 1e6, 1e3
 _LINE_EVERY_S = 5.0
+_PROGRAMS = "Programs: tile sizes, fusions, layouts"
+_SCHEDULES = "Schedules of operators (--task schedule)"
 _OF_PROGRAMS = ("budget", "model_budget", "top_k", "compile_s", "chip", "prices", "time_limit", "trip_count")
 """Options that have no effect on the tasks of other packages."""
 
@@ -42,7 +45,10 @@ def tune(  # noqa: PLR0913 (a command has its options)
         ),
     ],
     task: Annotated[
-        str, typer.Option(help="`tile`: the tile size of every kernel; `fusion`; `schedule` of an operator.")
+        str,
+        typer.Option(
+            help="`tile`: the tile size of every kernel; `fusion`; `layout`; `schedule` of an operator."
+        ),
     ] = "tile",
     model: Annotated[
         str,
@@ -56,46 +62,73 @@ def tune(  # noqa: PLR0913 (a command has its options)
     budget: Annotated[
         float,
         typer.Option(
+            rich_help_panel=_PROGRAMS,
             help="Minutes charged for the simulated machine, compiling included, not minutes of waiting."
-            " Fusion: a config costs --compile-s and three runs, so 10 minutes measure about five."
+            " Fusion, layout: a config costs --compile-s and three runs, so 10 minutes measure about five.",
         ),
     ] = 10.0,
     model_budget: Annotated[
         float,
         typer.Option(
-            help="Minutes charged for predicting (fusion), 0.5 ms a config and 0.25 µs per instruction: a"
-            " minute is 100,000 configs of a small program. A space that is smaller is enumerated."
+            rich_help_panel=_PROGRAMS,
+            help="Minutes charged for predicting: 0.5 ms a fusion config and 0.25 µs per instruction, 5 ms a"
+            " layout config. A minute is 100,000 fusion configs of a small program. A smaller space is"
+            " enumerated.",
         ),
     ] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Tile sizes measured per kernel (tile).")] = 10,
+    top_k: Annotated[
+        int, typer.Option(rich_help_panel=_PROGRAMS, help="Tile sizes measured per kernel (tile).")
+    ] = 10,
     compile_s: Annotated[
-        float, typer.Option(help="Seconds of hardware charged for compiling a program (fusion).")
+        float,
+        typer.Option(
+            rich_help_panel=_PROGRAMS,
+            help="Seconds of hardware charged for compiling a program (fusion, layout).",
+        ),
     ] = 101.5,
     time_limit: Annotated[
         float,
-        typer.Option(help="Minutes of this computer's time for predicting; what was found then is measured."),
+        typer.Option(
+            rich_help_panel=_PROGRAMS,
+            help="Minutes of this computer's time for predicting; what was found then is measured.",
+        ),
     ] = math.inf,
-    trip_count: Annotated[int, typer.Option(help="Iterations of loops without a known bound.")] = 100,
-    chip: Annotated[str, typer.Option(help="A chip by name, or a YAML file of your own.")] = "tpu_v3",
-    trials: Annotated[int, typer.Option(help="Schedules measured (schedule).")] = 200,
+    trip_count: Annotated[
+        int, typer.Option(rich_help_panel=_PROGRAMS, help="Iterations of loops without a known bound.")
+    ] = 100,
+    chip: Annotated[
+        str, typer.Option(rich_help_panel=_PROGRAMS, help="A chip by name, or a YAML file of your own.")
+    ] = "tpu_v3",
+    trials: Annotated[
+        int, typer.Option(rich_help_panel=_SCHEDULES, help="Schedules measured (schedule).")
+    ] = 200,
     target: Annotated[
-        str, typer.Option(help="`native`, `generic`, or a processor as LLVM's -mcpu names it (schedule).")
+        str,
+        typer.Option(
+            rich_help_panel=_SCHEDULES,
+            help="`native`, `generic`, or a processor as LLVM's -mcpu names it (schedule).",
+        ),
     ] = "native",
     seed: Annotated[int, typer.Option(help="Of the searches and of the machine's noise.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the results; `out/tune/FILE-TASK` if left out.")
+        Path | None,
+        typer.Option(
+            help="Folder of the results, `out/tune/FILE-TASK-CHIP-MODEL` if left out; refused if it"
+            " holds those of other options."
+        ),
     ] = None,
     prices: Annotated[
         Path | None,
         typer.Option(
+            rich_help_panel=_PROGRAMS,
             help="A YAML file: times of instructions that the chip does not run, by opcode or by target of a"
             " custom call, `my_kernel: {ns: 2000, gb_per_s: 35}`; collectives by the links between chips,"
-            " `collectives: {chips: 8, gb_per_s: 35, ns: 1000}`. Without it they count nothing."
+            " `collectives: {chips: 8, gb_per_s: 35, ns: 1000}`. Without it they count nothing.",
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
 ) -> None:
-    """Find faster tile sizes or fusions for a program of your own, on the simulated chip.
+    """Find faster tile sizes, fusions or layouts for a program of your own, on the simulated chip.
 
     The model ranks, the machine measures what it ranks best. Writes the chosen decisions (`decisions.json`),
     predicted and measured costs (`costs.csv`), a plot of the search (`search.png`, `search.svg`) and its
@@ -113,9 +146,8 @@ def tune(  # noqa: PLR0913 (a command has its options)
     **A trained model**: the default works without one. After `make repro` (or `make demo`, in minutes),
     `costbench runs best --task fusion` lists those there are, best first, with their folders.
 
-    **Schedules** are built and timed on the processor of this machine (needs the extra `cpu`), proposed by a
-    model that learns from every batch. Writes `best.json`, TVM's `trace.json`, readable code (`schedule.py`),
-    the log `measurements.jsonl` as it goes, and the `model`, which `--model` takes for another workload.
+    **Schedules** of operators are built and timed on the processor of this machine: `costbench tune-schedule
+    --help`.
 
     Examples:
 
@@ -127,7 +159,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
     `costbench tune --task schedule conv2d:n=1,h=28,w=28,ci=128,co=128,kh=3,kw=3,pad=1 --trials 200`
     """
     from costbench.errors import choose
-    from costbench.tasks import SEARCHED
+    from costbench.tasks import TUNED
 
     def of_program() -> None:
         from costbench.experiments.autotuning.session import TuneOptions
@@ -135,7 +167,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         _refuse(context, ("trials", "target"), task)
         options = TuneOptions(
             file=Path(subject),
-            task=SEARCHED[task].name,
+            task=TUNED[task].name,
             model=model,
             minutes=budget,
             model_minutes=model_budget,
@@ -154,7 +186,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         command(subject, trials, target, earlier, seed, out, resume)
 
     extensions = {name: partial(by_extension, command) for name, command in _extensions().items()}
-    choose(dict.fromkeys(SEARCHED, of_program) | extensions, task, "task")()
+    choose(dict.fromkeys(TUNED, of_program) | extensions, task, "task")()
 
 
 def _extensions() -> dict[str, Callable[..., None]]:
@@ -190,7 +222,8 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
     from costbench.experiments.autotuning.session import Session, write_results
     from costbench.target import load_target
 
-    folder = out or Path("out") / "tune" / f"{_stem(options.file)}-{options.task}"
+    folder = out or default_folder(options, chip)
+    announce_compiling()
     screen = console()
     try:
         with _stopping() as stop, _reporting(screen, options.file) as report:
@@ -205,6 +238,12 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
     if session.interrupted:
         typer.echo("costbench: stopped; --resume goes on", err=True)
         raise typer.Exit(INTERRUPTED)
+
+
+def default_folder(options: TuneOptions, chip: str) -> Path:
+    """Returns `out/tune/FILE-TASK-CHIP-MODEL`; of a model that is a folder its last two names."""
+    names = [name for name in re.split(r"[^\w.@-]+", options.model) if name not in ("", ".", "..")]
+    return Path("out") / "tune" / "-".join([_stem(options.file), options.task, Path(chip).stem, *names[-2:]])
 
 
 class _Stop:
@@ -301,6 +340,13 @@ def _lines(clock: Callable[[], float]) -> Report:
     return report
 
 
+def duration(ns: float) -> str:
+    """Returns a time as text: in milliseconds, below a tenth of one in microseconds."""
+    if ns < 0.1 * _NS_PER_MS:
+        return f"{ns / _NS_PER_US:,.3f} µs"
+    return f"{ns / _NS_PER_MS:,.3f} ms"
+
+
 def _part(step: Step, progress: Progress) -> tuple[float, float | None]:
     """Returns what is done, of how much: steps where there are many, otherwise of the budget."""
     if step.decisions is not None:
@@ -312,7 +358,7 @@ def _part(step: Step, progress: Progress) -> tuple[float, float | None]:
 
 def _best(step: Step, progress: Progress) -> str:
     ns = progress.best_score if step.program_ns is None else step.program_ns
-    best = f"{ns / _NS_PER_MS:,.3f} ms" if math.isfinite(ns) else "none yet"
+    best = duration(ns) if math.isfinite(ns) else "none yet"
     return f"{progress.num_decisions:,} tried, best {best}"
 
 
@@ -326,29 +372,46 @@ def _print(console: Console, result: TuningResult, options: TuneOptions, folder:
         table = Table(title=f"{result.program}, {options.task}: what was gained on {chip}")
         # A trained model of tile sizes predicts scores without unit.
         in_ns = not TASKS[options.task].ranks_decisions or options.model == "analytical"
-        predicted = ["predicted (µs)" if in_ns else "predicted score"] if result.num_predicted else []
-        for name in ("what", "runs", "default (µs)", "now (µs)", "saved (µs)", *predicted):
+        predicted = ["predicted now (µs)" if in_ns else "predicted score"] if result.num_predicted else []
+        measured = ("measured default (µs)", "measured now (µs)", "saved per run (µs)")
+        for name in ("what", "runs", *measured, "saved, all runs (µs)", *predicted):
             table.add_column(name, justify="left" if name == "what" else "right")
         for gain in gained[:_LISTED]:
-            times = [f"{ns / _NS_PER_US:,.3f}" for ns in (gain.default_ns, gain.measured_ns, gain.saved_ns)]
+            per_run = (gain.default_ns, gain.measured_ns, gain.default_ns - gain.measured_ns)
+            times = [f"{ns / _NS_PER_US:,.3f}" for ns in (*per_run, gain.saved_ns)]
             if gain.predicted_cost is not None:
                 times.append(f"{gain.predicted_cost / (_NS_PER_US if in_ns else 1):,.3f}")
             table.add_row(gain.what, f"{gain.runs:,}", *times)
         if len(gained) > _LISTED:
             rest = sum(gain.saved_ns for gain in gained[_LISTED:]) / _NS_PER_US
-            table.add_row(f"{len(gained) - _LISTED:,} more", "", "", "", f"{rest:,.3f}")
+            table.add_row(f"{len(gained) - _LISTED:,} more", "", "", "", "", f"{rest:,.3f}")
         console.print(table)
+    if result.changes:
+        _print_changes(console, result)
     console.print(summary(result, options, folder, chip), highlight=False, soft_wrap=True)
+
+
+def _print_changes(console: Console, result: TuningResult) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"What is changed, {len(result.changes):,} in all")
+    for name in ("what", "default", "now"):
+        table.add_column(name, overflow="fold")
+    for change in result.changes[:_LISTED]:
+        table.add_row(change.what, change.before, change.after)
+    if len(result.changes) > _LISTED:
+        table.add_row(f"{len(result.changes) - _LISTED:,} more, in decisions.json", "", "")
+    console.print(table)
 
 
 def summary(result: TuningResult, options: TuneOptions, folder: Path, chip: str = "") -> str:
     """Returns what came out, in words; `chip` names what it was measured on."""
     from costbench.tasks import TASKS, labels_of
 
-    default, best = (f"{ns / _NS_PER_MS:.3f} ms" for ns in (result.default_ns, result.best_ns))
+    default, best = map(duration, (result.default_ns, result.best_ns))
     chosen = labels_of(options.task).decisions
     if result.unmeasured is not None:
-        chosen_ns, default_ns = (f"{ns / _NS_PER_MS:.3f} ms" for ns in result.unmeasured)
+        chosen_ns, default_ns = map(duration, result.unmeasured)
         gain = f"the best fusions found are predicted to take {chosen_ns}, the default ones {default_ns}"
         lines = [f"{result.program}: nothing was measured; {gain}"]
     elif result.speedup > 1.0:
@@ -376,7 +439,7 @@ def _left_out(result: TuningResult) -> list[str]:
     for kind in sorted(result.left_out, key=lambda kind: kind.total_ns is not None):
         took = "counts nothing" + ("; --prices gives it a time" if kind.what else "")
         if kind.total_ns is not None:
-            took = f"takes {kind.total_ns / _NS_PER_MS:.3f} ms by the given prices"
+            took = f"takes {duration(kind.total_ns)} by the given prices"
         what = f"{kind.what or 'a kernel'}, {kind.runs:,} runs, e.g. {kind.example}"
         lines.append(f"left out: {what}: {kind.reason}; {took}")
     return lines

@@ -212,6 +212,7 @@ class ProgramPricer:
         space: layout configs of the program.
         devices: devices to measure on.
         memory_gib: main memory of a chip; the default config may need more.
+        kernels: class that prices the kernels.
 
     Attributes:
         default: costs of the program under the default config.
@@ -220,10 +221,16 @@ class ProgramPricer:
         UnsupportedKernelError: if some kernel of the default program cannot be lowered.
     """
 
-    def __init__(self, space: LayoutSpace, devices: Sequence[Device], memory_gib: float) -> None:
+    def __init__(
+        self,
+        space: LayoutSpace,
+        devices: Sequence[Device],
+        memory_gib: float,
+        kernels: type[KernelPrices] = KernelPrices,
+    ) -> None:
         self._space, self._devices = space, tuple(devices)
         self._compiler = PackedCompiler(space)
-        self._kernels = KernelPrices(self._compiler, self._devices)
+        self._kernels = kernels(self._compiler, self._devices)
         self.default = self.priced(space.default[None], attempts=None)
         self._programs: list[set[tuple[int, ...]]] = [set() for _ in devices]
         self._met: list[set[int]] = [set() for _ in devices]
@@ -248,10 +255,18 @@ class ProgramPricer:
         priced = self.priced(configs)
         self._programs[device].update(priced.programs)
         self._met[device].update(priced.kernels.tolist())
-        total = np.where(priced.num_bytes <= self._limit, priced.total_ns[:, device], np.inf)
         return measured_runs(
-            total, run_factors(self._devices[device], self._space.module.name, configs, runs)
+            self._within_memory(priced, device),
+            run_factors(self._devices[device], self._space.module.name, configs, runs),
         )
+
+    def total_ns(self, configs: I16, device: int = 0) -> F64:
+        """Returns costs of configs [n, m] without noise, float64 [n]; infinite where one fails."""
+        return self._within_memory(self.priced(configs), device)
+
+    def _within_memory(self, priced: PricedPrograms, device: int) -> F64:
+        total: F64 = np.where(priced.num_bytes <= self._limit, priced.total_ns[:, device], np.inf)
+        return total
 
     def priced(self, configs: I16, attempts: int | None = ATTEMPTS) -> PricedPrograms:
         """Prices configs [n, m] without noise.

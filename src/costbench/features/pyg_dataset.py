@@ -71,10 +71,12 @@ class KernelDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
     Args:
         root: output folder of a profile, such as `out/laptop`, whose stages `features` and `split` are done.
         task: `tile` or `fusion`.
-        chip: name of a chip, such as `tpu_v3`.
-        split: name of a split, `random` or `manual`.
+        chip: name of a chip, such as `tpu_v3`; None for the first one that the task has features of.
+        split: name of a split: `random`, `manual`, or `fold1` and so on.
         part: the set of it to read: `train`, `validation` or `test`.
         transform: applied to every kernel as it is read, as in any PyG data set.
+        features: dotted path of further features of nodes, one of `features.nodes`, which follow the others
+            in `x`; empty for none.
 
     Raises:
         ChoiceError: for an unknown set.
@@ -86,17 +88,20 @@ class KernelDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         root: str | Path,
         *,
         task: str = "tile",
-        chip: str = "tpu_v3",
+        chip: str | None = None,
         split: str = "random",
         part: SetName = "train",
         transform: Any = None,
+        features: str = "",
     ) -> None:
         choose(dict.fromkeys(_SETS, True), part, "set")
         folder = Path(root)
         programs = read_split(folder / "split" / f"{split}.json").sets()[part]
+        chips = sorted(path.name for path in (folder / "features" / task).glob("*") if path.is_dir())
+        chip = chip or next(iter(chips), "any chip")
         paths = [feature_path(folder / "features", task, chip, program) for program in programs]
         # A task need not have samples of every program.
-        self._shards = [FeatureShard(path) for path in paths if path.is_file()]
+        self._shards = [FeatureShard(path, features=features) for path in paths if path.is_file()]
         if not self._shards:
             raise DataError(
                 f"no features of the task {task} on {chip} for the programs of set {part}",

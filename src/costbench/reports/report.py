@@ -124,7 +124,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     lambda data: estimates_section(data.results, data.figures),
     _learning,
     _tpugraphs,
-    lambda data: claims_section(data.printed_findings),
+    lambda data: claims_section(data.printed_findings, data.inputs.evidence),
     lambda data: missing_section(data.results),
     lambda data: analytical_section(data.results),
     _data,

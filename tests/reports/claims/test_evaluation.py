@@ -11,11 +11,11 @@ import pytest
 from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.claims.evaluation import (
-    CANNOT_TELL,
     DOES_NOT_HOLD,
     HOLDS,
     NOT_EVALUATED,
     SHORT_SHARE,
+    UNDECIDED,
     Finding,
     derived_rows,
     evaluate_claims,
@@ -57,7 +57,7 @@ def test_mixed_programs_cannot_tell_and_the_interval_is_that_of_t() -> None:
     found = decide(MEAN, rows_of_side(LEARNED, {0: [1.0] * 8}), rows_of_side(ANALYTICAL, {0: [2.0, 0.0] * 4}))
     half = 2.365 / np.sqrt(7.0)
     assert (found.effect, found.low, found.high) == pytest.approx((0.0, -half, half), rel=0.03)
-    assert found.verdict == CANNOT_TELL
+    assert found.verdict == UNDECIDED
     assert found.p == pytest.approx(1.0)
 
 
@@ -68,7 +68,7 @@ def test_seeds_are_drawn_too() -> None:
         MEAN, rows_of_side(LEARNED, {0: [1.0] * 6, 1: [3.0] * 6}), rows_of_side(ANALYTICAL, {0: [2.0] * 6})
     )
     assert (found.effect, found.low, found.high) == pytest.approx((0.0, -12.71, 12.71), rel=0.03)
-    assert (found.verdict, found.seeds[LEARNED]) == (CANNOT_TELL, 2)
+    assert (found.verdict, found.seeds[LEARNED]) == (UNDECIDED, 2)
 
 
 def test_equal_seeds_are_drawn_together() -> None:
@@ -84,7 +84,7 @@ def test_few_programs_cannot_tell() -> None:
     found = decide(MEAN, rows_of_side(LEARNED, {0: HARD[:5]}), rows_of_side(ANALYTICAL, {0: [99.0] * 5}))
     assert found.low is not None
     assert found.low > 0.0
-    assert (found.verdict, found.n) == (CANNOT_TELL, 5)
+    assert (found.verdict, found.n) == (UNDECIDED, 5)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_errors_of_nothing_are_raised_to_the_floor() -> None:
 def test_a_share_counts_ties_half_and_from_one_half() -> None:
     claim = replace(MEAN, statistic="share_of_programs")
     tie = decide(claim, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: HARD}))
-    assert (tie.effect, tie.verdict) == (0.5, CANNOT_TELL)
+    assert (tie.effect, tie.verdict) == (0.5, UNDECIDED)
     won = decide(claim, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: [99.0] * 6}))
     assert (won.effect, won.verdict) == (1.0, HOLDS)
 
@@ -165,7 +165,7 @@ def test_of_one_program_a_single_run_tells_nothing() -> None:
     claim = replace(MEAN, direction="magnitude", statistic="worst", paper_effect=(40.0, 300.0))
     rows = [*rows_of_side(LEARNED, {0: [50.0] * 6}), *rows_of_side(ANALYTICAL, {0: [90.0] * 6})]
     found = decide(claim, rows)
-    assert (found.verdict, found.effect, found.low, found.p) == (CANNOT_TELL, pytest.approx(50.0), None, None)
+    assert (found.verdict, found.effect, found.low, found.p) == (UNDECIDED, pytest.approx(50.0), None, None)
     assert "one run" in found.reason
     assert str(found.needed) == "about 2 runs"
 
@@ -200,7 +200,7 @@ def test_the_best_program_is_that_of_the_largest_ratio() -> None:
     ]
     found = decide(replace(SPEEDUP, statistic="best"), rows)
     # 2 / 1 is more than 3 / 2.
-    assert (found.effect, found.verdict) == (pytest.approx(100.0), CANNOT_TELL)
+    assert (found.effect, found.verdict) == (pytest.approx(100.0), UNDECIDED)
     alone = decide(replace(SPEEDUP, statistic="best", right=(), against=1.0), rows)
     assert alone.effect == pytest.approx(200.0)
 
@@ -217,7 +217,7 @@ def test_a_largest_gain_is_held_against_what_is_printed() -> None:
     assert found(1.15).verdict == DOES_NOT_HOLD
     assert found(1.25).verdict == HOLDS
     close = found(1.1901)
-    assert close.verdict == CANNOT_TELL
+    assert close.verdict == UNDECIDED
     # Runs of the best program are 0.1% apart, those of the others not at all: pooled, 0.1% / sqrt(18).
     assert close.high is not None
     assert close.high - 19.01 == pytest.approx(100.0 * 1.19 * 0.001 / np.sqrt(18.0) * 2.179, rel=0.05)
@@ -239,12 +239,12 @@ def test_not_worse_cannot_be_told_around_zero() -> None:
         *rows_of_side(LEARNED, {0: [1.1, 0.9] * 4}, "speedup"),
         *rows_of_side(ANALYTICAL, {0: [1.0] * 8}, "speedup"),
     ]
-    assert decide(replace(SPEEDUP, direction="not_worse"), rows).verdict == CANNOT_TELL
+    assert decide(replace(SPEEDUP, direction="not_worse"), rows).verdict == UNDECIDED
 
 
 @pytest.mark.parametrize(
     ("gaps", "verdict"),
-    [([1.01] * 6, HOLDS), ([1.02] * 6, DOES_NOT_HOLD), ([0.9] * 6, HOLDS), ([1.0, 1.04] * 3, CANNOT_TELL)],
+    [([1.01] * 6, HOLDS), ([1.02] * 6, DOES_NOT_HOLD), ([0.9] * 6, HOLDS), ([1.0, 1.04] * 3, UNDECIDED)],
 )
 def test_a_lead_of_at_most_what_is_printed(gaps: list[float], verdict: str) -> None:
     # How much the right side is ahead of the left one; 1.5% is printed.
@@ -260,14 +260,14 @@ def test_a_lead_of_at_most_what_is_printed(gaps: list[float], verdict: str) -> N
 def test_a_claim_that_doing_nothing_passes_too_cannot_hold() -> None:
     close = replace(SPEEDUP, direction="at_most", paper_effect=1.5, null_value=1.0)
     # The left side is 1% behind the right one; the default is 1.2% behind it in one case, 21% in the other.
-    for best, verdict in ((1.012, CANNOT_TELL), (1.21, HOLDS)):
+    for best, verdict in ((1.012, UNDECIDED), (1.21, HOLDS)):
         rows = [
             *rows_of_side(LEARNED, {0: [best / 1.01] * 6}, "speedup"),
             *rows_of_side(ANALYTICAL, {0: [best] * 6}, "speedup"),
         ]
         found = decide(close, rows)
         assert (found.effect, found.verdict) == (pytest.approx(1.0), verdict)
-        assert bool(found.reason) == (verdict == CANNOT_TELL)
+        assert bool(found.reason) == (verdict == UNDECIDED)
 
 
 def test_a_spread_is_the_range_over_settings() -> None:
@@ -408,7 +408,7 @@ def test_a_magnitude_of_the_mean_of_one_side() -> None:
     claim = replace(MEAN, direction="magnitude", right=(), paper_effect=(10.0, 20.0))
     assert decide(claim, rows_of_side(LEARNED, {0: [15.0] * 6})).verdict == HOLDS
     assert decide(claim, rows_of_side(LEARNED, {0: [9.0] * 6})).verdict == DOES_NOT_HOLD
-    assert decide(claim, rows_of_side(LEARNED, {0: [5.0, 15.0] * 3})).verdict == CANNOT_TELL
+    assert decide(claim, rows_of_side(LEARNED, {0: [5.0, 15.0] * 3})).verdict == UNDECIDED
     spread = replace(claim, statistic="standard_deviation", metric="kendall_tau", paper_effect=0.27)
     tau = rows_of_side(LEARNED, {0: [0.5, -0.5] * 3}, "kendall_tau")
     assert decide(spread, tau).effect == pytest.approx(np.std([0.5, -0.5] * 3, ddof=1))
@@ -438,7 +438,7 @@ def test_deviations_over_training_runs_need_two_runs_of_each() -> None:
     # Means of runs 4, 5 and 1, 5, 9: deviations sqrt(1/2) and 4.
     assert found.effect == pytest.approx(4.0 - np.sqrt(0.5))
     # That deviations of two and three runs differ may be chance: chi-square of 1 and of 2.
-    assert (found.verdict, found.seeds) == (CANNOT_TELL, {left: 2, right: 3})
+    assert (found.verdict, found.seeds) == (UNDECIDED, {left: 2, right: 3})
     assert found.low is not None
     assert found.low < 0.0
     once = decide(claim, layout, rows_of_side(right, {0: [1.0] * 7}))

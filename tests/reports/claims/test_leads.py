@@ -10,9 +10,9 @@ import pytest
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import (
     BY_CONSTRUCTION,
-    CANNOT_TELL,
     DOES_NOT_HOLD,
     HOLDS,
+    UNDECIDED,
     evaluate_claims,
     verdict_after_control,
 )
@@ -54,7 +54,7 @@ def test_what_would_decide_a_claim_is_estimated_from_the_width() -> None:
     leads = 0.5 + np.sqrt(7.0 / 8.0) * np.array([1.0, -1.0] * 4)
     rows = [*rows_of_side(LEARNED, {0: [1.0] * 8}), *rows_of_side(ANALYTICAL, {0: (1.0 + leads).tolist()})]
     found = decide(MEAN, rows)
-    assert found.verdict == CANNOT_TELL
+    assert found.verdict == UNDECIDED
     assert found.needed is not None
     assert found.needed.programs == pytest.approx(23, abs=1)
     few = decide(MEAN, rows_of_side(LEARNED, {0: HARD[:4]}), rows_of_side(ANALYTICAL, {0: [99.0] * 4}))
@@ -75,8 +75,8 @@ def test_false_discoveries_are_controlled_over_all_claims() -> None:
     assert first.p is not None
     assert 0.0125 < first.p < 0.05
     assert first.q == pytest.approx(4.0 * first.p)
-    assert (first.verdict, verdict_after_control(first)) == (HOLDS, CANNOT_TELL)
-    assert [one.verdict for one in rest] == [CANNOT_TELL] * 3
+    assert (first.verdict, verdict_after_control(first)) == (HOLDS, UNDECIDED)
+    assert [one.verdict for one in rest] == [UNDECIDED] * 3
     # Each set is a family of its own, and makes no room for the papers'.
     again = [replace(one, set="all_programs", id=f"{one.id}@folds") for one in (MEAN, *nothing[:1])]
     both = evaluate_claims((MEAN, *nothing, *again), frame_of(rows), seed=0)

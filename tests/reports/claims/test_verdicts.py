@@ -11,12 +11,12 @@ import pytest
 from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.claims.evaluation import (
-    CANNOT_TELL,
     DOES_NOT_HOLD,
     HOLDS,
     NO_DIFFERENCE,
     NOT_TRAINED_ENOUGH,
     SMALLER,
+    UNDECIDED,
     Finding,
     evaluate_claims,
 )
@@ -45,7 +45,7 @@ def _lead(claim: Claim, leads: Sequence[float]) -> Finding:
         (1.2, 1.0, HOLDS),  # 1.2 +- 0.894 lies above 0 and contains the printed 2
         (0.9, 0.5, SMALLER),  # 0.9 +- 0.447 lies above 0 and below 2
         (0.1, 1.0, NO_DIFFERENCE),  # 0.1 +- 0.716 at 5% a side: none larger than 0.816
-        (0.0, 4.0, CANNOT_TELL),  # 0 +- 2.865 at 5% a side: as large as printed may be
+        (0.0, 4.0, UNDECIDED),  # 0 +- 2.865 at 5% a side: as large as printed may be
         (-1.0, 1.0, DOES_NOT_HOLD),
     ],
 )
@@ -64,7 +64,7 @@ def test_no_difference_says_how_large_one_may_be() -> None:
 
 def test_without_a_printed_effect_none_is_what_the_papers_call_none() -> None:
     small = (0.05 + 0.2 * WAVE).tolist()
-    assert _lead(MEAN, small).verdict == CANNOT_TELL
+    assert _lead(MEAN, small).verdict == UNDECIDED
     rows = [
         *rows_of_side(LEARNED, {0: [10.0] * 8}),
         *rows_of_side(ANALYTICAL, {0: [10.0 + lead for lead in small]}),
@@ -91,7 +91,7 @@ def test_words_of_size_ask_for_more_than_a_lead(word: str, effect: float, verdic
 def test_a_share_of_programs_that_is_not_nearly_all() -> None:
     claim = replace(MEAN, statistic="share_of_programs", magnitude="nearly_every", paper_effect=0.875)
     most = [1.0] * 32 + [-1.0] * 8
-    assert _lead(claim, most).verdict == CANNOT_TELL  # 80%: from 64 to 91%
+    assert _lead(claim, most).verdict == UNDECIDED  # 80%: from 64 to 91%
     assert _lead(claim, [1.0] * 40).verdict == HOLDS
     assert _lead(claim, [1.0] * 58 + [-1.0] * 42).verdict == NO_DIFFERENCE  # 48 to 68%
     assert _lead(claim, [1.0] * 66 + [-1.0] * 34).verdict == SMALLER  # 56 to 75%
@@ -113,7 +113,7 @@ def test_programs_of_one_application_are_alike() -> None:
     assert found.by_program.low == pytest.approx(1.0 - 2.069 / np.sqrt(23.0), abs=0.03)
     assert found.by_application.low == pytest.approx(1.0 - 2.571 / np.sqrt(5.0), abs=0.06)
     assert (found.low, found.high) == (found.by_application.low, found.by_application.high)
-    assert found.verdict == CANNOT_TELL
+    assert found.verdict == UNDECIDED
 
 
 def _pair(seeds: int) -> list[MetricRow]:
@@ -156,5 +156,5 @@ def test_what_a_side_that_knows_nothing_passes_cannot_hold() -> None:
         *rows_of_side(LEARNED, {0: [10.1] * 6}),
         *rows_of_side(ANALYTICAL, {0: [10.0] * 6}),
     ]
-    assert decide(claim, rows, rows_of_side(blind, {0: [10.3] * 6})).verdict == CANNOT_TELL
+    assert decide(claim, rows, rows_of_side(blind, {0: [10.3] * 6})).verdict == UNDECIDED
     assert decide(claim, rows, rows_of_side(blind, {0: [30.0] * 6})).verdict == HOLDS

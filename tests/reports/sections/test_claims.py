@@ -10,12 +10,12 @@ from typing import Any
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.contrasts import strongest_statements
 from costbench.reports.claims.evaluation import (
-    CANNOT_TELL,
     DOES_NOT_HOLD,
     HOLDS,
     NO_DIFFERENCE,
     NOT_EVALUATED,
     SMALLER,
+    UNDECIDED,
     Finding,
 )
 from costbench.reports.claims.leads import Needed
@@ -33,7 +33,7 @@ LOSS = CLAIMS["lpm2021.rank_vs_mse_tile"]
 VANILLA, MSE = LOSS.sides
 FINDINGS = (
     Finding(LOSS, HOLDS, 13.25, 11.5, 15.0, n=8, seeds={VANILLA: 2, MSE: 1}, steps={VANILLA: 6400}),
-    Finding(CLAIMS["lpm2021.lstm_equals_transformer_tile"], CANNOT_TELL, 0.5, -1.0, 2.0, n=8),
+    Finding(CLAIMS["lpm2021.lstm_equals_transformer_tile"], UNDECIDED, 0.5, -1.0, 2.0, n=8),
     Finding(CLAIMS["lpm2021.sage_beats_gat_fusion"], NOT_EVALUATED, missing=("fusion/random/tpu_v2/x",)),
 )
 
@@ -53,10 +53,18 @@ def _on_folds(finding: Finding, **changes: Any) -> Finding:
     return replace(finding, claim=claim, **changes)
 
 
+def test_what_is_missing_leads_to_the_page_that_has_it() -> None:
+    assert claims_section(FINDINGS).pointers == ()
+    (pointer,) = claims_section(FINDINGS, "evidence/index.html").pointers
+    assert (pointer.page, pointer.anchor) == ("evidence/index.html", "overview")
+    missing = sum(finding.verdict == NOT_EVALUATED for finding in FINDINGS)
+    assert numbers(pointer.answer) == [missing]
+
+
 def test_verdicts_are_counted_by_set_and_the_margins_told() -> None:
     counts = count_verdicts(findings_frame((*FINDINGS, _on_folds(FINDINGS[0], verdict=SMALLER))))["counts"]
     assert counts == {
-        "printed": {HOLDS: 1, CANNOT_TELL: 1, NOT_EVALUATED: 1},
+        "printed": {HOLDS: 1, UNDECIDED: 1, NOT_EVALUATED: 1},
         "all_programs": {SMALLER: 1},
     }
     section = claims_section(FINDINGS)

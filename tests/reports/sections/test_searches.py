@@ -9,7 +9,7 @@ import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.claims.claim import load_claims
-from costbench.reports.claims.evaluation import CANNOT_TELL, NOT_EVALUATED, evaluate_claims
+from costbench.reports.claims.evaluation import NOT_EVALUATED, UNDECIDED, evaluate_claims
 from costbench.reports.figures.search_curves import SearchPath
 from costbench.reports.page import Section
 from costbench.reports.searches import GAINS, Searches, load_searches
@@ -53,7 +53,7 @@ def test_both_tasks_with_figures_tables_and_what_the_papers_say(tmp_path: Path) 
     assert len(said.rows) == 7
     assert said.rows[0][2] == "1.5"
     # Three programs are too few.
-    assert {row[-1] for row in said.rows} == {CANNOT_TELL}
+    assert {row[-1] for row in said.rows} == {UNDECIDED}
 
 
 def test_curves_say_how_long_hardware_alone_needs(tmp_path: Path) -> None:

@@ -47,11 +47,12 @@ def test_a_row_for_each_kernel_and_program() -> None:
 
 def test_the_first_page_has_what_was_fitted_and_what_failed(tmp_path: Path) -> None:
     measured = overview_section(report_data(tmp_path, model_rows("learned", [1.0] * 6)))
-    assert [table.name for table in measured.tables] == ["recorded_runs_tpu_v3"]
+    assert [table.name for table in measured.tables] == ["recorded_runs_tpu_v3", "machines_tpu_v3"]
     uses = [row[2] for row in measured.tables[0].rows]
     assert uses == ["fitted"] * 7 + ["test"]
     agreement = agreement_of("tpu_v3")
     assert agreement is not None
     assert f"{agreement.test_ratio:.2f} of its time" in measured.paragraphs[0]
     # Nothing was recorded of the other chip.
-    assert overview_section(report_data(tmp_path, rows_of())).tables == ()
+    other = overview_section(report_data(tmp_path, rows_of())).tables
+    assert [table.name for table in other] == ["machines_tpu_v2"]

@@ -119,11 +119,13 @@ class TpuGraphsFolder:
     def _place(self, path: Path) -> tuple[str, str]:
         """Returns the collection and split that a file is in."""
         parts = {folder_of: name for name, folder_of in COLLECTIONS.items()}
-        folder = path.resolve().parent
-        if folder.parent.is_relative_to(self.root.resolve()) and folder.name in SPLITS:
-            collection = parts.get(folder.parent.relative_to(self.root.resolve()))
-            if collection is not None:
-                return collection, folder.name
+        # As it is written first: folders and files may be symbolic links to somewhere else.
+        for full in (Path.absolute, Path.resolve):
+            folder, root = full(path).parent, full(self.root)
+            if folder.parent.is_relative_to(root) and folder.name in SPLITS:
+                collection = parts.get(folder.parent.relative_to(root))
+                if collection is not None:
+                    return collection, folder.name
         raise DataError("in no collection", where=path, expected=f"a file below {self.root}")
 
     def _converted(self, collection: str, split: str, name: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -27,7 +28,7 @@ from costbench.experiments.autotuning.outside_prices import (
     OutsidePrices,
     require_kernels,
 )
-from costbench.experiments.autotuning.session import Gain, Session, Step, TuningResult, cost_rows
+from costbench.experiments.autotuning.session import Change, Gain, Session, Step, TuningResult, cost_rows
 from costbench.hardware.device import Device
 from costbench.search.space import VectorSearchSpace
 
@@ -76,7 +77,7 @@ def tune_fusion(
         search = partial(measure_best, problem, predicted, device, shortlist)
         measured = session.search(MEASURING, search)
     default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
-    result = _result(space, problem, default_ns, predicted, measured)
+    result = _result(space, problem, default_ns, predicted, measured, session.origins)
     return replace(result, left_out=prices.left_out(program.unique_kernels))
 
 
@@ -100,6 +101,7 @@ def _result(
     default_ns: float,
     predicted: SearchTrace | None,
     measured: SearchTrace | None,
+    origins: Mapping[str, str],
 ) -> TuningResult:
     best, best_ns, curve = default_number(space), default_ns, []
     if measured is not None and len(measured):
@@ -123,7 +125,21 @@ def _result(
         rows=() if measured is None else tuple(cost_rows(measured, predicted)),
         curve=tuple(curve),
         unmeasured=unmeasured,
+        changes=tuple(_changes(space, problem.decode(best)[0], origins)),
     )
+
+
+def _changes(space: FusionSpace, config: I16, origins: Mapping[str, str]) -> Iterator[Change]:
+    """Yields the edges that a config fuses and the default does not, or the other way round."""
+    choices = zip(space.by_computation(space.default), space.by_computation(config), strict=True)
+    for (part, before), (_, after) in choices:
+        instructions = space.module.computations[part.computation].instructions
+        for edge in np.flatnonzero(before != after).tolist():
+            names = [instructions[end[edge]].name for end in (part.sources, part.users)]
+            titles = [f"{name} ({origins[name]})" if name in origins else name for name in names]
+            yield Change(
+                " → ".join(titles), *("fused" if fused[edge] else "apart" for fused in (before, after))
+            )
 
 
 def _describe(space: FusionSpace, config: I16) -> dict[str, object]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from costbench.autotuning.kernel_costs import EstimatedKernels, GivenKernels, KernelCosts, TiledKernels
 from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.layout.space import layout_space
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import assumed_trip_counts
 from costbench.errors import DataError, choose
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.autotuning.fusion_tuning import tune_fusion
+from costbench.experiments.autotuning.layout_tuning import tune_layouts
 from costbench.experiments.autotuning.outside_prices import read_prices
 from costbench.experiments.autotuning.session import ANALYTICAL, NO_MODEL, Session, TuningResult
 from costbench.experiments.autotuning.tile_tuning import tune_tiles
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from costbench.models.learned import LearnedCostModel
 
 _log = logging.getLogger(__name__)
+_MAX_LISTED = 8
 
 
 def tune_program(session: Session, name: str) -> TuningResult:
@@ -71,9 +74,21 @@ def _tune_fusion(program: PreparedProgram, session: Session) -> TuningResult:
     return tune_fusion(program, session, tiled, model, read_prices(session.options.prices))
 
 
+def _tune_layouts(program: PreparedProgram, session: Session) -> TuningResult:
+    options = session.options
+    if options.model not in (ANALYTICAL, NO_MODEL):
+        expected = f"{ANALYTICAL} or {NO_MODEL}; `costbench evaluate --data` scores layout networks"
+        raise DataError("does not rank layouts here", where=options.model, field="--model", expected=expected)
+    if options.prices is not None:
+        raise DataError("has no effect with --task layout", field="--prices", expected="to be left out")
+    space = layout_space(program.module, unknown_trip_count=options.trip_count)
+    return tune_layouts(space, session, program.name, has_model=options.model == ANALYTICAL)
+
+
 TUNE: Mapping[str, Callable[[PreparedProgram, Session], TuningResult]] = {
     "tile": _tune_tiles,
     "fusion": _tune_fusion,
+    "layout": _tune_layouts,
 }
 
 
@@ -113,7 +128,7 @@ def _fusion_model(
 
 def _checkpoint(name: str, task: TaskName, chip: str, analytical: AnalyticalModel) -> LearnedCostModel:
     """Loads a trained model, which must be of the task, as far as its place tells; warns of another chip."""
-    from costbench.models.checkpoint import load_checkpoint
+    from costbench.models.checkpoint import MODEL_FILE, load_checkpoint
 
     folder, trained_for, trained_on = _locate(name)
     if not folder.is_dir():
@@ -122,6 +137,11 @@ def _checkpoint(name: str, task: TaskName, chip: str, analytical: AnalyticalMode
             f"{ANALYTICAL} or {NO_MODEL}"
         )
         raise DataError("no such folder", where=folder, field="--model", expected=expected)
+    if not (folder / MODEL_FILE).is_file():
+        cells = sorted(path.parent.relative_to(folder).as_posix() for path in folder.rglob(MODEL_FILE))
+        listed = ", ".join(cells[:_MAX_LISTED]) + (", ..." if len(cells) > _MAX_LISTED else "")
+        expected = f"one of the models in it: {listed}" if cells else "a folder that holds model.json"
+        raise DataError("is no model itself", where=folder, field="--model", expected=expected)
     if (trained_for or task) != task:
         raise DataError(f"trained for the task {trained_for}", where=name, expected=f"a model for {task}")
     if (trained_on or chip) != chip:

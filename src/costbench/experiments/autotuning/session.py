@@ -25,6 +25,7 @@ from costbench.target import Target
 from costbench.tasks import TaskName
 
 ANALYTICAL, NO_MODEL = "analytical", "none"
+DECISIONS_FILE = "decisions.json"
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,23 @@ class Gain:
 
     @property
     def saved_ns(self) -> float:
-        """Nanoseconds saved in one run of the program."""
+        """Nanoseconds saved by all of its runs in one run of the program."""
         return self.runs * (self.default_ns - self.measured_ns)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One part of the chosen decision of a whole program that differs from the default.
+
+    Attributes:
+        what: the edge or instruction that it is about, with its name in the user's code.
+        before: the compiler's own choice.
+        after: the chosen one.
+    """
+
+    what: str
+    before: str
+    after: str
 
 
 @dataclass(frozen=True)
@@ -169,6 +185,7 @@ class TuningResult:
         left_out: kernels that the chip does not run; those with a price count in the runtimes.
         unmeasured: the model's predictions for the chosen and the default decisions, in nanoseconds, where
             the run was stopped or its budget spent before any measurement; `best_ns` is then the default's.
+        changes: what the chosen decision of a whole program changes.
     """
 
     program: str
@@ -183,6 +200,7 @@ class TuningResult:
     curve: tuple[tuple[float, float], ...]
     left_out: tuple[LeftOut, ...] = ()
     unmeasured: tuple[float, float] | None = None
+    changes: tuple[Change, ...] = ()
 
     @property
     def speedup(self) -> float:
@@ -207,7 +225,8 @@ class Session:
         origins: names of instructions -> what they were called in the user's code (JAX's `op_name`).
 
     Raises:
-        DataError: if there is nothing to resume, or the options differ.
+        DataError: if there is nothing to resume, or the options differ; if nothing is to be resumed and the
+            folder holds the result of other options.
     """
 
     def __init__(
@@ -223,12 +242,14 @@ class Session:
             "chip": target.name,
             "prices": None if options.prices is None else digest_file(options.prices),
         }
-        # A larger hardware budget only adds measurements, so it does not change the identity of the run.
-        del settings["minutes"], settings["time_limit"]
+        del settings["time_limit"]
         path = folder / "settings.json"
         if resume:
-            _verify_settings(path, settings)
+            # A larger hardware budget only adds measurements, so it does not change the identity of the run.
+            _verify_settings(path, {name: value for name, value in settings.items() if name != "minutes"})
         else:
+            if path.exists() and (_has_traces(folder) or (folder / DECISIONS_FILE).exists()):
+                _verify_settings(path, settings, "another --out, or the options of the result in it")
             # Traces of an earlier run with other options must not be resumed later.
             for trace in (folder / "traces").glob("*.json"):
                 trace.unlink()
@@ -277,7 +298,13 @@ class Session:
         write_json(self._folder / "traces" / "kernel_costs.json", stored)
 
 
-def _verify_settings(path: Path, settings: dict[str, object]) -> None:
+def _has_traces(folder: Path) -> bool:
+    return any((folder / "traces").glob("*.json"))
+
+
+def _verify_settings(
+    path: Path, settings: dict[str, object], expected: str = "file and options of the run to resume"
+) -> None:
     if not path.exists():
         raise DataError("nothing to resume", where=path.parent, expected="the folder of an earlier run")
     earlier = read_json(path)
@@ -286,7 +313,6 @@ def _verify_settings(path: Path, settings: dict[str, object]) -> None:
     for name, value in settings.items():
         if earlier.get(name) != value:
             what = "another program" if name == "file" else f"{name} {earlier.get(name)}, not {value}"
-            expected = "file and options of the run to resume"
             raise DataError(f"is of {what}", where=path, expected=expected)
 
 
@@ -321,6 +347,20 @@ def cost_rows(
     ]
 
 
+UNITS = {
+    "default_ns": "nanoseconds of one run of the program, measured",
+    "best_ns": "nanoseconds of one run of the program, measured",
+    "speedup": "default_ns / best_ns",
+    "hardware_seconds": "seconds charged for the simulated chip",
+    "runtime_ns": "nanoseconds of one run of the kernel, measured",
+    "runs_per_program": "runs of the kernel in one run of the program",
+    "output_bounds": "native tiles along each axis, slowest first",
+    "kernel_bounds": "native tiles along each axis, slowest first",
+    "total_ns": "nanoseconds in one run of the program, by the given prices",
+}
+"""Units of the numbers in `decisions.json`, by key."""
+
+
 def write_results(folder: Path, options: TuneOptions, chip: str, result: TuningResult) -> None:
     """Writes `decisions.json` and `costs.csv`.
 
@@ -340,8 +380,10 @@ def write_results(folder: Path, options: TuneOptions, chip: str, result: TuningR
         "hardware_seconds": result.hardware_seconds,
         "measured": result.unmeasured is None,
         "left_out": [asdict(value) for value in result.left_out],
+        "changes": [asdict(change) for change in result.changes],
+        "units": UNITS,
     }
-    write_json(folder / "decisions.json", summary | result.decisions)
+    write_json(folder / DECISIONS_FILE, summary | result.decisions)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(

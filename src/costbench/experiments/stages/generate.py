@@ -25,7 +25,7 @@ from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
 from costbench.programs.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 from costbench.store import remove_outdated
-from costbench.target import Target, load_target
+from costbench.target import Target, check_chip_name, load_target
 from costbench.tasks import TaskName
 
 _log = logging.getLogger(__name__)
@@ -63,6 +63,11 @@ class GenerateParams:
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
+        for index, chip in enumerate(self.chips):
+            try:
+                check_chip_name(chip)
+            except TargetError as error:
+                raise error.recast(TargetError, field=f"chips[{index}]") from None
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:

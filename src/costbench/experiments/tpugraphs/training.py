@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from costbench.training.fit import fit
 from costbench.training.kernel_source import KernelSource
 from costbench.training.layout.fit import fit_layout
 from costbench.training.layout.source import hold_out_configs
+from costbench.training.lightning_run import MetricLogger
 from costbench.training.spec import AnySpec, FitResult, HoldOutSpec, LayoutTrainSpec, TrainSpec
 
 TRAINING_FILE = "training.json"
@@ -114,7 +114,12 @@ def _convert(path: Path, cache: Path) -> Path:
 
 
 def train_on(
-    data: ImportedData, settings: Path | None, out: Path, seed: int, threads: int | None
+    data: ImportedData,
+    settings: Path | None,
+    out: Path,
+    seed: int,
+    threads: int = 1,
+    logger: MetricLogger | None = None,
 ) -> tuple[str, FitResult]:
     """Trains a network: on a folder's `train` samples, or on most configs of one layout graph.
 
@@ -124,7 +129,8 @@ def train_on(
         out: folder of the model; that of a layout network also records what it was trained on
             (`training.json`).
         seed: seed of the training.
-        threads: number of threads; None for as many as there are cores.
+        threads: number of threads; several wait for each other where anything else runs.
+        logger: receives the metrics of every epoch.
 
     Returns:
         Name of the validation metric, and the result.
@@ -136,25 +142,21 @@ def train_on(
     if tiles is not None:
         tile_spec = _settings(TrainSpec(), settings, seed, threads)
         train, validation = (KernelSource(_shards(tiles, split)) for split in ("train", "valid"))
-        return tile_spec.monitor, fit(tile_spec, train, validation, out)
+        return tile_spec.monitor, fit(tile_spec, train, validation, out, logger=logger)
     spec = _settings(LayoutTrainSpec(), settings, seed, threads)
     graphs = data.graphs("train")
     held_out_graphs = data.graphs("valid") if data.is_folder else []
-    result = fit_layout(spec, graphs, held_out_graphs, out)
+    result = fit_layout(spec, graphs, held_out_graphs, out, logger=logger)
     division = None if held_out_graphs else {**asdict(spec.hold_out), "seed": seed}
     names = sorted(open_layout_graph(path).name for path in graphs)
     write_json(out / TRAINING_FILE, {"graphs": names, "held_out": division, "monitor": spec.monitor})
     return spec.monitor, result
 
 
-def _settings(spec: AnySpec, settings: Path | None, seed: int, threads: int | None) -> AnySpec:
+def _settings(spec: AnySpec, settings: Path | None, seed: int, threads: int) -> AnySpec:
     if settings is not None:
         spec = parse(type(spec), load_yaml(settings), where=settings)
-    return replace(spec, seed=seed, execution=replace(spec.execution, threads=threads or _cores()))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return replace(spec, seed=seed, execution=replace(spec.execution, threads=threads))
 
 
 def _shards(folder: TpuGraphsFolder, split: str) -> list[Path]:
@@ -191,7 +193,7 @@ class ScoredGraph:
         return ", ".join(parts)
 
 
-def evaluate_on(data: ImportedData, split: str, model: Path, threads: int | None) -> list[ScoredGraph]:
+def evaluate_on(data: ImportedData, split: str, model: Path, threads: int = 1) -> list[ScoredGraph]:
     """Scores a model, layouts graph by graph and tiles program by program.
 
     Of a layout graph that the model was trained on, only held-out configs count.
@@ -201,9 +203,9 @@ def evaluate_on(data: ImportedData, split: str, model: Path, threads: int | None
     """
     tiles = data.tiles()
     if tiles is not None:
-        tile_model = load_checkpoint(model, Execution(threads=threads or _cores()))
+        tile_model = load_checkpoint(model, Execution(threads=threads))
         return [_score_tiles(tile_model, shard) for shard in map(FeatureShard, _shards(tiles, split))]
-    loaded = load_layout_model(model, Execution(threads=threads or _cores()))
+    loaded = load_layout_model(model, Execution(threads=threads))
     trained, division = _training(model)
     scored = []
     for path in data.graphs(split):

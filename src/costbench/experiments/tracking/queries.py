@@ -14,10 +14,10 @@ from costbench.experiments.tracking.runs import (
     FOLDER,
     KEY,
     KIND,
-    OFF,
     addressed,
     client_of,
     prepare,
+    require_store,
     store_errors,
 )
 from costbench.tasks import LEARNED
@@ -117,10 +117,9 @@ def experiment_pages(uri: str, server: str) -> dict[str, str]:
         server: address of `mlflow ui`.
 
     Raises:
-        DataError: if tracking is off or the store cannot be used.
+        DataError: if tracking is off, or the store does not exist or cannot be used.
     """
-    if uri == OFF:
-        raise DataError("is off", where="COSTBENCH_TRACKING", expected="a tracking store to look at")
+    require_store(uri)
     prepare(uri, TRAINED)
     with store_errors(uri):
         client = client_of(uri)
@@ -135,8 +134,7 @@ def experiment_pages(uri: str, server: str) -> dict[str, str]:
 
 def best_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
     """Returns the runs as `find_runs` does. Raises: DataError, if there are none."""
-    if uri == OFF:
-        raise DataError("is off", where="COSTBENCH_TRACKING", expected="a tracking store to search")
+    require_store(uri)
     runs = find_runs(uri, cells)
     if runs.empty:
         expected = "`costbench train`, or other filters"
@@ -193,14 +191,19 @@ def runs_table(runs: pd.DataFrame) -> Table:
     table = Table(title=f"Validation {monitor}, best first")
     table.add_column("run", no_wrap=True)
     table.add_column(monitor, justify="right", no_wrap=True)
-    for header in ("profile/experiment/cell", "network, loss, learning rate", "model in"):
+    for header in ("profile/experiment/cell", "network, loss, learning rate"):
         table.add_column(header, overflow="fold")
     names = ("net.encoder", "net.reduction", "net.hidden", "loss", "optimizer.learning_rate")
     for row in runs.to_dict("records"):
         settings = ", ".join(_params(row).get(f"{_PARAM}model.{name}", "?") for name in names)
-        folder = os.path.relpath(row["path"]) if row["is_there"] else "no longer there"
-        table.add_row(row["run_id"], f"{row['metric']:.4f}", row["name"], settings, folder)
+        table.add_row(row["run_id"], f"{row['metric']:.4f}", row["name"], settings)
     return table
+
+
+def model_folders(runs: pd.DataFrame) -> list[str]:
+    """Returns the folder of each run's model as a path from here, or that it is no longer there."""
+    paths = zip(runs["path"], runs["is_there"], strict=True)
+    return [os.path.relpath(path) if is_there else "no longer there" for path, is_there in paths]
 
 
 def _is_param(name: object) -> bool:

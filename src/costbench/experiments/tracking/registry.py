@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from costbench.artifacts import digest_bytes, read_bytes
 from costbench.errors import DataError, choose
 from costbench.experiments.tracking.queries import CELL_TAGS, CellFilter, find_runs
-from costbench.experiments.tracking.runs import KEY, OFF, addressed, client_of, store_errors
+from costbench.experiments.tracking.runs import KEY, addressed, client_of, require_store, store_errors
 from costbench.serving.requests import DEFAULT_LIMITS
 from costbench.tasks import KERNEL_TASKS
 
@@ -101,10 +101,9 @@ def registered_model(uri: str, name: str) -> RegisteredModel:
         name: `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
 
     Raises:
-        DataError: if tracking is off, the store has no such model, or it is none of costbench.
+        DataError: if tracking is off, there is no store, it has no such model, or that is none of costbench.
     """
-    if uri == OFF:
-        raise DataError("tracking is off", where=name, expected="a store, which MLFLOW_TRACKING_URI names")
+    require_store(uri)
     with store_errors(uri), addressed(uri):
         from mlflow.artifacts import download_artifacts
         from mlflow.models import Model

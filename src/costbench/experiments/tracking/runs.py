@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 DEFAULT_URI = "sqlite:///mlflow.db"
+_SQLITE = "sqlite:///"
 OFF = ""
 """Value in place of a store's URI with which nothing is tracked."""
 ABOUT = "mlflow.note.content"
@@ -247,6 +248,19 @@ def client_of(uri: str) -> MlflowClient:
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
+def require_store(uri: str) -> None:
+    """Checks that a store exists: MLflow makes an SQLite file where there is none, also to read from.
+
+    Raises:
+        DataError: if tracking is off, or the file of the store does not exist.
+    """
+    if uri == OFF:
+        raise DataError("is off", where="COSTBENCH_TRACKING", expected="a tracking store to read")
+    file = Path(uri.removeprefix(_SQLITE).partition("?")[0])
+    if uri.startswith(_SQLITE) and not file.exists():
+        raise DataError("no such tracking store", where=uri, expected="trained models, which make one")
+
+
 @contextmanager
 def addressed(uri: str) -> Iterator[None]:
     """Sets and restores MLflow's global tracking URI, which logging a model and tables of runs use."""
@@ -305,8 +319,8 @@ def prepare(uri: str, experiment: str) -> str:
 @contextmanager
 def _locked(uri: str) -> Iterator[None]:
     """Locks the folder of an SQLite database: MLflow fails where two processes create its tables at once."""
-    path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
-    if not uri.startswith("sqlite:///") or not path.parent.is_dir():
+    path = Path(uri.removeprefix(_SQLITE).partition("?")[0])
+    if not uri.startswith(_SQLITE) or not path.parent.is_dir():
         yield
         return
     folder = os.open(path.parent, os.O_RDONLY)

@@ -26,7 +26,7 @@ runs are drawn.
 - `does not hold` if the whole interval lies below zero, or where the word asks for little, above that.
 - `no difference larger than X` if two one-sided tests, each at 5%, say that no side leads by X, and X is less
   than the paper's effect, or without one, than the largest difference that the papers call none.
-- else `cannot tell`.
+- else `undecided`.
 
 Of other claims:
 
@@ -44,7 +44,7 @@ And of all:
 - `not trained enough` where a network of either side was not (`reports.training_guard`; of models compared
   with crop2024's, by the analytical model's error): what another network or other inputs do and what a short
   training does is not separable.
-- With fewer than 6 test programs the verdict is `cannot tell`: even if all agree, chance alone would do as
+- With fewer than 6 test programs the verdict is `undecided`: even if all agree, chance alone would do as
   much in more than 5% of cases (2 / 2^5 = 6%; with 6 programs, 3%). A largest gain needs two runs instead.
 - With fewer than three seeds on a side, a verdict is about the networks as trained, not about architectures
   (`Finding.about`).
@@ -102,7 +102,7 @@ from costbench.reports.scores import (
 )
 from costbench.reports.training_guard import TrainingGuard
 
-HOLDS, DOES_NOT_HOLD, CANNOT_TELL = "holds", "does not hold", "cannot tell"
+HOLDS, DOES_NOT_HOLD, UNDECIDED = "holds", "does not hold", "undecided"
 SMALLER = "holds, smaller than printed"
 NO_DIFFERENCE = "no difference"
 NOT_EVALUATED = "not evaluated"
@@ -110,7 +110,7 @@ BY_CONSTRUCTION = "by construction"
 NOT_TRAINED_ENOUGH = "not trained enough"
 DECIDED = (HOLDS, SMALLER, NO_DIFFERENCE, DOES_NOT_HOLD)
 """Verdicts that an interval gives."""
-VERDICTS = (*DECIDED, CANNOT_TELL, NOT_TRAINED_ENOUGH, BY_CONSTRUCTION, NOT_EVALUATED)
+VERDICTS = (*DECIDED, UNDECIDED, NOT_TRAINED_ENOUGH, BY_CONSTRUCTION, NOT_EVALUATED)
 """All verdicts, in the order in which reports count them."""
 FALSE_DISCOVERIES = 0.05
 """Share of the decided claims that may be decided by chance."""
@@ -278,7 +278,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     seeds = {side: len(scores[side].seeds) for side in claim.sides}
     finding = Finding(
         claim,
-        CANNOT_TELL,
+        UNDECIDED,
         effect_of(claim, leads),
         low,
         high,
@@ -289,7 +289,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
         about=_about(seeds),
     )
     if claim.statistic in LARGEST and runs == 1:
-        reason = "one run of each cannot tell one program's luck from its gain"
+        reason = "one run of each does not separate a program's luck from its gain"
         return replace(finding, low=None, high=None, reason=reason, needed=Needed(runs=2))
     if claim.statistic not in LARGEST and n < MIN_PROGRAMS:
         finding = replace(finding, needed=Needed(programs=MIN_PROGRAMS))
@@ -305,7 +305,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
             return replace(finding, reason=f"{named} passes too: {shown} {claim.unit}")
     finding = replace(
         finding,
-        verdict=verdict or CANNOT_TELL,
+        verdict=verdict or UNDECIDED,
         no_larger_than=largest_difference(claim, leads) if verdict == NO_DIFFERENCE else None,
     )
     if claim.wall_time:
@@ -390,7 +390,7 @@ def verdict_after_control(finding: Finding, rate: float = FALSE_DISCOVERIES) -> 
     Verdicts without a p-value (wall times) stay as they are.
     """
     decided = finding.verdict in DECIDED
-    return CANNOT_TELL if decided and finding.q is not None and finding.q > rate else finding.verdict
+    return UNDECIDED if decided and finding.q is not None and finding.q > rate else finding.verdict
 
 
 def _row_name(claim: Claim, side: Side) -> str:

@@ -24,7 +24,7 @@ from costbench.reports.claims.evaluation import (
     verdict_after_control,
 )
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.page import Section, paragraphs
+from costbench.reports.page import Pointer, Section, paragraphs, sentence
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import title_of
 from costbench.reports.scores import MIN_PROGRAMS
@@ -53,11 +53,16 @@ _DIRECTIONS = {
 _UNIT_OF_SHARES = "share of programs"
 
 
-def claims_section(findings: Sequence[Finding]) -> Section:
+def claims_section(findings: Sequence[Finding], evidence: str = "") -> Section:
     """Returns the section: verdicts by set, the rule, and each comparison with its intervals.
 
     Statements about the strongest baseline come first; then a row a claim, with its verdicts as printed, on
     all programs, and with our network in place of the paper's.
+
+    Args:
+        findings: findings on all comparisons.
+        evidence: path of the page that has results which are missing here, from that of this report; empty if
+            there is none.
     """
     frame = findings_frame(findings)
     is_missing, is_ours = frame["verdict"] == NOT_EVALUATED, frame["set"] == STRONGEST
@@ -69,8 +74,16 @@ def claims_section(findings: Sequence[Finding]) -> Section:
         fill_table("claims_not_evaluated", rows[is_missing]),
     )
     shown = tuple(table for table in tables if table.rows)
+    pointers: tuple[Pointer, ...] = ()
+    if evidence and is_missing.any():
+        question, answer = (
+            sentence("claims", f"evidence_{part}", count=int(is_missing.sum()))
+            for part in ("question", "answer")
+        )
+        pointers = (Pointer(question, answer, "overview", evidence),)
     return Section(
         anchor="claims",
+        pointers=pointers,
         title="Do the papers' claims hold here?",
         label="Claims",
         paragraphs=paragraphs(

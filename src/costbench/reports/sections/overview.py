@@ -9,10 +9,10 @@ from pathlib import Path
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standing, Standings
 from costbench.reports.claims.evaluation import (
-    CANNOT_TELL,
     DECIDED,
     NOT_EVALUATED,
     NOT_TRAINED_ENOUGH,
+    UNDECIDED,
     VERDICTS,
     Finding,
 )
@@ -53,6 +53,7 @@ from costbench.reports.searches import (
 from costbench.reports.sections.claims import STRONGEST_TABLE, claims_of_papers, shown_verdict
 from costbench.reports.sections.results import best_of_ten, loss_spreads
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
+from costbench.reports.tables.machines import machines_table
 from costbench.reports.tables.recorded_runs import agreement_of, recorded_runs_table
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
@@ -112,7 +113,12 @@ def overview_section(data: ReportData) -> Section:
             *loss_pointers(data.cells),
             *([] if tpugraphs is None else [tpugraphs]),
         ),
-        tables=tuple(table for table in map(recorded_runs_table, _simulated_chips(data.cells)) if table.rows),
+        tables=tuple(
+            table
+            for make in (recorded_runs_table, machines_table)
+            for table in map(make, _simulated_chips(data.cells))
+            if table.rows
+        ),
         more=_questions(data),
     )
 
@@ -354,7 +360,7 @@ def page_lead(data: ReportData) -> str:
         tasks=list(_abstract_of_tasks(data)),
         decided=sum(verdicts[verdict] for verdict in DECIDED),
         untrained=verdicts[NOT_TRAINED_ENOUGH],
-        undecided=verdicts[CANNOT_TELL],
+        undecided=verdicts[UNDECIDED],
     )
 
 

@@ -39,7 +39,7 @@ _IN_FIGURE = ("random", "crop", "trees", "trees-crop-first", "trees-both", "hybr
 BASELINE = "trees"
 PERCENT = (90, 95, 99)
 _LEAST = 50.0
-FEWER, MORE, CANNOT_TELL = "fewer", "more", "cannot tell"
+FEWER, MORE, UNDECIDED = "fewer", "more", "undecided"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Ratio:
     @property
     def verdict(self) -> str:
         """Returns whether the arm needs fewer trials, more, or whether the interval has 1 in it."""
-        return FEWER if self.high < 1.0 else MORE if self.low > 1.0 else CANNOT_TELL
+        return FEWER if self.high < 1.0 else MORE if self.low > 1.0 else UNDECIDED
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,14 +206,14 @@ def guidance_figure(searches: GuidedSearches, folder: Path) -> PageFigure:
 
 def guidance_sentence(searches: GuidedSearches) -> str:
     """Returns what the searches say, by the verdicts on trials to 95% of the fastest program's speed."""
-    by_verdict: dict[str, list[str]] = {FEWER: [], MORE: [], CANNOT_TELL: []}
+    by_verdict: dict[str, list[str]] = {FEWER: [], MORE: [], UNDECIDED: []}
     for arm in searches.arms:
         ratio = searches.ratio(arm, "trials_to_95")
         if ratio is not None and arm != "random":
             by_verdict[ratio.verdict].append(f"{LABELS[arm]} ({ratio.value:.2f})")
     parts = [
         f"{label}: {', '.join(by_verdict[verdict])}"
-        for verdict, label in ((FEWER, "fewer"), (MORE, "more"), (CANNOT_TELL, "cannot be told"))
+        for verdict, label in ((FEWER, "fewer"), (MORE, "more"), (UNDECIDED, "undecided"))
         if by_verdict[verdict]
     ]
     return (

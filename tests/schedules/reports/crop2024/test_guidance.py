@@ -9,9 +9,9 @@ import pytest
 from costbench.artifacts import write_json
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench_schedules.reports.crop2024.guidance import (
-    CANNOT_TELL,
     FEWER,
     MORE,
+    UNDECIDED,
     GuidedSearches,
     flat_guidance,
     guidance_figure,
@@ -80,7 +80,7 @@ def test_medians_and_ratios_by_hand(guided: GuidedSearches) -> None:
     assert crop is not None
     assert crop.value == pytest.approx((0.5 * 2.25) ** 0.5)
     assert crop.low < 1.0 < crop.high
-    assert crop.verdict == CANNOT_TELL
+    assert crop.verdict == UNDECIDED
     assert guided.ratio("trees", "trials_to_95") is None
     assert guided.ratio("draft-verify", "trials_to_95") is None
 
