@@ -16,7 +16,7 @@ from costbench.reports.extension import RenderedPart
 from costbench.reports.figures.canvas import keep_smaller
 from costbench.reports.figures.search_curves import read_paths
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
-from costbench.reports.page import FIRST, Section, write_pages
+from costbench.reports.page import FIRST, Section, glossary, write_pages
 from costbench.reports.rendering import write_tables
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
@@ -155,7 +155,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     write_json(folder / "metrics.json", headlines(data.results))
     write_budgets(data.budgets, folder / "budgets.json")
     return ReportFiles(
-        pages=write_pages(folder, leads, sections),
+        pages=write_pages(folder, leads, sections, glossary({cell.task for cell in data.cells})),
         summary=folder / "summary.json",
         metrics=folder / "metrics.json",
         budgets=folder / "budgets.json",
