@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast coverage test-lowest test-cpu test-wheel test-postgres
+.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast fuzz coverage test-lowest test-cpu test-wheel test-postgres
 .PHONY: check docs
 .PHONY: format lock proto clean
 .PHONY: distclean need-git
@@ -76,6 +76,9 @@ test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name
 
 test-fast: $(INSTALLED) ## Run the tests that neither compile nor train anything: under a minute on two cores
 	pytest --fast -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+fuzz: $(INSTALLED) ## Change files for every reader for SECONDS=60 each, on WORKERS=2 processes (SEED=1)
+	python -m tests.fuzz.long_run --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) --workers $(WORKERS)
 
 coverage: $(INSTALLED) ## Run the fast tests and fail below a floor of covered lines (PYTEST_ARGS='--cov-report term-missing' lists the others)
 	pytest --fast -n $(WORKERS) --dist worksteal --cov --cov-report= --cov-fail-under $(COVERED) $(PYTEST_ARGS)

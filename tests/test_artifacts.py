@@ -241,3 +241,25 @@ def test_only_stale_temporaries_are_removed(tmp_path: Path) -> None:
     assert sorted(removed) == sorted([mine_old, dead, elsewhere_old])
     assert names_in(tmp_path) == sorted(names)
     assert artifacts.remove_stale_temporaries(tmp_path / "absent") == ()
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "[" + "9" * 5000 + "]", "[-1e999]", '{"a": NaN}'])
+def test_json_that_is_deep_or_holds_no_plain_number_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(DataError, match=r"x\.json: "):
+        artifacts.read_json(tmp_path / "x.json")
+
+
+def test_devices_and_pipes_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", tmp_path / "pipe"):
+        for read in (artifacts.read_bytes, artifacts.read_json, artifacts.digest_file):
+            with pytest.raises(DataError, match="no regular file"):
+                read(path)
+
+
+def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"12345")
+    assert artifacts.read_bytes(tmp_path / "x", 5) == b"12345"
+    with pytest.raises(DataError, match=r"5 bytes .expected at most 4"):
+        artifacts.read_bytes(tmp_path / "x", 4)

@@ -29,6 +29,17 @@ def test_message_leaves_out_what_is_not_known(
     assert str(CostbenchError("bad", where=where, field=field, expected=expected)) == message
 
 
+@pytest.mark.parametrize("part", ["x" * 50_000_000, "a\n b\r\n\tc" * 900, "\x1b[31m\0\u2028\udc80" * 90])
+@pytest.mark.parametrize("name", ["problem", "where", "field", "expected"])
+def test_a_message_is_one_printable_line_below_500_letters(name: str, part: str) -> None:
+    parts = {"problem": "bad", "where": "a.pb", "field": "x.y", "expected": "an int", name: part}
+    message = str(CostbenchError(**parts))
+    assert len(message) < 500
+    assert message.isprintable()
+    rest = [text for key, text in parts.items() if key != name]
+    assert all(text in message for text in rest)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_crosses_a_process_boundary_whole(kind: type[CostbenchError]) -> None:
     error = kind("bad", where="a.pb", field="x", expected="y")

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from costbench.compiler.estimate_quality import QUALITIES
 from costbench.errors import TargetError
-from costbench.target import Architecture, Timing, available_targets, load_target
+from costbench.params import digest, plain_values
+from costbench.target import Architecture, Formulas, Timing, available_targets, load_target
 
 
 def chip_file(tmp_path: Path, *replacements: tuple[str, str]) -> Path:
@@ -96,6 +99,16 @@ def test_a_chip_of_ones_own(tmp_path: Path) -> None:
     assert load_target(str(file)) == target
 
 
+def test_formulas_of_ones_own(tmp_path: Path) -> None:
+    assert load_target("tpu_v3").formulas == Formulas()
+    file = chip_file(tmp_path, ("timing:\n", "formulas:\n  overlap: share\n  edges: rows\ntiming:\n"))
+    target = load_target(file)
+    assert target.formulas == Formulas(overlap="share", chunks="merged", edges="rows")
+    # What was measured on a chip before there were formulas stays valid; on another machine it is another.
+    assert "formulas" not in cast(Mapping[str, object], plain_values(load_target("tpu_v3")))
+    assert digest(target) != digest(load_target("tpu_v3"))
+
+
 def test_an_unknown_chip_is_an_error_with_the_choices() -> None:
     with pytest.raises(TargetError, match="unknown chip 'tpu_v9'") as caught:
         load_target("tpu_v9")
@@ -108,6 +121,8 @@ def test_an_unknown_chip_is_an_error_with_the_choices() -> None:
         ("  lanes: 128\n", "", "lanes"),
         ("  lanes: 128\n", "  lanes: 128\n  wings: 2\n", "wings"),
         ("  num_mxus: 2\n", "  num_mxus: two\n", "num_mxus"),
+        ("timing:\n", "formulas:\n  overlap: none\ntiming:\n", "formulas.overlap"),
+        ("timing:\n", "formulas:\n  pieces: rows\ntiming:\n", "formulas.pieces"),
         ("  num_mxus: 2\n", "  num_mxus: 1.5\n", "num_mxus"),
         ("  num_mxus: 2\n", "  num_mxus: 0\n", "architecture.num_mxus"),
         ("  clock_mhz: 940.0\n", "  clock_mhz: -1.0\n", "architecture.clock_mhz"),

@@ -59,13 +59,25 @@ trap 'rm -rf "$dist"' EXIT
 wheel=$(echo "$dist"/*.whl)
 echo "$(basename "$wheel"): $(($(stat -c %s "$wheel") >> 10)) KiB"
 
-other=$(newest_other)
 # Code that the tests before this compiled is of the same sources: nothing is compiled twice.
 export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$PWD/src/costbench/__pycache__}
-for python in "$base/bin/python" ${other:+"$other"}; do
-  folder=$venv
-  [ "$python" = "$other" ] && folder=$venv-newest
-  install "$python" "$folder"
-  echo "Python $(version "$folder/bin/python") in $folder"
-  COSTBENCH_WHEEL_ENVIRONMENT=$PWD/$folder "$base/bin/python" -m pytest tests/wheel "$@"
-done
+run_tests() { # FOLDER [PYTEST_ARGUMENT...]
+  COSTBENCH_WHEEL_ENVIRONMENT=$PWD/$1 "$base/bin/python" -m pytest tests/wheel "${@:2}"
+}
+
+status=0
+install "$base/bin/python" "$venv"
+other=$(newest_other)
+if [ -n "$other" ]; then
+  install "$other" "$venv-newest"
+  run_tests "$venv-newest" "$@" >"$dist/log" 2>&1 &
+  second=$!
+fi
+echo "Python $(version "$venv/bin/python"), in $venv"
+run_tests "$venv" "$@" || status=1
+if [ -n "$other" ]; then
+  wait "$second" || status=1
+  echo "Python $(version "$venv-newest/bin/python"), in $venv-newest"
+  cat "$dist/log"
+fi
+exit "$status"

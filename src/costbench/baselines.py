@@ -30,6 +30,7 @@ class Baseline:
         fitted: module and class of what is fitted, by task; empty for what is not fitted.
         is_ceiling: whether it knows the machine, and so is no model but a mark of what one can reach.
         reads_estimate: whether it is the analytical model, or reads its estimate.
+        is_boosted: whether it is boosted trees, of which section `baselines` says how many and of how much.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Baseline:
     fitted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     is_ceiling: bool = False
     reads_estimate: bool = False
+    is_boosted: bool = False
 
 
 _ROWS = (
@@ -71,12 +73,14 @@ _ROWS = (
             "fusion": (_TREES, "RuntimeTrees"),
             "layout": (_LAYOUTS, "LayoutTrees"),
         },
+        is_boosted=True,
     ),
     Baseline(
         "trees_analytical",
         "boosted trees, analytical",
         {"tile": (_TREES, "CorrectedRankingTrees"), "fusion": (_TREES, "CorrectedRuntimeTrees")},
         reads_estimate=True,
+        is_boosted=True,
     ),
     Baseline("iterations"),
     Baseline("default_first", "default first"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from costbench.errors import ParamsError, TargetError, nearest
-from costbench.params import load_yaml, parse
+from costbench.params import later, load_yaml, parse
 
 _MAY_BE_ZERO = frozenset(
     {"codegen_compute_sd", "codegen_transfer_sd", "noise_sd", "noise_short_ns", "failure_rate", "bank_ns"}
@@ -150,7 +150,7 @@ class Target:
     name: str
     architecture: Architecture
     timing: Timing
-    formulas: Formulas = Formulas()
+    formulas: Formulas = later(Formulas())  # noqa: RUF009 - frozen
 
 
 def available_targets() -> tuple[str, ...]:

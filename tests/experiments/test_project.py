@@ -78,6 +78,12 @@ def test_a_folder_with_other_files_is_refused_unless_told(
     assert compare_project(folder).edited == ("params.yaml",)
 
 
+def test_a_new_repository_counts_as_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(FIRST, tmp_path / "package", "1", monkeypatch)
+    (tmp_path / "mine" / ".git").mkdir(parents=True)
+    assert make_project(tmp_path / "mine") == tuple(sorted(FIRST))
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="is no folder"):

@@ -129,6 +129,30 @@ def mutated_bytes(data: bytes, rng: np.random.Generator) -> bytes:
             return data[:place] + bytes([int(rng.integers(256))]) + data[place + 1 :]
 
 
+_JSON_VALUES: tuple[object, ...] = (
+    *(-1, 0, 1 << 20, 1 << 40, 10**39, 1e300, -0.5, True, None, "", "x", [], {}, [[]], {"": 0}),
+)
+
+
+def mutated_json(value: object, rng: np.random.Generator) -> object:
+    """Returns a JSON value in which one value is dropped, doubled or another."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = sorted(value)[int(rng.integers(len(value)))]
+        if rng.random() < 0.1:
+            return {name: inner for name, inner in value.items() if name != key}
+        return {**value, key: mutated_json(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        index = int(rng.integers(len(value)))
+        match int(rng.integers(8)):
+            case 0:
+                return value[:index] + value[index + 1 :]
+            case 1:
+                return [*value, value[index]]
+            case _:
+                return [*value[:index], mutated_json(value[index], rng), *value[index + 1 :]]
+    return _JSON_VALUES[int(rng.integers(len(_JSON_VALUES)))]
+
+
 def mutated_text(text: str, rng: np.random.Generator, words: Sequence[str]) -> str:
     """Returns text with a line or a stretch dropped, doubled or moved, or a word put in."""
     lines = text.splitlines(keepends=True)

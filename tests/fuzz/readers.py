@@ -5,6 +5,9 @@ A mutation ends in a `CostbenchError` or in a result; whatever else it raises is
 
 from __future__ import annotations
 
+import json
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +19,9 @@ import numpy as np
 import zstandard
 from google.protobuf.message import Message
 
+from benchmarks.synthetic_kernels import kernel_samples
 from costbench.arrays import AnyArray
+from costbench.artifacts import read_json
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.tile_space import tile_space
 from costbench.datasets.storage import Shard, write_shard
@@ -31,16 +36,28 @@ from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.module import HloModule
 from costbench.hlo.reader import read_module
 from costbench.hlo.text.parser import module_from_text
+from costbench.metrics.rows import MetricRow, read_rows, write_rows
+from costbench.models.checkpoint import MODEL_FILE, load_checkpoint, save_checkpoint
+from costbench.models.graph_batch import FeatureScaling
+from costbench.models.learned import LearnedCostNet
+from costbench.models.model_files import WEIGHTS_FILE
+from costbench.models.spec import NetSpec
 from costbench.params import load_section
 from costbench.rng import stream
 from costbench.target import load_target
+from costbench_schedules.records.imported.importing import read_records
+from costbench_schedules.records.tune_log import read_log
 from tests.datasets.tile_columns import metadata, tile_columns
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, tile_arrays
 from tests.datasets.tuning_files import layout_file, tile_file
-from tests.fuzz.mutators import mutated_bytes, mutated_message, mutated_text
+from tests.fuzz.mutators import mutated_bytes, mutated_json, mutated_message, mutated_text
 from tests.fuzz.programs import TEXTS, programs
 
 CHIP = load_target("tpu_v3")
+CORPUS = Path(__file__).parent / "corpus"
+"""Files that once ended otherwise, by kind."""
+_FROM_CORPUS = 0.1
+"""Share of mutations that start from one of these."""
 _TILES = 3
 Make = Callable[[np.random.Generator, Path], Path]
 """Writes one changed file into a folder."""
@@ -225,6 +242,61 @@ _YAML_WORDS = (
     "\0",
 )
 
+
+def _json_text(rng: np.random.Generator, folder: Path) -> Path:
+    value = {"a": [1, 2.5e3, -1], "b": {"c": None, "d": "e\u0301"}, "f": [True, {}]}
+    return _written(folder, "x.json", mutated_text(json.dumps(value, indent=1), rng, _JSON_WORDS).encode())
+
+
+@cache
+def _model_files() -> tuple[str, bytes]:
+    """Returns description and weights of a small network."""
+    scaling = FeatureScaling.fit([kernel_samples(0, 6, 7)])
+    spec = NetSpec(hidden=8, opcode_embedding=4, static_features="kernel", columns=("sum",))
+    with tempfile.TemporaryDirectory() as name:
+        save_checkpoint(name, LearnedCostNet(spec, scaling.sizes, 5), scaling, "log_runtime_ns")
+        return (Path(name) / MODEL_FILE).read_text(), (Path(name) / WEIGHTS_FILE).read_bytes()
+
+
+def _model(rng: np.random.Generator, folder: Path) -> Path:
+    """The description of a network, a value of it changed."""
+    content = mutated_json(json.loads(_model_files()[0]), rng)
+    return _written(folder, MODEL_FILE, json.dumps(content).encode())
+
+
+def _load_model(path: Path) -> None:
+    (path.parent / WEIGHTS_FILE).write_bytes(_model_files()[1])
+    if path.name != MODEL_FILE:
+        shutil.copy(path, path.parent / MODEL_FILE)
+    load_checkpoint(path.parent)
+
+
+def _rows(rng: np.random.Generator, folder: Path) -> Path:
+    texts = {name: "x" for name, kind in MetricRow.__annotations__.items() if kind == "str"}
+    rows = [MetricRow(**texts, seed=seed, value=1.5) for seed in range(3)]
+    write_rows(folder / "rows.jsonl", rows)
+    lines = (folder / "rows.jsonl").read_text().splitlines()
+    changed = [json.dumps(mutated_json(json.loads(line), rng)) for line in lines[:1]]
+    return _written(folder, "rows.jsonl", "\n".join([*changed, *lines[1:], ""]).encode())
+
+
+def _log(rng: np.random.Generator, folder: Path) -> Path:
+    """The log of a search for a schedule, the value of a line or a stretch of text changed."""
+    lines = (CORPUS / "log" / "plain.jsonl").read_text().splitlines()
+    if rng.random() < 0.5:
+        index = int(rng.integers(len(lines)))
+        lines[index] = json.dumps(mutated_json(json.loads(lines[index]), rng))
+        return _written(folder, "log.jsonl", "\n".join([*lines, ""]).encode())
+    return _written(folder, "log.jsonl", mutated_text("\n".join([*lines, ""]), rng, _JSON_WORDS).encode())
+
+
+def _records(rng: np.random.Generator, folder: Path) -> Path:
+    """Tuning records of AutoTVM, a value changed."""
+    line = json.loads((CORPUS / "records" / "plain.json").read_text().splitlines()[0])
+    return _written(folder, "records.json", json.dumps(mutated_json(line, rng)).encode() + b"\n")
+
+
+_JSON_WORDS = ("{", "]", ",", ":", '"', "NaN", "1e999", "9" * 50, "[" * 2000, "\\u", "-", "\0")
 READERS: Mapping[str, tuple[Make, Use]] = {
     "program": (_program, _price_program),
     "program bytes": (_program_bytes, _price_program),
@@ -235,6 +307,11 @@ READERS: Mapping[str, tuple[Make, Use]] = {
     "shard": (_shard, _all_columns),
     "chip": (_chip, load_target),
     "params": (_params, _read_params),
+    "json": (_json_text, read_json),
+    "model": (_model, _load_model),
+    "rows": (_rows, read_rows),
+    "log": (_log, read_log),
+    "records": (_records, lambda path: list(read_records(path))),
 }
 
 
@@ -251,10 +328,28 @@ def attempt(kind: str, seed: int, number: int, folder: Path) -> str:
         Exception: anything but a `CostbenchError`, whose message is one line.
     """
     make, use = READERS[kind]
-    path = make(stream(seed, "fuzz", kind, number), folder)
+    rng = stream(seed, "fuzz", kind, number)
+    files = corpus_files(kind)
+    if files and rng.random() < _FROM_CORPUS:
+        source = files[int(rng.integers(len(files)))]
+        path = _written(folder, source.name, mutated_bytes(source.read_bytes(), rng))
+    else:
+        path = make(rng, folder)
+    return outcome(use, path)
+
+
+def corpus_files(kind: str) -> list[Path]:
+    """Returns the kept files of a kind, sorted."""
+    return sorted((CORPUS / kind.replace(" ", "_")).glob("*"))
+
+
+def outcome(use: Use, path: Path) -> str:
+    """Returns "ok" or "refused", the latter only for a message of one line and fewer than 500 letters."""
     try:
         use(path)
     except CostbenchError as error:
-        assert "\n" not in str(error), str(error)
+        message = str(error)
+        assert message.isprintable(), message
+        assert len(message) < 500, message
         return "refused"
     return "ok"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from costbench.hlo.module import HloModule
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import read_proto
+from costbench.hlo.text.parser import module_from_text
 from tests.hlo.builder import ModuleBuilder
 from tests.hlo.random_modules import modules
 
@@ -239,3 +242,42 @@ def test_hlo_text_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "step.txt"
     path.write_text("HloModule module\n\nENTRY module {\n  ROOT x = f32[2] parameter(0)\n}\n")
     assert read_proto(path).name == "module"
+
+
+THREE_MEGABYTES = {
+    "comments that are not closed": "/* " * 1_000_000,
+    "strings that are not closed": '"a\\' * 1_000_000,
+    "slashes": "//" * 1_500_000,
+    "a name": 'a = f32[8] parameter(0), metadata={op_name="' + "x" * 3_000_000 + '"}',
+    "escapes": 'a = f32[8] parameter(0), metadata={op_name="' + '\\"' * 1_500_000 + '"}',
+    "parentheses": "a = " + "(" * 3_000_000,
+    "operands": "a = f32[8] iota(), iota_dimension=0\n b = tuple(" + "a," * 1_500_000 + "a)",
+    "braces": "a = f32[8] parameter(0), dimensions=" + "{" * 1_500_000 + "}" * 1_500_000,
+    "axes": "a = f32[" + "1," * 1_500_000 + "1] parameter(0)",
+}
+
+
+@pytest.mark.parametrize("name", THREE_MEGABYTES)
+def test_three_megabytes_of_anything_take_less_than_three_seconds(name: str) -> None:
+    start = time.process_time()
+    with suppress(HloError):
+        module_from_text(f"HloModule m\n\nENTRY e {{\n{THREE_MEGABYTES[name]}\n}}\n", where="m.hlo")
+    assert time.process_time() - start < 3.0
+
+
+def test_a_call_of_large_tuples_costs_no_more_than_its_line() -> None:
+    shape = "(" + ",".join(["f32[]"] * 20_000) + ")"
+    calls = "".join(f"c{number}=f32[] call(p),to_apply=c\n" for number in range(20_000))
+    body = f"c {{ p = {shape} parameter(0)\n ROOT z = f32[] constant(0) }}\n"
+    text = f"HloModule m\n\n{body}ENTRY e {{ p = {shape} parameter(0)\n{calls}}}\n"
+    start = time.process_time()
+    assert module_from_text(text, where="m.hlo").num_instructions == 20_003
+    assert time.process_time() - start < 10.0
+
+
+def test_a_frame_is_refused_while_it_expands() -> None:
+    compressor = zstandard.ZstdCompressor().compressobj()
+    zeros = b"\0" * (1 << 24)
+    data = b"".join([compressor.compress(zeros) for _ in range(8)] + [compressor.flush()])
+    with pytest.raises(HloError, match="expands to"):
+        reader.decompress(data, where="m.pb.zst")

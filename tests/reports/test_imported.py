@@ -9,12 +9,13 @@ import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.baseline_comparison import rank_models
-from costbench.reports.inputs import ReportInputs
+from costbench.reports.inputs import Front, ReportInputs
 from costbench.reports.report import write_report
 from costbench.reports.results import load_results
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.tables.programs import program_table
 from costbench.reports.tables.variants import ablation_tables
+from costbench.reports.training_guard import TrainingGuard
 from tests.reports.conftest import make_row, rows_of
 from tests.reports.evidence_files import write_evidence
 from tests.sentences import numbers
@@ -64,7 +65,8 @@ def test_imported_tiles_are_judged_by_their_kernels(tmp_path: Path) -> None:
     assert keys == ["application", "program", "top1_learned", "top1_trees", "tau_learned", "tau_trees"]
     assert table.rows[0] == ("bert", "bert", 4.0, 2.0, 0.75, 0.5)
     assert "Tile-Size APE" not in table.notes[0]
-    (conclusion,) = conclusions([cell], {cell.name: found})
+    front = Front((cell,), {cell.name: found}, TrainingGuard())
+    (conclusion,) = conclusions(lambda task: front)
     assert "Tile-Size APE" not in conclusion.answer
     assert numbers(conclusion.answer.replace("Top-1", "").replace("%", " "))[:2] == [2.0, 4.0]
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from costbench.reports.figures.programs import write_program_figure
-from costbench.reports.page import PageFigure, Pointer, Section, write_pages
+from costbench.reports.page import PageFigure, Pointer, Section, glossary, write_pages
 from costbench.reports.results import Cell
 from costbench.reports.table import Column, Table
 
@@ -102,3 +102,14 @@ def test_page(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
     # Nothing is loaded from elsewhere: all addresses are names of XML vocabularies.
     outside = set(re.findall(r'(?:src|href)="(https?://[^"]+)"', text))
     assert outside == set()
+
+
+def test_words_stand_before_the_first_number_and_are_those_of_the_tasks(tmp_path: Path) -> None:
+    words = glossary({"tile"})
+    assert [word for word, _ in words][:2] == ["APE", "τ"]
+    assert {"learned", "hybrid", "analytical", "strongest baseline", "undecided"} <= dict(words).keys()
+    assert "MAPE" in dict(glossary({"tile", "fusion"}))
+    assert sum(len(meaning.split()) for _, meaning in glossary({"tile", "fusion"})) < 250
+    write_pages(tmp_path, {"index": ("Title", "Lead 1")}, (), words)
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert page.index("<dt>APE</dt>") < page.index("Lead 1")

@@ -376,7 +376,7 @@ _RESULTS: Mapping[str, tuple[str, ...]] = {
     "split": ("leakage.json", "counts.json", "card.json"),
     "features": (),
     "sweep": ("*.yaml", "*.csv", IDENTITY_FILE),
-    "train": ("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json", IDENTITY_FILE),
+    "train": ("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json", "baselines-*/fits.json", IDENTITY_FILE),
     "evaluate": ("rows.jsonl", "scatter.json", IDENTITY_FILE),
     "autotune": ("rows.jsonl", "search.json", IDENTITY_FILE),
 }

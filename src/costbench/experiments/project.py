@@ -88,7 +88,8 @@ def make_project(folder: Path, add: bool = False) -> tuple[str, ...]:
     if folder.exists() and not folder.is_dir():
         raise DataError("is no folder", where=folder, expected="a new folder, or an empty one")
     is_project = (folder / STATE_FILE).exists()
-    if not (is_project or add) and folder.is_dir() and any(folder.iterdir()):
+    others = [path for path in folder.iterdir() if path.name != ".git"] if folder.is_dir() else []
+    if others and not (is_project or add):
         expected = "a new folder, an empty one, a project, or --add to add to what is there"
         raise DataError("is not empty", where=folder, expected=expected)
     package = installed_files()

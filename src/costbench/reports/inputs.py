@@ -13,12 +13,19 @@ import pandas as pd
 from costbench.reports.baseline_comparison import Standings, rank_models
 from costbench.reports.claims.claim import Claim, load_claims
 from costbench.reports.claims.contrasts import contrasts
-from costbench.reports.claims.evaluation import Finding, derived_rows, evaluate_claims
+from costbench.reports.claims.evaluation import (
+    NOT_EVALUATED,
+    Finding,
+    control_false_discoveries,
+    derived_rows,
+    evaluate_claims,
+)
 from costbench.reports.dataset_files import Card, read_cards, read_leakage, read_set_counts
 from costbench.reports.extension import ReportPart
 from costbench.reports.frame import frame_of
+from costbench.reports.headline import Headline, HeadlineParams, load_headline
 from costbench.reports.overhead import overhead_rows, without_wall_times
-from costbench.reports.results import Cell, Results, load_results
+from costbench.reports.results import FOLDS, Cell, Results, load_results
 from costbench.reports.searches import Searches, load_searches
 from costbench.reports.sections.tpugraphs import TpuGraphsInputs
 from costbench.reports.tables.hyperparameters import Settings
@@ -26,6 +33,9 @@ from costbench.reports.tables.learning_curves import is_curve, learning_curves
 from costbench.reports.training_guard import TrainingGuard, guard_training
 from costbench.reports.training_runs import Budget, read_budgets, read_selected
 from costbench.tasks import LEARNED
+
+HEADLINE_NETWORKS = ("learned", "hybrid")
+"""Networks that the first page draws conclusions about."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,8 @@ class ReportInputs:
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
         demo: whether the page is a demonstration, which draws no conclusions on models.
         parts: parts that other packages add, by name.
+        headline: folder of the packed results that the first page rests on, and their experiments; None for
+            the report's own results.
     """
 
     rows: tuple[Path, ...]
@@ -70,6 +82,24 @@ class ReportInputs:
     evidence: str = ""
     demo: bool = False
     parts: Mapping[str, ReportPart] = field(default_factory=dict)
+    headline: tuple[Path, HeadlineParams] | None = None
+
+
+@dataclass(frozen=True)
+class Front:
+    """The results that the first page says of a task: those of the headline, or a report's own.
+
+    Attributes:
+        cells: main results.
+        standings: name of a cell -> how its models stand to the strongest baseline.
+        guard: what their models were given.
+        profile: name of the profile whose packed results they are; empty for a report's own.
+    """
+
+    cells: tuple[Cell, ...]
+    standings: Mapping[str, Standings]
+    guard: TrainingGuard
+    profile: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +119,7 @@ class ReportData:
         findings: findings on all claims, with the effects of wall times, which no file of the report has.
         figures: folder that figures go to.
         seed: seed of the bootstrap.
+        headline: packed results that the first page rests on; None where there are none.
     """
 
     inputs: ReportInputs
@@ -103,6 +134,7 @@ class ReportData:
     findings: tuple[Finding, ...]
     figures: Path
     seed: int
+    headline: Headline | None = None
 
     @property
     def user_rows(self) -> tuple[pd.DataFrame, ...]:
@@ -119,6 +151,32 @@ class ReportData:
     def standings(self) -> Mapping[str, Standings]:
         """Name of a cell -> how its models stand to the strongest baseline."""
         return {cell.name: rank_models(self.results, cell, self.seed) for cell in self.cells}
+
+    @property
+    def estimates(self) -> Results:
+        """Returns the results for estimates of several qualities: those of the headline where it has any."""
+        packed = None if self.headline is None else self.headline.estimates
+        return self.results if packed is None else packed
+
+    @cached_property
+    def own_front(self) -> Front:
+        """Returns the report's own results."""
+        return Front(self.cells, self.standings, self.guard)
+
+    @cached_property
+    def headline_front(self) -> Front:
+        """Returns the results of the headline; without cells where there are none."""
+        if self.headline is None:
+            return Front((), {}, TrainingGuard())
+        results = self.headline.results
+        cells = tuple(cell for cell in results.cells if set(HEADLINE_NETWORKS) & set(cell.seeds))
+        standings = {cell.name: rank_models(results, cell, self.seed) for cell in cells}
+        return Front(cells, standings, self.headline.guard, self.headline.profile)
+
+    def front(self, task: str) -> Front:
+        """Returns the results that the first page says of a task: those of the headline where it has any."""
+        has_task = any(cell.task == task for cell in self.headline_front.cells)
+        return self.headline_front if has_task else self.own_front
 
     @cached_property
     def printed_findings(self) -> tuple[Finding, ...]:
@@ -147,7 +205,12 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
     )
     claims = (*load_claims(), *(claim for part in inputs.parts.values() for claim in part.claims))
     selected = read_selected(inputs.trained, budgets, inputs.curves, is_curve)
+    headline = None
+    if inputs.headline is not None:
+        headline = load_headline(*inputs.headline, inputs.curves, claims)
     curves = learning_curves(results, selected, budgets, inputs.curves)
+    # Networks on folds are held against curves on folds, which the headline has.
+    curves += () if headline is None else headline.curves
     guard = guard_training(results, budgets, curves, claims)
     guard = replace(
         guard,
@@ -163,10 +226,42 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
         budgets=budgets,
         guard=guard,
         frame=frame,
-        findings=_decide_claims(claims, results, frame, guard, inputs, seed),
+        findings=decide_on_headline(
+            _decide_claims(claims, results, frame, guard, inputs, seed), claims, headline, seed
+        ),
         figures=figures,
         seed=seed,
+        headline=headline,
     )
+
+
+def decide_on_headline(
+    findings: tuple[Finding, ...], claims: tuple[Claim, ...], headline: Headline | None, seed: int
+) -> tuple[Finding, ...]:
+    """Returns the findings with those in place that the headline has all sides of, on folds.
+
+    Args:
+        findings: findings on a report's own results.
+        claims: claims as the papers print them.
+        headline: results of the headline; None leaves the findings as they are.
+        seed: seed of the bootstrap.
+    """
+    if headline is None:
+        return findings
+    on_folds = tuple(
+        claim
+        for claim in contrasts(claims, headline.results.scores)
+        if claim.sides and all(side.split == FOLDS for side in claim.sides)
+    )
+    frame = headline.results.frame
+    frame = pd.concat([frame, derived_rows(frame)], ignore_index=True)
+    decided = {
+        finding.claim.id: replace(finding, profile=headline.profile)
+        for finding in evaluate_claims(on_folds, frame, seed, guard=headline.guard, margins_of=claims)
+        if finding.verdict != NOT_EVALUATED
+    }
+    own = [decided.pop(finding.claim.id, finding) for finding in findings]
+    return control_false_discoveries((*own, *decided.values()))
 
 
 def _decide_claims(

@@ -6,7 +6,7 @@ parting paragraphs; `<figure>_alt` and `<figure>_caption` go with a figure; othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -86,7 +86,10 @@ FIRST = "index"
 
 
 def write_pages(
-    folder: Path, leads: Mapping[str, tuple[str, str]], sections: tuple[Section, ...]
+    folder: Path,
+    leads: Mapping[str, tuple[str, str]],
+    sections: tuple[Section, ...],
+    words: Sequence[tuple[str, str]] = (),
 ) -> tuple[Path, ...]:
     """Writes `index.html` and `pages/<page>.html`; returns the paths, the first page first.
 
@@ -94,6 +97,7 @@ def write_pages(
         folder: of the report; tables and figures lie in its folders `tables` and `figures`.
         leads: page -> its heading and first paragraph; other pages have the heading of the first one alone.
         sections: in order.
+        words: words and what they mean, before the first number of the first page.
 
     Raises:
         DataError: if a page cannot be written.
@@ -122,7 +126,14 @@ def write_pages(
         shown = [section for section in sections if (section.page or section.anchor) == name]
         title, lead = leads.get(name, (leads[FIRST][0], ""))
         text = template.render(
-            title=title, lead=lead, sections=sections, shown=shown, root=root, link=link, source=source
+            title=title,
+            lead=lead,
+            words=words if name == FIRST else (),
+            sections=sections,
+            shown=shown,
+            root=root,
+            link=link,
+            source=source,
         )
         write_text(path, text)
         written.append(path)
@@ -195,6 +206,12 @@ def sentence(template: str, block: str, /, **data: object) -> str:
         data: values that the block is filled with.
     """
     return " ".join(_block(template, block, data).split())
+
+
+def glossary(tasks: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """Returns the words that results on these tasks need, each with what it means."""
+    words = (text.partition(": ") for text in paragraphs("glossary", tasks=tasks))
+    return tuple((word, meaning) for word, _, meaning in words)
 
 
 def page_figure(path: Path, template: str, name: str, /, **data: object) -> PageFigure:

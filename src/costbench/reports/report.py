@@ -16,10 +16,11 @@ from costbench.reports.extension import RenderedPart
 from costbench.reports.figures.canvas import keep_smaller
 from costbench.reports.figures.search_curves import read_paths
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
-from costbench.reports.page import FIRST, Section, write_pages
+from costbench.reports.page import FIRST, Section, glossary, write_pages
 from costbench.reports.rendering import write_tables
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
+from costbench.reports.sections.headline import headline_section
 from costbench.reports.sections.models import (
     ablation_section,
     differences_section,
@@ -39,7 +40,7 @@ from costbench.reports.sections.results import analytical_section, cell_section
 from costbench.reports.sections.searches import flat_searches, search_sections
 from costbench.reports.sections.tpugraphs import tpugraphs_section
 from costbench.reports.sections.user_programs import user_programs_section
-from costbench.reports.summary import headlines, summarise
+from costbench.reports.summary import flat_fits, flat_headline, headlines, summarise
 from costbench.reports.table import Table
 from costbench.reports.tables.estimate_quality import flat_qualities
 from costbench.reports.tables.learning_curves import is_curve, is_rate
@@ -115,13 +116,14 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     overview_section,
     user_programs_section,
     _cells,
+    headline_section,
     lambda data: differences_section(data.results, data.seed, data.budgets),
     lambda data: None if data.inputs.demo else scatter_section(data.inputs.scatter, data.figures),
     _searches,
     lambda data: ablation_section(
         data.results, data.figures, data.budgets, data.inputs.labels, data.guard.reasons
     ),
-    lambda data: estimates_section(data.results, data.figures),
+    lambda data: estimates_section(data.estimates, data.figures),
     _learning,
     _tpugraphs,
     lambda data: claims_section(data.printed_findings, data.inputs.evidence),
@@ -155,7 +157,7 @@ def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
     write_json(folder / "metrics.json", headlines(data.results))
     write_budgets(data.budgets, folder / "budgets.json")
     return ReportFiles(
-        pages=write_pages(folder, leads, sections),
+        pages=write_pages(folder, leads, sections, glossary({cell.task for cell in data.cells})),
         summary=folder / "summary.json",
         metrics=folder / "metrics.json",
         budgets=folder / "budgets.json",
@@ -183,7 +185,8 @@ def _sections_of_parts(parts: Mapping[str, RenderedPart]) -> Iterable[Section]:
 def _summary_beside_rows(data: ReportData, parts: Mapping[str, RenderedPart]) -> dict[str, float]:
     """Returns the headline numbers that are not those of result rows."""
     numbers = flat_leakage(data.leakage) | flat_counts(data.cards)
-    numbers |= flat_searches(data.searches) | flat_collections(data.results) | flat_qualities(data.results)
+    numbers |= flat_searches(data.searches) | flat_collections(data.results) | flat_qualities(data.estimates)
+    numbers |= flat_fits(map(Path, data.inputs.scatter)) | flat_headline(data.headline_front)
     for part in parts.values():
         numbers |= part.summary
     return numbers

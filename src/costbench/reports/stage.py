@@ -18,6 +18,7 @@ from costbench.metrics.overhead import read_overheads
 from costbench.params import load_yaml, merge
 from costbench.reports.extension import ReportExtension, ReportPart
 from costbench.reports.frame import write_frame
+from costbench.reports.headline import HeadlineParams
 from costbench.reports.inputs import ReportInputs
 from costbench.reports.overhead import overhead_metrics, write_machine_overheads
 from costbench.reports.report import write_report
@@ -42,6 +43,8 @@ class ReportParams:
         evidence: page whose verdicts count, as a path from the report's folder; empty if that is this report.
         tables: files that declare further tables, as paths from the repository's root.
         demo: whether the page is a demonstration: it says so and draws no conclusions on models.
+        headline: packed results that the first page and the comparisons on folds rest on; null for the
+            report's own.
     """
 
     seed: int
@@ -49,6 +52,7 @@ class ReportParams:
     evidence: str
     tables: tuple[str, ...] = ()
     demo: bool = False
+    headline: HeadlineParams | None = None
 
 
 def run(params: Path) -> None:
@@ -105,7 +109,7 @@ def _collect_inputs(
     identities: Sequence[StageIdentity],
 ) -> ReportInputs:
     """Returns the files that the stages of a profile left behind, and what the report shows beside them."""
-    names = experiment_names(profile)
+    names, headline = experiment_names(profile), section.headline
     train, evaluated, tuned, sweep = (
         workspace.stage(name) for name in ("train", "evaluate", "autotune", "sweep")
     )
@@ -147,6 +151,7 @@ def _collect_inputs(
         demo=section.demo,
         evidence=section.evidence if (workspace.reports / section.evidence).is_file() else "",
         parts=parts,
+        headline=None if headline is None else (workspace.root / headline.results, headline),
     )
 
 

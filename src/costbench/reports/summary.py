@@ -13,6 +13,10 @@ Averages are over test programs, each counting once, after averaging over seeds:
 - every other metric of the rows: `<metric>_mean` and `<metric>_median`;
 - the same of variants, whose model is called `learned@<variant>`: `tile/random/tpu_v2/learned@mse/ape_mean`;
 - `unseen_<name>`, for the means and medians of APE and tau: without kernels that training has seen;
+- `fusion/{split}/{chip}/analytical/r2_ge5us` and `r2_lt5us`: share of the variance of log runtime that the
+  analytical estimate explains with two constants, log runtime = a + b log estimate, over kernels;
+- `headline/...`: the same averages of the packed results that the first page rests on, and what each of their
+  models was `given`: `steps`, `kernels`, `trees`, `core_seconds`;
 - `new_structure_<name>`, for the means of the main measures: over kernels whose operator graph, extents
   aside, training has not seen; `leakage/{task}/{split}/{chip}/share_of_structures`: share of the others.
 """
@@ -20,16 +24,22 @@ Averages are over test programs, each counting once, after averaging over seeds:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 
+from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
+from costbench.reports.figures.programs import UNSCALED, read_scatter
+from costbench.reports.inputs import Front
 from costbench.reports.losses import SHARES_ABOVE, SKEWED, spread
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, UNSEEN, Cell, Results, split_order
 from costbench.reports.tables.seen_kernels import NEW_STRUCTURE, share_of_structures
 
+_SHORT_NS = 5_000.0
 _UNSEEN_METRICS = ("ape_mean", "ape_median", "tau_mean", "tau_median")
 _ERROR_KINDS = {
     "mean": "geometric_mean",
@@ -104,6 +114,42 @@ def _averages_of_part(prefix: str, part: Cell | None, model: str, metrics: Seque
     """Returns some headline numbers over a group of kernels; none where nothing of it was evaluated."""
     numbers = {} if part is None else averages(part, model)
     return {f"{prefix}_{name}": numbers[name] for name in metrics if name in numbers}
+
+
+def flat_fits(files: Iterable[Path]) -> dict[str, float]:
+    """Returns how much of the variance of log runtime the estimate explains, by key of the summary.
+
+    Args:
+        files: predicted and measured times, `scatter.json` of each experiment; those of
+            `analytical_unscaled`, the estimate as it is, count.
+
+    Raises:
+        DataError: for a file that is something else.
+    """
+    numbers = {}
+    for scatter in (scatter for path in files for scatter in read_scatter(path)):
+        if (scatter.task, scatter.model) != ("fusion", UNSCALED):
+            continue
+        split, chip = scatter.split, scatter.chip
+        estimated, measured = np.log(scatter.predicted_ns), np.log(scatter.measured_ns)
+        is_short = scatter.measured_ns < _SHORT_NS
+        for name, mask in (("r2_ge5us", ~is_short), ("r2_lt5us", is_short)):
+            if mask.sum() > 2:
+                correlation = np.corrcoef(estimated[mask], measured[mask])[0, 1]
+                numbers[f"fusion/{split}/{chip}/analytical/{name}"] = float(correlation**2)
+    return {key: value for key, value in numbers.items() if math.isfinite(value)}
+
+
+def flat_headline(front: Front) -> dict[str, float]:
+    """Returns the averages of packed results, and what their models were given, by key of the summary."""
+    numbers: dict[str, float] = {}
+    for cell in front.cells:
+        for model in (*cell.models, *cell.ceilings):
+            numbers |= _keyed(cell, model, averages(cell, model))
+            given = front.guard.budget_of(cell.task, Side(model, MAIN, cell.split, cell.chip))
+            amounts = {} if given is None else {name: value for name, value in asdict(given).items() if value}
+            numbers |= _keyed(cell, model, {f"given/{name}": float(value) for name, value in amounts.items()})
+    return {f"headline/{key}": value for key, value in numbers.items()}
 
 
 HEADLINE_METRICS = ("ape_mean", "tau_mean", "mape_ge5us_mean", "tau_ge5us_mean")

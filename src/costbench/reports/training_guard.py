@@ -6,7 +6,8 @@ A network decides only if
   curve's last two points, in validation error (1 - tau where the metric is a correlation). Near is what the
   papers call no difference between errors of the task (`claims.claim.margins`), so that more training would
   change the error by less than a difference that counts. A network without a curve of its own is held against
-  that of `learned`. Without any curve of the task nobody knows what more training would bring;
+  that of `learned`, on its own split where there is one. Without any curve of the task nobody knows what more
+  training would bring;
 - its errors are finite, and it chooses better than at random, or, where it predicts runtimes, is off by less
   than 100%, which predicting no time at all is.
 
@@ -37,23 +38,58 @@ _GUIDES = {"model and hardware": "learned", "hybrid and hardware": "hybrid"}
 """Searches that a network guides, by their names in rows."""
 _NO_TIME_AT_ALL = 100.0
 """Error in percent of a model that predicts no time for every kernel."""
+SETTLED = 0.02
+"""Share by which the validation value of a model at its plateau changes when its budget doubles, at most."""
 NetworkKey = tuple[str, Side]
 """A network as result rows list it: its task, and model, variant, split and chip."""
 
 
 @dataclass(frozen=True)
+class ModelBudget:
+    """What a model was given, the mean of its runs (folds and seeds).
+
+    Attributes:
+        steps: number of training steps of a network; 0 for trees.
+        kernels: number of kernels that trees were fitted to; 0 for networks.
+        trees: number of trees; 0 for networks.
+        core_seconds: processor time of a run; None where nobody measured it.
+    """
+
+    steps: int = 0
+    kernels: int = 0
+    trees: int = 0
+    core_seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class TrainingGuard:
-    """Networks that decide nothing.
+    """Networks that decide nothing, and what models were given.
 
     Attributes:
         reasons: why a network was not trained enough; those that were are left out.
         steps: number of steps that would be enough, where that is known.
         trained: number of steps that each network was trained for, the fewest of its seeds and folds.
+        given: what models were given, boosted trees among them, where more is known than the steps.
+        unsettled: models that more training would still change: their validation value changed by `SETTLED`
+            or more when the budget was last doubled.
     """
 
     reasons: Mapping[NetworkKey, str] = field(default_factory=dict)
     steps: Mapping[NetworkKey, int] = field(default_factory=dict)
     trained: Mapping[NetworkKey, int] = field(default_factory=dict)
+    given: Mapping[NetworkKey, ModelBudget] = field(default_factory=dict)
+    unsettled: frozenset[NetworkKey] = frozenset()
+
+    def budget_of(self, task: str, side: Side) -> ModelBudget | None:
+        """Returns what the model of a side was given; None where that is not known."""
+        key = task, Side(side.model, side.variant, side.split, side.chip)
+        if key in self.given:
+            return self.given[key]
+        return ModelBudget(steps=self.trained[key]) if key in self.trained else None
+
+    def is_unsettled(self, task: str, side: Side) -> bool:
+        """Returns whether more training would still change the model of a side."""
+        return (task, Side(side.model, side.variant, side.split, side.chip)) in self.unsettled
 
     def networks_of(self, task: str, side: Side) -> tuple[NetworkKey, ...]:
         """Returns the networks behind a side: itself, those of all splits, or what guides a search.
@@ -92,18 +128,19 @@ def guard_training(
         for (task, unit), margin in margins(tuple(claims)).items()
         if unit == "points" and margin.relative
     }
-    enough: dict[tuple[str, str], int] = {}
+    enough: dict[tuple[str, str, str], int] = {}
     for of_task in reversed(curves):
         for network in of_task.networks:
             samples = enough_samples(of_task, network, shares.get(of_task.task, 0.0))
             if samples is not None:
-                enough[of_task.task, network] = samples
+                enough[of_task.task, network, of_task.split] = enough[of_task.task, network, ANY] = samples
     reasons, steps, trained = {}, {}, {}
     for key, (samples, of_step) in _fewest_samples(budgets).items():
         task, side = key
         trained[key] = samples // of_step
         names = (_CURVE_OF.get(side.variant, side.variant), side.model, _MAIN_NETWORK)
-        needed = next((enough[task, name] for name in names if (task, name) in enough), None)
+        curves_of = ((task, name, split) for split in (side.split, ANY) for name in names)
+        needed = next((enough[key] for key in curves_of if key in enough), None)
         if needed is None:
             reasons[key] = "there is no learning curve"
         elif samples < needed:
@@ -135,6 +172,15 @@ def enough_samples(curves: Curves, network: str, share: float) -> int | None:
     return near.steps * curves.samples
 
 
+def is_settled(values: Sequence[float]) -> bool:
+    """Returns whether the last doubling of a budget changed the validation value by less than `SETTLED`.
+
+    Args:
+        values: validation value after each budget, the least budget first.
+    """
+    return len(values) > 1 and abs(values[-1] - values[-2]) < SETTLED * abs(values[-2])
+
+
 def _failure(results: Results, task: str, side: Side) -> str:
     """Returns how a network fails on its test programs: errors that are not finite, or those of no model."""
     cell = results.cell(task, side.split, side.chip, side.variant)
@@ -157,7 +203,8 @@ def _failure(results: Results, task: str, side: Side) -> str:
     return no_better if (error >= blind if measure.better == "lower" else error <= blind) else ""
 
 
-def _network_of(budget: Budget) -> NetworkKey:
+def network_of(budget: Budget) -> NetworkKey:
+    """Returns the network of a training run, as result rows list it."""
     cell = GridCell(budget.task, budget.split, budget.chip, budget.variant, budget.seed)
     side = Side(*listed_as(cell, budget.chip), reported_split(budget.split), budget.chip, ALL)
     return budget.task, side
@@ -172,7 +219,7 @@ def _fewest_samples(budgets: Sequence[Budget]) -> Mapping[NetworkKey, tuple[int,
     for budget in budgets:
         if is_curve(budget.variant) or is_rate(budget.variant) or not budget.steps:
             continue
-        key = _network_of(budget)
+        key = network_of(budget)
         seen = (budget.samples, budget.samples // budget.steps)
         samples[key] = min(samples.get(key, seen), seen)
     return samples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,7 +57,11 @@ def describe_cpu(
     from costbench.artifacts import write_text
     from costbench_schedules.devices.instrumented.description import as_mapping, describe, median_description
 
-    description = median_description([describe(name) for _ in range(repeats)])
+    descriptions = []
+    for repeat in range(repeats):
+        typer.echo(f"costbench: measuring everything, {repeat + 1} of {repeats}", err=True)
+        descriptions.append(describe(name))
+    description = median_description(descriptions)
     apart = {path: value for path, value in description.spread.items() if value > _APART}
     for path, value in sorted(apart.items(), key=lambda item: -item[1]):
         typer.echo(f"{path} differs by {100 * value:.0f}% between repeats", err=True)
@@ -105,11 +109,30 @@ def explain(
         for block in estimator.blocks(program_features)[:_SHOWN_BLOCKS]:
             share, cycles = 100 * block.share, block.cycles
             typer.echo(f"  {share:5.1f}%  {block.executions:>11,} x {cycles:9.1f} cycles  {block.name}")
+        part, speedup = largest_part(parts)
+        advice = _ADVICE.get(part, _LESS_MEMORY).format(part=part)
+        typer.echo(f"  change first: {part}, {speedup:.2f} times as fast at most without it: {advice}")
     if plot is not None:
         from costbench_schedules.reports.crop2024.figures import write_time_parts
 
         for path in write_time_parts(bars, f"{workload}, schedule {number}, {threads} threads", plot):
             typer.echo(str(path))
+
+
+_LESS_MEMORY = "tile loops so that what is read again stays nearer than {part}"
+_ADVICE = {
+    "compute": "vectorise the innermost loop of the first block above, or give it independent sums",
+    "branches": "unroll the innermost loops, or let their extents be multiples of the vector's",
+    "imbalance": "divide the parallel loop into more parts than threads, of equal size",
+}
+"""What makes a part of the time smaller, by its name; the others are levels of memory."""
+
+
+def largest_part(parts: Mapping[str, float]) -> tuple[str, float]:
+    """Returns the largest part of a time and how many times as fast the program would be without it."""
+    name = max(parts, key=lambda part: parts[part])
+    total, rest = sum(parts.values()), sum(value for part, value in parts.items() if part != name)
+    return name, total / rest if rest > 0.0 else float("inf")
 
 
 def _parts(breakdown: Breakdown) -> dict[str, float]:
@@ -137,6 +160,7 @@ def _features(workload: str, number: int, threads: int, path: Path | None) -> Pr
     from costbench_schedules.devices.instrumented.analysis import Analyzer, kernel_of
 
     kernel = kernel_of(space.operator, space.choices(space.rows([number])[0]))
+    typer.echo("costbench: building the program and counting what its blocks run", err=True)
     with Analyzer((threads,)) as analyzer:
         program_features = analyzer.features(kernel)
     if path is not None:

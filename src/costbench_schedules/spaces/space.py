@@ -125,23 +125,15 @@ class ScheduleSpace:
         self.operator = operator
         full = knobs_of(operator)
         restrict_left = dict(restrict or {})
-        self.chosen = tuple(
-            np.array(restrict_left.pop(knob.name, range(len(knob.values))), dtype=np.int64) for knob in full
-        )
+        chosen = [list(restrict_left.pop(knob.name, range(len(knob.values)))) for knob in full]
         if restrict_left:
             expected = ", ".join(knob.name for knob in full)
             raise DataError("no knob", where=operator.text, field=min(restrict_left), expected=expected)
-        for knob, ids in zip(full, self.chosen, strict=True):
-            if (
-                not len(ids)
-                or len(set(ids.tolist())) < len(ids)
-                or ids.min() < 0
-                or ids.max() >= len(knob.values)
-            ):
+        for knob, ids in zip(full, chosen, strict=True):
+            if not ids or len(set(ids)) < len(ids) or min(ids) < 0 or max(ids) >= len(knob.values):
                 expected = f"distinct indices from 0 to {len(knob.values) - 1}"
-                raise DataError(
-                    f"choices {ids.tolist()}", where=operator.text, field=knob.name, expected=expected
-                )
+                raise DataError(f"choices {ids}", where=operator.text, field=knob.name, expected=expected)
+        self.chosen = tuple(np.array(ids, dtype=np.int64) for ids in chosen)
         self.knobs = tuple(
             Knob(knob.name, tuple(knob.values[i] for i in ids.tolist()))
             for knob, ids in zip(full, self.chosen, strict=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.artifacts import read_json
 from costbench.datasets.record_types import ESTIMATES
 from costbench.datasets.records import digests_of, offsets_of
 from costbench.datasets.splits import Split
@@ -17,7 +18,7 @@ from costbench.experiments.evaluation.shard_costs import fitted_costs
 from costbench.experiments.grid.baseline_fit import BaselineTask, baselines_folder, fit_baselines
 from costbench.features.feature_shards import FeatureShard, estimates_path, feature_path
 from costbench.models.baselines.fitting import classes_of
-from costbench.models.baselines.spec import SampleSpec
+from costbench.models.baselines.spec import SampleSpec, TreesBudget
 from tests.models.baselines.tables import SPEC, real_shard
 
 CHIP = "tpu_v3"
@@ -45,7 +46,7 @@ def test_fits_are_kept_and_made_again_when_something_changes(task: BaselineTask)
     done = fit_baselines(task)
     assert done.models == tuple(sorted(classes_of("fusion")))
     before = times(task.folder)
-    assert set(before) == {"done.json", *(f"{name}.json" for name in done.models)}
+    assert set(before) == {"done.json", "fits.json", *(f"{name}.json" for name in done.models)}
     assert fit_baselines(replace(task)) == done
     assert times(task.folder) == before
     (task.folder / "of_an_older_version.json").write_text("{}")
@@ -122,3 +123,30 @@ def test_baselines_that_read_estimates_are_fitted_to_those_of_another_quality(ta
     )
     np.testing.assert_allclose(exact, measured, rtol=1e-9)
     assert np.abs(inexact / measured - 1.0).max() > 0.1
+
+
+def test_trees_of_a_budget_are_fitted_beside_the_baselines(task: BaselineTask) -> None:
+    folder = baselines_folder(task.folder.parent, "random", CHIP, "small", "seed1")
+    budget = TreesBudget(kernels=2, configs=1, max_trees=3, patience=3)
+    timing = folder.parent / "timing.json"
+    small = replace(
+        task, folder=folder, budget="small", seed=1, spec=budget.spec(ONE_DECISION), timing=timing
+    )
+    assert set(fit_baselines(small).models) == {"trees", "trees_analytical"}
+    assert small.key != replace(small, budget="other").key
+    fits = read_json(folder / "fits.json")
+    assert set(fits) == set(read_json(timing)["core_seconds"]) == {"trees", "trees_analytical"}
+    assert (fits["trees"]["kernels"], fits["trees"]["samples"]) == (2, 2)
+    assert 1 <= fits["trees"]["trees"] <= 3
+    shard = FeatureShard(feature_path(task.features, "fusion", CHIP, "b"))
+    params = EvaluateParams(("random",), (1,), (0,))
+    program = ProgramTask(
+        Path("data"), task.features, CHIP, "b", (), params.models, params, frozenset(),
+        fitted_with={("small", 1): folder},
+    )  # fmt: skip
+    costs = fitted_costs(program, "fusion", shard)
+    assert list(costs) == [("trees", "small", 1), ("trees_analytical", "small", 1)]
+    predicted = np.concatenate(costs["trees", "small", 1])
+    measured = np.concatenate([shard.runtime_ns(index) for index in range(len(shard))])
+    error = 100.0 * np.abs(predicted / measured - 1.0)
+    assert error.min() <= fits["trees"]["validation"] <= error.max()

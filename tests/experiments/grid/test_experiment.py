@@ -10,7 +10,7 @@ import pytest
 
 from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import cell_from_name, experiment_names, selected
-from costbench.experiments.grid.experiment import Experiment, load_experiment
+from costbench.experiments.grid.experiment import BudgetGrid, Experiment, load_experiment
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.sweeps.best import BestTrial, best_path, write_best
 
@@ -54,6 +54,17 @@ def test_task_and_variants_are_enough(tmp_path: Path) -> None:
     assert [cell.name for cell in experiment.cells] == ["tile-manual-tpu_v3-wide-s0"]
     assert experiment.grid.follows == "features"
     assert not experiment.grid.baselines
+
+
+def test_trees_of_several_budgets_need_no_network(tmp_path: Path) -> None:
+    budget = {"kernels": 400, "configs": 12, "max_trees": 60, "patience": 20}
+    experiment = load(tmp_path, variants={}, budgets={"kernels-400": budget})
+    assert experiment.cells == ()
+    assert experiment.fits_baselines
+    assert not load(tmp_path).fits_baselines
+    grid = experiment.grid
+    assert isinstance(grid, BudgetGrid)
+    assert grid.budgets["kernels-400"].kernels == 400
 
 
 def test_folds_are_a_cell_each(tmp_path: Path) -> None:
@@ -135,6 +146,7 @@ def test_without_variants_there_is_the_main_one(tmp_path: Path) -> None:
         ({"settings": {"epoch": 3}}, "epoch: unknown key"),
         ({"colour": 1}, "experiments.one.colour: unknown key"),
         ({"variants": {}}, "experiments.one.variants: no variants"),
+        ({"budgets": {"many": {"kernels": 0}}}, "experiments.one.budgets"),
         ({"variants": {"Main!": {}}}, "experiments.one.variants.Main!: is no name"),
         ({"variants": {"main": 3}}, "experiments.one.variants.main: is no mapping"),
         ({"variants": {"main": {"net": {"hiden": 3}}}}, "variants.main.spec.net.hiden: unknown key"),

@@ -135,7 +135,7 @@ def test_conclusions_follow_from_intervals(
 ) -> None:
     """Error, the baseline's, difference, level, interval, percent of programs won, programs, kernels."""
     data = report_data(tmp_path, [*model_rows("trees", [20.0] * 6), *model_rows("learned", errors)])
-    (conclusion,) = conclusions(data.cells, data.standings)
+    (conclusion,) = conclusions(data.front)
     assert verdict in conclusion.question
     assert "boosted trees" in conclusion.question
     assert numbers(conclusion.answer.replace("%", " ")) == expected
@@ -179,7 +179,7 @@ def _data_of_folds(folder: Path) -> ReportData:
 
 def test_a_conclusion_is_the_verdict_on_a_comparison_of_like_with_like(tmp_path: Path) -> None:
     data = _data_of_folds(tmp_path)
-    network, hybrid = conclusions(data.cells, data.standings, data.printed_findings)
+    network, hybrid = conclusions(data.front, data.printed_findings)
     assert (network.anchor, hybrid.anchor) == ("claims_strongest", "claims_strongest")
     # Trees without the estimate stand against the network without it, by 5 points; those with it by 2.
     assert numbers(network.answer.replace("%", " "))[0] == 5.0
@@ -213,7 +213,7 @@ def test_of_many_programs_the_figure_has_curves(tmp_path: Path) -> None:
 
 def test_without_baselines_there_is_no_conclusion(tmp_path: Path) -> None:
     data = report_data(tmp_path, model_rows("learned", [1.0] * 6))
-    assert conclusions(data.cells, data.standings) == ()
+    assert conclusions(data.front) == ()
 
 
 def test_figures_of_the_hybrid_and_of_tuning(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError
 from costbench.installation import install_line
+from costbench_schedules.cli.crop import largest_part
 from costbench_schedules.llvm.features import ProgramFeatures
 from costbench_schedules.records.programs import read_programs
 from tests.schedules.crop.machines import features
@@ -18,6 +19,12 @@ from tests.schedules.llvm import kernels
 
 TABLES = Path(__file__).parents[3] / "data" / "schedules"
 SCHEDULE = ["explain", "matmul:m=8,n=16,k=4", "0"]
+
+
+def test_the_largest_part_is_what_to_change_first() -> None:
+    parts = {"compute": 30.0, "L2": 60.0, "branches": 10.0}
+    assert largest_part(parts) == ("L2", 2.5)
+    assert largest_part({"compute": 3.0}) == ("compute", float("inf"))
 
 
 def test_a_schedule_is_explained_and_drawn(tmp_path: Path) -> None:

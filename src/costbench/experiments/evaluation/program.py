@@ -123,6 +123,7 @@ class ProgramTask:
         imported: whether its samples are imported ones, so that there is no compiled program in `data`.
         chip_file: file that describes the chip; empty for one that ships with the package.
         fitted_to: folders of the baselines that were fitted to estimates of further qualities, by quality.
+        fitted_with: folders of the boosted trees of several budgets, by name of the budget and seed.
     """
 
     data: Path
@@ -139,6 +140,7 @@ class ProgramTask:
     imported: bool = False
     chip_file: str = ""
     fitted_to: Mapping[str, Path] = field(default_factory=dict)
+    fitted_with: Mapping[tuple[str, int], Path] = field(default_factory=dict)
 
     def groups(self, fingerprint: str) -> tuple[str, ...]:
         """Returns the groups that a kernel is in by what training has not seen of it."""

@@ -59,7 +59,8 @@ def _passes(nodes: I64, decisions: I64) -> Iterator[tuple[int, int]]:
 def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[ModelKey, list[F64]]:
     """Returns the costs of the decisions of each kernel of a shard, in order, by model; float64 [n] each.
 
-    The variant of a model that was fitted to estimates of a further quality is that quality.
+    The variant of a model that was fitted to estimates of a further quality is that quality, and that of
+    boosted trees of a budget is the budget.
 
     Args:
         program: program that names the models; those that are no fitted baselines are passed over.
@@ -70,20 +71,20 @@ def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[M
     Raises:
         DataError: for a damaged shard or model.
     """
-    classes = classes_of(task)
-    available = [
-        name
-        for name in program.models
-        if name in classes and not (program.imported and getattr(classes[name], "reads_estimate", False))
-    ]
-    folders = {MAIN: program.fitted, **program.fitted_to}
+    can_read = {name: not (program.imported and BASELINES[name].reads_estimate) for name in classes_of(task)}
+    known = [name for name, readable in can_read.items() if readable]
+    available = [name for name in program.models if name in known]
+    fitted = {} if program.fitted is None else {(MAIN, 0, ""): (program.fitted, available)}
+    estimating = [name for name in available if BASELINES[name].reads_estimate]
+    fitted |= {(quality, 0, quality): (folder, estimating) for quality, folder in program.fitted_to.items()}
+    boosted = [name for name in known if BASELINES[name].is_boosted]
+    fitted |= {(*budget, ""): (folder, boosted) for budget, folder in program.fitted_with.items()}
     ends = np.cumsum(shard.num_configs())[:-1]
     costs_of: dict[ModelKey, list[F64]] = {}
-    for variant, folder in folders.items():
-        names = [name for name in available if variant == MAIN or BASELINES[name].reads_estimate]
-        if folder is None or not names:
+    for (variant, seed, quality), (folder, names) in fitted.items():
+        if not names:
             continue
-        estimated = shard if variant == MAIN else shard.with_estimate(variant)
+        estimated = shard.with_estimate(quality) if quality else shard
         for name, costs in predict_program(load_baselines(folder, task, names), estimated).items():
-            costs_of[name, variant, 0] = np.split(costs, ends)
+            costs_of[name, variant, seed] = np.split(costs, ends)
     return costs_of

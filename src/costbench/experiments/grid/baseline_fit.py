@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from costbench.artifacts import digest_files
+from costbench.artifacts import digest_files, write_json
+from costbench.baselines import BASELINES
 from costbench.datasets.splits import TrainingPrograms
 from costbench.features.feature_shards import paths_of_programs, read_paths
 from costbench.models.baselines.fitting import fit_all, save_baselines
@@ -18,14 +19,21 @@ from costbench.params import digest
 from costbench.store import Entry, KeyedResult, WorkItem, key_of
 
 DONE = "done.json"
+FITS = "fits.json"
+"""What boosted trees were given, and their validation values, by model (`fitting.Fit`)."""
 
 
-def baselines_folder(experiment: Path, split: str, chip: str, estimate: str = "") -> Path:
+def baselines_folder(experiment: Path, split: str, chip: str, *names: str) -> Path:
     """Returns the folder of the baselines of a split and chip inside that of a trained experiment.
 
-    Those that are fitted to estimates of a quality of their own have a folder of their own.
+    Args:
+        experiment: folder of the experiment.
+        split: name of the split's file.
+        chip: name of the chip.
+        names: name of the quality of the estimates that they are fitted to, where it is not that of the
+            chip's compiler; or names of a budget and `seed<seed>`.
     """
-    return experiment / "-".join(["baselines", split, chip, *([estimate] if estimate else [])])
+    return experiment / "-".join(["baselines", split, chip, *filter(None, names)])
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,9 @@ class BaselineTask:
         code: digest of the code that fits them.
         estimate: quality of the estimates, of which only baselines that read these are fitted; empty for all
             baselines, with the estimates of the chip's compiler.
+        budget: name of the budget that `spec` is of, with which only boosted trees are fitted; empty for all
+            baselines.
+        timing: file for the processor time of each boosted model, a fact of the machine; None for none.
     """
 
     task: str
@@ -54,6 +65,8 @@ class BaselineTask:
     folder: Path
     code: str
     estimate: str = ""
+    budget: str = ""
+    timing: Path | None = None
 
     def shards(self, programs: tuple[str, ...]) -> list[Path]:
         """Returns the paths of the programs' feature shards, in order."""
@@ -65,7 +78,7 @@ class BaselineTask:
         sets = self.split.train, self.split.validation
         shards = [path for programs in sets for path in self.shards(programs)]
         files = digest_files(read_paths(shards, self.estimate), self.features)
-        settings = digest(self.spec), str(self.seed), self.code
+        settings = digest(self.spec), str(self.seed), self.code, self.budget
         return key_of(self.task, self.chip, self.estimate, *map(",".join, sets), files, *settings)
 
     @property
@@ -101,6 +114,16 @@ def fit_item(item: WorkItem[BaselineTask]) -> FittedBaselines:
 
 def _fit(task: BaselineTask) -> FittedBaselines:
     train, validation = (task.shards(programs) for programs in (task.split.train, task.split.validation))
-    models = fit_all(task.task, train, validation, task.spec, task.seed, task.estimate)
-    save_baselines(task.folder, task.task, models)
-    return FittedBaselines(task.key, tuple(sorted(models)))
+    only_boosted = bool(task.budget)
+    fits = fit_all(
+        task.task, train, validation, task.spec, task.seed, task.estimate, only_boosted=only_boosted
+    )
+    save_baselines(task.folder, task.task, {name: fit.model for name, fit in fits.items()})
+    boosted = {name: fit for name, fit in fits.items() if BASELINES[name].is_boosted}
+    fields = ("kernels", "samples", "trees", "validation")
+    given = {name: {field: getattr(fit, field) for field in fields} for name, fit in boosted.items()}
+    write_json(task.folder / FITS, given)
+    if task.timing is not None:
+        seconds = {name: round(fit.core_seconds, 1) for name, fit in boosted.items()}
+        write_json(task.timing, {"core_seconds": seconds})
+    return FittedBaselines(task.key, tuple(sorted(fits)))

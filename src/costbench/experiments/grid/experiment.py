@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,7 @@ from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import LABEL, MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
 from costbench.experiments.sweeps.best import best_path, read_best
+from costbench.models.baselines.spec import TreesBudget
 from costbench.params import merge, parse
 from costbench.tasks import LearnedTask
 from costbench.training.spec import SPECS, AnyTrainSpec
@@ -67,6 +68,25 @@ class Grid:
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
         if OWN in self.splits and not isinstance(self, ImportedGrid):
             raise ValueError(f"splits are {list(self.splits)}, {OWN} needs imported data (key data)")
+
+
+@dataclass(frozen=True)
+class BudgetGrid(Grid):
+    """Fields of an experiment that fits boosted trees with several budgets, once for each of its seeds.
+
+    A type of its own: the digests of all other experiments are without its field.
+
+    Attributes:
+        budgets: budgets by name, which is the variant of their result rows.
+    """
+
+    budgets: Mapping[str, TreesBudget] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.budgets:
+            if not _VARIANT.fullmatch(name) or name == MAIN:
+                raise ValueError(f"budgets has {name!r}, must be lower-case letters, digits, - and _")
 
 
 @dataclass(frozen=True)
@@ -146,6 +166,11 @@ class Experiment:
         return expand_folds(self.grid.splits, self.num_folds)
 
     @property
+    def fits_baselines(self) -> bool:
+        """Returns whether the stage `train` fits baselines, and so reads section `baselines`."""
+        return self.grid.baselines or isinstance(self.grid, BudgetGrid)
+
+    @property
     def cells(self) -> tuple[Cell, ...]:
         """Returns all training runs, sorted."""
         grid = self.grid
@@ -175,7 +200,8 @@ def load_experiment(params: Params, name: str, swept: Path | None = None) -> Exp
     settings = dict(_mapping(entry.pop("settings", {}), path, f"{field}.settings", "changes, or {} for none"))
     settings.pop(LABEL, None)  # of a variant that they extend
     entry = _defaults(sections) | entry
-    grid = parse(ImportedGrid if "data" in entry else Grid, entry, where=path, field=field)
+    kind_of_grid = ImportedGrid if "data" in entry else BudgetGrid if "budgets" in entry else Grid
+    grid = parse(kind_of_grid, entry, where=path, field=field)
     train = _mapping(sections.get("train"), path, "train", "settings by task")
     base = _mapping(train.get(grid.task), path, f"train.{grid.task}", "settings of the task")
     if swept is not None and grid.follows == "sweep":
@@ -185,7 +211,7 @@ def load_experiment(params: Params, name: str, swept: Path | None = None) -> Exp
         str(name): _variant(str(name), change, base, kind, path, f"{field}.variants.{name}")
         for name, change in changes.items()
     }
-    if not variants:
+    if not variants and not isinstance(grid, BudgetGrid):
         raise ParamsError("no variants", where=path, field=f"{field}.variants", expected="one or more")
     return Experiment(name, grid, variants, num_folds(sections, path) if FOLDS in grid.splits else 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from costbench.experiments.evaluation.program import (
 from costbench.experiments.evaluation.tile import evaluate_imported_tiles, evaluate_tiles
 from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.cells import MAIN, Cell, listed_as, selected
-from costbench.experiments.grid.experiment import Experiment, load_experiment
+from costbench.experiments.grid.experiment import BudgetGrid, Experiment, load_experiment
 from costbench.experiments.grid.training_run import DONE
 from costbench.experiments.identity import (
     StageIdentity,
@@ -212,6 +213,8 @@ def _is_restored(folder: Path, identity: StageIdentity, experiment: Experiment, 
         return False
     cells = workspace.stage("train") / experiment.name
     has_weights = all((cells / cell.name / _WEIGHTS_FILE).exists() for cell in experiment.cells)
+    if not experiment.cells:
+        has_weights = any(cells.glob(f"*/{DONE}"))
     return is_current and not has_weights
 
 
@@ -229,7 +232,7 @@ def _work_items(
         program, kind = task.program, task.cell.task
         trained = [checkpoint.folder for checkpoint in program.checkpoints]
         trained += [] if program.fitted is None else [program.fitted]
-        trained += program.fitted_to.values()
+        trained += [*program.fitted_to.values(), *program.fitted_with.values()]
         evaluate = (EVALUATE_IMPORTED if program.imported else EVALUATE)[kind]
         parts = [name, identity.params_digest, identity.data_digest, identity.code_digest]
         parts += [code_digest(evaluate), *(digest_file(folder / DONE) for folder in trained)]
@@ -304,6 +307,11 @@ def _tasks(
             fitted_to = {
                 quality: baselines_folder(folder, split_name, chip, quality) for quality in grid.estimates
             }
+            budgets = product(grid.budgets if isinstance(grid, BudgetGrid) else (), grid.seeds)
+            fitted_with = {
+                (budget, seed): baselines_folder(folder, split_name, chip, budget, f"seed{seed}")
+                for budget, seed in budgets
+            }
             cell = Cell(grid.task, split_name, chip, MAIN, 0)
             for program in split.test:
                 if not sample_paths(features, grid.task, chip, program):
@@ -325,6 +333,7 @@ def _tasks(
                     imported=imported is not None,
                     chip_file=files_of_chips.get(chip, ""),
                     fitted_to=fitted_to,
+                    fitted_with=fitted_with,
                 )
                 tasks[name] = EvaluationTask(cell, program_task, revision, machine / f"{name}.json")
     return tasks

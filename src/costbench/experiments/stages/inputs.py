@@ -141,7 +141,7 @@ def parameters(stage: str, sections: Mapping[str, Any], experiment: str = "") ->
             values |= {f"{SECTION}.{name}": experiments.get(name) for name in names}
         elif path == "baselines":
             # Only of the experiment's own task, and only where it has baselines.
-            if entry.get("baselines"):
+            if entry.get("baselines") or entry.get("budgets"):
                 section = _mapping(sections.get(path))
                 task = str(entry.get("task"))
                 values |= {f"{path}.{name}": section.get(name) for name in ("seed", task)}

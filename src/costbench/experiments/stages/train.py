@@ -8,13 +8,16 @@ from __future__ import annotations
 import logging
 import math
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from costbench import rng
-from costbench.artifacts import seal
+from costbench.artifacts import read_json, seal, write_json
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.baseline_fit import (
@@ -25,7 +28,7 @@ from costbench.experiments.grid.baseline_fit import (
     fit_item,
 )
 from costbench.experiments.grid.cells import Cell, selected
-from costbench.experiments.grid.experiment import Experiment, load_experiment
+from costbench.experiments.grid.experiment import BudgetGrid, Experiment, load_experiment
 from costbench.experiments.grid.kernel_training import KernelTraining
 from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
@@ -92,7 +95,7 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
         before += [] if unswept.grid.follows == "features" else [unswept.grid.follows]
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
         experiment_to_train = load_experiment(profile, name, workspace.stage("sweep"))
-        baselines = profile.section("baselines", BaselineParams) if unswept.grid.baselines else None
+        baselines = profile.section("baselines", BaselineParams) if unswept.fits_baselines else None
         samples = _Samples(workspace, imported)
         _train_experiment(experiment_to_train, section.cache_mb, baselines, samples, identities)
 
@@ -130,12 +133,28 @@ def _train_experiment(
             )
         }
         items = [WorkItem(name, task, task.entry) for name, task in tasks.items()]
-        results = compute(train_item, CellResult, items, workspace.backend, "cells to train", _log_cell)
+        results = compute(train_timed, CellResult, items, workspace.backend, "cells to train", _log_cell)
         nest_cells(grid, tasks, results)
     machine = workspace.stage("machine") / "train" / experiment.name
     if machine.is_dir():
         seal(machine, f"`costbench train --experiment {experiment.name}`")
     write_identity(folder, identity)
+
+
+def train_timed(item: WorkItem[CellTask]) -> CellResult:
+    """Trains the cell of a work item, and notes its processor time beside the wall time of the training."""
+    timing, start = item.task.timing, time.process_time()
+    before = _modified_ns(timing)
+    result = train_item(item)
+    if timing is not None and _modified_ns(timing) != before:
+        seconds = round(time.process_time() - start, 1)
+        timed: Any = read_json(timing)
+        write_json(timing, {**timed, "core_seconds": seconds})
+    return result
+
+
+def _modified_ns(path: Path | None) -> int:
+    return path.stat().st_mtime_ns if path is not None and path.exists() else 0
 
 
 @dataclass(frozen=True)
@@ -175,25 +194,32 @@ def _fits(
     experiment: Experiment, baselines: BaselineParams, samples: _Samples
 ) -> list[WorkItem[BaselineTask]]:
     """Returns the fits of an experiment's baselines."""
-    fits = []
-    folder = samples.workspace.stage("train") / experiment.name
-    for split, chip in sorted({(cell.split, cell.chip) for cell in experiment.cells}):
+    fits: list[BaselineTask] = []
+    workspace, grid = samples.workspace, experiment.grid
+    folder, machine_folder = (workspace.stage(name) for name in ("train", "machine"))
+    spec = baselines.of_task(grid.task)
+    budgets = grid.budgets if isinstance(grid, BudgetGrid) else {}
+    for split, chip in product(sorted(experiment.splits), sorted(grid.chips)):
         task = BaselineTask(
-            task=experiment.grid.task,
+            task=grid.task,
             chip=chip,
             features=samples.features,
-            split=samples.programs(split, experiment.grid.task, chip),
-            spec=baselines.of_task(experiment.grid.task),
+            split=samples.programs(split, grid.task, chip),
+            spec=spec,
             seed=baselines.seed,
-            folder=baselines_folder(folder, split, chip),
+            folder=baselines_folder(folder / experiment.name, split, chip),
             code=code_digest(fit_baselines),
         )
-        tasks = [task]
-        for quality in experiment.grid.estimates:
-            beside = baselines_folder(folder, split, chip, quality)
-            tasks.append(replace(task, folder=beside, estimate=quality))
-        fits += [WorkItem(one.folder.name, one, one.entry) for one in tasks]
-    return fits
+        fits += [task] if grid.baselines else []
+        for quality in grid.estimates:
+            beside = baselines_folder(folder / experiment.name, split, chip, quality)
+            fits.append(replace(task, folder=beside, estimate=quality))
+        for (name, budget), seed in product(budgets.items(), grid.seeds):
+            beside = baselines_folder(folder / experiment.name, split, chip, name, f"seed{seed}")
+            fits.append(replace(task, folder=beside, budget=name, spec=budget.spec(spec), seed=seed))
+    timings = machine_folder / "train" / experiment.name
+    timed = [replace(task, timing=timings / f"{task.folder.name}.json") for task in fits]
+    return [WorkItem(task.folder.name, task, task.entry) for task in timed]
 
 
 def _log_fit(progress: Progress[FittedBaselines]) -> None:

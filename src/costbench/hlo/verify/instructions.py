@@ -25,7 +25,7 @@ _NUM_OPERANDS: dict[Opcode, int] = {
     **dict.fromkeys((_O.CONVERT, _O.BITCAST_CONVERT, _O.IS_FINITE, _O.BITCAST, _O.COPY, _O.RESHAPE), 1),
     **dict.fromkeys((_O.BROADCAST, _O.TRANSPOSE, _O.SLICE, _O.REVERSE, _O.GET_TUPLE_ELEMENT), 1),
     **dict.fromkeys((_O.WHILE, _O.OPT_BARRIER, _O.DOMAIN, _O.FFT, _O.CHOLESKY, _O.GET_DIMENSION_SIZE), 1),
-    **dict.fromkeys((_O.RNG_BIT_GENERATOR,), 1),
+    **dict.fromkeys((_O.RNG_BIT_GENERATOR, _O.TOPK), 1),
     **dict.fromkeys((_O.COMPARE, _O.STOCHASTIC_CONVERT, _O.PAD, _O.CONVOLUTION, _O.DOT, _O.GATHER), 2),
     **dict.fromkeys((_O.TRIANGULAR_SOLVE, _O.SET_DIMENSION_SIZE, _O.ADD_DEPENDENCY), 2),
     **dict.fromkeys((_O.SELECT, _O.CLAMP, _O.SELECT_AND_SCATTER, _O.RAGGED_DOT), 3),

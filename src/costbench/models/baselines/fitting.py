@@ -8,6 +8,7 @@ in LightGBM's own format. Nothing that is read can run code, and equal models gi
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -22,6 +23,7 @@ from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.baselines import BASELINES
 from costbench.errors import DataError, choose
 from costbench.features.feature_shards import FeatureShard
+from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models.baselines.kernel_tables import (
     KernelTable,
     features_digest,
@@ -30,6 +32,7 @@ from costbench.models.baselines.kernel_tables import (
 )
 from costbench.models.baselines.layouts import layout_features_digest, sample_layouts
 from costbench.models.baselines.spec import BaselineSpec, SampleSpec
+from costbench.models.baselines.trees import Trees
 from costbench.params import parse
 from costbench.tasks import LEARNED
 
@@ -96,6 +99,31 @@ _ROWS: Mapping[str, _Rows] = {
 """By what a sample of the task is of."""
 
 
+@dataclass(frozen=True)
+class Fit:
+    """A fitted baseline, and what it was given.
+
+    Attributes:
+        model: the fitted baseline.
+        kernels: number of kernels that it was fitted to.
+        samples: number of their decisions.
+        validation: mean of Kendall's tau over the validation kernels where decisions are ranked, else the
+            mean relative error in percent, of the kernels' weights.
+        core_seconds: processor time of reading the samples and fitting.
+    """
+
+    model: FittedBaseline
+    kernels: int
+    samples: int
+    validation: float
+    core_seconds: float
+
+    @property
+    def trees(self) -> int:
+        """Returns the number of boosted trees; 0 for other models."""
+        return self.model.loaded.num_trees() if isinstance(self.model, Trees) else 0
+
+
 def fit_all(
     task: str,
     train: Sequence[Path],
@@ -103,7 +131,9 @@ def fit_all(
     spec: BaselineSpec,
     seed: int,
     estimate: str = "",
-) -> dict[str, FittedBaseline]:
+    *,
+    only_boosted: bool = False,
+) -> dict[str, Fit]:
     """Returns all baselines of a task by name, fitted to the same samples.
 
     Args:
@@ -114,23 +144,40 @@ def fit_all(
         seed: seed of all draws.
         estimate: quality of the estimates; only baselines that read these are fitted. Empty for all
             baselines, with the estimates of the chip's compiler.
+        only_boosted: whether only boosted trees are fitted.
 
     Raises:
         ChoiceError: for a task that no model is trained on.
         DataError: for damaged shards, or programs without kernels that can be ranked or predicted.
     """
-    classes = classes_of(task)
+    classes, start = classes_of(task), time.process_time()
     # One decision can be predicted, but there is nothing to rank.
     min_configs = min(2, spec.training.configs)
     fitted, held_out = (
         _ROWS[LEARNED[task].samples].sample(paths, samples, seed, min_configs=min_configs, estimate=estimate)
         for paths, samples in ((train, spec.training), (validation, spec.validation))
     )
-    return {
-        name: cls.fit(fitted, held_out, spec, seed)
-        for name, cls in classes.items()
-        if not estimate or BASELINES[name].reads_estimate
-    }
+    reading_seconds, fits = time.process_time() - start, {}
+    for name, cls in classes.items():
+        row = BASELINES[name]
+        if (estimate and not row.reads_estimate) or (only_boosted and not row.is_boosted):
+            continue
+        start = time.process_time()
+        model = cls.fit(fitted, held_out, spec, seed)
+        core_seconds = reading_seconds + time.process_time() - start
+        validation_value = _validation_value(task, model, held_out)
+        fits[name] = Fit(model, len(fitted.counts), len(fitted), validation_value, core_seconds)
+    return fits
+
+
+def _validation_value(task: str, model: FittedBaseline, table: KernelTable) -> float:
+    costs = model.predict(table)
+    if not LEARNED[task].ranks_decisions:
+        return 100.0 * float(np.average(np.abs(costs / table.runtime_ns - 1.0), weights=table.row_weights))
+    ends = np.cumsum(table.counts)[:-1]
+    kernels = zip(np.split(costs, ends), np.split(table.runtime_ns, ends), strict=True)
+    taus = [tau_of(count_pairs(*kernel)) for kernel in kernels]
+    return float(np.average(np.nan_to_num(taus), weights=table.kernel_weights))
 
 
 def predict_program(models: Mapping[str, FittedBaseline], shard: FeatureShard) -> dict[str, F64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,33 @@ class BaselineSpec:
     def __post_init__(self) -> None:
         if self.ridge < 0.0:
             raise ValueError(f"ridge is {self.ridge}, must not be negative")
+
+
+@dataclass(frozen=True)
+class TreesBudget:
+    """What boosted trees are given.
+
+    Attributes:
+        kernels: largest number of kernels of training programs, drawn evenly from all applications.
+        configs: decisions of each kernel, at most.
+        max_trees: boosting rounds at most; validation programs say after how many the model is best.
+        patience: rounds without improvement on the validation programs after which boosting ends.
+    """
+
+    kernels: int
+    configs: int
+    max_trees: int
+    patience: int
+
+    def __post_init__(self) -> None:
+        for name in ("kernels", "configs", "max_trees", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+
+    def spec(self, base: BaselineSpec) -> BaselineSpec:
+        """Returns the settings of a task with this budget in place of theirs."""
+        trees = replace(base.trees, max_trees=self.max_trees, patience=self.patience)
+        return replace(base, training=SampleSpec(self.kernels, self.configs), trees=trees)
 
 
 @dataclass(frozen=True)

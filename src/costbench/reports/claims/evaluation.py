@@ -100,7 +100,7 @@ from costbench.reports.scores import (
     scores_of,
     share_programs,
 )
-from costbench.reports.training_guard import TrainingGuard
+from costbench.reports.training_guard import ModelBudget, TrainingGuard
 
 HOLDS, DOES_NOT_HOLD, UNDECIDED = "holds", "does not hold", "undecided"
 SMALLER = "holds, smaller than printed"
@@ -144,6 +144,9 @@ class Finding:
         n: number of test programs compared (of the smaller split where two are).
         seeds: number of training seeds by side.
         steps: number of training steps by side, of networks whose budget is known.
+        given: what the model of a side was given, where it is known.
+        unsettled: sides whose models more training would still change.
+        profile: name of the profile whose packed results decide it; empty for the report's own results.
         about: `architectures` if networks are compared with enough seeds each, `networks as trained` with
             fewer; empty without networks.
         missing: results that are lacking, if not evaluated.
@@ -164,6 +167,9 @@ class Finding:
     n: int = 0
     seeds: Mapping[Side, int] = field(default_factory=dict)
     steps: Mapping[Side, int] = field(default_factory=dict)
+    given: Mapping[Side, ModelBudget] = field(default_factory=dict)
+    unsettled: frozenset[Side] = frozenset()
+    profile: str = ""
     about: Literal["", "architectures", "networks as trained"] = ""
     missing: tuple[str, ...] = ()
     reason: str = ""
@@ -178,18 +184,20 @@ def evaluate_claims(
     seed: int,
     resamples: int = 10_000,
     guard: TrainingGuard = TrainingGuard(),  # noqa: B008  frozen
+    margins_of: tuple[Claim, ...] = (),
 ) -> tuple[Finding, ...]:
     """Decides each claim on the rows over all kernels.
 
     Args:
-        claims: claims, also the source of the margins.
+        claims: claims.
         frame: results (see `costbench.reports.frame`).
         seed: seed of the bootstrap; each claim has a random stream of its own.
         resamples: number of times that programs and seeds are drawn.
         guard: what networks were trained for, and which decide nothing.
+        margins_of: claims that margins are taken from; empty for the claims themselves.
     """
     index = score_index(frame)
-    allowed = margins(claims)
+    allowed = margins(margins_of or claims)
     findings = []
     for claim in claims:
         margin = Margin(claim.margin) if claim.margin else allowed.get((claim.task, claim.unit))
@@ -216,7 +224,15 @@ def _distrust_untrained(finding: Finding, guard: TrainingGuard) -> Finding:
     known = {
         side: [guard.trained[key] for key in keys if key in guard.trained] for side, keys in networks.items()
     }
-    finding = replace(finding, steps={side: min(steps) for side, steps in known.items() if steps})
+    given = {side: guard.budget_of(side.task or claim.task, side) for side in claim.sides}
+    finding = replace(
+        finding,
+        steps={side: min(steps) for side, steps in known.items() if steps},
+        given={side: budget for side, budget in given.items() if budget is not None},
+        unsettled=frozenset(
+            side for side in claim.sides if guard.is_unsettled(side.task or claim.task, side)
+        ),
+    )
     by_reason: dict[str, list[str]] = {}
     for key in dict.fromkeys(key for keys in networks.values() for key in keys):
         reason, network = guard.reasons.get(key), key[1]

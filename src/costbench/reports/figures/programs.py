@@ -297,6 +297,10 @@ class Scatter:
     measured_ns: F64
 
 
+UNSCALED = "analytical_unscaled"
+"""Model of the points of the analytical estimate as it is, which say what it explains and are not drawn."""
+
+
 def read_scatter(path: Path) -> tuple[Scatter, ...]:
     """Returns the points in a JSON list of {task, split, chip, model, predicted_ns, measured_ns}.
 

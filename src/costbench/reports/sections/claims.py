@@ -119,8 +119,8 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
                 "statement": claim.statement,
                 "where": f"{claim.paper}, {claim.where}",
                 "tested_on": claim.tested_on,
-                "compared": _sides_in_words(finding, claim.left),
-                "with": _sides_in_words(finding, claim.right),
+                "compared": sides_in_words(finding, claim.left),
+                "with": sides_in_words(finding, claim.right),
                 "verdict": finding.verdict,
                 "shown_verdict": shown_verdict(finding),
                 "after_control": verdict_after_control(finding),
@@ -163,14 +163,17 @@ def _bounds(name: str, bounds: Bounds | None) -> dict[str, float | None]:
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def _sides_in_words(finding: Finding, sides: Sequence[Side]) -> str:
-    """Returns models with what they were given: `learned vanilla (3 seeds, 6,400 steps)`."""
+def sides_in_words(finding: Finding, sides: Sequence[Side]) -> str:
+    """Returns models with what they were given: `hybrid (3 seeds, 6,400 steps, 90 core-seconds)`."""
     words = []
     for side in sides:
         name = " ".join(filter(None, (title_of(side.model), side.variant if side.variant != "main" else "")))
-        seeds, steps = finding.seeds.get(side, 0), finding.steps.get(side)
-        budget = [f"{seeds} seed{'s' if seeds > 1 else ''}", f"{steps:,} steps"] if steps else []
-        words.append(f"{name} ({', '.join(budget)})" if budget else name)
+        seeds, given = finding.seeds.get(side, 0), finding.given.get(side)
+        amounts = {"steps": finding.steps.get(side, 0)} if given is None else asdict(given)
+        counted = {"seed" if seeds == 1 else "seeds": seeds, **amounts}
+        budget = [f"{amount:,.0f} {unit.replace('_', '-')}" for unit, amount in counted.items() if amount]
+        budget += ["not at its plateau"] if side in finding.unsettled else []
+        words.append(f"{name} ({', '.join(budget)})" if any(amounts.values()) else name)
     return "; ".join(words)
 
 
@@ -281,10 +284,12 @@ def _json_entry(finding: Finding) -> dict[str, object]:
         "n": finding.n,
         "missing": list(finding.missing),
         "reason": finding.reason,
+        "profile": finding.profile or None,
     }
 
 
 def _json_side(finding: Finding, side: Side) -> dict[str, object]:
+    given = finding.given.get(side)
     return {
         "model": side.model,
         "variant": side.variant,
@@ -294,6 +299,10 @@ def _json_side(finding: Finding, side: Side) -> dict[str, object]:
         "knows_estimate": knows_estimate(side.model),
         "seeds": finding.seeds.get(side),
         "steps": finding.steps.get(side),
+        "fitted_kernels": None if given is None else given.kernels or None,
+        "trees": None if given is None else given.trees or None,
+        "core_seconds": None if given is None else given.core_seconds,
+        "at_plateau": None if given is None or not finding.profile else side not in finding.unsettled,
     }
 
 

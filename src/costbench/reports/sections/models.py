@@ -9,7 +9,12 @@ from types import MappingProxyType
 from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
 from costbench.reports.figures.estimate_quality import write_quality_figure
-from costbench.reports.figures.programs import read_scatter, write_curve_figure, write_scatter_figures
+from costbench.reports.figures.programs import (
+    UNSCALED,
+    read_scatter,
+    write_curve_figure,
+    write_scatter_figures,
+)
 from costbench.reports.figures.variants import write_heat_map, write_learning_figure, write_scaling_figure
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.results import CEILINGS, Results, title_of
@@ -249,7 +254,7 @@ def scatter_section(files: Sequence[Path], figures: Path) -> Section | None:
     Raises:
         DataError: for a file that is something else, or a figure that cannot be written.
     """
-    scatters = [scatter for path in files for scatter in read_scatter(path)]
+    scatters = [s for path in files for s in read_scatter(path) if s.model != UNSCALED]
     written = write_scatter_figures(scatters, figures)
     if not written:
         return None

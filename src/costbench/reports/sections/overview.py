@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from costbench.metrics.rows import MAIN
-from costbench.reports.baseline_comparison import Standing, Standings
+from costbench.reports.baseline_comparison import Standing
+from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import (
     DECIDED,
     NOT_EVALUATED,
@@ -18,7 +19,7 @@ from costbench.reports.claims.evaluation import (
 )
 from costbench.reports.figures.programs import write_hybrid_figure
 from costbench.reports.figures.searches import write_tune_figure
-from costbench.reports.inputs import ReportData
+from costbench.reports.inputs import HEADLINE_NETWORKS, Front, ReportData
 from costbench.reports.losses import SKEWED
 from costbench.reports.page import (
     FIRST,
@@ -50,17 +51,22 @@ from costbench.reports.searches import (
     Searches,
     SearchResults,
 )
-from costbench.reports.sections.claims import STRONGEST_TABLE, claims_of_papers, shown_verdict
+from costbench.reports.sections.claims import (
+    STRONGEST_TABLE,
+    claims_of_papers,
+    shown_verdict,
+    sides_in_words,
+)
 from costbench.reports.sections.results import best_of_ten, loss_spreads
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
 from costbench.reports.tables.machines import machines_table
 from costbench.reports.tables.recorded_runs import agreement_of, recorded_runs_table
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
+from costbench.reports.training_guard import ModelBudget
 from costbench.tasks import LEARNED, labels_of
 
 _TEMPLATE = "overview"
-_CONCLUDED_MODELS = ("learned", "hybrid")
 _ABSTRACT_MODELS = {
     "hybrid": "hybrid",
     "learned": "learned",
@@ -104,12 +110,12 @@ def overview_section(data: ReportData) -> Section:
         page=FIRST,
         paragraphs=_paragraphs(data.cells),
         figures=(
-            *_hybrid_figure(data.cells, data.standings, data.figures),
+            *_hybrid_figure(data),
             *_tune_figure(data.searches, data.figures),
         ),
         pointers=(
             *preview,
-            *conclusions(data.cells, data.standings, data.printed_findings),
+            *conclusions(data.front, data.printed_findings),
             *loss_pointers(data.cells),
             *([] if tpugraphs is None else [tpugraphs]),
         ),
@@ -164,23 +170,21 @@ def primary_cell(cells: Sequence[Cell], task: str, model: str) -> Cell | None:
     )
 
 
-def conclusions(
-    cells: Sequence[Cell], standings: Mapping[str, Standings], findings: Sequence[Finding] = ()
-) -> tuple[Pointer, ...]:
+def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ()) -> tuple[Pointer, ...]:
     """Returns a conclusion for each learned task and each of network and hybrid that was evaluated.
 
     It is the verdict on the statement that holds the network against the strongest baseline, like with like;
     where that was not evaluated, how the network stands to the strongest baseline of its split.
 
     Args:
-        cells: main results of learned tasks.
-        standings: name of a cell -> how its models stand to the strongest baseline.
+        front: function that returns the results that the first page says of a task.
         findings: findings on all comparisons.
     """
     pointers = []
     for task in LEARNED:
-        for model in _CONCLUDED_MODELS:
-            cell = primary_cell(cells, task, model)
+        results = front(task)
+        for model in HEADLINE_NETWORKS:
+            cell = primary_cell(results.cells, task, model)
             finding = None if cell is None else _against_strongest(findings, cell, model)
             if cell is not None and finding is not None:
                 headline = sentence(
@@ -193,10 +197,13 @@ def conclusions(
                     verdict=shown_verdict(finding),
                     decimals=cell.described.measures[0].decimals,
                     where=f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{cell.labels.kernels}",
+                    compared=sides_in_words(finding, finding.claim.left),
+                    held_against=sides_in_words(finding, finding.claim.right),
+                    won=_won(results, cell, model, finding),
                 )
                 pointers.append(Pointer(headline, answer, STRONGEST_TABLE))
                 continue
-            ranking = None if cell is None else standings[cell.name]
+            ranking = None if cell is None else results.standings[cell.name]
             if cell is None or ranking is None or ranking.strongest is None:
                 continue
             standing, strongest = ranking.of(model), ranking.of(ranking.strongest)
@@ -219,8 +226,22 @@ def conclusions(
                 strongest=strongest,
                 where=f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{labels.kernels}",
             )
-            pointers.append(Pointer(headline, answer, f"baselines_{cell.name}"))
+            table = f"headline_{cell.name}" if results.profile else f"baselines_{cell.name}"
+            pointers.append(Pointer(headline, answer, table))
     return tuple(pointers)
+
+
+def _won(front: Front, cell: Cell, model: str, finding: Finding) -> float | None:
+    """Returns the share of programs that a network wins, in percent.
+
+    None if it is held against another baseline than the strongest.
+    """
+    ranking = front.standings[cell.name]
+    standing = ranking.of(model)
+    held_against = {side.model for side in finding.claim.left}
+    if standing is None or standing.won is None or held_against != {ranking.strongest}:
+        return None
+    return 100.0 * standing.won
 
 
 def _against_strongest(findings: Sequence[Finding], cell: Cell, model: str) -> Finding | None:
@@ -246,7 +267,7 @@ def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
     """
     pointers = []
     for task, skewed in SKEWED.items():
-        cell = next((cell for model in _CONCLUDED_MODELS if (cell := primary_cell(cells, task, model))), None)
+        cell = next((cell for model in HEADLINE_NETWORKS if (cell := primary_cell(cells, task, model))), None)
         if cell is None:
             continue
         spreads = loss_spreads(cell)
@@ -264,19 +285,31 @@ def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
     return tuple(pointers)
 
 
-def _hybrid_figure(
-    cells: Sequence[Cell], standings: Mapping[str, Standings], folder: Path
-) -> tuple[PageFigure, ...]:
+def _hybrid_figure(data: ReportData) -> tuple[PageFigure, ...]:
     """Returns the figure of the hybrid beside its parts, if a hybrid was evaluated."""
-    shown = []
+    shown, budgets = [], {}
     for task in LEARNED:
-        of_task = [c for c in cells if c.task == task and c.split in _FIGURE_SPLITS and "hybrid" in c.seeds]
+        front = data.front(task)
+        of_task = [
+            c for c in front.cells if c.task == task and c.split in _FIGURE_SPLITS and "hybrid" in c.seeds
+        ]
         if of_task:
             cell = min(of_task, key=lambda c: (c.split != FOLDS, c.chip != PRIMARY_CHIP, c.chip))
-            shown.append((cell, standings[cell.name].strongest))
-    paths = write_hybrid_figure(shown, folder)
+            strongest = front.standings[cell.name].strongest
+            shown.append((cell, strongest))
+            budgets[cell.labels.title] = _budgets(front, cell, ("hybrid", strongest or ""))
+    paths = write_hybrid_figure(shown, data.figures)
     where = dict.fromkeys(f"{SPLIT_NAMES[cell.split]}, {cell.chip}" for cell, _ in shown)
-    return (page_figure(paths[0], _TEMPLATE, "hybrid", where="; ".join(where)),) if paths else ()
+    if not paths:
+        return ()
+    return (page_figure(paths[0], _TEMPLATE, "hybrid", where="; ".join(where), budgets=budgets),)
+
+
+def _budgets(front: Front, cell: Cell, models: Iterable[str]) -> dict[str, ModelBudget]:
+    """Returns what models of a cell were given, by title; those of which nothing is known are left out."""
+    sides = {model: Side(model, MAIN, cell.split, cell.chip) for model in models}
+    given = {title_of(model): front.guard.budget_of(cell.task, side) for model, side in sides.items()}
+    return {title: budget for title, budget in given.items() if budget is not None}
 
 
 def _tune_figure(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
@@ -367,8 +400,9 @@ def page_lead(data: ReportData) -> str:
 def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
     """Yields where each task was tested, the networks' least budgets and the errors, the least first."""
     for task in LEARNED:
+        front = data.front(task)
         cell = next(
-            (cell for model in _CONCLUDED_MODELS if (cell := primary_cell(data.cells, task, model))), None
+            (cell for model in HEADLINE_NETWORKS if (cell := primary_cell(front.cells, task, model))), None
         )
         if cell is None:
             continue
@@ -377,13 +411,13 @@ def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
         is_skewed = task in SKEWED
         errors = {
             _ABSTRACT_MODELS[standing.model]: mean
-            for standing in data.standings[cell.name].models
+            for standing in front.standings[cell.name].models
             if standing.model in _ABSTRACT_MODELS
             and (mean := _abstract_mean(cell, standing, is_skewed=is_skewed)) is not None
         }
         steps = [
             steps
-            for (of_task, side), steps in data.guard.trained.items()
+            for (of_task, side), steps in front.guard.trained.items()
             if (of_task, side.split, side.chip, side.variant) == (task, cell.split, cell.chip, MAIN)
         ]
         yield {
@@ -392,7 +426,9 @@ def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
             "decimals": measure.decimals,
             "errors": dict(sorted(errors.items(), key=lambda error: error[1])),
             "steps": min(steps, default=0),
-            "seeds": max(len(cell.seeds[model]) for model in _CONCLUDED_MODELS if model in cell.seeds),
+            "seeds": max(len(cell.seeds[model]) for model in HEADLINE_NETWORKS if model in cell.seeds),
+            "network": front.guard.budget_of(task, Side("hybrid", MAIN, cell.split, cell.chip)),
+            "trees": front.guard.budget_of(task, Side("trees_analytical", MAIN, cell.split, cell.chip)),
         }
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
+from costbench.datasets.splits import reported_split
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.frame import means, number
 from costbench.reports.page import paragraphs
@@ -97,7 +98,10 @@ def learning_curves(
         columns: task -> column of histories that `selected` is of.
     """
     curves = []
-    for key, runs in runs_of_networks(selected, _CURVE).groupby(["task", "split", "chip"], sort=False):
+    every = runs_of_networks(selected, _CURVE)
+    # Of folds each program is tested by one of several trainings, which are one point.
+    every["split"] = every["split"].map(reported_split)
+    for key, runs in every.groupby(["task", "split", "chip"], sort=False):
         task, split, chip = map(str, key)
         samples = int(runs["samples"].iloc[0])
         networks = {
@@ -107,7 +111,8 @@ def learning_curves(
         of_ablations = [
             budget.samples
             for budget in budgets
-            if (budget.task, budget.split, budget.chip, budget.variant) == (task, split, chip, _ABLATION)
+            if (budget.task, reported_split(budget.split)) == (task, split)
+            if (budget.chip, budget.variant) == (chip, _ABLATION)
         ]
         ablations = min(of_ablations) / samples if of_ablations else None
         curves.append(Curves(task, split, chip, columns[task], networks, ablations, samples))

@@ -1,0 +1,388 @@
+"""The headline: packed results of networks and boosted trees trained until more would not change their order.
+
+They are those of an archive (`costbench.experiments.archive`), which takes hours to compute and stands beside
+a report's own results: what the first page says of a task, and every comparison on folds that the archive has
+all sides of, rests on it. Of boosted trees that were fitted with several budgets, the one that is best on
+validation programs, mean over folds and seeds, is the model `trees` or `trees_analytical`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from costbench.artifacts import read_json
+from costbench.datasets.splits import reported_split
+from costbench.experiments.archive import MANIFEST_FILE, read_archive, read_manifest, write_results
+from costbench.experiments.grid.baseline_fit import FITS
+from costbench.metrics.rows import MAIN
+from costbench.reports.claims.claim import Claim, Side
+from costbench.reports.dataset_files import mapping
+from costbench.reports.frame import select
+from costbench.reports.results import ALL, Cell, Results, load_results
+from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
+from costbench.reports.training_guard import (
+    ModelBudget,
+    NetworkKey,
+    TrainingGuard,
+    guard_training,
+    is_settled,
+    network_of,
+)
+from costbench.reports.training_runs import Budget, read_budgets, read_selected
+from costbench.tasks import LEARNED
+
+_BASELINES = re.compile(
+    r"baselines-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)(?:-(?P<budget>[a-z0-9_-]+)-seed(?P<seed>\d+))?"
+)
+
+
+@dataclass(frozen=True)
+class HeadlineParams:
+    """Key `headline` of section `report`: packed results that the first page rests on.
+
+    Attributes:
+        results: folder of the archive, from the repository's root; where it is not there, the report's own
+            results take its place.
+        networks: experiments with networks at their plateau.
+        trees: experiments with boosted trees of several budgets.
+        curves: experiments with learning curves of the same networks.
+        estimates: experiments with estimates of several qualities.
+    """
+
+    results: str
+    networks: tuple[str, ...]
+    trees: tuple[str, ...] = ()
+    curves: tuple[str, ...] = ()
+    estimates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CostPoint:
+    """A model after a budget.
+
+    Attributes:
+        task: decision of the compiler.
+        split: split that held out the test programs.
+        chip: what was measured.
+        model: `learned`, `hybrid`, `lpm2021`, `trees` or `trees_analytical`.
+        budget: what it was given.
+        validation: validation value by which budgets are compared, mean over folds and seeds.
+        error: mean error on the test programs, in percent; None where they were not evaluated.
+        tau: mean of Kendall's tau on the test programs.
+        is_chosen: whether it is the budget that counts.
+    """
+
+    task: str
+    split: str
+    chip: str
+    model: str
+    budget: ModelBudget
+    validation: float
+    error: float | None = None
+    tau: float | None = None
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What an archive of headline results holds.
+
+    Attributes:
+        profile: name of the profile that it is of.
+        results: results of networks and chosen trees.
+        curves: learning curves.
+        guard: networks that were not trained enough by these curves, and what each model was given.
+        points: models after each budget, by task and model.
+        estimates: results for estimates of several qualities; None without any.
+        missing: experiments that are named and not there.
+        facts: what the numbers follow from, name -> value.
+    """
+
+    profile: str
+    results: Results
+    curves: tuple[Curves, ...]
+    guard: TrainingGuard
+    points: tuple[CostPoint, ...]
+    estimates: Results | None
+    missing: tuple[str, ...]
+    facts: Mapping[str, str]
+
+
+def load_headline(
+    folder: Path, params: HeadlineParams, columns: Mapping[str, str], claims: Sequence[Claim]
+) -> Headline | None:
+    """Returns the headline results of an archive; None where there is no archive, or no result of a network.
+
+    Args:
+        folder: folder of the archive.
+        params: names of its experiments.
+        columns: task -> column of training histories that learning curves are of.
+        claims: claims of the papers, for the guard.
+
+    Raises:
+        DataError: for an archive that is damaged.
+    """
+    if not (folder / MANIFEST_FILE).is_file():
+        return None
+    manifest = read_manifest(folder)
+    with TemporaryDirectory() as unpacked:
+        out = Path(unpacked)
+        for part in read_archive(folder, manifest).values():
+            write_results(out, part.tables)
+        named = (*params.networks, *params.trees, *params.curves, *params.estimates)
+        present = [name for name in named if (out / "evaluate" / name / "rows.jsonl").is_file()]
+        parts = [manifest.parts[f"experiments/{name}"] for name in present]
+        digests = {
+            "parameters": {part.params_digest for part in parts},
+            "samples": {part.data_digest for part in parts},
+            "code": {part.code_digest for part in parts},
+        }
+        roles = (params.networks, params.trees, params.curves, params.estimates)
+        known = (tuple(name for name in names if name in present) for names in roles)
+        return read_headline(
+            out,
+            HeadlineParams(params.results, *known),
+            columns,
+            claims,
+            profile=manifest.profile,
+            missing=tuple(name for name in named if name not in present),
+            facts={name: ", ".join(sorted(values)) for name, values in digests.items()},
+        )
+
+
+def read_headline(
+    out: Path,
+    params: HeadlineParams,
+    columns: Mapping[str, str],
+    claims: Sequence[Claim],
+    *,
+    profile: str = "",
+    missing: tuple[str, ...] = (),
+    facts: Mapping[str, str] | None = None,
+) -> Headline | None:
+    """Returns the same of the output folder of a profile, all of whose named experiments were evaluated."""
+    evaluated = (*params.networks, *params.trees, *params.curves)
+    if not evaluated:
+        return None
+    every = load_results(*(out / "evaluate" / name / "rows.jsonl" for name in evaluated))
+    fits = read_fits(out, params.trees)
+    results = with_chosen_trees(every, fits)
+    trained, of_curves = (
+        [path.parent for name in names for path in sorted((out / "train" / name).glob("*-s[0-9]*/done.json"))]
+        for names in (params.networks, params.curves)
+    )
+    budgets = read_budgets((*trained, *of_curves))
+    selected = read_selected((*trained, *of_curves), budgets, columns, is_curve)
+    curves = learning_curves(results, selected, budgets, columns)
+    core_seconds = _core_seconds(out, budgets)
+    points = (*_points_of_networks(curves, budgets, core_seconds), *_points_of_trees(results, fits))
+    guard = replace(
+        guard_training(results, budgets, curves, claims),
+        given=_model_budgets(budgets, core_seconds, fits),
+        unsettled=unsettled_models(points),
+    )
+    return Headline(
+        profile=profile,
+        results=results,
+        curves=curves,
+        guard=guard,
+        points=points,
+        estimates=load_results(*(out / "evaluate" / name / "rows.jsonl" for name in params.estimates))
+        if params.estimates
+        else None,
+        missing=missing,
+        facts={} if facts is None else facts,
+    )
+
+
+def read_fits(out: Path, experiments: Iterable[str]) -> pd.DataFrame:
+    """Returns a row for each model of each fit of boosted trees.
+
+    Args:
+        out: output folder of a profile.
+        experiments: names of experiments.
+
+    Returns:
+        columns `task`, `split`, `chip`, `model`, `budget` (`main` where experiments have none), `seed`,
+        `kernels`, `samples`, `trees`, `validation`, `core_seconds` (NaN where nobody measured them), and
+        `is_chosen`: whether the budget is the best of its model.
+
+    Raises:
+        DataError: for a damaged file.
+    """
+    rows = []
+    for experiment in experiments:
+        task = _task_of(out, experiment)
+        for path in sorted((out / "train" / experiment).glob(f"baselines-*/{FITS}")):
+            match = _BASELINES.fullmatch(path.parent.name)
+            if match is None:
+                continue  # Those fitted to estimates of a further quality.
+            timing = out / "machine" / "train" / experiment / f"{path.parent.name}.json"
+            seconds = _seconds_in(timing)
+            of_models = mapping(seconds, timing, "core_seconds") if seconds is not None else {}
+            named = {
+                "task": task,
+                "split": reported_split(match["split"]),
+                "chip": match["chip"],
+                "budget": match["budget"] or MAIN,
+                "seed": int(match["seed"] or 0),
+            }
+            rows += [
+                {**named, "model": model, **mapping(given, path, model), "core_seconds": of_models.get(model)}
+                for model, given in mapping(read_json(path), path, "").items()
+            ]
+    keys = ["task", "split", "chip", "model", "budget", "seed"]
+    columns = [*keys, "kernels", "samples", "trees", "validation", "core_seconds"]
+    fits = pd.DataFrame(rows, columns=columns).astype({"core_seconds": "float64", "validation": "float64"})
+    chosen = []
+    for names, of_model in fits.groupby(["task", "split", "chip", "model"]):
+        values = of_model.groupby("budget", sort=False)["validation"].mean()
+        best = values.idxmax() if LEARNED[str(next(iter(names)))].ranks_decisions else values.idxmin()
+        chosen += of_model.index[of_model["budget"] == best].tolist()
+    return fits.assign(is_chosen=fits.index.isin(chosen))
+
+
+def _seconds_in(timing: Path) -> object:
+    """Returns the processor time in a file of the machine's facts; None where there is none."""
+    return mapping(read_json(timing), timing, "").get("core_seconds") if timing.is_file() else None
+
+
+def _task_of(out: Path, experiment: str) -> str:
+    """Returns the task that the rows of an experiment are of."""
+    results = load_results(out / "evaluate" / experiment / "rows.jsonl")
+    return str(results.frame["task"].iloc[0])
+
+
+def with_chosen_trees(results: Results, fits: pd.DataFrame) -> Results:
+    """Returns the results with the chosen budget of boosted trees in place of those of their main results.
+
+    Args:
+        results: results of networks, and of trees with the budget as variant.
+        fits: fits of these trees (`read_fits`).
+    """
+    frame = results.frame
+    chosen = fits[fits["is_chosen"]].drop_duplicates(["task", "split", "chip", "model"])
+    for row in chosen.to_dict("records"):
+        keys = {name: str(row[name]) for name in ("task", "split", "chip", "model")}
+        of_budget = select(frame, **keys, variant=str(row["budget"]))
+        if of_budget.empty:
+            continue
+        before = select(frame, **keys, variant=MAIN).index
+        frame = pd.concat([frame.drop(before), of_budget.assign(variant=MAIN)], ignore_index=True)
+    return Results(frame)
+
+
+def _core_seconds(out: Path, budgets: Sequence[Budget]) -> pd.DataFrame:
+    """Returns the processor time of each training run, with the columns of `Budget` and `core_seconds`.
+
+    Where nobody measured it, as of a run that took over the files of an equal one, it is that of as many
+    steps of the same network, by the median over its other runs; NaN without any.
+    """
+    rows = []
+    for budget in budgets:
+        variant = budget.variant.rpartition(".")[2]  # without the experiment, where an earlier one has it
+        cell = f"{budget.task}-{budget.split}-{budget.chip}-{variant}-s{budget.seed}"
+        timing = out / "machine" / "train" / budget.experiment / f"{cell}.json"
+        seconds = _seconds_in(timing)
+        task, side = network_of(budget)
+        network = budget.variant.split("-")[1] if is_curve(budget.variant) else side.model
+        rows.append(
+            {"budget": budget, "task": task, "network": network, "steps": budget.steps, "seconds": seconds}
+        )
+    runs = pd.DataFrame(rows, columns=["budget", "task", "network", "steps", "seconds"])
+    runs["seconds"] = runs["seconds"].astype("float64")
+    of_step = (runs["seconds"] / runs["steps"]).groupby([runs["task"], runs["network"]]).transform("median")
+    return runs.assign(core_seconds=runs["seconds"].fillna(of_step * runs["steps"]))
+
+
+def _model_budgets(
+    budgets: Sequence[Budget], core_seconds: pd.DataFrame, fits: pd.DataFrame
+) -> dict[NetworkKey, ModelBudget]:
+    """Returns what each network, and each chosen budget of trees, was given."""
+    given: dict[NetworkKey, ModelBudget] = {}
+    by_key: dict[NetworkKey, list[int]] = {}
+    for index, budget in enumerate(budgets):
+        by_key.setdefault(network_of(budget), []).append(index)
+    for key, indices in by_key.items():
+        runs = core_seconds.iloc[indices]
+        given[key] = ModelBudget(steps=int(runs["steps"].min()), core_seconds=_mean(runs["core_seconds"]))
+    for (task, split, chip, model), runs in fits[fits["is_chosen"]].groupby(
+        ["task", "split", "chip", "model"]
+    ):
+        given[str(task), Side(str(model), MAIN, str(split), str(chip), ALL)] = _budget_of_trees(runs)
+    return given
+
+
+def _budget_of_trees(runs: pd.DataFrame) -> ModelBudget:
+    kernels, trees = (round(float(runs[name].mean())) for name in ("kernels", "trees"))
+    return ModelBudget(kernels=kernels, trees=trees, core_seconds=_mean(runs["core_seconds"]))
+
+
+def _mean(seconds: pd.Series[float]) -> float | None:
+    mean = seconds.mean()
+    return float(mean) if math.isfinite(mean) else None
+
+
+def _points_of_networks(
+    curves: Sequence[Curves], budgets: Sequence[Budget], core_seconds: pd.DataFrame
+) -> Iterable[CostPoint]:
+    for of_task in curves:
+        for network, points in of_task.networks.items():
+            for point in points:
+                variant = f"curve-{network}-{point.steps}"
+                same = [
+                    index
+                    for index, budget in enumerate(budgets)
+                    if (budget.task, budget.chip, budget.variant) == (of_task.task, of_task.chip, variant)
+                    and reported_split(budget.split) == of_task.split
+                ]
+                seconds = _mean(core_seconds.iloc[same]["core_seconds"])
+                yield CostPoint(
+                    of_task.task,
+                    of_task.split,
+                    of_task.chip,
+                    network,
+                    ModelBudget(steps=point.steps, core_seconds=seconds),
+                    point.validation,
+                    point.error,
+                    point.tau,
+                    point is points[-1],
+                )
+
+
+def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterable[CostPoint]:
+    keys = ["task", "split", "chip", "model", "budget"]
+    for key, runs in fits.groupby(keys, sort=False):
+        task, split, chip, model, budget = map(str, key)
+        error, tau = _test_values(results.cell(task, split, chip, budget), model)
+        validation = float(runs["validation"].mean())
+        chosen = bool(runs["is_chosen"].iloc[0])
+        given = _budget_of_trees(runs)
+        yield CostPoint(task, split, chip, model, given, validation, error, tau, chosen)
+
+
+def _test_values(cell: Cell | None, model: str) -> tuple[float | None, float | None]:
+    if cell is None or model not in cell.seeds:
+        return None, None
+    error, tau = (m.mean(cell.over_programs(model, m.metric)) for m in cell.described.measures)
+    return error, tau
+
+
+def unsettled_models(points: Iterable[CostPoint]) -> frozenset[NetworkKey]:
+    """Returns the models whose validation value still changed when their budget was last doubled.
+
+    Args:
+        points: points of models, of each the least budget first.
+    """
+    values: dict[NetworkKey, list[float]] = {}
+    for point in points:
+        key = point.task, Side(point.model, MAIN, point.split, point.chip)
+        values.setdefault(key, []).append(point.validation)
+    return frozenset(key for key, of_model in values.items() if not is_settled(of_model))

@@ -1,0 +1,149 @@
+"""Packed results of the headline: which trees count, what models were given, and what rests on them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costbench.errors import DataError
+from costbench.metrics.rows import write_rows
+from costbench.reports.claims.claim import Side, load_claims
+from costbench.reports.claims.evaluation import HOLDS
+from costbench.reports.headline import Headline, load_headline
+from costbench.reports.inputs import ReportInputs, load_report_data
+from costbench.reports.report import write_report
+from costbench.reports.sections.headline import points_by_cell, standing_table
+from costbench.reports.sections.overview import conclusions
+from costbench.reports.training_guard import ModelBudget, is_settled
+from tests.reports.conftest import rows_of
+from tests.reports.packed_headline import PARAMS, write_headline
+
+COLUMNS = {"tile": "validation/tau"}
+HYBRID, TREES = (Side(model, "main", "folds", "tpu_v3") for model in ("hybrid", "trees_analytical"))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return write_headline(tmp_path)
+
+
+@pytest.fixture
+def headline(archive: Path) -> Headline:
+    loaded = load_headline(archive, PARAMS, COLUMNS, load_claims())
+    assert loaded is not None
+    return loaded
+
+
+@pytest.fixture
+def inputs(archive: Path, tmp_path: Path) -> ReportInputs:
+    """A report's own results are those of another split, beside the archive."""
+    write_rows(tmp_path / "own" / "rows.jsonl", rows_of())
+    return ReportInputs((tmp_path / "own" / "rows.jsonl",), curves=COLUMNS, headline=(archive, PARAMS))
+
+
+def test_validation_chooses_the_budget_of_trees(headline: Headline) -> None:
+    cell = headline.results.cell("tile", "folds", "tpu_v3")
+    assert cell is not None
+    # Mean validation tau of .85 and .87: the large budget counts, with an error of 4.
+    assert cell.score("trees_analytical", "tile_size_ape", "p1") == 4.0
+    assert cell.score("hybrid", "tile_size_ape", "p1") == 2.0
+    small = headline.results.cell("tile", "folds", "tpu_v3", "small")
+    assert small is not None
+    assert small.score("trees_analytical", "tile_size_ape", "p1") == 6.0
+
+
+def test_what_models_were_given(headline: Headline) -> None:
+    given = headline.guard.given
+    # Trees: 20 kernels, (20 + 40) / 2 trees, (10 + 20) / 2 seconds.
+    assert given["tile", TREES] == ModelBudget(kernels=20, trees=30, core_seconds=15.0)
+    # Nobody timed 200 steps of the hybrid: 100 took 4 and 8 seconds in two folds, 0.06 a step in the median.
+    assert given["tile", HYBRID].steps == 200
+    assert given["tile", HYBRID].core_seconds == pytest.approx(12.0)
+
+
+def test_points_are_means_over_folds(headline: Headline) -> None:
+    (points,) = points_by_cell(headline.points)
+    shown = {(p.model, p.budget.steps or p.budget.kernels): p for p in points}
+    hybrid = shown["hybrid", 100]
+    assert (hybrid.budget.core_seconds, hybrid.validation) == (6.0, 0.80)
+    assert hybrid.error == pytest.approx(10.0)
+    assert shown["learned", 200].budget.core_seconds is None
+    trees = shown["trees_analytical", 20]
+    assert (trees.validation, trees.is_chosen) == (pytest.approx(0.87), True)
+    assert not shown["trees_analytical", 10].is_chosen
+    assert trees.error == pytest.approx(4.0)
+
+
+def test_a_plateau_is_a_change_below_two_percent() -> None:
+    assert is_settled([0.5, 0.80, 0.81])
+    assert not is_settled([0.80, 0.82])
+    assert not is_settled([0.8])
+
+
+def test_models_that_are_not_at_their_plateau(headline: Headline) -> None:
+    # .80 to .81 is 1.25%, .50 to .60 is 20%; trees .85 to .87: 2.4%.
+    unsettled = {side.model for _, side in headline.guard.unsettled}
+    assert unsettled == {"learned", "trees_analytical"}
+
+
+def test_a_network_is_judged_by_its_own_curve_on_folds(headline: Headline) -> None:
+    # Its last two points are within what the papers call no difference, and the hybrid has as many steps.
+    assert ("tile", HYBRID) not in headline.guard.reasons
+
+
+def test_no_archive_no_headline(tmp_path: Path) -> None:
+    assert load_headline(tmp_path / "none", PARAMS, COLUMNS, load_claims()) is None
+
+
+def test_a_damaged_archive_is_named(archive: Path) -> None:
+    (archive / "rows.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match=r"rows\.parquet"):
+        load_headline(archive, PARAMS, COLUMNS, load_claims())
+
+
+def test_comparisons_on_folds_rest_on_the_archive(inputs: ReportInputs, tmp_path: Path) -> None:
+    data = load_report_data(inputs, tmp_path, 0)
+    findings = {finding.claim.id: finding for finding in data.findings}
+    finding = findings["strongest.tile_trees_vs_hybrid"]
+    # The hybrid's error is a half of the trees' in each program.
+    assert (finding.profile, finding.n) == ("headline", 6)
+    assert finding.effect == pytest.approx(-2.0)
+    assert finding.given[finding.claim.left[0]].trees == 30
+    assert finding.given[finding.claim.right[0]].steps == 200
+    assert {side.model for side in finding.unsettled} == {"trees_analytical"}
+    assert {one.profile for one in data.findings if one.claim.set == "printed"} == {""}
+    own = load_report_data(replace(inputs, headline=None), tmp_path, 0)
+    assert {one.profile for one in own.findings} == {""}
+
+
+def test_the_first_page_says_of_a_task_what_the_archive_has(inputs: ReportInputs, tmp_path: Path) -> None:
+    data = load_report_data(inputs, tmp_path, 0)
+    front = data.front("tile")
+    assert (front.profile, [cell.name for cell in front.cells]) == ("headline", ["tile_folds_tpu_v3"])
+    assert data.front("fusion") is data.own_front
+    (cell,) = front.cells
+    ranking = front.standings[cell.name]
+    assert ranking.strongest == "trees_analytical"
+    table = standing_table(front, cell)
+    row = dict(zip([column.key for column in table.columns], table.rows[0], strict=True))
+    assert (row["model"], row["steps"], row["trees"], row["plateau"]) == ("hybrid", 200.0, None, "yes")
+    assert (row["won"], row["difference"]) == (100.0, pytest.approx(-2.0))
+    (pointer, *_) = conclusions(data.front, data.printed_findings)
+    assert "200 steps" in pointer.answer
+    assert HOLDS not in pointer.answer
+
+
+def test_report_with_a_headline(inputs: ReportInputs, tmp_path: Path) -> None:
+    written = write_report(inputs, tmp_path / "report", seed=0)
+    names = {path.stem for path in (*written.tables, *written.figures)}
+    assert {"headline_tile_folds_tpu_v3", "training_cost_tile_folds_tpu_v3"} <= names
+    assert written.headline["headline/tile/folds/tpu_v3/hybrid/ape_mean"] == pytest.approx(2.0)
+    assert written.headline["headline/tile/folds/tpu_v3/trees_analytical/given/trees"] == 30.0
+    page = (tmp_path / "report" / "pages" / "headline.html").read_text()
+    assert "curves-fusion" in page
+    claims = {claim["id"]: claim for claim in json.loads(written.claims[1].read_text())}
+    (side,) = claims["strongest.tile_trees_vs_hybrid"]["sides"]["right"]
+    assert (side["steps"], side["core_seconds"], side["at_plateau"]) == (200, pytest.approx(12.0), True)
