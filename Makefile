@@ -72,7 +72,7 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 	costbench results unpack data/results/evidence --params profiles/evidence/params.yaml
 	costbench report --params profiles/evidence/params.yaml
 
-headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: 10 core-hours, a rerun goes on
+headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: 12 core-hours, a rerun goes on
 	bash tools/with_workers.sh $(WORKERS) bash tools/headline.sh
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
