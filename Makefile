@@ -27,7 +27,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence evidence-report test test-fast fuzz coverage test-lowest test-cpu test-wheel test-postgres
+.PHONY: help venv repro status profiles demo evidence evidence-report headline test test-fast fuzz coverage test-lowest test-cpu test-wheel
+.PHONY: test-postgres
 .PHONY: check docs
 .PHONY: format lock proto clean
 .PHONY: distclean need-git
@@ -70,6 +71,9 @@ evidence: $(INSTALLED) need-git profiles ## Run the profile whose verdicts count
 evidence-report: $(INSTALLED) ## Render the page of that profile from the results that git keeps: minutes
 	costbench results unpack data/results/evidence --params profiles/evidence/params.yaml
 	costbench report --params profiles/evidence/params.yaml
+
+headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: 12 core-hours, a rerun goes on
+	bash tools/with_workers.sh $(WORKERS) bash tools/headline.sh
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
 	pytest -n $(WORKERS) --dist worksteal --durations 10 --durations-min 5 $(PYTEST_ARGS)

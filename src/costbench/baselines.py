@@ -16,6 +16,8 @@ _RUNTIMES = "costbench.models.baselines.runtimes"
 _RANKER = "costbench.models.baselines.ranker"
 _TREES = "costbench.models.baselines.trees"
 _LAYOUTS = "costbench.models.baselines.layouts"
+FITS_FILE = "fits.json"
+"""File beside fitted trees: `kernels`, `samples`, `trees` and `validation` of each model, by its name."""
 GROUP = "baselines"
 """Name in parameter files that stands for every row."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import Cell, load_results
-from costbench.reports.summary import averages, headlines, summarise
+from costbench.reports.summary import averages, flat_fits, headlines, summarise
 from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
 
 
@@ -118,3 +120,17 @@ def test_of_skewed_losses_shares_of_programs_are_told(tmp_path: Path) -> None:
     numbers = summarise(load_results(tmp_path / "r.jsonl"), {})
     shares = [numbers[f"layout/folds/tpu_v2/learned/top1_above_{percent}"] for percent in (1, 5, 10)]
     assert shares == [75.0, 50.0, 25.0]
+
+
+def test_what_the_estimate_explains_of_log_runtime(tmp_path: Path) -> None:
+    # Logarithms 0, 1, 2 of estimates and 0, 2, 1 of runtimes, in units of 10 us: a correlation of one half.
+    entry = {"task": "fusion", "split": "folds", "chip": "tpu_v3", "model": "analytical_unscaled"}
+    long_ns = {"predicted_ns": [1e4, 1e4 * math.e, 1e4 * math.e**2]}
+    long_ns["measured_ns"] = [1e4, 1e4 * math.e**2, 1e4 * math.e]
+    # A power law of short kernels.
+    short_ns = {"predicted_ns": [10.0, 20.0, 40.0], "measured_ns": [100.0, 400.0, 1600.0]}
+    other = {**entry, "model": "analytical", "predicted_ns": [1.0], "measured_ns": [1e4]}
+    path = tmp_path / "scatter.json"
+    path.write_text(json.dumps([{**entry, **long_ns}, {**entry, **short_ns}, other]))
+    key = "fusion/folds/tpu_v3/analytical"
+    assert flat_fits([path]) == pytest.approx({f"{key}/r2_ge5us": 0.25, f"{key}/r2_lt5us": 1.0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,18 @@ def test_tables_of_variants_say_so(tmp_path: Path) -> None:
     assert said == {"vanilla": "", "mse": "not trained enough"}
     # Where all were trained enough, there is no such column.
     assert "tile_training" not in [column.key for column in ablation_tables(results, budgets)[0].columns]
+
+
+def test_networks_on_folds_are_held_against_curves_on_folds(tmp_path: Path) -> None:
+    # On folds the network takes 6,400 steps to come near its plateau, on the random split 1,600.
+    slow = tuple(Point(steps, tau) for steps, tau in ((400, 0.1), (1600, 0.2), (6400, 0.8)))
+    on_folds = replace(CURVES, split="folds", networks={"learned": slow})
+    results = _results(tmp_path, _rows("main", 4.0))
+    budgets = (_budget("main", 1600, "fold1"), _budget("main", 1600))
+    guard = _guard(results, *budgets, curves=(CURVES, on_folds))
+    assert set(guard.reasons) == {("tile", Side(split="folds"))}
+    # Other splits without a curve are held against the first one.
+    assert set(_guard(results, *budgets, curves=(on_folds,)).reasons) == {
+        ("tile", Side(split="folds")),
+        ("tile", Side()),
+    }

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from costbench.artifacts import digest_bytes, read_bytes, read_json, seal, write_bytes, write_json, write_text
+from costbench.baselines import FITS_FILE
 from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
 from costbench.errors import DataError
 from costbench.experiments.grid.cells import experiment_names
@@ -376,7 +377,7 @@ _RESULTS: Mapping[str, tuple[str, ...]] = {
     "split": ("leakage.json", "counts.json", "card.json"),
     "features": (),
     "sweep": ("*.yaml", "*.csv", IDENTITY_FILE),
-    "train": ("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json", "baselines-*/fits.json", IDENTITY_FILE),
+    "train": ("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json", f"baselines-*/{FITS_FILE}", IDENTITY_FILE),
     "evaluate": ("rows.jsonl", "scatter.json", IDENTITY_FILE),
     "autotune": ("rows.jsonl", "search.json", IDENTITY_FILE),
 }

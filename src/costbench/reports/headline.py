@@ -18,9 +18,9 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from costbench.artifacts import read_json
+from costbench.baselines import FITS_FILE
 from costbench.datasets.splits import reported_split
 from costbench.experiments.archive import MANIFEST_FILE, read_archive, read_manifest, write_results
-from costbench.experiments.grid.baseline_fit import FITS
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
@@ -220,7 +220,7 @@ def read_fits(out: Path, experiments: Iterable[str]) -> pd.DataFrame:
     rows = []
     for experiment in experiments:
         task = _task_of(out, experiment)
-        for path in sorted((out / "train" / experiment).glob(f"baselines-*/{FITS}")):
+        for path in sorted((out / "train" / experiment).glob(f"baselines-*/{FITS_FILE}")):
             match = _BASELINES.fullmatch(path.parent.name)
             if match is None:
                 continue  # Those fitted to estimates of a further quality.

@@ -178,6 +178,11 @@ class ReportData:
         has_task = any(cell.task == task for cell in self.headline_front.cells)
         return self.headline_front if has_task else self.own_front
 
+    @property
+    def front_cells(self) -> tuple[Cell, ...]:
+        """Main results that the first page rests on, of all tasks."""
+        return tuple(cell for task in LEARNED for cell in self.front(task).cells if cell.task == task)
+
     @cached_property
     def printed_findings(self) -> tuple[Finding, ...]:
         """Findings on all claims, without the effects of wall times."""

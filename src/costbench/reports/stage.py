@@ -109,7 +109,8 @@ def _collect_inputs(
     identities: Sequence[StageIdentity],
 ) -> ReportInputs:
     """Returns the files that the stages of a profile left behind, and what the report shows beside them."""
-    names, headline = experiment_names(profile), section.headline
+    # A demonstration draws no conclusions.
+    names, headline = experiment_names(profile), None if section.demo else section.headline
     train, evaluated, tuned, sweep = (
         workspace.stage(name) for name in ("train", "evaluate", "autotune", "sweep")
     )

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from costbench.artifacts import digest_files, write_json
-from costbench.baselines import BASELINES
+from costbench.baselines import BASELINES, FITS_FILE
 from costbench.datasets.splits import TrainingPrograms
 from costbench.features.feature_shards import paths_of_programs, read_paths
 from costbench.models.baselines.fitting import fit_all, save_baselines
@@ -19,8 +19,6 @@ from costbench.params import digest
 from costbench.store import Entry, KeyedResult, WorkItem, key_of
 
 DONE = "done.json"
-FITS = "fits.json"
-"""What boosted trees were given, and their validation values, by model (`fitting.Fit`)."""
 
 
 def baselines_folder(experiment: Path, split: str, chip: str, *names: str) -> Path:
@@ -122,7 +120,7 @@ def _fit(task: BaselineTask) -> FittedBaselines:
     boosted = {name: fit for name, fit in fits.items() if BASELINES[name].is_boosted}
     fields = ("kernels", "samples", "trees", "validation")
     given = {name: {field: getattr(fit, field) for field in fields} for name, fit in boosted.items()}
-    write_json(task.folder / FITS, given)
+    write_json(task.folder / FITS_FILE, given)
     if task.timing is not None:
         seconds = {name: round(fit.core_seconds, 1) for name, fit in boosted.items()}
         write_json(task.timing, {"core_seconds": seconds})

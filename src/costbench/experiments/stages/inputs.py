@@ -47,6 +47,8 @@ _PART_KEYS = frozenset({"encoder", "reduction", "loss", "features", "nodes", "mo
 """Keys of parameters below which modules of a user's own are named."""
 STAGES = tuple(_PARAMETERS)
 EACH_EXPERIMENT = ("train", "evaluate")
+# That of packed results (`costbench.experiments.archive`, whose imports would take a second).
+_MANIFEST_FILE = "archive.json"
 
 
 def run(params: Path) -> None:
@@ -88,6 +90,10 @@ def run(params: Path) -> None:
             # The user's own tables are files that dvc.yaml does not name.
             if tables := _sequence(_mapping(sections.get(stage)).get("tables")):
                 content["tables"] = {str(table): digest_file(workspace.root / str(table)) for table in tables}
+            # Packed results, whose manifest has the digests of all of them.
+            if packed := _mapping(_mapping(sections.get(stage)).get("headline")).get("results"):
+                manifest = workspace.root / str(packed) / _MANIFEST_FILE
+                content["headline"] = digest_file(manifest) if manifest.is_file() else ""
             write_json(folder / f"{stage}.json", content)
     for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
         code = asdict(module_closure(extension.module))

@@ -116,6 +116,7 @@ def overview_section(data: ReportData) -> Section:
         pointers=(
             *preview,
             *conclusions(data.front, data.printed_findings),
+            *_headline_pointer(data),
             *loss_pointers(data.cells),
             *([] if tpugraphs is None else [tpugraphs]),
         ),
@@ -259,6 +260,16 @@ def _against_strongest(findings: Sequence[Finding], cell: Cell, model: str) -> F
     )
 
 
+def _headline_pointer(data: ReportData) -> tuple[Pointer, ...]:
+    """Returns the pointer to who leads at which budget; none without a headline."""
+    if data.headline is None:
+        return ()
+    tasks = [cell.labels.title for cell in data.headline_front.cells]
+    question = sentence(_TEMPLATE, "headline_question")
+    answer = sentence(_TEMPLATE, "headline_answer", tasks=tasks, missing=data.headline.missing)
+    return (Pointer(question, answer, "headline"),)
+
+
 def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
     """Returns, for each task with skewed losses, what there is to gain, and what models lose of it.
 
@@ -380,7 +391,7 @@ def page_title(cells: Sequence[Cell]) -> str:
 def page_lead(data: ReportData) -> str:
     """Returns the abstract: what was asked, on what, with what budget, what came out, and what is open."""
     simulated, imported = (
-        _scope([cell for cell in data.cells if cell.is_imported == kind]) for kind in (False, True)
+        _scope([cell for cell in data.front_cells if cell.is_imported == kind]) for kind in (False, True)
     )
     if data.inputs.demo:
         return sentence(_TEMPLATE, "demo_lead", simulated=simulated)

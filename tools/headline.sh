@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Runs the profile `headline` experiment by experiment, and packs what is finished after each: a rerun goes on.
+set -euo pipefail
+params=(--params profiles/headline/params.yaml)
+for stage in generate split features; do costbench "$stage" "${params[@]}"; done
+for experiment in trees-{tile,fusion} headline-{tile,fusion} curves-{tile,fusion} estimates-{tile,fusion} expert-{tile,fusion}; do
+  costbench train --experiment "$experiment" "${params[@]}"
+  costbench evaluate --experiment "$experiment" "${params[@]}"
+  costbench results pack data/results/headline "${params[@]}"
+done
