@@ -170,10 +170,11 @@ def test_stages_refuse_what_they_read_and_their_own_results_they_make_again(work
         (f"{out}/train/main-tile/identity.json", "evaluate", "costbench train --experiment main-tile"),
         (f"{out}/evaluate/main-tile/rows.jsonl", "report", "costbench evaluate --experiment main-tile"),
     ]
+    (fusion, *_) = sorted((workplace / out / "generate" / "fusion" / "tpu_v2").glob("*.arrow"))
     (item, *_) = sorted((workplace / out / "evaluate" / "main-tile").glob("*/*.json"))
     made_again = [
-        (f"{out}/generate/fusion/tpu_v2/{name}.arrow", "generate"),
-        (f"{out}/generate/tile/{name}.json", "generate"),
+        (str(fusion.relative_to(workplace)), "generate"),
+        (f"{out}/generate/tile/tpu_v2/{name}.json", "generate"),
         (f"{out}/generate/{CHECKSUMS_FILE}", "generate"),
         (f"{out}/split/random.json", "split"),
         (str(item.relative_to(workplace)), "evaluate"),

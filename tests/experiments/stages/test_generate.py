@@ -22,6 +22,7 @@ from costbench.experiments.stages.generate import (
     _Program,
     run,
 )
+from costbench.experiments.workspace import only_writer
 from costbench.hlo.conversion import module_to_bytes
 from costbench.programs.manifest import load_manifest
 from tests.compiler.small_layouts import two_convolutions
@@ -47,6 +48,24 @@ def test_the_users_own_programs_are_always_chosen(repository: Path) -> None:
     own = replace(entries[0], name="user_mine", application="user:mine")
     chosen = _chosen((entries[3].name,), (*entries, own), folder)
     assert [entry.name for entry in chosen] == [entries[3].name, "user_mine"]
+
+
+def test_a_second_run_says_that_the_first_is_at_work(tmp_path: Path) -> None:
+    programs = tmp_path / "data" / "programs"
+    programs.mkdir(parents=True)
+    (programs / "manifest.json").write_text('{"programs": [], "toolchain": {}}')
+    names = {"name": "toy", "params": "params.yaml", "out": "out", "reports": "reports", "root": "."}
+    generate = {
+        "tasks": ["tile"], "chips": ["tpu_v2"], "programs": [],
+        "tile": {"max_tiles_per_kernel": 4}, "fusion": {"max_configs": 1}, "layout": {"max_configs": 2},
+    }  # fmt: skip
+    params = tmp_path / "params.yaml"
+    params.write_text(json.dumps({"run": names, "generate": generate}))
+    folder = tmp_path / "out" / "generate"
+    with only_writer(folder), pytest.raises(DataError, match=f"{folder}: another run is writing here"):
+        run(params)
+    with pytest.raises(DataError, match="no programs"):
+        run(params)
 
 
 CORPUS = Path(__file__).parents[2] / "hlo" / "corpus"

@@ -25,7 +25,7 @@ from pathlib import Path
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from costbench.artifacts import write_text
+from costbench.artifacts import read_bytes, write_text
 from costbench.errors import DataError, DivergedError
 from costbench.execution.workers import Backend, run_work_items
 from costbench.experiments.grid.training_run import (
@@ -59,6 +59,7 @@ from costbench.experiments.tracking.runs import (
     tracked_run,
     work_of,
 )
+from costbench.params import load_yaml
 from costbench.rng import stream_key
 
 _log = logging.getLogger(__name__)
@@ -281,11 +282,39 @@ def _write(task: SweepTask, study: optuna.Study, folder: Path) -> BestTrial:
     with reachable(task.study.storage):
         trials = finished_trials(study)
     name = task.cell.cell.task
-    write_text(trials_path(folder, name), _table(trials))
+    table = _table(trials)
+    _check_database(task, trials, table, folder)
+    write_text(trials_path(folder, name), table)
     best = _best(task, trials)
     write_best(best_path(folder, name), best)
     _log.info("%s: best %s %.4f in trial %d", best.study, best.monitor, best.metric, best.trial)
     return best
+
+
+def _check_database(task: SweepTask, trials: dict[int, FrozenTrial], table: str, folder: Path) -> None:
+    """Compares trials with themselves and with the table of an earlier run: databases have no checksums.
+
+    Raises:
+        DataError: naming the database and the trial, if a result is none of its epochs', or has changed.
+    """
+    database, path = task.study.storage.name, trials_path(folder, task.cell.cell.task)
+    for number, trial in trials.items():
+        if trial.state is TrialState.COMPLETE and trial.value not in trial.intermediate_values.values():
+            problem = f"trial {number} of {task.study.name} has the result of none of its epochs"
+            raise DataError(problem, where=database, expected=f"an undamaged database; {_ANEW}")
+    best = best_path(folder, task.cell.cell.task)
+    if not (path.exists() and best.exists() and load_yaml(best).get("study") == task.study.name):
+        return
+    rows = set(table.splitlines())
+    header, *earlier = read_bytes(path).decode("utf-8", errors="replace").splitlines() or [""]
+    changed = [row for row in earlier if row not in rows]
+    if header in rows and changed:
+        number = changed[0].partition(",")[0]
+        problem = f"trial {number} of {task.study.name} differs from {path}"
+        raise DataError(problem, where=database, expected=f"what was written there; {_ANEW}")
+
+
+_ANEW = "delete both, and `costbench sweep` makes them again"
 
 
 def _best(task: SweepTask, trials: dict[int, FrozenTrial]) -> BestTrial:
