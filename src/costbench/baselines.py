@@ -18,8 +18,8 @@ _TREES = "costbench.models.baselines.trees"
 _LAYOUTS = "costbench.models.baselines.layouts"
 FITS_FILE = "fits.json"
 """File beside fitted trees: `kernels`, `samples`, `trees` and `validation` of each model, by its name."""
-GROUP = "baselines"
-"""Name in parameter files that stands for every row."""
+GROUP, WITHOUT_CEILINGS = "baselines", "baselines_without_ceilings"
+"""Names in parameter files that stand for every row, and for those that are models."""
 
 
 @dataclass(frozen=True)
@@ -95,5 +95,7 @@ BASELINES: Mapping[str, Baseline] = {row.name: row for row in _ROWS}
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns names of models with every row's in place of `baselines`."""
-    return tuple(model for name in names for model in (BASELINES if name == GROUP else (name,)))
+    """Returns names of models with those of rows in place of the groups `baselines` and without ceilings."""
+    models = tuple(row.name for row in _ROWS if not row.is_ceiling)
+    groups: Mapping[str, Iterable[str]] = {GROUP: BASELINES, WITHOUT_CEILINGS: models}
+    return tuple(model for name in names for model in groups.get(name, (name,)))

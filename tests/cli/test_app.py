@@ -15,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from costbench.cli.app import complete_app
+from costbench.cli.stages import EpochLines
 from costbench.errors import DataError
 from costbench.experiments.grid.cells import Cell
 from tests.deadline import HANGS_AFTER_S
@@ -209,3 +210,15 @@ def test_a_profile_is_set_and_taken_back(repository: Path, tmp_path: Path) -> No
     )
     assert costbench(["profile", "laptop"], tmp_path).returncode == 0
     assert (tmp_path / "params.yaml").read_bytes() == (repository / "params.yaml").read_bytes()
+
+
+def test_metrics_of_epochs_are_printed_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 4.0, 5.0])
+    lines = EpochLines(lambda: next(times))
+    for step, loss in ((10, 0.5), (20, 0.4), (30, 0.25)):
+        lines.log_metrics({"loss": loss, "opa": 0.75}, step)
+    printed = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1:] for line in printed] == [
+        ["step 10", "loss 0.5000, opa 0.7500"],
+        ["step 30", "loss 0.2500, opa 0.7500"],
+    ]

@@ -8,8 +8,10 @@ from itertools import permutations
 import pytest
 import torch
 
+from costbench.errors import ParamsError
 from costbench.training.losses import (
     LOSSES,
+    find_loss,
     hinge_listnet,
     kernel_log_mse,
     layout_loss,
@@ -309,3 +311,18 @@ def test_every_loss_is_least_for_the_right_order(loss: str) -> None:
     right = RUNTIMES.log()
     wrong = right[:, [1, 0, 2]]
     assert found.function(right, RUNTIMES, MASK) < found.function(wrong, RUNTIMES, MASK)
+
+
+def test_a_users_loss_is_called_with_its_arguments_and_checked_at_every_step() -> None:
+    loss = find_loss("examples.my_network:my_loss(focus=5.0)")
+    assert (loss.predicts, loss.min_configs) == ("score", 2)
+    costs = torch.tensor([[0.0, 1.0, 2.0]], requires_grad=True)
+    runtimes, mask = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool)
+    # Pairs of the second and the third with the fastest count five times, their own pair once.
+    near, far = math.log1p(math.exp(-1.0)), math.log1p(math.exp(-2.0))
+    expected = (5.0 * near + 5.0 * far + near) / 11.0
+    assert loss.function(costs, runtimes, mask).item() == pytest.approx(expected, rel=1e-6)
+    layout = layout_loss(LayoutTrainSpec(loss="examples.my_network:my_loss"))
+    assert layout.function(costs, runtimes, mask).item() == pytest.approx((4.0 * near + 3.0 * far) / 7.0)
+    with pytest.raises(ParamsError, match=r"loss: examples.my_network:my_loss: .*size of tensor"):
+        layout.function(costs[:, :2], runtimes, mask)

@@ -69,8 +69,9 @@ class EpochLines:
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Prints the metrics after `step` steps, unless others were printed within five seconds."""
-        if self._clock() - self._last_s >= _LINE_EVERY_S:
-            self._last_s = self._clock()
+        now_s = self._clock()
+        if now_s - self._last_s >= _LINE_EVERY_S:
+            self._last_s = now_s
             values = ", ".join(f"{name} {value:.4f}" for name, value in sorted(metrics.items()))
             typer.echo(f"costbench: step {step:,}: {values}", err=True)
 

@@ -325,7 +325,9 @@ def subgraph_digests(kernels: KernelArrays, body: LabelledBody) -> U64:
             for word in range(DIGEST_WORDS):
                 s.message[DIGEST_WORDS * i + word] = _swapped(second[i, word])
         digest_16(s.message, _DIGEST_BYTES * len(second), s.hash_state)
-        result[k] = s.hash_state[:DIGEST_WORDS]
+        # Word by word: assigning a slice compiles forty functions for an error of its shape.
+        for word in range(DIGEST_WORDS):
+            result[k, word] = s.hash_state[word]
     return result
 
 
@@ -333,7 +335,8 @@ def subgraph_digests(kernels: KernelArrays, body: LabelledBody) -> U64:
 def _first_pass(inputs: I64, inside: I64, body: LabelledBody, s: _Scratch) -> None:
     """Computes the first digest of each value, and counts its reads on the way."""
     for position in inputs:
-        s.first[position] = body.inputs[position]
+        for word in range(DIGEST_WORDS):
+            s.first[position, word] = body.inputs[position, word]
         s.reads_stop[position] = 0
     for position in inside:
         s.reads_stop[position] = 0
@@ -349,7 +352,8 @@ def _first_pass(inputs: I64, inside: I64, body: LabelledBody, s: _Scratch) -> No
             s.message[length] = body.labels[i]
             length += 1
         digest_16(s.message, num_bytes, s.hash_state)
-        s.first[position] = s.hash_state[:DIGEST_WORDS]
+        for word in range(DIGEST_WORDS):
+            s.first[position, word] = s.hash_state[word]
 
 
 @compiled
@@ -399,7 +403,8 @@ def _add_read(position: int, high: np.uint64, low: np.uint64, number: np.uint64,
     entry = s.reads_stop[position]
     s.reads_stop[position] += 1
     while entry > s.reads_start[position] and _precedes(high, low, number, s.entries[entry - 1]):
-        s.entries[entry] = s.entries[entry - 1]
+        for word in range(DIGEST_WORDS + 1):
+            s.entries[entry, word] = s.entries[entry - 1, word]
         entry -= 1
     s.entries[entry, 0], s.entries[entry, 1], s.entries[entry, 2] = high, low, number
 

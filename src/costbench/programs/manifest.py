@@ -145,7 +145,7 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
     try:
         proto = decompress(data, where=str(path))
     except HloError as error:
-        raise DataError(error.problem, where=path, expected="a whole zstd frame") from error
+        raise error.recast(DataError) from error
     digest = digest_bytes(proto)
     if entry.sha256 and digest != entry.sha256:
         raise DataError(

@@ -67,6 +67,20 @@ def test_layout_graphs_are_converted_once(root: Path, tmp_path: Path) -> None:
     assert folder.layout_graph(source).runtime_ns.tolist() == [1, 2, 3, 4]
 
 
+def test_folders_and_files_may_be_links(root: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    for file in (root / "npz").rglob("*.npz"):
+        link = linked / "npz" / file.relative_to(root / "npz")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file)
+    (tmp_path / "folder").symlink_to(linked)
+    for place in (root, linked, tmp_path / "folder"):
+        folder = TpuGraphsFolder(place, tmp_path / "cache" / place.name)
+        paths = folder.graphs("layout:xla:random", "valid")
+        assert len(paths) == 1
+        assert all(folder.layout_path(path).is_file() for path in paths)
+
+
 def test_a_shard_without_its_stamp_is_made_again(root: Path, tmp_path: Path) -> None:
     folder = TpuGraphsFolder(root, tmp_path / "cache")
     (source,) = folder.graphs("layout:xla:random", "valid")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costbench.baselines import BASELINES
+from costbench.baselines import BASELINES, expand
 from costbench.compiler.lowering.loop_nest import loop_nest
 from costbench.compiler.spaces import TileSizes
 from costbench.experiments.evaluation.unfitted import TILE_MODELS, IterationModel, RandomModel
@@ -15,6 +15,12 @@ from costbench.hardware.device import Device
 from costbench.metrics.ranking import kendall_tau
 from costbench.target import Target, load_target
 from tests.experiments.kernels import all_tiles, tanh_kernel
+
+
+def test_ceilings_are_left_out_by_a_name() -> None:
+    assert expand(["learned", "baselines"]) == ("learned", *BASELINES)
+    without = expand(["baselines_without_ceilings"])
+    assert {*BASELINES} - {*without} == {"measured_again", "regular_machine"}
 
 
 def test_random_costs_do_not_depend_on_company() -> None:

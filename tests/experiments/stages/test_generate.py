@@ -14,7 +14,7 @@ from costbench.datasets.fusion_generation import FusionParams
 from costbench.datasets.layout_generation import LayoutParams, LayoutTask
 from costbench.datasets.storage import Shard
 from costbench.datasets.tile_generation import TileParams
-from costbench.errors import ChoiceError, DataError
+from costbench.errors import ChoiceError, DataError, ParamsError
 from costbench.experiments.stages.generate import (
     WORK_ITEMS,
     GenerateParams,
@@ -24,6 +24,7 @@ from costbench.experiments.stages.generate import (
 )
 from costbench.experiments.workspace import only_writer
 from costbench.hlo.conversion import module_to_bytes
+from costbench.params import parse
 from costbench.programs.manifest import load_manifest
 from tests.compiler.small_layouts import two_convolutions
 from tests.experiments.small_programs import LOOP
@@ -180,3 +181,13 @@ def test_one_config_is_no_choice() -> None:
 def test_chips_are_different_ones() -> None:
     with pytest.raises(ValueError, match="chips"):
         GenerateParams(("tile",), ("tpu_v2", "tpu_v2"), (), TileParams(), FusionParams(), LayoutParams())
+
+
+def test_an_unknown_chip_is_refused_with_the_parameters() -> None:
+    section = {"tasks": ["tile"], "chips": ["tpu_v2", "tpu_v9"], "programs": []}
+    section |= {"tile": {}, "fusion": {}, "layout": {}}
+    with pytest.raises(ParamsError) as error:
+        parse(GenerateParams, section, where="params.yaml", field="generate")
+    assert error.value.where == "params.yaml"
+    assert error.value.field == "generate.chips[1]"
+    assert "tpu_v3" in str(error.value.expected)

@@ -81,3 +81,9 @@ def test_every_stage_has_a_note_of_its_code(repository: Path, tmp_path: Path) ->
         assert elsewhere.get(stage, f"costbench.experiments.stages.{stage}") in note["modules"]
         assert note["libraries"]["numpy"]
         assert "costbench.execution.workers" not in note["modules"]
+
+
+@pytest.mark.parametrize("models", [None, 5, "main-tile", {}, []])
+def test_models_that_are_no_list_are_an_error_of_the_stage_alone(models: object) -> None:
+    sections = {"autotune": {"tile": {"models": models}}, "experiments": {}}
+    assert parameters("autotune", sections)["autotune"] == sections["autotune"]

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from costbench.artifacts import read_json, write_json
 from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking, train_cell
 from costbench.experiments.identity import closure
+from costbench.experiments.stages import train
 from costbench.experiments.stages.train import longest_first, share_of, training_of, with_samples
 from costbench.experiments.tracking.runs import Provenance
 from costbench.features.feature_shards import feature_path
@@ -68,3 +73,18 @@ def test_networks_of_layouts_are_no_part_of_what_tile_networks_follow_from() -> 
     assert "costbench.models.layout.network" in set(layouts.modules) - set(tiles.modules)
     assert "costbench.models.networks.cost_network" in set(tiles.modules) - set(layouts.modules)
     assert tiles.digest() == fusions.digest() != layouts.digest()
+
+
+def test_processor_time_stands_beside_the_wall_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timing = tmp_path / "cell.json"
+    item = SimpleNamespace(task=SimpleNamespace(timing=timing))
+    monkeypatch.setattr(train, "train_item", lambda item: write_json(timing, {"seconds": 2.5}))
+    train.train_timed(item)  # type: ignore[arg-type]
+    written = timing.read_bytes()
+    times = read_json(timing)
+    assert (times["seconds"], set(times)) == (2.5, {"seconds", "core_seconds"})
+    assert times["core_seconds"] >= 0.0
+    # A cell that is there already was not trained.
+    monkeypatch.setattr(train, "train_item", lambda item: None)
+    train.train_timed(item)  # type: ignore[arg-type]
+    assert timing.read_bytes() == written

@@ -136,6 +136,29 @@ def test_convolutions_of_pyg_are_choices_of_encoders() -> None:
     assert space.suggest(chosen) == {"net.encoder": "pyg.GATv2Conv(heads=2)"}
 
 
+def test_parts_of_a_users_own_are_choices_and_known_by_their_fields() -> None:
+    """Their sources are part of what a study follows from."""
+    names = [f"examples.my_network:{name}" for name in ("MyConv", "MyReduction(temperature=2.0)", "my_loss")]
+    space = space_of(
+        {
+            "net.encoder": {"choices": ["graphsage", names[0]]},
+            "net.reduction": {"choices": [names[1]]},
+            "loss": {"choices": ["hinge", names[2]]},
+            "transform": {"choices": ["none", "log1p"]},
+        }
+    )
+    assert set(space.parts.values()) == set(names)
+    assert space.parts["net.encoder[1]"] == names[0]
+    chosen = {"net.encoder": names[0], "loss": names[2], "transform": "none"}
+    values = space.suggest(FixedTrial(chosen))
+    assert values == chosen | {"net.reduction": names[1]}
+    assert with_values(space.base, values, where="p.yaml").parts == {
+        "net.encoder": names[0],
+        "net.reduction": names[1],
+        "loss": names[2],
+    }
+
+
 @pytest.mark.parametrize(
     "profile", ["params.yaml", "profiles/smoke/params.yaml", "profiles/paper/params.yaml"]
 )

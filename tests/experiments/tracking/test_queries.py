@@ -9,7 +9,14 @@ import pytest
 
 from costbench.errors import ChoiceError, DataError
 from costbench.experiments.grid.cells import Cell
-from costbench.experiments.tracking.queries import CellFilter, best_runs, find_runs, to_records
+from costbench.experiments.tracking.queries import (
+    CellFilter,
+    best_runs,
+    experiment_pages,
+    find_runs,
+    to_records,
+)
+from costbench.experiments.tracking.registry import registered_model
 from costbench.experiments.tracking.runs import OFF
 from tests.experiments.finished_cells import finish_cell, track_cell
 
@@ -78,3 +85,16 @@ def test_none_is_an_error_that_says_what_to_do(tracking_store: str) -> None:
         best_runs(tracking_store, CellFilter("tile"))
     with pytest.raises(DataError, match="COSTBENCH_TRACKING: is off"):
         best_runs(OFF, CellFilter("tile"))
+
+
+def test_reading_makes_no_store(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    for read in (
+        lambda: best_runs(uri, CellFilter("tile")),
+        lambda: experiment_pages(uri, uri),
+        lambda: registered_model(uri, "models:/costbench-tile-p@champion"),
+    ):
+        with pytest.raises(DataError) as error:
+            read()
+        assert error.value.where == uri
+    assert not list(tmp_path.iterdir())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from dataclasses import astuple
 from pathlib import Path
 
@@ -129,3 +131,13 @@ def test_the_pages_that_list_runs(tracking_store: str) -> None:
     }
     with pytest.raises(DataError, match="is off"):
         experiment_pages(OFF, "http://here:5000")
+
+
+def test_a_server_that_does_not_answer_is_given_up_soon() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen
+        uri = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        start = time.monotonic()
+        with pytest.raises(DataError, match=f"{uri}: cannot be used for tracking: .*COSTBENCH_TRACKING=off"):
+            prepare(uri, "costbench/train")
+        assert time.monotonic() - start < 60.0

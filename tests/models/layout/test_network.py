@@ -116,7 +116,11 @@ def overfit(net: LayoutNetwork, inputs: LayoutInputs, steps: int) -> bool:
 
 @pytest.mark.parametrize(
     "spec",
-    [*SPECS, LayoutNetSpec(**SMALL, encoder="pyg.SAGEConv", encoder_layers=2)],
+    [
+        *SPECS,
+        LayoutNetSpec(**SMALL, encoder="pyg.SAGEConv", encoder_layers=2),
+        LayoutNetSpec(**SMALL, encoder="examples.my_network:MyConv", encoder_layers=2),
+    ],
     ids=lambda spec: f"{spec.encoder}-{spec.options}-{len(spec.pooling)}",
 )
 def test_every_network_overfits_one_graph(spec: LayoutNetSpec) -> None:

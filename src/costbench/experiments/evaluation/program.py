@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from costbench.baselines import BASELINES, GROUP, expand
+from costbench.baselines import BASELINES, GROUP, WITHOUT_CEILINGS, expand
 from costbench.compiler.kernel import Kernel
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.grid.cells import LEARNED
@@ -57,8 +57,9 @@ class EvaluateParams:
 
     Attributes:
         models: cost models to compare; `learned` stands for every trained cell, `baselines` for all models
-            that are none, `mymodel:MyModel` for one of the user's own. A model is evaluated on the tasks that
-            it exists for, so one of `baselines` may be named alone.
+            that are none, `baselines_without_ceilings` for those of them that do not know the machine
+            (ceilings price every kernel again), `mymodel:MyModel` for one of the user's own. A model is
+            evaluated on the tasks that it exists for, so one of `baselines` may be named alone.
         top_k: values of k for slowdown@k and the top-k score.
         random_seeds: seeds of the random rankings that are averaged over.
     """
@@ -73,7 +74,7 @@ class EvaluateParams:
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
         for model in self.models:
-            names = (LEARNED, GROUP, *BASELINES)
+            names = (LEARNED, GROUP, WITHOUT_CEILINGS, *BASELINES)
             if model not in names and not is_dotted(model):
                 close = difflib.get_close_matches(model, names, n=1)
                 near = f", did you mean {close[0]!r}?" if close else ""
