@@ -62,5 +62,8 @@ def test_choose_returns_the_entry() -> None:
 
 def test_choose_lists_the_choices_in_order() -> None:
     with pytest.raises(ChoiceError) as caught:
-        choose({"tpu_v3": 1, "tpu_v2": 2}, "tpu_v4", "chip")
-    assert str(caught.value) == "unknown chip 'tpu_v4' (expected one of tpu_v2, tpu_v3)"
+        choose({"tpu_v3": 1, "tpu_v2": 2}, "cpu", "chip")
+    assert str(caught.value) == "unknown chip 'cpu' (expected one of tpu_v2, tpu_v3)"
+    with pytest.raises(ChoiceError) as near:
+        choose({"tpu_v3": 1, "gpu": 2}, "tpu_v4", "chip")
+    assert str(near.value) == "unknown chip 'tpu_v4', did you mean 'tpu_v3'? (expected one of gpu, tpu_v3)"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from costbench.artifacts import digest_bytes
-from costbench.errors import CostbenchError, DataError, ParamsError
+from costbench.errors import CostbenchError, DataError, ParamsError, nearest
 from costbench.execution.closure import find_closure, folder_sources
 
 PROJECT = "COSTBENCH_PROJECT"
@@ -147,8 +147,9 @@ def load_dotted(name: str) -> object:
             value: object = _import(module_name, name)
     for attribute in attributes.split("."):
         if not hasattr(value, attribute):
-            names = ", ".join(public for public in dir(value) if public[0] != "_")
-            raise DataError(f"no attribute {attribute!r}", where=name, expected=f"one of {names}")
+            names = [public for public in dir(value) if public[0] != "_"]
+            problem = f"no attribute {attribute!r}{nearest(attribute, names)}"
+            raise DataError(problem, where=name, expected=f"one of {', '.join(names)}")
         value = getattr(value, attribute)
     return value
 

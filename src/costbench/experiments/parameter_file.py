@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from costbench.errors import ParamsError
+from costbench.errors import ParamsError, nearest
 from costbench.params import load_yaml, merge, nest, parse_section
 
 if TYPE_CHECKING:
@@ -161,7 +161,9 @@ def _entry(name: str, entries: Mapping[str, Any], where: Path, before: tuple[str
         return entry_changes
     parent, field = entry[EXTENDS], f"{SECTION}.{name}.{EXTENDS}"
     if parent not in entries or parent in (*before, name):
-        problem = "extends itself" if parent in entries else f"no experiment {parent!r}"
+        problem = (
+            "extends itself" if parent in entries else f"no experiment {parent!r}{nearest(parent, entries)}"
+        )
         raise ParamsError(problem, where=where, field=field, expected=f"one of {', '.join(entries)}")
     return merge(_mapping(_entry(parent, entries, where, (*before, name))), entry_changes)
 

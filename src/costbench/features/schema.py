@@ -17,7 +17,7 @@ from importlib import resources
 import numpy as np
 
 from costbench.arrays import F32
-from costbench.errors import ChoiceError, DataError
+from costbench.errors import ChoiceError, DataError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,10 @@ def column(features: Sequence[Feature], name: str) -> int:
     for feature in features:
         if feature.name == name:
             return feature.index
-    raise ChoiceError(f"unknown feature {name!r}", expected=f"one of the {len(features)} names of the table")
+    near = nearest(name, [feature.name for feature in features])
+    raise ChoiceError(
+        f"unknown feature {name!r}{near}", expected=f"one of the {len(features)} names of the table"
+    )
 
 
 def absent_row(features: Sequence[Feature]) -> F32:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
-from costbench.errors import ChoiceError, DataError, choose
+from costbench.errors import ChoiceError, DataError, choose, nearest
 
 Kind = Literal["spatial", "reduce"]
 Shape = tuple[int, ...]
@@ -284,7 +284,8 @@ def parse_operator(text: str) -> Operator:
     name, _, rest = text.partition(":")
     if not rest and name not in OPERATORS:
         known = ", ".join([*WORKLOADS, *(f"{kind}:..." for kind in OPERATORS)])
-        raise ChoiceError(f"unknown workload {text!r}", expected=f"one of {known}")
+        near = nearest(text, [*WORKLOADS, *OPERATORS])
+        raise ChoiceError(f"unknown workload {text!r}{near}", expected=f"one of {known}")
     builder = choose(OPERATORS, name, "operator")
     values = dict(builder.defaults) | _parsed(text, rest, builder)
     for key in builder.parameters:

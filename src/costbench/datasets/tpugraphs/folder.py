@@ -26,7 +26,7 @@ from costbench.datasets.record_types import TILE_GRAPHS
 from costbench.datasets.records import digests_of, equal_rows, number_by_first_use, offsets_of
 from costbench.datasets.storage import write_shard
 from costbench.datasets.tpugraphs.npz import TileGraph, convert_layout_npz, program_of, read_tile_npz
-from costbench.errors import DataError
+from costbench.errors import DataError, nearest
 
 SPLITS = ("train", "valid", "test")
 COLLECTIONS: Mapping[str, Path] = {
@@ -75,7 +75,10 @@ class TpuGraphsFolder:
         """
         if collection not in COLLECTIONS:
             names = ", ".join(COLLECTIONS)
-            raise DataError(f"no collection {collection!r}", where=self.root, expected=f"one of {names}")
+            near = nearest(collection, COLLECTIONS)
+            raise DataError(
+                f"no collection {collection!r}{near}", where=self.root, expected=f"one of {names}"
+            )
         if split not in SPLITS:
             raise DataError(f"no split {split!r}", where=self.root, expected=f"one of {', '.join(SPLITS)}")
         folder = self.root / COLLECTIONS[collection] / split

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from costbench.artifacts import unseal
 from costbench.datasets.splits import check_split, read_training_programs
-from costbench.errors import ParamsError
+from costbench.errors import ParamsError, nearest
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
@@ -152,7 +152,9 @@ class SweepFlags:
         """
         if self.task is not None and self.task not in LEARNED:
             raise ParamsError(
-                f"unknown task {self.task!r}", where="command line", expected=f"one of {', '.join(LEARNED)}"
+                f"unknown task {self.task!r}{nearest(self.task, LEARNED)}",
+                where="command line",
+                expected=f"one of {', '.join(LEARNED)}",
             )
         changes: dict[str, typing.Any] = {"trials": self.trials, "workers": self.workers}
         changes["tasks"] = None if self.task is None else (self.task,)

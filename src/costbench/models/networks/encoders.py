@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
-from costbench.errors import ChoiceError
+from costbench.errors import ChoiceError, nearest
 from costbench.execution.dotted import is_part, load_part
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.gat import Gat
@@ -82,5 +82,6 @@ def build_encoder(spec: NetSpec) -> nn.Module:
                 "module:Class (your own)",
             )
         )
-        raise ChoiceError(f"unknown encoder {spec.encoder!r}", expected=f"one of {names}")
+        near = nearest(spec.encoder, ENCODERS)
+        raise ChoiceError(f"unknown encoder {spec.encoder!r}{near}", expected=f"one of {names}")
     return ENCODERS[spec.encoder](spec)

@@ -8,7 +8,6 @@ have no features; a convolution that is to read some (`edge_dim`) reads ones.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import torch
 import torch_geometric.nn as pyg_nn
 from torch import Tensor, nn
 
-from costbench.errors import ChoiceError, ParamsError
+from costbench.errors import ChoiceError, ParamsError, nearest
 from costbench.execution.dotted import Part, is_part, load_part, split_arguments
 from costbench.models.graph_batch import GraphBatch
 from costbench.models.networks.layers import MessagePassing
@@ -121,9 +120,8 @@ def find_convolution(encoder: str) -> Convolution:
         raise ParamsError(f"{encoder!r} is no convolution", field="encoder", expected=_SPELLING)
     known = convolutions()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f", did you mean {near[0]!r}?" if near else ""
-        raise ChoiceError(f"unknown convolution {name!r}{hint}", expected="one of " + ", ".join(known))
+        problem = f"unknown convolution {name!r}{nearest(name, known)}"
+        raise ChoiceError(problem, expected="one of " + ", ".join(known))
     parameters = inspect.signature(known[name]).parameters
     free = {*parameters, *(("aggr",) if "kwargs" in parameters else ())} - _OURS
     for argument in arguments:
