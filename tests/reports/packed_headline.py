@@ -64,7 +64,7 @@ def write_stages(out: Path) -> None:
             kernels = {"small": 10, "large": 20}[budget]
             fit = {
                 "kernels": kernels,
-                "samples": 100,
+                "samples": 10 * kernels,
                 "trees": fold * kernels,
                 "validation": values[fold - 1],
             }

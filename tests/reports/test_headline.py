@@ -73,6 +73,8 @@ def test_points_are_means_over_folds(headline: Headline) -> None:
     assert shown["learned", 200].budget.core_seconds is None
     trees = shown["trees_analytical", 20]
     assert (trees.validation, trees.is_chosen) == (pytest.approx(0.87), True)
+    # The least budget first, whatever budgets are called.
+    assert [p.budget.kernels for p in points if p.model == "trees_analytical"] == [10, 20]
     assert not shown["trees_analytical", 10].is_chosen
     assert trees.error == pytest.approx(4.0)
 

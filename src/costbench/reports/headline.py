@@ -359,7 +359,9 @@ def _points_of_networks(
 
 def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterable[CostPoint]:
     keys = ["task", "split", "chip", "model", "budget"]
-    for key, runs in fits.groupby(keys, sort=False):
+    # The least budget of a model first.
+    in_order = fits.sort_values(["task", "split", "chip", "model", "samples", "trees"], kind="stable")
+    for key, runs in in_order.groupby(keys, sort=False):
         task, split, chip, model, budget = map(str, key)
         error, tau = _test_values(results.cell(task, split, chip, budget), model)
         validation = float(runs["validation"].mean())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from costbench.reports.figures.canvas import legend_above, save, styled
 from costbench.reports.headline import CostPoint
@@ -63,6 +63,8 @@ def write_cost_figure(points: Sequence[CostPoint], folder: Path) -> tuple[Path, 
                         label=title_of(model),
                     )
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_xlabel("core-seconds of a training")
             axes.set_ylabel(measure.title)
         panels[0].set_yscale("log")
