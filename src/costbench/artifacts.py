@@ -312,7 +312,7 @@ def digest_files(paths: Iterable[str | PathLike[str]], root: str | PathLike[str]
     SHA-256 over the lines `sha256(contents) name` in order of name; a file given twice counts once.
 
     Raises:
-        DataError: naming the file, if one is missing or lies outside `root`.
+        DataError: naming the file, if one is missing, damaged in a sealed folder, or lies outside `root`.
     """
     base = Path(root).resolve()
     names: dict[str, Path] = {}
@@ -322,6 +322,7 @@ def digest_files(paths: Iterable[str | PathLike[str]], root: str | PathLike[str]
         resolved = source.parent.resolve() / source.name
         if not resolved.is_relative_to(base):
             raise DataError("outside the folder that is digested", where=source, expected=f"a file in {base}")
+        check_sealed(source)
         names[resolved.relative_to(base).as_posix()] = source
     lines = (f"{digest_file(names[name])} {json.dumps(name)}\n" for name in sorted(names))
     return digest_bytes("".join(lines).encode())
