@@ -92,6 +92,8 @@ def main() -> None:
     torch.manual_seed(0)
     wanted = {"task": args.task, "chip": args.chip, "split": args.split}
     kernels = KernelDataset(args.folder, part="train", **wanted)
+    if not (kernels.num_decisions() > 1).any():
+        parser.error(f"kernels of the task {args.task} have one decision each, so there is nothing to rank")
     scale = ScaleFeatures(kernels)
     kernels.transform = Compose([SampleDecisions(32), scale])
     network = Network(scale)

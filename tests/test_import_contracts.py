@@ -52,7 +52,8 @@ ALLOWED = {
     "store": "import costbench.artifacts, costbench.params, costbench.execution.workers",
     "execution.compiled": "import numba",
     "execution.workers": "import joblib, costbench.artifacts",
-    "errors": "",
+    "errors": "import costbench.limits",
+    "limits": "",
     "installation": "",
 }
 

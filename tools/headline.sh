@@ -6,5 +6,5 @@ for stage in generate split features; do costbench "$stage" "${params[@]}"; done
 for experiment in trees-{tile,fusion} headline-{tile,fusion} curves-{tile,fusion} estimates-{tile,fusion} expert-{tile,fusion}; do
   costbench train --experiment "$experiment" "${params[@]}"
   costbench evaluate --experiment "$experiment" "${params[@]}"
-  costbench results pack data/results/headline "${params[@]}"
+  costbench results pack --compact data/results/headline "${params[@]}"
 done

@@ -10,7 +10,15 @@ import pytest
 from numba import types
 from numba.core import caching
 
-from costbench.execution.compiled import cache_folder, compiled, compiled_fused, compiled_step, source_digest
+from costbench.execution import compiled as compiled_module
+from costbench.execution.compiled import (
+    CacheLocator,
+    cache_folder,
+    compiled,
+    compiled_fused,
+    compiled_step,
+    source_digest,
+)
 
 
 @compiled_step
@@ -133,6 +141,23 @@ def test_a_new_folder_takes_the_place_of_those_unused_for_long(tmp_path: Path) -
     (tmp_path / name).rmdir()
     cache_folder([tmp_path], name)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, recent.name, other.name])
+
+
+def test_two_installations_of_the_same_sources_find_the_same_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locators = []
+    for name in ("first", "second"):
+        file = tmp_path / name / "costbench" / "search" / "example.py"
+        file.parent.mkdir(parents=True)
+        file.write_text("")
+        monkeypatch.setattr(compiled_module, "_PACKAGE", tmp_path / name / "costbench")
+        locators.append(CacheLocator(ratios.py_func, str(file)))
+    first, second = locators
+    assert first.get_cache_path() == second.get_cache_path()
+    assert first.get_source_stamp() == second.get_source_stamp()
+    file.write_text("x = 1")
+    assert first.get_source_stamp() != second.get_source_stamp()
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "HOME"])

@@ -44,7 +44,7 @@ from costbench.experiments.grid.history import History
 from costbench.experiments.identity import StageIdentity, write_identity
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import Workspace, load_workspace
-from costbench.metrics.rows import MetricRow, write_rows
+from costbench.metrics.rows import MetricRow, read_rows, write_rows
 
 ROW = MetricRow(
     "tile", "random", "tpu_v2", "learned", "main", 0, "App", "p", "all", "kendall_tau", 0.1, "a", "b", "rev"
@@ -189,6 +189,26 @@ def test_parts_of_different_days_add_up_and_are_restored(workspace: Workspace, t
     digests = read_manifest(archive).files
     assert pack(archive, restored) == Changes((first, second), ())
     assert read_manifest(archive).files == digests
+
+
+def test_a_compact_archive_has_rows_over_all_kernels_and_no_points(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    name = EXPERIMENTS[0]
+    compute(workspace, name)
+    evaluated = workspace.stage("evaluate") / name
+    write_rows(evaluated / "rows.jsonl", [ROW, replace(ROW, kernels="unseen"), replace(ROW, model="trees")])
+    point = dict.fromkeys(("task", "split", "chip", "model"), "x")
+    write_json(evaluated / "scatter.json", [{**point, "predicted_ns": [1.0], "measured_ns": [2.0]}])
+    write_identity(evaluated, StageIdentity("params", "data", "code"))
+    pack(tmp_path / "archive", workspace, compact=True)
+    assert read_manifest(tmp_path / "archive").parts[f"experiments/{name}"].rows == 2
+    assert len(pd.read_parquet(tmp_path / "archive" / "points.parquet")) == 0
+    restored = replace(workspace, out=tmp_path / "restored")
+    unpack(tmp_path / "archive", restored)
+    assert read_json(restored.stage("evaluate") / name / "scatter.json") == []
+    rows = read_rows(restored.stage("evaluate") / name / "rows.jsonl")
+    assert [row.kernels for row in rows] == [ROW.kernels] * 2
 
 
 def test_what_the_archive_lacks_stays_missing_and_what_is_there_stays(

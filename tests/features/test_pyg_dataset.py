@@ -143,7 +143,7 @@ def test_sampled_decisions_stay_whole_and_differ_between_readings(root: Path) ->
     [
         ({"part": "dropped"}, ChoiceError, "unknown set 'dropped' .expected one of test, train, validation"),
         ({"split": "manual"}, DataError, "manual.json: "),
-        ({"task": "layout"}, DataError, "features: no features of the task layout on tpu_v3 "),
+        ({"task": "layout"}, DataError, "features: no features of the task layout on any chip "),
         ({"chip": "tpu_v9"}, DataError, "features: no features of the task tile on tpu_v9 "),
         # Of its one program, nothing is measured.
         ({"part": "test"}, DataError, "for the programs of set test .expected the stage `features`"),

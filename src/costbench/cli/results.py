@@ -24,7 +24,14 @@ Out = Annotated[
 
 
 @app.command()
-def pack(folder: Folder, params: Params = Path("params.yaml"), out: Out = None) -> None:
+def pack(
+    folder: Folder,
+    params: Params = Path("params.yaml"),
+    out: Out = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Leave out rows of groups of kernels, and points of figures.")
+    ] = False,
+) -> None:
     """Add what a profile has finished to an archive: metric rows, curves, searches, budgets; no weights.
 
     Evaluated experiments and the stages `split`, `features`, `sweep`, `autotune`, `schedules` are its parts.
@@ -35,7 +42,7 @@ def pack(folder: Folder, params: Params = Path("params.yaml"), out: Out = None) 
     from costbench.experiments import archive
 
     workspace = _workspace(params, out)
-    changes = archive.pack(folder, workspace)
+    changes = archive.pack(folder, workspace, compact=compact)
     size = sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
     typer.echo(f"{folder}: {len(changes.written)} parts packed, {len(changes.kept)} kept; {size:,} bytes")
     _echo_missing(folder, workspace)

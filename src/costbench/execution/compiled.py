@@ -11,6 +11,9 @@ both of every function, which took a third of the time that compiling takes.
 Numba invalidates its cache when the file of a function changes, although the compiled code also contains
 functions and constants of other files. The name of the cache folder is therefore a digest of all these files.
 
+Code is found in that folder by the place of its function in the package. So another installation of the same
+sources, for which `NUMBA_CACHE_DIR` names the folder's parent, compiles nothing again.
+
 Processes that compile at the same time share the folder. Where Numba counts, what they write would not fit
 together: symbols in machine code, which have to differ between functions (`_names_for_symbols`), and files,
 which have to differ between signatures (`_CacheFile`).
@@ -243,6 +246,23 @@ class _CacheFile(_NumbasCacheFile):  # type: ignore[misc]
         self._save_index({**self._load_index(), key: name})
 
 
+_NumbasLocator: Any = caching.UserProvidedCacheLocator
+
+
+class CacheLocator(_NumbasLocator):  # type: ignore[misc]
+    """Where Numba looks for a function's code: by the path of its file in the package, not on the machine."""
+
+    def __init__(self, function: Function, file: str) -> None:
+        super().__init__(function, file)
+        with suppress(ValueError):  # a file outside of the package is found as Numba finds it
+            path = Path(file).resolve().relative_to(_PACKAGE.parent)
+            self._cache_path = str(Path(config.CACHE_DIR, ".".join(path.with_suffix("").parts)))  # type: ignore[attr-defined]
+
+    def get_source_stamp(self) -> str:
+        """Returns what the code belongs to: the contents of the file, not its time, which installers set."""
+        return hashlib.sha256(Path(self._py_file).read_bytes()).hexdigest()
+
+
 # Numba has no setting for either.
 bytecode.FunctionIdentity._unique_ids = _names_for_symbols()  # type: ignore[assignment]  # noqa: SLF001
 caching.IndexDataCacheFile = _CacheFile  # type: ignore[misc]
@@ -251,3 +271,4 @@ caching.IndexDataCacheFile = _CacheFile  # type: ignore[misc]
 config.CACHE_DIR = str(  # type: ignore[attr-defined]
     cache_folder(_cache_parents(), f".costbench-{source_digest(_PACKAGE.parent)}")
 )
+config.CACHE_LOCATOR_CLASSES = f"{__name__}.{CacheLocator.__name__},IPythonCacheLocator"  # type: ignore[attr-defined]

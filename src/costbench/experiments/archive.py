@@ -251,6 +251,7 @@ def _parquet(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+_GROUP, _ALL_KERNELS = SCHEMAS[ROWS].get_field_index("kernels"), "all"
 _ROWS_FILE, _HISTORY_FILE, _POINTS_FILE = "rows.jsonl", "history.csv", "scatter.json"
 _POINT_KEYS = ("task", "split", "chip", "model")
 _TIMES = ("predicted_ns", "measured_ns")
@@ -397,12 +398,13 @@ class Changes:
     kept: tuple[str, ...]
 
 
-def pack(folder: Path, workspace: Workspace) -> Changes:
+def pack(folder: Path, workspace: Workspace, *, compact: bool = False) -> Changes:
     """Adds the finished parts of a profile to an archive; parts of equal names are replaced, others stay.
 
     Args:
         folder: folder of the archive, which may not exist yet.
         workspace: workspace of the profile.
+        compact: whether rows of groups of kernels and points of figures are left out, five of six bytes.
 
     Raises:
         DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
@@ -412,7 +414,7 @@ def pack(folder: Path, workspace: Workspace) -> Changes:
     names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
     if not names:
         raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
-    finished = {name: _read_part(workspace.out, name) for name in names}
+    finished = {name: _read_part(workspace.out, name, compact=compact) for name in names}
     write_archive(folder, workspace.name, before | finished)
     return Changes(tuple(finished), tuple(name for name in before if name not in finished))
 
@@ -491,14 +493,19 @@ def _is_finished(out: Path, part: str) -> bool:
     return all((out / folder / IDENTITY_FILE).is_file() for folder in _folders(part))
 
 
-def _read_part(out: Path, part: str) -> Part:
+def _read_part(out: Path, part: str, *, compact: bool = False) -> Part:
     patterns = {**_results(), "machine": ("*.json",)}
     facts = _machine_folders(part)
     records: dict[str, list[Record]] = {file: [] for file in SCHEMAS}
     for folder in (*_folders(part), *facts):
         for pattern in patterns[folder.parts[0]]:
             for path in sorted((out / folder).glob(pattern)):
-                file, contents = read_results(out, PurePosixPath(path.relative_to(out).as_posix()))
+                relative = PurePosixPath(path.relative_to(out).as_posix())
+                file, contents = read_results(out, relative)
+                if compact and file == ROWS:
+                    contents = [record for record in contents if record[_GROUP] == _ALL_KERNELS]
+                elif compact and file == POINTS:
+                    file, contents = FILES, [(str(relative), "[]\n")]
                 records[file] += contents
     if part == "features":
         records[FILES] += _collections(out)
