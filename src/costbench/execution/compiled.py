@@ -6,7 +6,7 @@ number of processes.
 
 A function that compiled functions call is compiled for them as a part, whose code is linked into theirs. It
 becomes machine code of its own, with conversions of Python's objects, only if Python calls it. Numba makes
-both of every function, which took a third of the time that compiling takes.
+both of every function, which took a fifth of the time that compiling takes.
 
 Numba invalidates its cache when the file of a function changes, although the compiled code also contains
 functions and constants of other files. The name of the cache folder is therefore a digest of all these files.
