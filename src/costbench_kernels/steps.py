@@ -3,7 +3,7 @@
 Consecutive fused kernels become one torch function: they pass NumPy arrays to each other, and autograd sees
 only the inputs of the first and the output of the last. A fused kernel fills the caches with its data, so
 that whatever Python and torch run next starts with cold caches: a few small tensors between two kernels cost
-a hundredth of a training step (docs/models.md).
+a hundredth of a training step (docs/notes/2026-11-25-speed-of-networks.md).
 """
 
 from __future__ import annotations
