@@ -157,7 +157,8 @@ MANY_DECISIONS = 16
 """Decisions per node from which inactive units are left out; with fewer, all units are multiplied.
 
 Active units differ between nodes but hardly between decisions of a node, so a chunk with many inactive units
-lies within one node. Chunks of fewer rows did not pay on every processor (docs/notes/2026-11-25-speed-of-networks.md).
+lies within one node. Chunks of fewer rows did not pay on every processor
+(docs/notes/2026-11-25-speed-of-networks.md).
 """
 
 
