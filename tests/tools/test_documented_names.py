@@ -24,8 +24,8 @@ PAGES = sorted(
 )
 FOLDERS = ("src", "tests", "benchmarks", "tools", "pipelines", "corpus", "profiles", "examples", "docs")
 PACKAGES = ("costbench", "costbench_schedules", "costbench_kernels")
-LABELS = {"costbench.kind", "costbench.dropped_fingerprint"}
-"""Keys of tags and metadata, which look like modules."""
+LABELS = {"costbench.kind", "costbench.dropped_fingerprint", "costbench.sha256"}
+"""Keys of tags and metadata and a name of a file, which look like modules."""
 _SPAN = re.compile(r"`([^`]+)`")
 _PATH = re.compile(rf"(?<![\w./<-])(?:{'|'.join(FOLDERS)})/[\w./*-]*")
 _SOURCE = re.compile(r"(?<![\w./*<-])[a-z_]\w*(?:/[\w*]+)+\.(?:py|yaml)\b")
