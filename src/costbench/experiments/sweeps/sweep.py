@@ -309,8 +309,8 @@ def _check_database(task: SweepTask, trials: dict[int, FrozenTrial], table: str,
     header, *earlier = read_bytes(path).decode("utf-8", errors="replace").splitlines() or [""]
     changed = [row for row in earlier if row not in rows]
     if header in rows and changed:
-        number = changed[0].partition(",")[0]
-        problem = f"trial {number} of {task.study.name} differs from {path}"
+        first_changed = changed[0].partition(",")[0]
+        problem = f"trial {first_changed} of {task.study.name} differs from {path}"
         raise DataError(problem, where=database, expected=f"what was written there; {_ANEW}")
 
 
