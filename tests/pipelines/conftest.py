@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,8 +38,13 @@ def smoke(tracking_template: Path, tmp_path_factory: pytest.TempPathFactory, wor
 
 
 @pytest.fixture
-def workplace(smoke: Path, tmp_path: Path) -> Path:
+def workplace(smoke: Path, tmp_path: Path) -> Iterator[Path]:
     """A workplace of the test's own, with everything that the smoke run left."""
     folder = tmp_path / "workplace"
     shutil.copytree(smoke, folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder
+    before = set(sys.modules)
+    yield folder
+    # Stages that ran in this process have imported models from this folder, which is removed now.
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] == "examples":
+            del sys.modules[name]

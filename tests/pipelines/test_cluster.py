@@ -19,6 +19,7 @@ from costbench.datasets.generation import Backend, ShardTask, generate
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import DataError
 from costbench.execution.workers import run_work_items
+from costbench.experiments.stages.train import train_timed
 from costbench.target import load_target
 from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import (
@@ -133,7 +134,7 @@ def _wait_until_it_trains(cluster: Cluster, pipeline: Future[subprocess.Complete
         client.wait_for_workers(2, timeout=HANGS_AFTER_S)
         workers = client.scheduler_info()["workers"]
         (victim,) = (address for address, worker in workers.items() if worker["name"] == VICTIM)
-        while not any(str(key).startswith("train_item") for key in client.processing()[victim]):
+        while not any(str(key).startswith(train_timed.__name__) for key in client.processing()[victim]):
             assert not pipeline.done(), pipeline.result().stderr
             assert time.monotonic() < limit
             time.sleep(0.02)

@@ -61,6 +61,7 @@ def _studies(url: str) -> list[str]:
 def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
     folder = smoke / "out" / "smoke" / "sweep"
     assert {path.name for path in folder.iterdir()} == {
+        "costbench.sha256",
         "identity.json",
         *(f"{task}.{suffix}" for task in LEARNED for suffix in ("csv", "yaml")),
     }

@@ -192,7 +192,8 @@ def source_digest(name: str) -> str:
     """
     module = name.partition(":")[0]
     file = _file_of(module)
-    if file is None:
+    # A module that is loaded may have lost its file since.
+    if file is None or not Path(file).is_file():
         raise DataError("no such module", where=name, expected=_expected(module))
     path = Path(file)
     folder = path.parents[module.count(".") + (path.stem == "__init__")]
