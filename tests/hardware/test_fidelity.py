@@ -160,7 +160,7 @@ def test_the_documentation_states_these_numbers(real: FidelityReport, repository
     }
 
     def shown(value: float | None) -> str:
-        return "" if value is None else f"{value:.3f}".removeprefix("0")
+        return "" if value is None else f"{value:.3f}"
 
     for kernel in real.kernels:
         expected = [str(kernel.num_runs), shown(kernel.kendall_tau)]
