@@ -89,9 +89,7 @@ def test_a_reduction_without_kernels_falls_back_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("costbench_kernels")
-    monkeypatch.setattr(
-        "costbench.models.networks.cost_network.REDUCTIONS", {**reductions.REDUCTIONS, "node-mean": _Mean}
-    )
+    monkeypatch.setattr(reductions, "REDUCTIONS", {**REDUCTIONS, "node-mean": _Mean})
     scaling = FeatureScaling.fit(SAMPLES)
     net = LearnedCostNet(NetSpec(reduction="node-mean", hidden=16), scaling.sizes)
     with caplog.at_level(logging.INFO, "costbench"):

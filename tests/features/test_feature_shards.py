@@ -71,9 +71,11 @@ def test_estimates_of_other_qualities_lie_beside_a_shard(items: list[Item], tmp_
     expert = AnalyticalModel(ARCHITECTURE, QUALITIES["expert"])
     beside = estimates_path(path, "expert")
     assert beside == tmp_path / "estimates" / "expert" / "tile" / "tpu_v3" / "p.arrow"
-    assert read_paths([path], "expert") == [path, beside]
     assert read_paths([path], "") == [path]
+    with pytest.raises(DataError, match=r"p\.arrow: .*'expert' among `features.estimates`"):
+        read_paths([path], "expert")
     write_estimates(beside, items, expert, METADATA)
+    assert read_paths([path], "expert") == [path, beside]
     Shard.open(beside)
     shard = FeatureShard(path)
     assert shard.with_estimate("") is shard

@@ -13,6 +13,7 @@ from costbench.experiments.autotuning.session import Session, TuneOptions
 from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
+from costbench.models.checkpoint import MODEL_FILE
 from costbench.target import load_target
 from costbench.tasks import TaskName
 from tests.experiments.autotuning.test_session import nothing
@@ -43,6 +44,7 @@ def test_models_that_are_not_there(tmp_path: Path, task: TaskName) -> None:
 def test_models_of_the_other_task(tmp_path: Path, task: TaskName, other: TaskName) -> None:
     folder = tmp_path / f"{other}-random-tpu_v2-gat-3e-4-s0"
     folder.mkdir()
+    (folder / MODEL_FILE).write_text("{}")
     options = TuneOptions(small_file(tmp_path), task, model=str(folder))
     with pytest.raises(DataError, match=f"trained for the task {other} \\(expected a model for {task}\\)"):
         tune_program(session(tmp_path, options), "small")

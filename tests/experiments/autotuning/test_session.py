@@ -90,15 +90,19 @@ def test_only_the_same_run_is_resumed(tmp_path: Path) -> None:
 
 
 def test_a_new_run_forgets_the_traces_of_the_one_before(tmp_path: Path) -> None:
-    """Else one that is stopped early would be resumed with those of other options."""
+    """Those of other options it leaves as they are; else it would be resumed with more than it did."""
     options = TuneOptions(small_file(tmp_path), "tile")
     first = session(tmp_path / "out", options)
     whole = first.search(LINE, of_the_line)
     first.keep_costs({1: 2.0})
     session(tmp_path / "out", options, resume=True)
     assert read_trace(tmp_path / "out" / "traces" / "line.json") == whole
-    session(tmp_path / "out", replace(options, seed=1))
+    with pytest.raises(DataError, match=r"settings\.json: is of seed 0, not 1"):
+        session(tmp_path / "out", replace(options, seed=1))
+    assert read_trace(tmp_path / "out" / "traces" / "line.json") == whole
+    session(tmp_path / "out", options)
     assert list((tmp_path / "out" / "traces").iterdir()) == []
+    session(tmp_path / "out", replace(options, seed=1))
 
 
 def test_costs_of_kernels_are_kept(tmp_path: Path) -> None:

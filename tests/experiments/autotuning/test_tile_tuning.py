@@ -85,7 +85,7 @@ def test_where_the_machine_refuses_a_tile_the_default_is_the_next_smaller_one(tm
     found = []
     for seed in (0, 1, 7, 10):
         options = TuneOptions(file, "tile", minutes=1e-9, seed=seed)
-        session = Session(tmp_path / "out", options, TARGET, resume=False, report=nothing)
+        session = Session(tmp_path / str(seed), options, TARGET, resume=False, report=nothing)
         found.append(tune_tiles(mixer, session, None).default_ns)
     assert len(set(found)) == 4
     assert max(found) < 1.1 * min(found)

@@ -93,7 +93,7 @@ def test_tuned_and_printed(
         (["C6", "--task", "schedule", "--budget", "3"], "--budget: has no effect with --task schedule"),
         (["step.hlo", "--trials", "3"], "--trials: has no effect with --task tile"),
         (["C6", "--task", "schedule", "--trials", "0"], "--trials: 0"),
-        (["C6", "--task", "layout"], "unknown task 'layout'"),
+        (["C6", "--task", "layouts"], "unknown task 'layouts'"),
         (["C6", "--task", "schedule", "--model", "nowhere"], "nowhere"),
     ],
 )

@@ -11,6 +11,7 @@ import torch
 
 from costbench import rng
 from costbench.errors import ChoiceError, DataError
+from costbench.installation import install_line
 from costbench_schedules.models import trees
 from costbench_schedules.models.learner import Objective, Samples, samples_of
 from costbench_schedules.models.training import rank_loss
@@ -134,8 +135,9 @@ def test_trees_are_added_to_the_starting_costs(library: str) -> None:
 @pytest.mark.skipif(not MISSING, reason="all libraries are installed")
 def test_a_library_that_is_not_installed_is_named() -> None:
     features, runtimes = made(4)
-    with pytest.raises(ChoiceError, match=r"XGBoost is not installed.*costbench\[cpu\]"):
+    with pytest.raises(ChoiceError, match="XGBoost is not installed") as refused:
         BoostedTrees(library=MISSING[0]).fit(features, samples_of(runtimes), 0)
+    assert f"`{install_line('cpu')}`" in refused.value.expected
 
 
 def test_an_unknown_library_is_refused() -> None:

@@ -250,7 +250,7 @@ class Session:
         else:
             if path.exists() and (_has_traces(folder) or (folder / DECISIONS_FILE).exists()):
                 _verify_settings(path, settings, "another --out, or the options of the result in it")
-            # Traces of an earlier run with other options must not be resumed later.
+            # Else this run, stopped early and resumed, would go on with searches that it never did.
             for trace in (folder / "traces").glob("*.json"):
                 trace.unlink()
         write_json(path, settings)
