@@ -43,11 +43,10 @@ def _evaluated(data: ReportData) -> Iterator[Table]:
 
 
 def _searched(data: ReportData) -> Iterator[Table]:
-    for results in data.searches.of_user.results:
-        if results.task == "tile":
-            yield figure_4_table(results)
-        else:
-            yield from (start_table(results, _PAPER, start) for start in STARTS)
+    searches = data.searches.of_user
+    yield from map(figure_4_table, searches.of("tile"))
+    for results in searches.of("fusion"):
+        yield from (start_table(results, _PAPER, start) for start in STARTS)
 
 
 def _renamed(table: Table) -> Table:
