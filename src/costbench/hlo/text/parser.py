@@ -493,9 +493,10 @@ class _Parser(_Cursor):
     def _count_parts(self, shape: Shape) -> None:
         """Counts the parts of shapes that the text leaves out: a tuple of one tuple, twice, doubles them."""
         parts = [(shape, 0)]
+        self._parts_left -= 1
         while parts:
             part, depth = parts.pop()
-            self._parts_left -= 1
+            self._parts_left -= len(part.tuple_shapes)
             if depth > MAX_NESTING:
                 raise self._error("tuples within tuples", f"at most {MAX_NESTING} levels")
             if self._parts_left < 0:
