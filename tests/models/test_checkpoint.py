@@ -140,6 +140,7 @@ def test_weights_of_another_model_are_refused(saved: Path, tmp_path: Path) -> No
         ({"net": {"hidden": "wide"}}, r"net\.hidden"),
         ({"net": {"encoder": "gcn9"}}, "unknown encoder 'gcn9'"),
         ({"net": {"hidden": 16}}, "no weights of this network"),
+        ({"net": {"hidden": 256, "encoder": "pyg.GCNConv"}}, "no weights of this network"),
         ({"scaling": []}, "scaling: is no scaling"),
         ({"scaling": {"node": {}, "decision": {}, "static": {}}}, "scaling"),
     ],

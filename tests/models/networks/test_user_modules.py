@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.errors import ParamsError
+from costbench.models.checkpoint import load_checkpoint, save_checkpoint
 from costbench.models.graph_batch import Collator, FeatureScaling, GraphBatch
 from costbench.models.learned import LearnedCostNet
 from costbench.models.networks.reductions import Pooled
@@ -22,6 +23,14 @@ class Sum(nn.Module):
     """Sums rows; no parameters, no widths."""
     def forward(self, x, index, dim_size):
         return x.new_zeros(dim_size, x.shape[1]).index_add(0, index, x)
+
+class Counted(Sum):
+    """Reads values while it is built, and in each batch."""
+    def __init__(self):
+        super().__init__()
+        self.rate = torch.linspace(0.5, 1.0, 3)[1].item()
+    def forward(self, x, index, dim_size):
+        return self.rate * super().forward(x, index, 1 + int(index.max()))
 
 class Scaled(nn.Module):
     def __init__(self, spec):
@@ -111,6 +120,13 @@ def test_a_network_with_own_modules_prices_all_decisions_and_follows_from_its_se
     assert not torch.equal(other(batch), costs)
     costs.sum().backward()
     assert all(weight.grad is not None for weight in first.encoder.parameters())
+
+
+def test_a_module_that_reads_values_comes_back(batch: GraphBatch, tmp_path: Path) -> None:
+    samples = [kernel_samples(1, num_nodes=6, num_configs=3)]
+    net = network(batch, reduction=named("Counted"))
+    save_checkpoint(tmp_path / "model", net, FeatureScaling.fit(samples), "score")
+    assert torch.equal(load_checkpoint(tmp_path / "model").net(batch), net(batch))
 
 
 def test_weights_are_those_of_the_constructor(batch: GraphBatch) -> None:
