@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from costbench.experiments.stages import evaluate, features, inputs, train
 from costbench.params import load_yaml, merge
-from tests.pipelines.workplace import REPOSITORY, call
+from costbench.reports import stage as report
+from tests.pipelines.workplace import REPOSITORY, call, stages_run
 
 PAGE = REPOSITORY / "docs" / "your_network.md"
 _DONE = "make demo"
@@ -29,17 +31,36 @@ def commands() -> list[str]:
     return [line.removeprefix("$ ").split("  #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
-def test_every_command_of_the_page_runs_and_leaves_what_it_says(workplace: Path, tmp_path: Path) -> None:
+def test_every_command_of_the_page_runs_and_leaves_what_it_says(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (block,) = blocks("yaml")
     entry = tmp_path / "entry.yaml"
     entry.write_text(block)
     params = workplace / "profiles" / "smoke" / "params.yaml"
-    sections: Any = json.loads(params.read_text())
-    params.write_text(json.dumps(merge(sections, load_yaml(entry))))
+    sections: Any = merge(json.loads(params.read_text()), load_yaml(entry))
+    sections["experiments"]["mine"]["splits"] = ["random"]
+    params.write_text(json.dumps(sections))
+    monkeypatch.chdir(workplace)
+    monkeypatch.setenv("COSTBENCH_TRACKING", "off")
+    for run in (inputs.run, features.run):
+        run(params)
+    for run_experiment in (train.run, evaluate.run):
+        run_experiment(params, "mine")
+    report.run(params)
+    # Of the commands of DVC it is seen which stages they would run: in this process they have just run.
+    with_dvc = [command for command in commands() if command.startswith("dvc repro ")]
+    for command in with_dvc:
+        done = call(workplace, ["bash", "-c", f"{command} --dry"])
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert {"features", "train@mine", "evaluate@mine"} <= set(stages_run(done.stdout))
+    assert "report" in stages_run(done.stdout)
     printed = {}
     for command in commands():
-        if command != _DONE:
-            done = call(workplace, ["bash", "-c", command])
+        if command != _DONE and command not in with_dvc:
+            # The last `--epochs` counts.
+            shorter = f"{command} --epochs 1" if "train_your_own_network" in command else command
+            done = call(workplace, ["bash", "-c", shorter])
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
             printed[command] = done.stdout
     out = workplace / "out"
