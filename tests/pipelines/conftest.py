@@ -30,7 +30,13 @@ def smoke(tracking_template: Path, tmp_path_factory: pytest.TempPathFactory, wor
             make_workplace(folder)
             shutil.copy(tracking_template, folder / "mlflow.db")
             # As `make demo` does, with one worker, which loads torch and MLflow once for all stages.
-            command = ["bash", REPOSITORY / "tools" / "with_workers.sh", "1", "dvc", "repro"]
+            command: list[str | Path] = [
+                "bash",
+                REPOSITORY / "tools" / "with_workers.sh",
+                "1",
+                "dvc",
+                "repro",
+            ]
             done = call(folder, [*command, "profiles/smoke/dvc.yaml"])
             assert done.returncode == 0, done.stdout + done.stderr
             (shared / "smoke.done").write_text(done.stdout)
