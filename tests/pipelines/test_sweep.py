@@ -153,7 +153,10 @@ def test_workers_of_which_one_is_killed(workplace: Path) -> None:
     assert 1 <= states.count("FAIL") <= 2
     assert states.count("COMPLETE") + states.count("PRUNED") >= TRIALS + 2
     rows = (workplace / "out" / "smoke" / "sweep" / "tile.csv").read_text().splitlines()[1:]
-    assert {int(row.split(",")[0]) for row in rows} >= set(range(TRIALS + 2))
+    numbers = {int(row.split(",")[0]) for row in rows}
+    # The other worker may have begun a further trial by then, which can end before the lost one is repeated.
+    assert numbers >= set(range(TRIALS))
+    assert len(numbers) >= TRIALS + 2
 
 
 def test_training_takes_the_best_values(smoke: Path) -> None:
