@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from costbench.artifacts import write_json, write_text
@@ -81,6 +82,11 @@ def write_stages(out: Path) -> None:
         write_rows(out / "evaluate" / name / "rows.jsonl", rows[name])
         for stage in ("train", "evaluate"):
             write_identity(out / stage / name, StageIdentity("params", "data", "code"))
+
+
+def packed(archive: Path) -> HeadlineParams:
+    """Returns the experiments of the archive in a folder."""
+    return replace(PARAMS, results=str(archive))
 
 
 def write_headline(folder: Path) -> Path:

@@ -19,7 +19,7 @@ from costbench.reports.sections.headline import points_by_cell, standing_table
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, is_settled
 from tests.reports.conftest import rows_of
-from tests.reports.packed_headline import PARAMS, write_headline
+from tests.reports.packed_headline import packed, write_headline
 
 COLUMNS = {"tile": "validation/tau"}
 HYBRID, TREES = (Side(model, "main", "folds", "tpu_v3") for model in ("hybrid", "trees_analytical"))
@@ -32,7 +32,7 @@ def archive(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def headline(archive: Path) -> Headline:
-    loaded = load_headline(archive, PARAMS, COLUMNS, load_claims())
+    loaded = load_headline(packed(archive), COLUMNS, load_claims())
     assert loaded is not None
     return loaded
 
@@ -41,7 +41,7 @@ def headline(archive: Path) -> Headline:
 def inputs(archive: Path, tmp_path: Path) -> ReportInputs:
     """A report's own results are those of another split, beside the archive."""
     write_rows(tmp_path / "own" / "rows.jsonl", rows_of())
-    return ReportInputs((tmp_path / "own" / "rows.jsonl",), curves=COLUMNS, headline=(archive, PARAMS))
+    return ReportInputs((tmp_path / "own" / "rows.jsonl",), curves=COLUMNS, headline=packed(archive))
 
 
 def test_validation_chooses_the_budget_of_trees(headline: Headline) -> None:
@@ -97,13 +97,13 @@ def test_a_network_is_judged_by_its_own_curve_on_folds(headline: Headline) -> No
 
 
 def test_no_archive_no_headline(tmp_path: Path) -> None:
-    assert load_headline(tmp_path / "none", PARAMS, COLUMNS, load_claims()) is None
+    assert load_headline(packed(tmp_path / "none"), COLUMNS, load_claims()) is None
 
 
 def test_a_damaged_archive_is_named(archive: Path) -> None:
     (archive / "rows.parquet").write_bytes(b"")
     with pytest.raises(DataError, match=r"rows\.parquet"):
-        load_headline(archive, PARAMS, COLUMNS, load_claims())
+        load_headline(packed(archive), COLUMNS, load_claims())
 
 
 def test_comparisons_on_folds_rest_on_the_archive(inputs: ReportInputs, tmp_path: Path) -> None:

@@ -116,19 +116,19 @@ class Headline:
 
 
 def load_headline(
-    folder: Path, params: HeadlineParams, columns: Mapping[str, str], claims: Sequence[Claim]
+    params: HeadlineParams, columns: Mapping[str, str], claims: Sequence[Claim]
 ) -> Headline | None:
     """Returns the headline results of an archive; None where there is no archive, or no result of a network.
 
     Args:
-        folder: folder of the archive.
-        params: names of its experiments.
+        params: folder of the archive, from the working directory, and names of its experiments.
         columns: task -> column of training histories that learning curves are of.
         claims: claims of the papers, for the guard.
 
     Raises:
         DataError: for an archive that is damaged.
     """
+    folder = Path(params.results)
     if not (folder / MANIFEST_FILE).is_file():
         return None
     manifest = read_manifest(folder)

@@ -61,8 +61,7 @@ class ReportInputs:
         evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
         demo: whether the page is a demonstration, which draws no conclusions on models.
         parts: parts that other packages add, by name.
-        headline: folder of the packed results that the first page rests on, and their experiments; None for
-            the report's own results.
+        headline: the packed results that the first page rests on; None for the report's own results.
     """
 
     rows: tuple[Path, ...]
@@ -82,7 +81,7 @@ class ReportInputs:
     evidence: str = ""
     demo: bool = False
     parts: Mapping[str, ReportPart] = field(default_factory=dict)
-    headline: tuple[Path, HeadlineParams] | None = None
+    headline: HeadlineParams | None = None
 
 
 @dataclass(frozen=True)
@@ -212,7 +211,7 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
     selected = read_selected(inputs.trained, budgets, inputs.curves, is_curve)
     headline = None
     if inputs.headline is not None:
-        headline = load_headline(*inputs.headline, inputs.curves, claims)
+        headline = load_headline(inputs.headline, inputs.curves, claims)
     curves = learning_curves(results, selected, budgets, inputs.curves)
     # Networks on folds are held against curves on folds, which the headline has.
     curves += () if headline is None else headline.curves
@@ -265,8 +264,8 @@ def decide_on_headline(
         for finding in evaluate_claims(on_folds, frame, seed, guard=headline.guard, margins_of=claims)
         if finding.verdict != NOT_EVALUATED
     }
-    own = [decided.pop(finding.claim.id, finding) for finding in findings]
-    return control_false_discoveries((*own, *decided.values()))
+    replaced = [decided.pop(finding.claim.id, finding) for finding in findings]
+    return control_false_discoveries((*replaced, *decided.values()))
 
 
 def _decide_claims(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costbench.datasets.layout_graphs import read_collection_sizes
@@ -152,7 +152,9 @@ def _collect_inputs(
         demo=section.demo,
         evidence=section.evidence if (workspace.reports / section.evidence).is_file() else "",
         parts=parts,
-        headline=None if headline is None else (workspace.root / headline.results, headline),
+        headline=None
+        if headline is None
+        else replace(headline, results=str(workspace.root / headline.results)),
     )
 
 
