@@ -265,8 +265,8 @@ def test_metadata_that_lie_about_themselves_are_refused(path: Path, facts: bytes
 def test_compressed_tables_and_tables_of_others_are_refused(path: Path) -> None:
     table = pa.ipc.open_file(path).read_all()
     rewritten(path, table, compression="lz4")
-    with pytest.raises(DataError, match=r"resnet\.arrow: \w+: is compressed"):
-        contents(Shard.open(path))
+    with pytest.raises(DataError, match=r"resnet\.arrow: \d+ bytes in \d+ compressed ones"):
+        Shard.open(path)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema.remove_metadata()) as writer:
         writer.write_table(table.replace_schema_metadata(None))
     with pytest.raises(DataError, match="is an Arrow file, but no shard"):

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from costbench.arrays import AnyArray
 from costbench.artifacts import Stamp, atomic_path, check_sealed, open_file, stamp_of
+from costbench.datasets.arrow_files import MAGIC, UNREADABLE, open_arrow
 from costbench.datasets.arrow_tables import (
     ArrayViews,
     StoredColumn,
@@ -80,13 +81,10 @@ class Shards(KeyedResult):
 
 
 SUFFIX = ".arrow"
-_MAGIC = b"ARROW1\0\0"
 _OLD_MAGIC = b"CBSHARD"
 _KEYS = {"record", "version", "metadata", "sha256"}
 _FACTS, _FACTS_DIGEST = b"costbench", b"costbench.sha256"
 _AGAIN = "run `costbench generate` and `costbench features` again"
-# Exceptions that pyarrow raises for damaged files and files that are not Arrow.
-_UNREADABLE = (pa.ArrowException, OSError, ValueError, MemoryError, KeyError, TypeError, RecursionError)
 
 
 def write_shard(
@@ -302,20 +300,19 @@ def _read_table(path: Path) -> _Table:
     """Maps a file and checks everything except its columns' offsets and values."""
     file = _mapped(path)
     try:
-        reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
-        facts = _read_facts(reader.schema, path)
+        opened = open_arrow(file)
+        facts = _read_facts(opened.schema, path)
         record = _record_type(facts, path)
-        _check_schema(reader.schema, arrow_schema(record), path)
-        if reader.num_record_batches != 1:
-            raise DataError(f"{reader.num_record_batches} record batches", where=path, expected="one")
-        batch = reader.get_batch(0)
-        batch.validate()
-    except _UNREADABLE as error:
+        _check_schema(opened.schema, arrow_schema(record), path)
+        batch = opened.read(max_bytes=0)
+    except DataError as error:
+        raise error.recast(DataError, where=path) from error
+    except UNREADABLE as error:
         problem = f"truncated or damaged: {one_line(error)}"
         raise DataError(problem, where=path, expected="an Arrow IPC file") from error
     if not record.row and batch.num_rows != 1:
         raise DataError(f"{batch.num_rows} rows", where=path, expected="one")
-    return _Table(record, facts["metadata"], facts["sha256"], reader.schema, batch, file)
+    return _Table(record, facts["metadata"], facts["sha256"], opened.schema, batch, file)
 
 
 def _mapped(path: Path) -> pa.Buffer:
@@ -326,10 +323,10 @@ def _mapped(path: Path) -> pa.Buffer:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as error:
         raise DataError(f"cannot read: {error.strerror}", where=path, expected="a shard") from error
-    begin = bytes(mapped[: len(_MAGIC)])
+    begin = bytes(mapped[: len(MAGIC)])
     if begin.startswith(_OLD_MAGIC):
         raise DataError("is a shard of an older format", where=path, expected=f"an Arrow file; {_AGAIN}")
-    if begin != _MAGIC[: len(begin)]:
+    if begin != MAGIC[: len(begin)]:
         raise DataError("is no shard", where=path, expected="an Arrow IPC file")
     return pa.py_buffer(mapped)
 

@@ -107,9 +107,12 @@ def number(value: object) -> float | None:
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Writes results as Parquet, text as categories, the same bytes for the same results.
 
+    Each page of values has a checksum, which `pandas.read_parquet` compares with
+    `page_checksum_verification=True`.
+
     Raises:
         DataError: if the file cannot be written.
     """
     texts = {name: "category" for name in frame.columns if name not in ("seed", "value")}
     with atomic_path(path) as temporary:
-        frame.astype(texts).to_parquet(temporary, index=False, compression="zstd")
+        frame.astype(texts).to_parquet(temporary, index=False, compression="zstd", write_page_checksum=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from costbench.artifacts import seal
 from costbench.datasets.layout_graphs import read_collection_sizes
 from costbench.experiments.grid.cells import MAIN, experiment_names, variant_labels
 from costbench.experiments.identity import StageIdentity, git_revision, identify, read_identity
@@ -75,6 +76,8 @@ def run(params: Path) -> None:
     machine_files = write_machine_overheads(overheads, written.findings, machine)
     for part in parts.values():
         machine_files += part.write_machine_facts(machine)
+    for folder in (workspace.reports, machine):
+        seal(folder, "`costbench report`")
     identity = identify(__name__, section, identities[0].data_digest, *identities)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
     tags = {"profile": workspace.name, "experiment": ",".join(experiment_names(profile)), KIND: "report"}

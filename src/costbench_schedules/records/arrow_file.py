@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from costbench.artifacts import atomic_path, check_sealed
+from costbench.artifacts import atomic_path, parse_json, read_bytes
+from costbench.datasets.arrow_files import UNREADABLE, open_arrow
+from costbench.errors import DataError, one_line
 
 
 def write_arrow(
@@ -42,17 +44,28 @@ def read_arrow(path: Path, key: bytes) -> tuple[dict[str, Any], pa.Table]:
     """Returns the facts and the columns of a file of `write_arrow`.
 
     Raises:
-        OSError, ValueError, KeyError: for a file that is missing or another one.
-        DataError: if it is damaged in a sealed folder.
+        DataError: naming the file, if it is missing, damaged, another one, or expands to too much.
     """
-    if path.exists():
-        check_sealed(path)
-    with pa.OSFile(str(path), "rb") as file:
-        table = pa.ipc.open_file(file).read_all()
-    facts = json.loads((table.schema.metadata or {})[key])
-    if not isinstance(facts, dict):
-        raise ValueError("its facts are no object")
-    return facts, table
+    content = pa.py_buffer(read_bytes(path))
+    try:
+        opened = open_arrow(content)
+        facts = parse_json((opened.schema.metadata or {})[key], path)
+        if not isinstance(facts, dict) or not all(map(_is_plain, opened.schema.types)):
+            raise ValueError("it holds something else")
+        return facts, pa.Table.from_batches([opened.read()])
+    except DataError as error:
+        raise error.recast(DataError, where=path) from error
+    except UNREADABLE as error:
+        problem = f"cannot be read: {one_line(error)}"
+        raise DataError(problem, where=path, expected="a file of recorded schedules") from error
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Returns whether values of a type take memory in the file, which repetitions and nulls do not."""
+    if pa.types.is_fixed_size_list(kind):
+        return _is_plain(kind.value_type)
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string)
+    return any(test(kind) for test in (*tests, pa.types.is_binary))
 
 
 def as_json(value: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_file, read_json, seal, write_json
+from costbench.artifacts import check_sealed, digest_file, read_json, seal, write_json
 from costbench.errors import DataError
 from costbench_schedules.records.agreement import TRUSTED_TAU, agreement, agreement_afterwards
 from costbench_schedules.records.table import (
@@ -95,5 +95,10 @@ def check_card(folder: Path) -> None:
         problem = "is not in the card" if name in names else "no such file"
         raise DataError(problem, where=folder / name, expected=f"the tables of {CARD}")
     for name, facts in sorted(tables.items()):
+        check_sealed(folder / name)
         if digest_file(folder / name) != facts["sha256"]:
-            raise DataError("damaged", where=folder / name, expected=f"SHA-256 {facts['sha256']}")
+            raise DataError(
+                "damaged",
+                where=folder / name,
+                expected=f"SHA-256 {facts['sha256']} of {CARD}, as git keeps both",
+            )

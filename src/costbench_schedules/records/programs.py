@@ -44,7 +44,7 @@ import numpy as np
 import pyarrow as pa
 
 from costbench.arrays import F64, AnyArray
-from costbench.artifacts import digest_file, read_json
+from costbench.artifacts import check_sealed, digest_file, read_json
 from costbench.errors import CostbenchError, DataError, one_line
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.operators import Operator, parse_operator
@@ -241,5 +241,8 @@ def check_folder(folder: Path) -> None:
     if not isinstance(digests, dict):
         raise DataError("is no card", where=folder / CARD, expected="a key `sha256`")
     for name, expected in sorted(digests.items()):
+        check_sealed(folder / name)
         if digest_file(folder / name) != expected:
-            raise DataError("damaged", where=folder / name, expected=f"SHA-256 {expected}")
+            raise DataError(
+                "damaged", where=folder / name, expected=f"SHA-256 {expected} of {CARD}, as git keeps both"
+            )

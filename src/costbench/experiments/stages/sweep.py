@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from costbench.artifacts import unseal
+from costbench.artifacts import check_sealed, unseal
 from costbench.datasets.splits import check_split, read_training_programs
-from costbench.errors import ParamsError, nearest
+from costbench.errors import DataError, ParamsError, nearest
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking
@@ -193,6 +193,7 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
     inputs = _StudyInputs(workspace, identity, storage, tracking, flags.study)
     tasks = [_sweep_task(task, space, section, inputs) for task, space in spaces.items()]
     folder = workspace.stage("sweep")
+    _remove_damaged(folder)
     unseal(folder)
     # Workers of a study wait for each other, so each has a process.
     backend = replace(workspace.backend, jobs=max(section.workers, workspace.backend.jobs))
@@ -201,6 +202,15 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
         best_path(folder, task).unlink(missing_ok=True)
         trials_path(folder, task).unlink(missing_ok=True)
     write_identity(folder, identity)
+
+
+def _remove_damaged(folder: Path) -> None:
+    """Removes tables whose bytes have changed, which follow from the databases alone."""
+    for path in (make(folder, task) for task in LEARNED for make in (best_path, trials_path)):
+        try:
+            check_sealed(path)
+        except DataError:
+            path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

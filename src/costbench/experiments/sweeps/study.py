@@ -9,6 +9,7 @@ stopped is marked as failed and queued again by the next worker that checks, on 
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import warnings
@@ -28,6 +29,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from costbench.artifacts import digest_bytes
 from costbench.errors import DataError, ParamsError, one_line
 from costbench.experiments.sweeps.space import Stored
 from costbench.experiments.writer import is_gone, this_process
@@ -37,6 +39,7 @@ from costbench.rng import stream_key
 ENVIRONMENT = "OPTUNA_STORAGE"
 _EXPECTED = "such as sqlite:////path/optuna.db or postgresql+psycopg://USER@HOST/DATABASE"
 _CONNECT: dict[str, dict[str, object]] = {"sqlite": {"timeout": 60}, "postgresql": {"connect_timeout": 10}}
+AGAIN = "an undamaged database; without it and the folder `sweep`, `costbench sweep` makes both again"
 _ATTEMPTS = 4
 _PAUSE_S = 0.5
 
@@ -85,7 +88,7 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=ExperimentalWarning)  # of heartbeats
     connect = _connect_settings(spec)
-    with reachable(spec):
+    with reachable(spec), _undamaged(spec):
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 storage = RDBStorage(
@@ -97,6 +100,7 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
                     grace_period=spec.grace_s,
                     heartbeat_stale_trial_callback=retry(spec),
                 )
+                _check_pages(storage.engine)
                 _lock_transactions(storage.engine)
                 return storage
             except ImportError as error:
@@ -112,6 +116,15 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
                     raise
             time.sleep(_PAUSE_S)
     raise AssertionError("every attempt returns or raises")
+
+
+def _check_pages(engine: Engine) -> None:
+    """Raises ValueError if the pages of an SQLite file contradict each other."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            state = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+        if state != "ok":
+            raise ValueError(state)
 
 
 def _lock_transactions(engine: Engine) -> None:
@@ -167,9 +180,20 @@ def reachable(spec: StorageSpec) -> Iterator[None]:
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = error.__cause__ or error
         line = next(iter(str(cause).splitlines()), type(cause).__name__)
-        raise DataError(f"cannot be used: {line}", where=spec.name, expected=_EXPECTED) from error
+        expected = AGAIN if "malformed" in line or "not a database" in line else _EXPECTED
+        raise DataError(f"cannot be used: {line}", where=spec.name, expected=expected) from error
 
 
+@contextmanager
+def _undamaged(spec: StorageSpec) -> Iterator[None]:
+    """Turns what Optuna raises for rows that it did not write into a `DataError`."""
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError) as error:
+        raise DataError(f"damaged: {one_line(error)}", where=spec.name, expected=AGAIN) from error
+
+
+_CHECKSUM = "costbench.sha256"
 _IDENTITY = "costbench.identity"
 _WRITER = "costbench.writer"
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -240,7 +264,7 @@ def open_study(spec: StudySpec) -> optuna.Study:
         ParamsError, DataError: as `open_storage`, or where a study of this name has another identity.
     """
     storage = open_storage(spec.storage)
-    with reachable(spec.storage):
+    with reachable(spec.storage), _undamaged(spec.storage):
         study = optuna.create_study(
             study_name=spec.name,
             storage=storage,
@@ -300,6 +324,44 @@ def finished_trials(study: optuna.Study) -> dict[int, FrozenTrial]:
     trials = study.get_trials(deepcopy=False)
     numbered = zip(ordinals(trials), trials, strict=True)
     return {number: trial for number, trial in numbered if trial.state in _FINISHED}
+
+
+def seal_trial(trial: optuna.Trial, value: float | None = None) -> None:
+    """Sets the checksum of a trial that is about to end, from when on a changed bit of it is noticed.
+
+    Args:
+        trial: the trial, whose epochs are all reported.
+        value: result of a complete trial; None for one that is pruned.
+    """
+    numbers = ordinals(trials := trial.study.get_trials(deepcopy=False))
+    trial.set_user_attr(_CHECKSUM, _trial_digest(trials[trial.number], numbers[trial.number], value))
+
+
+def _trial_digest(trial: FrozenTrial, ordinal: int, value: float | None) -> str:
+    attributes = {name: value for name, value in trial.user_attrs.items() if name != _CHECKSUM}
+    epochs = sorted(trial.intermediate_values.items())
+    content = [trial.number, ordinal, value, repr(epochs), sorted(trial.params.items()), attributes]
+    return digest_bytes(json.dumps(content, sort_keys=True).encode())
+
+
+def check_study(study: optuna.Study, storage: StorageSpec) -> None:
+    """Compares every finished trial with its checksum, where it has one, and with its own epochs.
+
+    Raises:
+        DataError: naming the database, and the trial that has changed.
+    """
+    with reachable(storage), _undamaged(storage):
+        trials = study.get_trials(deepcopy=False)
+        for index, (trial, number) in enumerate(zip(trials, ordinals(trials), strict=True)):
+            value = trial.value if trial.state is TrialState.COMPLETE else None
+            checksum = trial.user_attrs.get(_CHECKSUM, "")
+            is_whole = trial.number == index and (
+                value is None or value in trial.intermediate_values.values()
+            )
+            if trial.state in _FINISHED and checksum:
+                is_whole &= checksum == _trial_digest(trial, number, value)
+            if not is_whole:
+                raise ValueError(f"trial {number} of {study.study_name} has changed")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,9 @@ from costbench.experiments.grid.training_run import (
 from costbench.experiments.sweeps.best import BestTrial, best_path, with_values, write_best
 from costbench.experiments.sweeps.space import Space
 from costbench.experiments.sweeps.study import (
+    AGAIN,
     StudySpec,
+    check_study,
     finished_trials,
     open_study,
     ordinals,
@@ -47,6 +49,7 @@ from costbench.experiments.sweeps.study import (
     reachable,
     requeue,
     retry_lost,
+    seal_trial,
     sign,
     was_requeued,
 )
@@ -180,9 +183,11 @@ def _objective(trial: optuna.Trial, task: SweepTask, train: TrainTrial, started:
         shutil.rmtree(cell.folder, ignore_errors=True)
         if isinstance(end, DivergedError):
             trial.set_user_attr("diverged", end.problem)
+        seal_trial(trial)
         raise optuna.TrialPruned(str(end)) from end
     shutil.rmtree(cell.folder, ignore_errors=True)
     trial.set_user_attr("best_epoch", result.best_epoch)
+    seal_trial(trial, result.best_metric)
     return result.best_metric
 
 
@@ -212,6 +217,7 @@ def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Pa
         studies: dict[str, _OpenStudy] = {}
         for task in tasks:
             study = open_study(task.study)
+            check_study(study, task.study.storage)
             with reachable(task.study.storage):
                 missing = max(0, task.study.trials - len(finished_trials(study)))
             _log.info("%s in %s: %d trials to finish", task.study.name, task.study.storage.name, missing)
@@ -279,11 +285,12 @@ def _finish(opened: _OpenStudy, folder: Path) -> None:
 
 
 def _write(task: SweepTask, study: optuna.Study, folder: Path) -> BestTrial:
+    check_study(study, task.study.storage)
     with reachable(task.study.storage):
         trials = finished_trials(study)
     name = task.cell.cell.task
     table = _table(trials)
-    _check_database(task, trials, table, folder)
+    _check_table(task, table, folder)
     write_text(trials_path(folder, name), table)
     best = _best(task, trials)
     write_best(best_path(folder, name), best)
@@ -291,17 +298,13 @@ def _write(task: SweepTask, study: optuna.Study, folder: Path) -> BestTrial:
     return best
 
 
-def _check_database(task: SweepTask, trials: dict[int, FrozenTrial], table: str, folder: Path) -> None:
-    """Compares trials with themselves and with the table of an earlier run: databases have no checksums.
+def _check_table(task: SweepTask, table: str, folder: Path) -> None:
+    """Compares the trials with the table that an earlier run made of them.
 
     Raises:
-        DataError: naming the database and the trial, if a result is none of its epochs', or has changed.
+        DataError: naming the database and the trial that differs.
     """
     database, path = task.study.storage.name, trials_path(folder, task.cell.cell.task)
-    for number, trial in trials.items():
-        if trial.state is TrialState.COMPLETE and trial.value not in trial.intermediate_values.values():
-            problem = f"trial {number} of {task.study.name} has the result of none of its epochs"
-            raise DataError(problem, where=database, expected=f"an undamaged database; {_ANEW}")
     best = best_path(folder, task.cell.cell.task)
     if not (path.exists() and best.exists() and load_yaml(best).get("study") == task.study.name):
         return
@@ -311,10 +314,7 @@ def _check_database(task: SweepTask, trials: dict[int, FrozenTrial], table: str,
     if header in rows and changed:
         first_changed = changed[0].partition(",")[0]
         problem = f"trial {first_changed} of {task.study.name} differs from {path}"
-        raise DataError(problem, where=database, expected=f"what was written there; {_ANEW}")
-
-
-_ANEW = "delete both, and `costbench sweep` makes them again"
+        raise DataError(problem, where=database, expected=f"what was written there; {AGAIN}")
 
 
 def _best(task: SweepTask, trials: dict[int, FrozenTrial]) -> BestTrial:
