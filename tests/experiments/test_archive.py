@@ -395,3 +395,27 @@ def test_wall_times_of_older_archives_come_to_the_machine(tmp_path: Path) -> Non
         tables = {name: table_of(name, [(old, "[]")] if name == FILES else []) for name in SCHEMAS}
         write_results(tmp_path, tables)
         assert (tmp_path / now).read_text() == "[]"
+
+
+def test_much_in_few_bytes_is_refused_before_it_is_unpacked(workspace: Workspace, tmp_path: Path) -> None:
+    compute(workspace, EXPERIMENTS[0])
+    archive = tmp_path / "archive"
+    pack(archive, workspace)
+    unseal(archive)
+    manifest = read_json(archive / "archive.json")
+    assert isinstance(manifest, dict)
+    bombs = {
+        "a text 4,000 times": pa.table(
+            {"path": ["a"] * 4000, "text": pa.chunked_array([["x" * 100_000] * 40] * 100)},
+            schema=SCHEMAS[FILES],
+        ),
+        "a long text": pa.table({"path": ["a"], "text": ["x" * (1 << 27)]}, schema=SCHEMAS[FILES]),
+    }
+    for use_dictionary, table in zip((True, False), bombs.values(), strict=True):
+        pq.write_table(table, archive / FILES, compression="zstd", use_dictionary=use_dictionary)
+        size = (archive / FILES).stat().st_size
+        assert size < 20_000
+        manifest["files"][FILES] = digest_file(archive / FILES)
+        write_json(archive / "archive.json", manifest)
+        with pytest.raises(DataError, match=rf"{FILES}: \d+ bytes in {size} \(expected at most"):
+            read_archive(archive, read_manifest(archive))

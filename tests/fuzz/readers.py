@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import zstandard
 from google.protobuf.message import Message
 
 from benchmarks.synthetic_kernels import kernel_samples
 from costbench.arrays import AnyArray
-from costbench.artifacts import read_json
+from costbench.artifacts import digest_file, read_json
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.tile_space import tile_space
 from costbench.datasets.storage import Shard, write_shard
@@ -30,6 +32,7 @@ from costbench.datasets.tpugraphs.npz import convert_layout_npz, read_tile_npz
 from costbench.datasets.tpugraphs.proto import tuning_pb2
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
 from costbench.errors import CostbenchError
+from costbench.experiments.archive import FILES, read_packed_table, table_of
 from costbench.hardware.simulator import simulate
 from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.inlining import inline_fusions
@@ -45,8 +48,11 @@ from costbench.models.spec import NetSpec
 from costbench.params import load_section
 from costbench.rng import stream
 from costbench.target import load_target
+from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.imported.importing import read_records
+from costbench_schedules.records.table import empty_table, read_table, write_table
 from costbench_schedules.records.tune_log import read_log
+from costbench_schedules.spaces.space import ScheduleSpace
 from tests.datasets.tile_columns import metadata, tile_columns
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, tile_arrays
 from tests.datasets.tuning_files import layout_file, tile_file
@@ -280,6 +286,37 @@ def _rows(rng: np.random.Generator, folder: Path) -> Path:
     return _written(folder, "rows.jsonl", "\n".join([*changed, *lines[1:], ""]).encode())
 
 
+@cache
+def _table_bytes() -> bytes:
+    """Returns a recorded table of schedules, of the smallest operator."""
+    space = ScheduleSpace(parse_operator("matmul:m=2,n=2,k=2")).sub_space({"cache": ["none"], "unroll": [0]})
+    table = empty_table("small", space, "native", {"processor": "x"}, {"runs": 1})
+    with tempfile.TemporaryDirectory() as name:
+        write_table(Path(name) / "t.arrow", table)
+        return (Path(name) / "t.arrow").read_bytes()
+
+
+def _table(rng: np.random.Generator, folder: Path) -> Path:
+    return _written(folder, "t.arrow", mutated_bytes(_table_bytes(), rng))
+
+
+@cache
+def _packed() -> bytes:
+    table = table_of(FILES, [("split/counts.json", "{}"), ("sweep/tile.csv", "trial\n" * 9)])
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+def _parquet(rng: np.random.Generator, folder: Path) -> Path:
+    return _written(folder, FILES, mutated_bytes(_packed(), rng))
+
+
+def _read_packed(path: Path) -> None:
+    path = path.rename(path.with_name(FILES))
+    read_packed_table(path, digest_file(path))
+
+
 def _log(rng: np.random.Generator, folder: Path) -> Path:
     """The log of a search for a schedule, the value of a line or a stretch of text changed."""
     lines = (CORPUS / "log" / "plain.jsonl").read_text().splitlines()
@@ -305,6 +342,8 @@ READERS: Mapping[str, tuple[Make, Use]] = {
     "layout tuning": (_layouts, read_layout_tuning),
     "npz": (_npz, _both_npz),
     "shard": (_shard, _all_columns),
+    "table": (_table, read_table),
+    "packed": (_parquet, _read_packed),
     "chip": (_chip, load_target),
     "params": (_params, _read_params),
     "json": (_json_text, read_json),

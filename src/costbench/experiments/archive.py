@@ -175,7 +175,7 @@ def read_archive(folder: Path, manifest: Manifest) -> dict[str, Part]:
     """
     tables: dict[str, dict[str, pa.Table]] = {name: {} for name in manifest.parts}
     for file in SCHEMAS:
-        for name, table in _by_part(file, _read_table(folder / file, manifest.files[file])).items():
+        for name, table in _by_part(file, read_packed_table(folder / file, manifest.files[file])).items():
             if name not in tables:
                 raise DataError(f"rows of {name!r}", where=folder / file, expected=", ".join(manifest.parts))
             tables[name][file] = table
@@ -183,7 +183,16 @@ def read_archive(folder: Path, manifest: Manifest) -> dict[str, Part]:
     return {name: Part(entry, empty | tables[name]) for name, entry in manifest.parts.items()}
 
 
-def _read_table(path: Path, digest: str) -> pa.Table:
+def read_packed_table(path: Path, digest: str) -> pa.Table:
+    """Returns a Parquet file of an archive as a table.
+
+    Args:
+        path: path of the file, whose name says what its columns are.
+        digest: SHA-256 that the manifest has of it.
+
+    Raises:
+        DataError: naming the file, if it is another one, has other columns, or expands to too much.
+    """
     data = read_bytes(path)
     if digest_bytes(data) != digest:
         expected = f"the bytes that {MANIFEST_FILE} has the digest of, as git keeps them"

@@ -40,6 +40,8 @@ ENVIRONMENT = "OPTUNA_STORAGE"
 _EXPECTED = "such as sqlite:////path/optuna.db or postgresql+psycopg://USER@HOST/DATABASE"
 _CONNECT: dict[str, dict[str, object]] = {"sqlite": {"timeout": 60}, "postgresql": {"connect_timeout": 10}}
 AGAIN = "an undamaged database; without it and the folder `sweep`, `costbench sweep` makes both again"
+_DAMAGE = ("malformed", "not a database", "no such column", "no such table", "decode")
+"""What SQLite says of files whose bits have changed."""
 _ATTEMPTS = 4
 _PAUSE_S = 0.5
 
@@ -180,7 +182,7 @@ def reachable(spec: StorageSpec) -> Iterator[None]:
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = error.__cause__ or error
         line = next(iter(str(cause).splitlines()), type(cause).__name__)
-        expected = AGAIN if "malformed" in line or "not a database" in line else _EXPECTED
+        expected = AGAIN if any(sign in line for sign in _DAMAGE) else _EXPECTED
         raise DataError(f"cannot be used: {line}", where=spec.name, expected=expected) from error
 
 
