@@ -14,7 +14,7 @@ _MEASURED = ("first_ns", "second_ns", "repeats", "failed")
 
 
 def read_tuning_table(path: Path) -> TuningTable:
-    """Returns the table in a Parquet file KERNEL-DEVICE.parquet: a column per parameter and the measurements."""
+    """Returns the table in a Parquet file KERNEL-DEVICE.parquet."""
     frame = pd.read_parquet(path)
     kernel, _, device = path.stem.partition("-")
     names = [name for name in frame.columns if name not in _MEASURED]

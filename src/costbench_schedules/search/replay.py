@@ -8,6 +8,7 @@ first measurements, never second ones. Generators of `costbench.search.strategie
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
@@ -130,8 +131,6 @@ def run_search(
 ) -> I64:
     """Returns the numbers of the configurations that a strategy measured, in order, int64 [<= trials]."""
     replay = Replay(table, trials, sources)
-    try:
+    with suppress(TrialsSpentError):
         strategy(replay, rng)
-    except TrialsSpentError:
-        pass
     return replay.order

@@ -13,4 +13,4 @@ TABLE_STRATEGIES: Mapping[str, Callable[[], TableStrategy]] = {
     "annealing": lambda: replay_proposals(STRATEGIES["annealing"]),
     "annealing-1": lambda: replay_proposals(STRATEGIES["annealing-1"]),
 }
-"""Builders of strategies by name; one that needs a package which is not installed says so when it is built."""
+"""Builders of strategies by name; one whose package is not installed says so when it is built."""

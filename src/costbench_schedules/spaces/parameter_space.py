@@ -127,7 +127,7 @@ class ParameterSpace:
 
     @cached_property
     def neighbours(self) -> tuple[I64, I64]:
-        """Returns offsets [k + 1] and numbers: the neighbours of i are numbers[offsets[i] : offsets[i + 1]]."""
+        """Returns offsets and numbers: the neighbours of i are numbers[offsets[i] : offsets[i + 1]]."""
         sources: list[I64] = [np.zeros(0, dtype=np.int64)]
         targets: list[I64] = [np.zeros(0, dtype=np.int64)]
         for parameter in range(self.listed.shape[1]):
