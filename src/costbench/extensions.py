@@ -33,10 +33,12 @@ class CommandGroup:
     Attributes:
         title: heading of the list.
         commands: functions as Typer takes them; `tune_NAME` also serves `costbench tune --task NAME`.
+        groups: commands with commands of their own, `costbench NAME COMMAND`, as applications of Typer.
     """
 
     title: str
     commands: tuple[Callable[..., None], ...]
+    groups: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,9 @@ def complete_app() -> typer.Typer:
     for group in load_extensions(COMMAND_GROUPS, CommandGroup).values():
         for command in group.commands:
             app.command(rich_help_panel=group.title)(command)
+        for name, commands in group.groups.items():
+            assert isinstance(commands, typer.Typer), f"{name}: an application of Typer"
+            app.add_typer(commands, name=name, rich_help_panel=group.title)
     for stage in load_extensions(STAGE_EXTENSIONS, StageExtension).values():
         app.command(rich_help_panel="Stages of the pipeline")(stage.command)
     return app
