@@ -45,13 +45,15 @@ from costbench.models.spec import NetSpec
 from costbench.params import load_section
 from costbench.rng import stream
 from costbench.target import load_target
-from costbench_schedules.records.imported.importing import read_records
+from costbench_schedules.records.imported.importing import read_records, read_tuning_table
+from costbench_schedules.records.imported.parquet import write_parquet
 from costbench_schedules.records.tune_log import read_log
 from tests.datasets.tile_columns import metadata, tile_columns
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, tile_arrays
 from tests.datasets.tuning_files import layout_file, tile_file
 from tests.fuzz.mutators import mutated_bytes, mutated_json, mutated_message, mutated_text
 from tests.fuzz.programs import TEXTS, programs
+from tests.schedules.records.imported.tuning_files import cache_file, t4_file
 
 CHIP = load_target("tpu_v3")
 CORPUS = Path(__file__).parent / "corpus"
@@ -296,6 +298,19 @@ def _records(rng: np.random.Generator, folder: Path) -> Path:
     return _written(folder, "records.json", json.dumps(mutated_json(line, rng)).encode() + b"\n")
 
 
+def _tuning_cache(rng: np.random.Generator, folder: Path) -> Path:
+    """A cache of Kernel Tuner or results in T4, a value changed."""
+    content = cache_file() if rng.random() < 0.5 else t4_file()
+    return _written(folder, "cache.json", json.dumps(mutated_json(content, rng)).encode())
+
+
+def _tuning_parquet(rng: np.random.Generator, folder: Path) -> Path:
+    """A tuning table in Parquet, bytes changed."""
+    whole = _written(folder, "whole.json", json.dumps(cache_file()).encode())
+    write_parquet(folder / "whole.parquet", read_tuning_table(whole))
+    return _written(folder, "k-d.parquet", mutated_bytes((folder / "whole.parquet").read_bytes(), rng))
+
+
 _JSON_WORDS = ("{", "]", ",", ":", '"', "NaN", "1e999", "9" * 50, "[" * 2000, "\\u", "-", "\0")
 READERS: Mapping[str, tuple[Make, Use]] = {
     "program": (_program, _price_program),
@@ -312,6 +327,8 @@ READERS: Mapping[str, tuple[Make, Use]] = {
     "rows": (_rows, read_rows),
     "log": (_log, read_log),
     "records": (_records, lambda path: list(read_records(path))),
+    "tuning cache": (_tuning_cache, read_tuning_table),
+    "tuning table": (_tuning_parquet, read_tuning_table),
 }
 
 

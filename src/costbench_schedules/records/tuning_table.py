@@ -6,6 +6,7 @@ measurements is on average too fast (the winner's curse); a second measurement o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,9 @@ import numpy as np
 
 from costbench.arrays import F64, I64, Bool
 from costbench_schedules.spaces.parameter_space import ParameterSpace
+
+_WARMED_UP = 2
+"""Runs above which the first one is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,8 @@ class TuningTable:
         second_ns: independent measurement that choices are scored by, likewise.
         seconds: time that a search is charged for each configuration, float64 [k]; 0 where unknown.
         reasons: reason for which each configuration failed, [k]; empty for those that ran.
-        repeats: number of runs behind both measurements, int64 [k].
+        repeats: number of runs behind both measurements, int64 [k]; 1 where both are one run, or the second
+            is an estimate.
 
     Raises:
         ValueError: if arrays differ in length, a time is none, a configuration failed in only one of both
@@ -68,7 +73,47 @@ class TuningTable:
         """Returns which configurations failed, bool [k]."""
         return np.isinf(self.first_ns)
 
+    @property
+    def twice(self) -> bool:
+        """Returns whether all configurations that ran have a second measurement of their own."""
+        return bool(np.all(self.repeats[~self.failed] > 1))
+
     @cached_property
     def best_ns(self) -> float:
         """Returns the least second measurement: what searches could find at best."""
         return float(self.second_ns.min())
+
+
+def table_of_runs(
+    kernel: str,
+    device: str,
+    space: ParameterSpace,
+    runs_ns: Sequence[Sequence[float]],
+    seconds: F64,
+    reasons: Sequence[str],
+) -> TuningTable:
+    """Returns a table of single runs.
+
+    The first run warms up and is left out of three or more. The mean of every other run is the first
+    measurement, the mean of the others the second. Of one run alone both are that run.
+
+    Args:
+        kernel: name of the kernel.
+        device: name of the device.
+        space: space of the configurations.
+        runs_ns: runtimes of each configuration in order, in ns; none where it failed.
+        seconds: time that was spent on each configuration.
+        reasons: reason for which each failed; empty for those that ran.
+
+    Raises:
+        ValueError: as `TuningTable`.
+    """
+    first, second = np.full(len(runs_ns), np.inf), np.full(len(runs_ns), np.inf)
+    repeats = np.zeros(len(runs_ns), dtype=np.int64)
+    for index, runs in enumerate(runs_ns):
+        steady = runs[1:] if len(runs) > _WARMED_UP else runs
+        repeats[index] = len(steady)
+        if len(steady):
+            first[index] = np.mean(steady[::2])
+            second[index] = np.mean(steady[1::2] if len(steady) > 1 else steady)
+    return TuningTable(kernel, device, space, first, second, seconds, tuple(reasons), repeats)
