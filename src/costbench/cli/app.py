@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from costbench.cli.options import Json, Params, console
+from costbench.cli.profiles import import_profile
 from costbench.cli.programs import fidelity, from_jax, programs
 from costbench.cli.project import init
 from costbench.cli.results import app as results
@@ -41,7 +42,8 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 **TpuGraphs**: `costbench import-tpugraphs DIR` reads the public data set, `costbench score` has its metrics.
 
-**Real measurements**: `costbench fidelity FILE.pb` says how close the simulated chip is to recorded TPU runs.
+**Real measurements**: `costbench import-profile LOGDIR` says how well models predict the kernels in a profile
+of your own machine, `costbench fidelity FILE.pb` how close the simulated chip is to recorded TPU runs.
 """,
 )
 
@@ -157,6 +159,7 @@ def params(
 
 app.command()(programs)
 app.command()(fidelity)
+app.command()(import_profile)
 
 
 @_runs.command()
