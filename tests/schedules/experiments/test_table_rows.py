@@ -34,7 +34,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> TableFile:
 
 
 def test_progress_by_hand(file: TableFile) -> None:
-    """Configuration 7 has failed; a trial of `random-x2` is two measurements. All took twice as long again."""
+    """Configuration 7 failed; a trial of `random-x2` is two measurements; all took twice as long again."""
     flops = table_of(file).space.operator.flops
     times = 2.0 * runtimes(file)
     assert np.isinf(times[7])
