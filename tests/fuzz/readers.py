@@ -24,6 +24,7 @@ from costbench.arrays import AnyArray
 from costbench.artifacts import read_json
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.tile_space import tile_space
+from costbench.datasets.profiles.importing import import_profiles
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile_generation import TileParams
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, read_tile_npz
@@ -48,6 +49,7 @@ from costbench.target import load_target
 from costbench_schedules.records.imported.importing import read_records, read_tuning_table
 from costbench_schedules.records.imported.parquet import write_parquet
 from costbench_schedules.records.tune_log import read_log
+from tests.datasets.profiles import tpu_profile
 from tests.datasets.tile_columns import metadata, tile_columns
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, tile_arrays
 from tests.datasets.tuning_files import layout_file, tile_file
@@ -127,6 +129,14 @@ def _layouts(rng: np.random.Generator, folder: Path) -> Path:
     data = layout_file(folder / "l.pb", [1], runs).read_bytes()
     message = mutated_message(tuning_pb2.ModuleTuningData.FromString(data), rng, 2)
     return _written(folder, "l.pb", message.SerializeToString())
+
+
+def _profile(rng: np.random.Generator, folder: Path) -> Path:
+    return _written(folder, "x.xplane.pb", mutated_bytes(tpu_profile(folder / "trace").read_bytes(), rng))
+
+
+def _import_profile(path: Path) -> None:
+    import_profiles(path, path.parent / "data")
 
 
 def _npz(rng: np.random.Generator, folder: Path) -> Path:
@@ -327,6 +337,7 @@ READERS: Mapping[str, tuple[Make, Use]] = {
     "rows": (_rows, read_rows),
     "log": (_log, read_log),
     "records": (_records, lambda path: list(read_records(path))),
+    "profile": (_profile, _import_profile),
     "tuning cache": (_tuning_cache, read_tuning_table),
     "tuning table": (_tuning_parquet, read_tuning_table),
 }
