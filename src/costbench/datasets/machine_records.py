@@ -36,6 +36,7 @@ XLA_DEFAULT, DEFAULT, RANDOM = "xla", "costbench", "random"
 VERSION = 1
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 _POSITIONS = pa.list_(pa.int32())
+_FINGERPRINTS = pa.list_(pa.binary(16))
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ CONFIG_COLUMNS: Mapping[str, RecordColumn] = {
     "config": RecordColumn(pa.int32(), "number of the config in its program, from 0"),
     "origin": RecordColumn(pa.string(), f"`{XLA_DEFAULT}`, `{DEFAULT}` or `{RANDOM}`"),
     "fused": RecordColumn(pa.list_(pa.int8()), "1 for every edge of the fusion space that is fused, else 0"),
-    "fingerprints": RecordColumn(pa.list_(pa.binary(16)), "distinct kernels of the config"),
+    "fingerprints": RecordColumn(_FINGERPRINTS, "distinct kernels of the config"),
     "runs": RecordColumn(pa.list_(pa.int64()), "runs of each of them in one run of the program"),
     "compile_seconds": RecordColumn(pa.float32(), "processor time of the compilation"),
     "outside_ns": RecordColumn(pa.int64(), "time of operations of no kernel in a run, first round"),
@@ -176,7 +177,12 @@ def read_table(path: Path, columns: Mapping[str, RecordColumn]) -> pd.DataFrame:
             raise DataError(
                 "missing or of another type", where=path, field=name, expected=columns[name].meaning
             )
-    frame: pd.DataFrame = table.to_pandas()
+    # Arrow has no way from lists of values of fixed size to pandas, from other lists it has.
+    plain = [
+        field.with_type(pa.list_(pa.binary())) if field.type == _FINGERPRINTS else field
+        for field in table.schema
+    ]
+    frame: pd.DataFrame = table.cast(pa.schema(plain)).to_pandas()
     return frame
 
 
