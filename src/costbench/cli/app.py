@@ -72,7 +72,13 @@ def complete_app() -> typer.Typer:
             assert isinstance(commands, typer.Typer), f"{name}: an application of Typer"
             app.add_typer(commands, name=name, rich_help_panel=group.title)
     for stage in load_extensions(STAGE_EXTENSIONS, StageExtension).values():
-        app.command(rich_help_panel="Stages of the pipeline")(stage.command)
+        if not stage.commands:
+            app.command(rich_help_panel="Stages of the pipeline")(stage.command)
+            continue
+        nested = typer.Typer(invoke_without_command=True, callback=stage.command)
+        for name, command in stage.commands.items():
+            nested.command(name)(command)
+        app.add_typer(nested, name=stage.command.__name__, rich_help_panel="Stages of the pipeline")
     return app
 
 

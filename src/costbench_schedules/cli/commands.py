@@ -14,6 +14,7 @@ from costbench.installation import install_line
 from costbench_schedules.cli.crop import COMMANDS as CROP
 from costbench_schedules.cli.crop import Minutes, resumable
 from costbench_schedules.cli.live import tune_schedule
+from costbench_schedules.cli.tables import import_file, search_table
 from costbench_schedules.section_file import SECTION, read_sections
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ def import_schedules(
 
 
 def schedules(
+    context: typer.Context,
     params: Params = Path("params.yaml"),
     backend: BackendName = None,
     scheduler: Scheduler = None,
@@ -225,6 +227,8 @@ def schedules(
 
     Finished work items are kept: after a kill, the next run computes what is missing.
     """
+    if context.invoked_subcommand is not None:
+        return
     from costbench_schedules.stage import run
 
     run_stage(lambda path: run(path, backend_flags(backend, scheduler, jobs)), params)
@@ -240,6 +244,7 @@ COMMANDS = CommandGroup(
         show_schedule,
         record_library,
         import_schedules,
+        search_table,
         *CROP,
     ),
 )
@@ -248,6 +253,7 @@ STAGE = StageExtension(
     "costbench_schedules.stage",
     read_sections,
     sections={SECTION: "costbench_schedules.stage:SchedulesSection"},
+    commands={"import": import_file},
     results=(
         *("tables/rows.jsonl", "tables/curves.json", "tables/tables.json", "tables/wall_times.json"),
         *("networks/rows.jsonl", "networks/card.json", "estimated/rows.jsonl", "estimated/curves.json"),

@@ -39,6 +39,8 @@ AFTER = (10, 20, 50, 100, 200, 500)
 """Trials after which the best so far is a metric."""
 CUTOFF = 0.95
 """Share of the way from the median to the best at which the area under the curve ends."""
+_POINTS = 60
+"""Points of a curve, at most: evenly spaced on a logarithmic axis."""
 COLUMNS = ("kernel", "device", "strategy", "repeat", "metric", "value")
 
 
@@ -146,6 +148,23 @@ class TableSearches:
     def curves(self) -> F64:
         """Returns best / F(t), float64 [repeats, trials]: the share of the best speed so far."""
         return np.stack([self.table.best_ns / curve(self.table, order, self.trials) for order in self.orders])
+
+    def curve_points(self) -> dict[str, object]:
+        """Returns median and quartiles over repeats in percent after some trials, as reports read curves."""
+        trials = np.unique(np.round(np.geomspace(1, self.trials, _POINTS)).astype(np.int64))
+        low, median, high = np.quantile(
+            100.0 * self.curves()[:, trials - 1], (0.25, 0.5, 0.75), axis=0
+        ).tolist()
+        return {
+            "target": self.table.device,
+            "workload": self.table.kernel,
+            "arm": self.strategy,
+            "repeats": len(self.orders),
+            "trials": trials.tolist(),
+            "median": median,
+            "low": low,
+            "high": high,
+        }
 
 
 def score_rows(searches: Iterable[TableSearches]) -> pd.DataFrame:

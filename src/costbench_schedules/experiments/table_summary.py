@@ -16,6 +16,7 @@ from costbench_schedules.experiments.table_scores import SHARES
 
 _RESAMPLES = 2_000
 _TAIL = 0.025
+_MIN_TABLES = 3
 _TABLE, _KEYS = ["kernel", "device"], ["kernel", "device", "strategy"]
 
 
@@ -86,7 +87,7 @@ def over_tables(rows: pd.DataFrame, reference: str, seed: int = 0) -> pd.DataFra
 
     Returns:
         the columns strategy, metric, value, low, high, tables; of tables that both strategies searched.
-        Without at least two there is no interval: low and high are NaN.
+        Below three tables there is no interval: low and high are NaN.
     """
     results = []
     areas = rows[rows["metric"] == "auc"].groupby(_KEYS)["value"].mean().unstack("strategy")
@@ -107,7 +108,7 @@ def over_tables(rows: pd.DataFrame, reference: str, seed: int = 0) -> pd.DataFra
 
 def _interval(left: F64, right: F64, seed: int) -> tuple[float, float, float]:
     """Returns the mean difference and its interval."""
-    if len(left) < 2:
+    if len(left) < _MIN_TABLES:
         return float(np.mean(left - right)), np.nan, np.nan
     interval = paired_bootstrap(left, right, stream(seed, "tables"))
     return interval.difference, interval.low, interval.high
