@@ -75,7 +75,7 @@ def schedule_card(
     remarks: Annotated[str, typer.Option(help="What users should know, such as what ran beside.")] = "",
     check: Annotated[bool, typer.Option(help="Compare the tables with the card instead.")] = False,
 ) -> None:
-    """Write `card.json` of recorded tables: machine, failures, noise, digests; or check them against it."""
+    """Write `card.json` of recorded or tuning tables: machine, failures, noise, digests; or check them."""
     from costbench_schedules.records.card import check_card, write_card
 
     if check:
@@ -84,10 +84,17 @@ def schedule_card(
     tables = write_card(folder, remarks)["tables"]
     assert isinstance(tables, dict)
     for name, facts in tables.items():
-        tau = facts["afterwards"]["tau"]
+        tau = facts["afterwards" if "afterwards" in facts else "twice"]["tau"]
+        agreed = f"tau {'-' if tau is None else f'{tau:.3f}'}"
+        if "kernel" in facts:
+            failed = sum(facts["failed"].values())
+            typer.echo(
+                f"{name}: {facts['configs']:,}, {failed:,} failed, best {facts['best_ns']:,} ns, {agreed}"
+            )
+            continue
         typer.echo(
             f"{name}: {facts['measured']:,} of {facts['configs']:,}, best {facts['best_gflops']} GFLOPS, "
-            f"tau {'-' if tau is None else f'{tau:.3f}'}, {'' if facts['trusted'] else 'not '}trusted"
+            f"{agreed}, {'' if facts['trusted'] else 'not '}trusted"
         )
 
 

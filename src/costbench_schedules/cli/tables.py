@@ -151,7 +151,8 @@ def _warn_once(table: TuningTable) -> None:
 
 
 def _facts(path: Path, table: TuningTable, trials: int) -> dict[str, object]:
-    from costbench_schedules.experiments.table_scores import SHARES, area_end, random_trials
+    from costbench_schedules.experiments.table_scores import SHARES, area_end
+    from costbench_schedules.records.tuning_table import random_trials
 
     facts: dict[str, object] = {
         "file": str(path),

@@ -120,15 +120,6 @@ def area_end(table: TuningTable, trials: int) -> int:
     return int(np.argmax(there)) + 1 if there.any() else trials
 
 
-def random_trials(table: TuningTable, share: float) -> float:
-    """Returns after how many draws without replacement a configuration is met on average that is fast enough.
-
-    (n + 1) / (k + 1) with k of n configurations whose second measurement reaches a share of the best speed.
-    """
-    fast = np.count_nonzero(table.second_ns <= table.best_ns / share)
-    return float((len(table) + 1) / (fast + 1))
-
-
 @dataclass(frozen=True, eq=False)
 class TableSearches:
     """All repeats of a strategy on a table.

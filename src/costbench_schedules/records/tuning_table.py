@@ -117,3 +117,12 @@ def table_of_runs(
             first[index] = np.mean(steady[::2])
             second[index] = np.mean(steady[1::2] if len(steady) > 1 else steady)
     return TuningTable(kernel, device, space, first, second, seconds, tuple(reasons), repeats)
+
+
+def random_trials(table: TuningTable, share: float) -> float:
+    """Returns after how many draws without replacement a configuration is met on average that is fast enough.
+
+    (n + 1) / (k + 1) with k of n configurations whose second measurement reaches a share of the best speed.
+    """
+    fast = np.count_nonzero(table.second_ns <= table.best_ns / share)
+    return float((len(table) + 1) / (fast + 1))

@@ -16,12 +16,11 @@ from costbench_schedules.experiments.table_scores import (
     choices,
     curve,
     random_curve,
-    random_trials,
     score,
     score_rows,
 )
 from costbench_schedules.experiments.table_summary import expected_trials, over_tables, summarise
-from costbench_schedules.records.tuning_table import TuningTable
+from costbench_schedules.records.tuning_table import TuningTable, random_trials
 from costbench_schedules.spaces.parameter_space import ParameterSpace
 
 
