@@ -264,5 +264,6 @@ STAGE = StageExtension(
     results=(
         *("tables/rows.jsonl", "tables/curves.json", "tables/tables.json", "tables/wall_times.json"),
         *("networks/rows.jsonl", "networks/card.json", "estimated/rows.jsonl", "estimated/curves.json"),
+        *("gpus/rows.jsonl", "gpus/curves.json", "gpus/tables.json"),
     ),
 )
