@@ -56,16 +56,9 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     shard = FeatureShard(feature_path(task.features, "fusion", task.chip, task.program))
     if shard.is_recorded and task.fitted is not None:
         shard = shard.with_roofline(read_roofline(task.fitted))
-    count = len(shard)
-    measured = np.array([float(shard.runtime_ns(i)[0]) for i in range(count)])
-    kinds = [kind_of(shard.instruction_opcodes(i).tolist()) for i in range(count)]
-
-    def scale(estimates: FeatureShard) -> F64:
-        estimated = np.array([float(estimates.analytical_ns(i)[0]) for i in range(count)])
-        return scale_estimates(estimated, measured, shard.runs() * shard.comparable, kinds)
-
-    scaled = scale(shard)
-    comparable = shard.comparable & np.isfinite(scaled)
+    measured = measured_ns(shard)
+    scaled = scaled_estimates(shard)
+    comparable = comparable_kernels(shard, scaled)
     groups_of = [task.groups(fingerprint) for fingerprint in shard.fingerprints()]
     groups = {ALL_KERNELS: comparable}
     for group in (UNSEEN, NEW_STRUCTURE):
@@ -74,7 +67,7 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
         for quality in task.fitted_to:
-            predicted["analytical", quality, 0] = scale(shard.with_estimate(quality))
+            predicted["analytical", quality, 0] = scaled_estimates(shard.with_estimate(quality))
     fitted = fitted_costs(task, "fusion", shard)
     # A kernel of a fusion config was measured with one tile size.
     predicted |= {key: np.array([float(cost[0]) for cost in costs]) for key, costs in fitted.items()}
@@ -93,6 +86,25 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     left_out = {*CEILINGS, *classes_of("fusion")} - {"analytical_unscaled"}
     shown = {key: ns for key, ns in predicted.items() if key[0] not in left_out}
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
+
+
+def measured_ns(shard: FeatureShard) -> F64:
+    """Returns the runtime of each kernel of a shard, float64 [k]; each was measured with one tile size."""
+    return np.array([float(shard.runtime_ns(index)[0]) for index in range(len(shard))])
+
+
+def scaled_estimates(shard: FeatureShard) -> F64:
+    """Returns the estimates of the kernels of a shard, scaled by `scale_estimates`, float64 [k]."""
+    estimated = np.array([float(shard.analytical_ns(index)[0]) for index in range(len(shard))])
+    kinds = [kind_of(shard.instruction_opcodes(index).tolist()) for index in range(len(shard))]
+    runs = shard.runs() * shard.comparable
+    return scale_estimates(estimated, measured_ns(shard), runs, kinds)
+
+
+def comparable_kernels(shard: FeatureShard, scaled: F64) -> Bool:
+    """Returns which kernels of a shard metrics are over, given `scaled_estimates`: those that it prices."""
+    comparable: Bool = shard.comparable & np.isfinite(scaled)
+    return comparable
 
 
 def predict_from_kernels(task: ProgramTask) -> dict[ModelKey, F64]:
