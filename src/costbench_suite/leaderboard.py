@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from costbench.artifacts import write_text
 from costbench.errors import DataError
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.page import FIRST, PageFigure, Section, write_pages
-from costbench.reports.rendering import to_csv
+from costbench.reports.rendering import write_tables
 from costbench.reports.table import Column, Table, Value
 from costbench_suite import VERSION
 from costbench_suite.card import Card, read_card
@@ -82,7 +81,7 @@ def rank(cards: Sequence[Card]) -> tuple[Card, ...]:
 
 
 def write_leaderboard(folder: Path, cards: Mapping[str, Sequence[Card]]) -> Path:
-    """Writes `index.html`, a figure and `NAME.csv` of each task, and returns the page.
+    """Writes `index.html`, `tables/` and `figures/`, and returns the page.
 
     Args:
         folder: folder of the page.
@@ -91,21 +90,22 @@ def write_leaderboard(folder: Path, cards: Mapping[str, Sequence[Card]]) -> Path
     Raises:
         DataError: if a file cannot be written.
     """
-    sections = []
+    sections, tables = [], []
     for name, of_task in cards.items():
         task = TASKS[name]
         ranked = [card for card in of_task if not card.fresh]
         if not ranked:
             continue
         table = leaderboard_table(task, ranked, [card for card in of_task if card.fresh])
-        write_text(folder / f"{name}.csv", to_csv(table))
-        figure = draw_ranking(folder / f"{name}", task, ranked)
+        tables.append(table)
+        figure = draw_ranking(folder / "figures" / table.name, task, ranked)
         sections.append(_section(task, table, figure, ranked))
     lead = (
         f"Cost models of tensor programs, version {VERSION}: everyone is scored on the same data, splits and"
         " metrics. A program is predicted by a model that never saw its application."
     )
-    page, *_ = write_pages(folder, {FIRST: ("costbench-suite", lead)}, tuple(sections))
+    write_tables(tables, folder / "tables")
+    page, *_ = write_pages(folder, {FIRST: ("costbench-suite", lead)}, tuple(sections), sortable=True)
     return page
 
 
