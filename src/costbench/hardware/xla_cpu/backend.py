@@ -260,10 +260,10 @@ def input_array(shape: Shape, rng: np.random.Generator) -> AnyArray:
 
 
 def largest_difference(first: Sequence[Any], second: Sequence[Any]) -> float:
-    """Returns the largest difference of results, relative to the largest magnitude of each.
+    """Returns the largest difference of a result from its reference, relative to the reference.
 
-    max over results of max |a - b| / max |b|; 0 where both are the same values, NaN and infinite ones alike;
-    infinite where one is finite and the other is not.
+    max over results of ||a - b|| / ||b||, with Euclidean norms over the finite elements; infinite where one
+    is finite and the other is not.
     """
     largest = 0.0
     for a_array, b_array in zip(first, second, strict=True):
@@ -271,8 +271,8 @@ def largest_difference(first: Sequence[Any], second: Sequence[Any]) -> float:
         finite = np.isfinite(b)
         if (np.isfinite(a) != finite).any():
             return float("inf")
-        scale = np.abs(b[finite]).max(initial=0.0)
-        difference = np.abs(a[finite] - b[finite]).max(initial=0.0)
+        difference = float(np.linalg.norm(a[finite] - b[finite]))
         if difference:
-            largest = max(largest, float(difference / scale) if scale else float("inf"))
+            scale = float(np.linalg.norm(b[finite]))
+            largest = max(largest, difference / scale if scale else float("inf"))
     return largest

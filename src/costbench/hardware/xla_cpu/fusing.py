@@ -34,9 +34,10 @@ BARE = frozenset((
 ALONE = frozenset(("scatter", "dynamic-update-slice", "reduce-window", "select-and-scatter", "map"))
 """Opcodes that get a fusion of their own: they work in place, or one loop cannot hold them and others."""
 _DUPLICATED = frozenset(("broadcast", "iota", "bitcast"))
-_NO_WORK = frozenset(
+NO_WORK = frozenset(
     ["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call", "conditional"]
 )
+"""Opcodes that do nothing, or run computations whose operations are counted."""
 _RUNS_CALLEES = frozenset(("while", "call", "conditional"))
 LIBRARY = b'{"outer_dimension_partitions":[],"fusion_config":{"kind":"__ynn_fusion"}}'
 """Configuration of the fusions that XLA's library for processors computes."""
@@ -396,7 +397,7 @@ class _Body:
         return unit_of[user] != unit
 
     def _note(self, name: str, inst: _Instruction, members: list[int]) -> None:
-        if inst.opcode in _NO_WORK:
+        if inst.opcode in NO_WORK:
             return
         kernel = self._kernel[members[0]]
         if kernel == OUTSIDE:

@@ -22,7 +22,7 @@ from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.program import PreparedProgram
-from costbench.hardware.xla_cpu.fusing import Membership, running_computations
+from costbench.hardware.xla_cpu.fusing import NO_WORK, Membership, running_computations
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -172,6 +172,8 @@ class MachineProgram:
         library: set[str] = set()
         for computation in running_computations(module):
             for inst in by_id[computation].instructions:
+                if inst.opcode in NO_WORK:
+                    continue
                 body = by_id[inst.called_computation_ids[0]] if inst.opcode == "fusion" else None
                 if inst.fusion_kind == "kCustom" and body is not None:
                     library.update(i.metadata.op_name for i in body.instructions if i.opcode == "reduce")
