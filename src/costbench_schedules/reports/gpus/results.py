@@ -81,12 +81,14 @@ def flat_gpus(results: GpuResults) -> Mapping[str, float]:
         return {}
     keys = ["kernel", "device", "strategy"]
     means = results.scores.groupby([*keys, "metric"])["value"].mean().unstack("metric")
-    numbers: dict[str, pd.Series[float]] = {
-        f"trials_to_{end}": expected_trials(results.scores, end).stack() for end in SHARES
-    }
-    numbers |= {metric: means[metric] for metric in ("reached_95", "reached_99", "auc")}
+    for end in SHARES:
+        trials = expected_trials(results.scores, end).reset_index().melt(keys[:2], value_name="trials")
+        means[f"trials_to_{end}"] = trials.set_index(keys)["trials"]
+    numbers = means[
+        [*(f"trials_to_{end}" for end in SHARES), "reached_95", "reached_99", "auc"]
+    ].reset_index()
     return {
-        "/".join(("gpu", *key, metric)): float(value)
-        for metric, values in numbers.items()
-        for key, value in values.sort_index().to_dict().items()
+        f"gpu/{row['kernel']}/{row['device']}/{row['strategy']}/{metric}": float(row[metric])
+        for row in numbers.to_dict("records")
+        for metric in numbers.columns.drop(keys)
     }
