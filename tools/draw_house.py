@@ -144,7 +144,7 @@ def draw_parameters() -> str:
 def page(text: str) -> str:
     """Returns the page with every drawing made again; the rest stays as it is."""
     drawings = {name: draw_packages(name) for name in ("costbench", "costbench_schedules")}
-    drawings["costbench_kernels"] = draw_modules("costbench_kernels")
+    drawings |= {name: draw_modules(name) for name in ("costbench_kernels", "costbench_suite")}
     drawings |= {"stages": draw_stages(), "parameters": draw_parameters()}
     for name, drawing in drawings.items():
         start, end = _MARK.format(name), _MARK.format(f"end of {name}")

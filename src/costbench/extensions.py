@@ -33,10 +33,12 @@ class CommandGroup:
     Attributes:
         title: heading of the list.
         commands: functions as Typer takes them; `tune_NAME` also serves `costbench tune --task NAME`.
+        groups: commands with commands of their own, `costbench NAME COMMAND`, as applications of Typer.
     """
 
     title: str
     commands: tuple[Callable[..., None], ...]
+    groups: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class StageExtension:
         parameters: returns what the stage reads of a parameter file and of files beside it, unparsed.
         results: patterns of the files in the stage's folder that the report reads, for `costbench results`.
         sections: dataclass of each section of `parameters`, as module:class, for `costbench params`.
+        commands: functions that become `costbench NAME COMMAND`, by their names; the stage itself then takes
+            a `typer.Context` first, and runs if that invokes no command.
     """
 
     command: Callable[..., None]
@@ -56,6 +60,7 @@ class StageExtension:
     parameters: Callable[[Path], Mapping[str, object]]
     results: tuple[str, ...] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, Callable[..., None]] = field(default_factory=dict)
 
 
 def load_extensions(group: str, kind: type[_T]) -> dict[str, _T]:

@@ -31,6 +31,7 @@ _PATTERNS = (
     "data/networks/*.*",
     "data/schedules/*.*",
     "data/schedules/*/*.*",
+    "data/gpu_tuning/*",
     "data/results/headline/*.*",
 )
 _LEFT_OUT = ("pipelines/collect.py",)

@@ -1,4 +1,4 @@
-"""Measures of cost models of schedules: rank correlation within groups, and wall times."""
+"""Measures of cost models of schedules (rank correlation, wall times), and facts of tuning tables."""
 
 from __future__ import annotations
 
@@ -47,3 +47,28 @@ class ModelTime:
     predict_s: float
     fitted: int
     predicted: int
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """What is known of a tuning table, as reports read it.
+
+    Attributes:
+        kernel: name of the kernel.
+        device: name of the device.
+        configs: number of configurations.
+        failed: number of those that failed.
+        best_ns: least second measurement.
+        random_trials_to_95: expected random draws until 95% of the best speed.
+        auc_until: trials after which the area under the curve ends.
+        development: whether strategies were made on it.
+    """
+
+    kernel: str
+    device: str
+    configs: int
+    failed: int
+    best_ns: float
+    random_trials_to_95: float
+    auc_until: int
+    development: bool

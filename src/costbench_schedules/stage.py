@@ -12,6 +12,7 @@ from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
 from costbench.params import parse_section
 from costbench_schedules.experiments.estimated_tuning import EstimatedTuning, search_estimated
+from costbench_schedules.experiments.gpu_tuning import GpuTuning, search_gpus
 from costbench_schedules.experiments.network_tests import NetworkTesting, evaluate_networks
 from costbench_schedules.experiments.table_tuning import ScheduleTuning, tune_schedules
 from costbench_schedules.section_file import SECTION, read_sections, section_file
@@ -25,11 +26,13 @@ class SchedulesSection:
         tables: searches of recorded tables, and models of them (docs/schedule_models.md); None for none.
         networks: tests of models on recorded programs of networks (docs/crop.md); None for none.
         estimated: searches of recorded tables with estimates of the analytical model; None for none.
+        gpus: searches of tuning tables of kernels on GPUs (docs/your_gpu.md); None for none.
     """
 
     tables: ScheduleTuning | None = None
     networks: NetworkTesting | None = None
     estimated: EstimatedTuning | None = None
+    gpus: GpuTuning | None = None
 
 
 def load_schedules_section(params: Path) -> SchedulesSection:
@@ -45,7 +48,7 @@ def load_schedules_section(params: Path) -> SchedulesSection:
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
-    """Computes the results that are missing, in a folder for each part: `tables`, `networks`, `estimated`.
+    """Computes the results that are missing, in a folder for each part of the section.
 
     Args:
         params: parameter file; the parameters of this stage are in `schedules.yaml` beside it.
@@ -62,6 +65,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
         tune_schedules(section.tables, workspace, folder / "tables"),
         evaluate_networks(section.networks, workspace, folder / "networks"),
         search_estimated(section.estimated, workspace, folder / "estimated"),
+        search_gpus(section.gpus, workspace, folder / "gpus"),
     )
     data_digest = digest_bytes(" ".join(digests).encode())[:16]
     write_identity(folder, identify(__name__, section, data_digest))

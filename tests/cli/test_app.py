@@ -44,6 +44,7 @@ COMMANDS = [
     "table",
     "runs",
     "fidelity",
+    "import-profile",
     *SCHEDULES,
     *TPUGRAPHS,
     *PIPELINE,

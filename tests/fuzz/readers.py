@@ -26,6 +26,7 @@ from costbench.arrays import AnyArray
 from costbench.artifacts import digest_file, read_json
 from costbench.compiler.program import compile_program, unique_kernels
 from costbench.compiler.tile_space import tile_space
+from costbench.datasets.profiles.importing import import_profiles
 from costbench.datasets.storage import Shard, write_shard
 from costbench.datasets.tile_generation import TileParams
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, read_tile_npz
@@ -49,15 +50,18 @@ from costbench.params import load_section
 from costbench.rng import stream
 from costbench.target import load_target
 from costbench_schedules.operators.operators import parse_operator
-from costbench_schedules.records.imported.importing import read_records
+from costbench_schedules.records.imported.importing import read_records, read_tuning_table
+from costbench_schedules.records.imported.parquet import write_parquet
 from costbench_schedules.records.table import empty_table, read_table, write_table
 from costbench_schedules.records.tune_log import read_log
 from costbench_schedules.spaces.space import ScheduleSpace
+from tests.datasets.profiles import tpu_profile
 from tests.datasets.tile_columns import metadata, tile_columns
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, tile_arrays
 from tests.datasets.tuning_files import layout_file, tile_file
 from tests.fuzz.mutators import mutated_bytes, mutated_json, mutated_message, mutated_text
 from tests.fuzz.programs import TEXTS, programs
+from tests.schedules.records.imported.tuning_files import cache_file, t4_file
 
 CHIP = load_target("tpu_v3")
 CORPUS = Path(__file__).parent / "corpus"
@@ -131,6 +135,14 @@ def _layouts(rng: np.random.Generator, folder: Path) -> Path:
     data = layout_file(folder / "l.pb", [1], runs).read_bytes()
     message = mutated_message(tuning_pb2.ModuleTuningData.FromString(data), rng, 2)
     return _written(folder, "l.pb", message.SerializeToString())
+
+
+def _profile(rng: np.random.Generator, folder: Path) -> Path:
+    return _written(folder, "x.xplane.pb", mutated_bytes(tpu_profile(folder / "trace").read_bytes(), rng))
+
+
+def _import_profile(path: Path) -> None:
+    import_profiles(path, path.parent / "data")
 
 
 def _npz(rng: np.random.Generator, folder: Path) -> Path:
@@ -333,6 +345,19 @@ def _records(rng: np.random.Generator, folder: Path) -> Path:
     return _written(folder, "records.json", json.dumps(mutated_json(line, rng)).encode() + b"\n")
 
 
+def _tuning_cache(rng: np.random.Generator, folder: Path) -> Path:
+    """A cache of Kernel Tuner or results in T4, a value changed."""
+    content = cache_file() if rng.random() < 0.5 else t4_file()
+    return _written(folder, "cache.json", json.dumps(mutated_json(content, rng)).encode())
+
+
+def _tuning_parquet(rng: np.random.Generator, folder: Path) -> Path:
+    """A tuning table in Parquet, bytes changed."""
+    whole = _written(folder, "whole.json", json.dumps(cache_file()).encode())
+    write_parquet(folder / "whole.parquet", read_tuning_table(whole))
+    return _written(folder, "k-d.parquet", mutated_bytes((folder / "whole.parquet").read_bytes(), rng))
+
+
 _JSON_WORDS = ("{", "]", ",", ":", '"', "NaN", "1e999", "9" * 50, "[" * 2000, "\\u", "-", "\0")
 READERS: Mapping[str, tuple[Make, Use]] = {
     "program": (_program, _price_program),
@@ -351,6 +376,9 @@ READERS: Mapping[str, tuple[Make, Use]] = {
     "rows": (_rows, read_rows),
     "log": (_log, read_log),
     "records": (_records, lambda path: list(read_records(path))),
+    "profile": (_profile, _import_profile),
+    "tuning cache": (_tuning_cache, read_tuning_table),
+    "tuning table": (_tuning_parquet, read_tuning_table),
 }
 
 

@@ -102,7 +102,15 @@ EXPERIMENTS = {
 
 def make_workplace(folder: Path) -> Path:
     """Copy what a run needs, with git and the smoke profile made tiny; the folder."""
-    for name in ("src", "pipelines", "data/programs", "data/networks", "data/schedules", "examples"):
+    for name in (
+        "src",
+        "pipelines",
+        "data/programs",
+        "data/gpu_tuning",
+        "data/networks",
+        "data/schedules",
+        "examples",
+    ):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "user")
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
     files = ("dvc.yaml", "data/dvc.yaml", "data/dvc.lock", "profiles/smoke/dvc.yaml", "params.yaml")

@@ -23,7 +23,7 @@ PAGES = sorted(
     ]
 )
 FOLDERS = ("src", "tests", "benchmarks", "tools", "pipelines", "corpus", "profiles", "examples", "docs")
-PACKAGES = ("costbench", "costbench_schedules", "costbench_kernels")
+PACKAGES = ("costbench", "costbench_schedules", "costbench_kernels", "costbench_suite")
 LABELS = {"costbench.kind", "costbench.dropped_fingerprint", "costbench.sha256"}
 """Keys of tags and metadata and a name of a file, which look like modules."""
 _SPAN = re.compile(r"`([^`]+)`")

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from costbench.cli.options import Json, Params, console
+from costbench.cli.profiles import import_profile
 from costbench.cli.programs import fidelity, from_jax, programs
 from costbench.cli.project import init
 from costbench.cli.results import app as results
@@ -41,7 +42,8 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 **TpuGraphs**: `costbench import-tpugraphs DIR` reads the public data set, `costbench score` has its metrics.
 
-**Real measurements**: `costbench fidelity FILE.pb` says how close the simulated chip is to recorded TPU runs.
+**Real measurements**: `costbench import-profile LOGDIR` says how well models predict the kernels in a profile
+of your own machine, `costbench fidelity FILE.pb` how close the simulated chip is to recorded TPU runs.
 """,
 )
 
@@ -66,8 +68,17 @@ def complete_app() -> typer.Typer:
     for group in load_extensions(COMMAND_GROUPS, CommandGroup).values():
         for command in group.commands:
             app.command(rich_help_panel=group.title)(command)
+        for name, commands in group.groups.items():
+            assert isinstance(commands, typer.Typer), f"{name}: an application of Typer"
+            app.add_typer(commands, name=name, rich_help_panel=group.title)
     for stage in load_extensions(STAGE_EXTENSIONS, StageExtension).values():
-        app.command(rich_help_panel="Stages of the pipeline")(stage.command)
+        if not stage.commands:
+            app.command(rich_help_panel="Stages of the pipeline")(stage.command)
+            continue
+        nested = typer.Typer(invoke_without_command=True, callback=stage.command)
+        for name, command in stage.commands.items():
+            nested.command(name)(command)
+        app.add_typer(nested, name=stage.command.__name__, rich_help_panel="Stages of the pipeline")
     return app
 
 
@@ -154,6 +165,7 @@ def params(
 
 app.command()(programs)
 app.command()(fidelity)
+app.command()(import_profile)
 
 
 @_runs.command()

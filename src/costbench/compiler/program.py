@@ -9,7 +9,7 @@ move no data, nor work on scalars alone, which the scalar unit does in parallel 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -70,6 +70,7 @@ class PreparedProgram:
         module: program without fusions, whose layouts are ignored.
         name: name of the program.
         unknown_trip_count: iterations assumed for a loop about which nothing is known.
+        lay_out: function that assigns layouts; that of a TPU by default.
 
     Attributes:
         module: the program, layouts assigned and copies inserted.
@@ -78,9 +79,14 @@ class PreparedProgram:
     """
 
     def __init__(
-        self, module: HloModule, name: str, *, unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
+        self,
+        module: HloModule,
+        name: str,
+        *,
+        unknown_trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT,
+        lay_out: Callable[[HloModule], HloModule] | None = None,
     ) -> None:
-        self.module = lay_out_program(module)
+        self.module = (lay_out or lay_out_program)(module)
         self.name = name
         self.counts = tuple(execution_counts(self.module, unknown_trip_count=unknown_trip_count))
 

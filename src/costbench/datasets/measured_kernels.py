@@ -140,7 +140,7 @@ class MeasuredKernels:
         shard, row = self._shards[part], index - int(self._starts[part])
         is_tile = shard.record is TILE
         lowering = self._programs.lowering(self.program)
-        view = _kernel_view(shard, row, lowering.module)
+        view = kernel_view(shard, row, lowering.module)
         space = nest_tile_space(lowering.loop_nest(view), self._architecture)
         measured_size = int(shard["kernel_space_size"][row])
         if space.size != measured_size:
@@ -166,7 +166,7 @@ class MeasuredKernels:
         )
 
 
-def _kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
+def kernel_view(shard: Shard, index: int, module: HloModule) -> Kernel:
     """Returns the kernel that a tile or fusion shard refers to.
 
     Args:

@@ -24,20 +24,19 @@ from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from costbench.artifacts import digest_bytes, read_bytes, read_json, seal, write_bytes, write_json, write_text
 from costbench.baselines import FITS_FILE
 from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
-from costbench.errors import DataError, one_line
+from costbench.datasets.parquet_files import read_parquet
+from costbench.errors import DataError
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.history import history_text, read_epochs
 from costbench.experiments.identity import IDENTITY_FILE, read_identity
 from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace
 from costbench.extensions import STAGES, StageExtension, load_extensions
-from costbench.limits import max_expanded_bytes
 from costbench.metrics.rows import MetricRow, read_rows, write_rows
 from costbench.params import parse
 
@@ -198,48 +197,16 @@ def read_packed_table(path: Path, digest: str) -> pa.Table:
         expected = f"the bytes that {MANIFEST_FILE} has the digest of, as git keeps them"
         raise DataError("damaged, or of another archive", where=path, expected=expected)
     try:
-        return _read_parquet(data, SCHEMAS[path.name])
+        table = read_parquet(data)
     except DataError as error:
         raise error.recast(DataError, where=path) from error
-    except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"no Parquet: {one_line(error)}", where=path) from error
-
-
-_BATCH = 1 << 14
-
-
-def _read_parquet(data: bytes, expected: pa.Schema) -> pa.Table:
-    """Returns a Parquet file as a table; texts stay numbers of their values until all are counted.
-
-    Raises:
-        DataError: for other columns than expected, or more than `limits.max_expanded_bytes`.
-        ArrowException, OSError: for something that is no Parquet.
-    """
-    texts = [field.name for field in expected if field.type == _TEXT]
-    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
-    schema = file.schema.to_arrow_schema()
-    if not schema.equals(expected):
-        columns = (", ".join(f"{field.name}: {field.type}" for field in kind) for kind in (schema, expected))
-        raise DataError(f"the columns {next(columns)}", expected=next(columns))
-    limit, groups = max_expanded_bytes(len(data)), range(file.metadata.num_row_groups)
-    expanded = sum(file.metadata.row_group(group).total_byte_size for group in groups)
-    batches, total = [], 0
-    for batch in file.iter_batches(_BATCH) if expanded <= limit else ():
-        total += sum(map(_plain_bytes, batch.columns))
-        if total > limit:
-            break
-        batches.append(batch)
-    if max(expanded, total) > limit:
-        raise DataError(f"{max(expanded, total)} bytes in {len(data)}", expected=f"at most {limit}")
-    return pa.Table.from_batches(batches, file.schema_arrow).cast(expected)
-
-
-def _plain_bytes(column: pa.Array) -> int:
-    """Returns the bytes of a column whose values each stand for themselves."""
-    if not pa.types.is_dictionary(column.type):
-        return int(column.nbytes)
-    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
-    return 4 * len(column) + int(pc.sum(lengths.take(column.indices)).as_py() or 0)
+    if not table.schema.equals(SCHEMAS[path.name]):
+        columns, expected = (
+            ", ".join(f"{field.name}: {field.type}" for field in schema)
+            for schema in (table.schema, SCHEMAS[path.name])
+        )
+        raise DataError(f"the columns {columns}", where=path, expected=expected)
+    return table
 
 
 def _by_part(file: str, table: pa.Table) -> dict[str, pa.Table]:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.arrays import F32, F64, I16, I64, AnyArray
+from costbench.arrays import F32, F64, I16, I64, AnyArray, Bool
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
-from costbench.datasets.measured_kernels import MeasuredKernel
+from costbench.datasets.measured_kernels import MeasuredKernel, kernel_view
 from costbench.datasets.record_types import ESTIMATES, FEATURES, NODE_EXTRAS, TILE_GRAPHS
+from costbench.datasets.recorded_kernels import RECORDED
 from costbench.datasets.records import digests_of, equal_rows, number_by_first_use, offsets_of
 from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
@@ -36,6 +37,7 @@ from costbench.features.packed_kernels import (
     KernelColumns,
     with_unknown_loops,
 )
+from costbench.features.roofline import Roofline, even_weights, fit_roofline
 from costbench.features.schema import NUM_LOOP_FEATURES
 from costbench.features.user_features import UserFeatures
 from costbench.hlo.opcode import Opcode
@@ -203,41 +205,15 @@ def write_features(
         DataError: for a kernel that reads a value from nowhere, or if the shard cannot be written.
         UnsupportedKernelError: for an opcode without a cost rule.
     """
-    views = [measured.kernel for measured in kernels]
-    keys = [_row_keys(kernel) for kernel in views]
-    rows, node_key = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
-    row_opcode, row_features = _rows(rows, program)
-    # Programs repeat their layers, so most rows are equal to others and are stored once.
-    first, row_of_key = equal_rows(row_opcode, row_features)
-    node_offsets = offsets_of(len(part) for part in keys)
-    by_use, row_offsets, node_row = number_by_first_use(row_of_key[node_key], node_offsets)
-    first = first[by_use]
-    edges = [kernel_edges(kernel).T for kernel in views]
     sizes = [measured.tile_sizes for measured in kernels]
     bounds = [np.concatenate([s.kernel_bounds, s.output_bounds], axis=1) for s in sizes]
     ranks = [(s.kernel_bounds.shape[1], s.output_bounds.shape[1]) for s in sizes]
-    # Inputs come first among the nodes of a kernel, and none of them is an output.
-    is_output: list[bool] = []
-    for kernel in views:
-        outputs = frozenset(kernel.outputs)
-        is_output += [False] * len(kernel.inputs) + [p in outputs for p in kernel.instructions]
-    static = [static_performance(kernel, program.cost_analysis) for kernel in views]
     runtimes = [measured.runtime_ns for measured in kernels]
-    columns: dict[str, AnyArray] = {
-        "row_opcode_offsets": row_offsets,
-        "row_opcode": row_opcode[first],
-        "row_features": row_features[first],
+    columns = _graph_columns([measured.kernel for measured in kernels], program) | {
         "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
         "kernel_runs": np.array([measured.runs for measured in kernels], np.int64),
         "kernel_space_size": np.array([measured.space.size for measured in kernels], np.int64),
-        "kernel_num_inputs": np.array([len(kernel.inputs) for kernel in views], np.int32),
-        "kernel_static": np.array(static, np.float32).reshape(-1, 4),
         "kernel_ranks": np.array(ranks, np.int32).reshape(-1, 2),
-        "node_row_offsets": node_offsets,
-        "node_row": node_row.astype(np.int32),
-        "node_is_output": np.array(is_output, np.uint8),
-        "edge_nodes_offsets": offsets_of(len(part) for part in edges),
-        "edge_nodes": np.concatenate([np.zeros((0, 2), np.int32), *edges]).astype(np.int32),
         "tile_bounds_offsets": offsets_of(part.size for part in bounds),
         "tile_bounds": np.concatenate([np.zeros(0, np.int32), *(part.ravel() for part in bounds)]).astype(
             np.int32
@@ -253,6 +229,73 @@ def write_features(
         ),
     }
     write_shard(path, columns, metadata, FEATURES)
+
+
+def write_recorded_features(
+    path: Path, shard: Shard, program: ProgramFeatures, metadata: dict[str, object]
+) -> None:
+    """Writes the feature shard of kernels that a real machine ran.
+
+    They have no tile size, and so no features of one, and no estimate: 1 ns stands in its place until a
+    formula is fitted to training programs (`roofline`).
+
+    Args:
+        path: destination, overwritten if it exists.
+        shard: recorded fusion samples (`datasets.recorded_kernels`).
+        program: features of their program.
+        metadata: JSON values, among them `program` and `application`.
+
+    Raises:
+        DataError: for a kernel that reads a value from nowhere, or if the shard cannot be written.
+        UnsupportedKernelError: for an opcode without a cost rule.
+    """
+    count = shard.num_kernels
+    one_each = np.arange(count + 1, dtype=np.int64)
+    views = [kernel_view(shard, index, program.module) for index in range(count)]
+    columns = _graph_columns(views, program) | {
+        "kernel_fingerprint": np.asarray(shard["kernel_fingerprint"]),
+        "kernel_runs": np.asarray(shard["kernel_default_runs"]),
+        "kernel_space_size": np.asarray(shard["kernel_space_size"]),
+        "kernel_ranks": np.zeros((count, 2), np.int32),
+        "tile_bounds_offsets": np.zeros(count + 1, np.int64),
+        "tile_bounds": np.zeros(0, np.int32),
+        "config_runtime_ns_offsets": one_each,
+        "config_runtime_ns": np.asarray(shard["kernel_runtime_ns"]),
+        _ESTIMATE: np.ones(count),
+        "config_loops": np.ones((count, NUM_LOOP_FEATURES), np.float32),
+    }
+    write_shard(path, columns, {**metadata, RECORDED: True}, FEATURES)
+
+
+def _graph_columns(views: Sequence[Kernel], program: ProgramFeatures) -> dict[str, AnyArray]:
+    """Returns the columns with the graphs of kernels and their static performance features."""
+    keys = [_row_keys(kernel) for kernel in views]
+    rows, node_key = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
+    row_opcode, row_features = _rows(rows, program)
+    # Programs repeat their layers, so most rows are equal to others and are stored once.
+    first, row_of_key = equal_rows(row_opcode, row_features)
+    node_offsets = offsets_of(len(part) for part in keys)
+    by_use, row_offsets, node_row = number_by_first_use(row_of_key[node_key], node_offsets)
+    first = first[by_use]
+    edges = [kernel_edges(kernel).T for kernel in views]
+    # Inputs come first among the nodes of a kernel, and none of them is an output.
+    is_output: list[bool] = []
+    for kernel in views:
+        outputs = frozenset(kernel.outputs)
+        is_output += [False] * len(kernel.inputs) + [p in outputs for p in kernel.instructions]
+    static = [static_performance(kernel, program.cost_analysis) for kernel in views]
+    return {
+        "row_opcode_offsets": row_offsets,
+        "row_opcode": row_opcode[first],
+        "row_features": row_features[first],
+        "kernel_num_inputs": np.array([len(kernel.inputs) for kernel in views], np.int32),
+        "kernel_static": np.array(static, np.float32).reshape(-1, 4),
+        "node_row_offsets": node_offsets,
+        "node_row": node_row.astype(np.int32),
+        "node_is_output": np.array(is_output, np.uint8),
+        "edge_nodes_offsets": offsets_of(len(part) for part in edges),
+        "edge_nodes": np.concatenate([np.zeros((0, 2), np.int32), *edges]).astype(np.int32),
+    }
 
 
 def _row_keys(kernel: Kernel) -> I64:
@@ -279,15 +322,21 @@ class FeatureShard:
 
         estimate: quality of the estimates that are read; empty for that of the chip's compiler.
         features: dotted path of further features of nodes; empty for none.
+        roofline: formula of the estimates of kernels that a real machine ran; None for the stored ones.
 
     Raises:
         DataError: if it is missing or damaged, or there are no such estimates or features for its kernels.
     """
 
-    def __init__(self, path: Path, estimate: str = "", features: str = "") -> None:
+    def __init__(
+        self, path: Path, estimate: str = "", features: str = "", roofline: Roofline | None = None
+    ) -> None:
         self._shard = Shard.open(path)
-        beside: dict[str, Shard] = {}
-        if estimate:
+        beside: dict[str, Shard | Mapping[str, AnyArray]] = {}
+        if roofline is not None:
+            static = np.asarray(self._shard["kernel_static"], np.float64)
+            beside[_ESTIMATE] = {_ESTIMATE: roofline.estimate(static)}
+        elif estimate:
             beside[_ESTIMATE] = _open_estimates(self._shard, estimate)
         if features:
             beside[EXTRA] = _open_extras(self._shard, features)
@@ -307,6 +356,20 @@ class FeatureShard:
         if self._has_extras:
             return ExtendedColumns(self._columns)
         return ImportedColumns(self._columns) if self._imported else KernelColumns(self._columns)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a real machine ran the kernels, so that they have neither tile sizes nor estimates."""
+        return bool(self._shard.metadata.get(RECORDED))
+
+    @property
+    def comparable(self) -> Bool:
+        """Kernels that models are compared on, bool [k]: those with a choice of tile size; all recorded."""
+        return np.full(len(self), True) if self.is_recorded else self.space_sizes() > 1
+
+    def with_roofline(self, roofline: Roofline | None) -> FeatureShard:
+        """Returns the same kernels with the estimates of a roofline; these ones for None."""
+        return self if roofline is None else FeatureShard(self.path, roofline=roofline)
 
     def with_estimate(self, quality: str, features: str = "") -> FeatureShard:
         """Returns the same kernels with estimates of a quality and further features of nodes.
@@ -397,11 +460,29 @@ class FeatureShard:
 class _WithBeside:
     """The columns of a feature shard, some of them from shards beside it, by the column's key."""
 
-    def __init__(self, shard: Shard, beside: Mapping[str, Shard]) -> None:
+    def __init__(self, shard: Shard, beside: Mapping[str, Shard | Mapping[str, AnyArray]]) -> None:
         self._shard, self._beside = shard, beside
 
     def __getitem__(self, key: str) -> AnyArray:
         return self._beside.get(key, self._shard)[key]
+
+
+def roofline_of(paths: Sequence[Path]) -> Roofline | None:
+    """Returns a roofline fitted to all kernels of feature shards; None unless a real machine ran them.
+
+    Args:
+        paths: feature shards of training programs.
+
+    Raises:
+        DataError: for damaged shards, or shards without a kernel.
+    """
+    shards = [FeatureShard(path) for path in paths]
+    if not any(shard.is_recorded for shard in shards):
+        return None
+    static = [np.asarray(shard.columns.columns["kernel_static"], np.float64) for shard in shards]
+    runtimes = [np.asarray(shard.columns.columns["config_runtime_ns"]).astype(np.float64) for shard in shards]
+    applications = [shard.application for shard in shards for _ in range(len(shard))]
+    return fit_roofline(np.concatenate(static), np.concatenate(runtimes), even_weights(applications))
 
 
 def _open_estimates(shard: Shard, quality: str) -> Shard:

@@ -13,7 +13,7 @@ what runs at the same time as something else. Programs are compiled here again, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -36,8 +36,32 @@ _PLAIN = {
 _COMPILED = frozenset({_O.FUSION, *_PAIRS})
 
 
+@dataclass(frozen=True)
+class InlinedModule:
+    """A module without fusions and asynchronous pairs, and what became of the instructions of the original.
+
+    Attributes:
+        module: the module; the original itself where there was nothing to inline.
+        values: position of the value of every instruction of the original, by computation and position.
+        bounds: half-open range of the positions that an instruction became, likewise; empty for one that
+            became another's.
+    """
+
+    module: HloModule
+    values: tuple[tuple[int, ...], ...]
+    bounds: tuple[tuple[tuple[int, int], ...], ...]
+
+
 def inline_fusions(module: HloModule) -> HloModule:
     """Returns the module without fusions and asynchronous pairs in any computation that runs.
+
+    See `trace_inlining`, which also says what became of each instruction.
+    """
+    return trace_inlining(module).module
+
+
+def trace_inlining(module: HloModule) -> InlinedModule:
+    """Inlines fusions and asynchronous pairs in all computations that run.
 
     Computations stay where they are (bodies of fusions, now unused, too): positions of callees do not move.
     A get-tuple-element of an inlined tuple becomes the member itself. A start whose value is read by anything
@@ -50,33 +74,44 @@ def inline_fusions(module: HloModule) -> HloModule:
         if inst.opcode in (_O.FUSION, _O.ASYNC_START)
         for callee in inst.called
     } - {module.entry}
-    computations = tuple(
-        computation if index in inlined else _inline(module, computation)
-        for index, computation in enumerate(module.computations)
-    )
+    computations, values, bounds = [], [], []
+    for index, computation in enumerate(module.computations):
+        is_plain = not any(inst.opcode in _COMPILED for inst in computation.instructions)
+        if index in inlined or is_plain:
+            positions = list(range(len(computation.instructions)))
+            ends = [position + 1 for position in positions]
+            computations.append(computation)
+        else:
+            flat: list[Instruction] = []
+            ends = []
+            positions = _emit(module, computation, None, flat, ends)
+            root = positions[computation.root]
+            computations.append(HloComputation(computation.name, tuple(flat), root))
+        values.append(tuple(positions))
+        bounds.append(tuple(zip([0, *ends[:-1]], ends, strict=True)))
     if all(new is old for new, old in zip(computations, module.computations, strict=True)):
-        return module
-    return replace(module, computations=computations).verify()
-
-
-def _inline(module: HloModule, computation: HloComputation) -> HloComputation:
-    if not any(inst.opcode in _COMPILED for inst in computation.instructions):
-        return computation
-    flat: list[Instruction] = []
-    positions = _emit(module, computation, None, flat)
-    return HloComputation(computation.name, tuple(flat), root=positions[computation.root])
+        return InlinedModule(module, tuple(values), tuple(bounds))
+    flat_module = replace(module, computations=tuple(computations)).verify()
+    return InlinedModule(flat_module, tuple(values), tuple(bounds))
 
 
 def _emit(
-    module: HloModule, computation: HloComputation, arguments: tuple[int, ...] | None, flat: list[Instruction]
+    module: HloModule,
+    computation: HloComputation,
+    arguments: tuple[int, ...] | None,
+    flat: list[Instruction],
+    ends: list[int] | None = None,
 ) -> list[int]:
     """Appends a computation's instructions to `flat`; returns the new position of each.
 
     The position of an asynchronous start is that of its first operand: no instruction that stays reads it.
+    The length of `flat` after each instruction is appended to `ends`.
     """
     positions: list[int] = []
     starts = dict(_starts(computation))
     for position, inst in enumerate(computation.instructions):
+        if ends is not None and position:
+            ends.append(len(flat))
         operands = tuple(positions[o] for o in inst.operands)
         if arguments is not None and inst.opcode is _O.PARAMETER:
             positions.append(arguments[inst.parameter_number])
@@ -100,6 +135,8 @@ def _emit(
         else:
             flat.append(inst.rewire(inst.shape, operands, _controls(inst, positions)))
             positions.append(len(flat) - 1)
+    if ends is not None:
+        ends.append(len(flat))
     return positions
 
 

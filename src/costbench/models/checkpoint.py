@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 
 import torch
 
@@ -12,7 +13,9 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.estimate_quality import knowledge_of
 from costbench.errors import DataError
 from costbench.features import schema
+from costbench.features.roofline import read_roofline
 from costbench.features.user_features import load_user_features
+from costbench.models.cost_model import CostModel
 from costbench.models.graph_batch import FeatureScaling
 from costbench.models.learned import LearnedCostModel, LearnedCostNet
 from costbench.models.model_files import ModelFormat
@@ -72,7 +75,7 @@ def load_checkpoint(
         folder: folder written by `save_checkpoint`.
         execution: settings for running the network on a CPU.
         analytical: the analytical model of the chip, which a hybrid calls for kernels without estimates, in
-            the quality that it was trained with.
+            the quality that it was trained with; a hybrid of a real machine has its own, a roofline.
         device: device to run the network on.
 
     Raises:
@@ -83,4 +86,5 @@ def load_checkpoint(
     quality = saved.net.spec.estimate
     if quality and analytical is not None:
         analytical = replace(analytical, knowledge=knowledge_of(quality))
-    return LearnedCostModel(saved.net, saved.scaling, saved.predicts, execution, analytical, device)
+    estimate: CostModel | None = read_roofline(Path(folder)) or analytical
+    return LearnedCostModel(saved.net, saved.scaling, saved.predicts, execution, estimate, device)

@@ -90,6 +90,8 @@ def write_pages(
     leads: Mapping[str, tuple[str, str]],
     sections: tuple[Section, ...],
     words: Sequence[tuple[str, str]] = (),
+    *,
+    sortable: bool = False,
 ) -> tuple[Path, ...]:
     """Writes `index.html` and `pages/<page>.html`; returns the paths, the first page first.
 
@@ -98,6 +100,7 @@ def write_pages(
         leads: page -> its heading and first paragraph; other pages have the heading of the first one alone.
         sections: in order.
         words: words and what they mean, before the first number of the first page.
+        sortable: whether a click on the head of a column sorts its table, by a script in the page.
 
     Raises:
         DataError: if a page cannot be written.
@@ -134,6 +137,7 @@ def write_pages(
             root=root,
             link=link,
             source=source,
+            sortable=sortable,
         )
         write_text(path, text)
         written.append(path)

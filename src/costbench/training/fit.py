@@ -9,7 +9,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from costbench.errors import ParamsError
-from costbench.models.checkpoint import save_checkpoint
+from costbench.models.checkpoint import load_checkpoint, save_checkpoint
 from costbench.models.graph_batch import Collator, FeatureScaling
 from costbench.models.learned import LearnedCostNet
 from costbench.rng import stream_key
@@ -30,12 +30,13 @@ def fit(
     *,
     logger: MetricLogger | None = None,
     progress: bool = False,
+    pretrained: Path | None = None,
 ) -> FitResult:
     """Trains a model and writes that of the best validation epoch to `folder`.
 
-    Scalers are fitted on the training source only. Equal arguments give equal bytes. A killed call, made
-    again with the same arguments, resumes after its last whole epoch from `resume.ckpt` in `folder`, which
-    is removed at the end.
+    Scalers are fitted on the training source only, or are those of the model that training starts from.
+    Equal arguments give equal bytes. A killed call, made again with the same arguments, resumes after its
+    last whole epoch from `resume.ckpt` in `folder`, which is removed at the end.
 
     Args:
         spec: what to train and how.
@@ -44,6 +45,7 @@ def fit(
         folder: becomes the checkpoint.
         logger: receives the metrics of every epoch.
         progress: show a progress bar.
+        pretrained: folder of the model that training starts from; None for drawn weights.
 
     Raises:
         DataError: if a source has no usable kernel, or the loss is no longer finite.
@@ -52,10 +54,12 @@ def fit(
     """
     run = TrainingRun(spec, folder, logger, progress=progress)
     with run.session():
-        scaling = FeatureScaling.of_extremes(train_source.extremes(), spec.transform).without(
-            spec.drop_features
-        )
-        net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
+        if pretrained is None:
+            extremes = FeatureScaling.of_extremes(train_source.extremes(), spec.transform)
+            scaling = extremes.without(spec.drop_features)
+            net = LearnedCostNet(spec.net, scaling.sizes, stream_key(spec.seed, "weights") % 2**63)
+        else:
+            net, scaling = _load_pretrained(pretrained, spec)
         loss = find_loss(spec.loss)
         if spec.monitor == "mape" and loss.predicts != "log_runtime_ns":
             problem = f"mape needs absolute runtimes; loss {spec.loss} ranks"
@@ -79,6 +83,15 @@ def fit(
             save_checkpoint(folder, cast(LearnedCostNet, module.validated_net), scaling, loss.predicts)
 
         return run.train(module, train, validation, save=save, identity=str(scaling.to_dict()))
+
+
+def _load_pretrained(folder: Path, spec: TrainSpec) -> tuple[LearnedCostNet, FeatureScaling]:
+    """Returns the network and the scaling of a trained model whose network is that of the settings."""
+    model = load_checkpoint(folder)
+    if model.net.spec != spec.net:
+        expected = f"the network of {folder}"
+        raise ParamsError("another network than that of `pretrained`", field="net", expected=expected)
+    return model.net.train(), model.scaling
 
 
 def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:

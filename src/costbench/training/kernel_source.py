@@ -8,14 +8,16 @@ merges and scales them, and gathers batches from memory. Batches are the same ei
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 
+from costbench import rng
 from costbench.arrays import I64
 from costbench.features.feature_shards import FeatureShard
 from costbench.features.packed_kernels import FeatureExtremes, KernelColumns, PackedKernels, merge_columns
+from costbench.features.roofline import Roofline
 from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.training.batches import SampleSource
 
@@ -30,6 +32,7 @@ class KernelSource:
         cache_bytes: budget; if all shards together are larger, they stay on disk when they are `scaled`.
         estimate: quality of the estimates; empty for that of the chip's compiler.
         features: dotted path of further features of nodes; empty for none.
+        roofline: formula of the estimates of kernels that a real machine ran; None for the stored ones.
 
     Raises:
         DataError: if a shard is missing or broken.
@@ -42,8 +45,9 @@ class KernelSource:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         estimate: str = "",
         features: str = "",
+        roofline: Roofline | None = None,
     ) -> None:
-        self._shards = [FeatureShard(path, estimate, features) for path in shards]
+        self._shards = [FeatureShard(path, estimate, features, roofline) for path in shards]
         self._locations = [(s, k) for s, shard in enumerate(self._shards) for k in range(len(shard))]
         self._num_configs = [int(n) for shard in self._shards for n in shard.num_configs()]
         self._fits = 0 < sum(path.stat().st_size for path in shards) <= cache_bytes
@@ -99,6 +103,69 @@ class KernelSource:
         """Yields the extremes of the features of all kernels, shard by shard."""
         for columns in self._columns:
             yield columns.extremes()
+
+
+class SubsetSource:
+    """Some kernels of a source, in its order.
+
+    Args:
+        source: source of the kernels.
+        indices: indices of those that stay, ascending.
+    """
+
+    def __init__(self, source: SampleSource, indices: I64) -> None:
+        self._source, self._indices = source, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int) -> KernelSamples:
+        return self._source[int(self._indices[index])]
+
+    def application(self, index: int) -> str:
+        """Returns the application of a kernel's program."""
+        return self._source.application(int(self._indices[index]))
+
+    def num_configs(self, index: int) -> int:
+        """Returns the number of measured decisions of a kernel."""
+        return self._source.num_configs(int(self._indices[index]))
+
+    def pack(self, kernels: Sequence[int], configs: Sequence[I64]) -> PackedKernels:
+        """Reads some kernels with some of their decisions; see `KernelSource.pack`."""
+        return self._source.pack(self._indices[np.array(kernels, np.int64)].tolist(), configs)
+
+    def scaled(self, scaling: FeatureScaling) -> SampleSource:
+        """Returns these kernels of the scaled source."""
+        return SubsetSource(self._source.scaled(scaling), self._indices)
+
+    def extremes(self) -> Iterator[FeatureExtremes]:
+        """Yields the extremes of the features of these kernels."""
+        for index in range(len(self)):
+            sample = self[index]
+            parts = sample.graph.node_features, sample.config_features, sample.graph.static_features[None]
+            yield FeatureExtremes(*parts)
+
+
+def draw_kernels(source: SampleSource, count: int, seed: int) -> SampleSource:
+    """Returns `count` kernels of a source, drawn evenly from all applications; all if there are no more.
+
+    Args:
+        source: kernels.
+        count: number of kernels; 0 for all.
+        seed: seed of the draws; the kernels of a smaller number are among those of a larger one.
+    """
+    if not 0 < count < len(source):
+        return source
+    by_application: dict[str, list[int]] = {}
+    for index in range(len(source)):
+        by_application.setdefault(source.application(index), []).append(index)
+    orders = {
+        name: rng.stream(seed, "training kernels", name).permutation(by_application[name]).tolist()
+        for name in sorted(by_application)
+    }
+    applications = rng.stream(seed, "training kernels").permutation(sorted(orders)).tolist()
+    turns = (orders[name][turn] for turn in range(count) for name in applications if turn < len(orders[name]))
+    return SubsetSource(source, np.sort(np.fromiter(islice(turns, count), np.int64)))
 
 
 class MergedSource:

@@ -23,6 +23,7 @@ from costbench.models.spec import (
     NetSpec,
     Predicts,
 )
+from costbench.params import later
 from costbench.tasks import LEARNED
 from costbench.training.validation import (
     VALIDATION_APE,
@@ -165,6 +166,21 @@ class OptimizerSpec:
 
 
 @dataclass(frozen=True)
+class PretrainedSpec:
+    """The model whose weights training starts from: a trained cell of the same split and seed.
+
+    Attributes:
+        experiment: experiment that trained it.
+        chip: chip that it was trained for.
+        variant: variant of that experiment, whose network is the same.
+    """
+
+    experiment: str
+    chip: str
+    variant: str = "main"
+
+
+@dataclass(frozen=True)
 class TrainSpec:
     """Everything that a training run depends on, beside its data.
 
@@ -186,6 +202,9 @@ class TrainSpec:
         precision: `fp32`, or `bf16` for mixed precision.
         accelerator: `cpu`, `gpu`, or `auto` for a GPU where there is one; predictions run there, too.
         execution: threads and matrix library on a CPU.
+        max_kernels: largest number of training kernels, drawn evenly from all applications; those of a
+            smaller number are among those of a larger. 0 for all.
+        pretrained: model that training starts from, with its scaling of features; null for drawn weights.
     """
 
     seed: int = 0
@@ -203,11 +222,15 @@ class TrainSpec:
     precision: Precision = "fp32"
     accelerator: Accelerator = "cpu"
     execution: Execution = field(default_factory=Execution)
+    max_kernels: int = later(0)
+    pretrained: PretrainedSpec | None = later(None)  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         for name in ("epochs", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be at least 1")
+        if self.max_kernels < 0:
+            raise ValueError(f"max_kernels is {self.max_kernels}, must not be negative")
         _require_loss(self.loss, PREDICTS)
         # What a loss of a user's own predicts is known once it is loaded.
         if self.monitor == "mape" and PREDICTS.get(self.loss, "log_runtime_ns") != "log_runtime_ns":

@@ -14,6 +14,7 @@ from costbench.installation import install_line
 from costbench_schedules.cli.crop import COMMANDS as CROP
 from costbench_schedules.cli.crop import Minutes, resumable
 from costbench_schedules.cli.live import tune_schedule
+from costbench_schedules.cli.tables import import_file, search_table
 from costbench_schedules.section_file import SECTION, read_sections
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def schedule_card(
     remarks: Annotated[str, typer.Option(help="What users should know, such as what ran beside.")] = "",
     check: Annotated[bool, typer.Option(help="Compare the tables with the card instead.")] = False,
 ) -> None:
-    """Write `card.json` of recorded tables: machine, failures, noise, digests; or check them against it."""
+    """Write `card.json` of recorded or tuning tables: machine, failures, noise, digests; or check them."""
     from costbench_schedules.records.card import check_card, write_card
 
     if check:
@@ -83,10 +84,17 @@ def schedule_card(
     tables = write_card(folder, remarks)["tables"]
     assert isinstance(tables, dict)
     for name, facts in tables.items():
-        tau = facts["afterwards"]["tau"]
+        tau = facts["afterwards" if "afterwards" in facts else "twice"]["tau"]
+        agreed = f"tau {'-' if tau is None else f'{tau:.3f}'}"
+        if "kernel" in facts:
+            failed = sum(facts["failed"].values())
+            typer.echo(
+                f"{name}: {facts['configs']:,}, {failed:,} failed, best {facts['best_ns']:,} ns, {agreed}"
+            )
+            continue
         typer.echo(
             f"{name}: {facts['measured']:,} of {facts['configs']:,}, best {facts['best_gflops']} GFLOPS, "
-            f"tau {'-' if tau is None else f'{tau:.3f}'}, {'' if facts['trusted'] else 'not '}trusted"
+            f"{agreed}, {'' if facts['trusted'] else 'not '}trusted"
         )
 
 
@@ -216,6 +224,7 @@ def import_schedules(
 
 
 def schedules(
+    context: typer.Context,
     params: Params = Path("params.yaml"),
     backend: BackendName = None,
     scheduler: Scheduler = None,
@@ -225,6 +234,8 @@ def schedules(
 
     Finished work items are kept: after a kill, the next run computes what is missing.
     """
+    if context.invoked_subcommand is not None:
+        return
     from costbench_schedules.stage import run
 
     run_stage(lambda path: run(path, backend_flags(backend, scheduler, jobs)), params)
@@ -240,6 +251,7 @@ COMMANDS = CommandGroup(
         show_schedule,
         record_library,
         import_schedules,
+        search_table,
         *CROP,
     ),
 )
@@ -248,8 +260,10 @@ STAGE = StageExtension(
     "costbench_schedules.stage",
     read_sections,
     sections={SECTION: "costbench_schedules.stage:SchedulesSection"},
+    commands={"import": import_file},
     results=(
         *("tables/rows.jsonl", "tables/curves.json", "tables/tables.json", "tables/wall_times.json"),
         *("networks/rows.jsonl", "networks/card.json", "estimated/rows.jsonl", "estimated/curves.json"),
+        *("gpus/rows.jsonl", "gpus/curves.json", "gpus/tables.json"),
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,7 @@ from costbench_schedules.experiments.recorded_tables import TableFile, distinct_
 from costbench_schedules.features.estimates import estimate_features
 from costbench_schedules.models.trees import BoostedTrees, BoostingSpec
 from costbench_schedules.records.programs import PROGRAMS, read_estimated
+from costbench_schedules.records.second_measurements import TwiceMeasured, second_measurements
 from costbench_schedules.records.table import RecordedTable
 from costbench_schedules.search.finders import Draft, Finder, Listing
 from costbench_schedules.search.guided import GuidedSpec, ModelGuided
@@ -87,6 +88,12 @@ class TablePrograms:
     def runtime_ns(self) -> F64:
         """Returns measured runtimes, float64 [n]."""
         return self.table.columns["runtime_ns"][self.indices].astype(np.float64)
+
+    @cached_property
+    def twice(self) -> TwiceMeasured | None:
+        """Returns both measurements of the programs; None for a table in which nothing was measured again."""
+        twice = second_measurements(self.table)
+        return None if twice is None or not len(self.indices) else twice.select(self.indices)
 
     @property
     def space(self) -> EnumeratedSpace:

@@ -119,16 +119,21 @@ def search_estimated(section: EstimatedTuning | None, workspace: Workspace, fold
 def _programs_of_tables(
     section: EstimatedTuning, tables: Path, data: Path, estimates: str
 ) -> dict[TableFile, TablePrograms]:
-    """Returns the programs of each native table that has enough of them with estimates."""
+    """Returns the programs of native tables that have enough of them with estimates, measured again."""
     programs = {
         file: programs_of(file, data, estimates)
         for (target, _), file in complete_tables(tables).items()
         if target == NATIVE
     }
+    searched = {}
     for file, of_table in programs.items():
         if len(of_table.indices) < section.fewest:
             _log.info("%s is left out: %d programs with estimates", file.workload, len(of_table.indices))
-    return {file: of_table for file, of_table in programs.items() if len(of_table.indices) >= section.fewest}
+        elif of_table.twice is None or not of_table.twice.confirmed:
+            _log.info("%s is left out: its fastest program was not as fast again", file.workload)
+        else:
+            searched[file] = of_table
+    return searched
 
 
 def _run_searches(
@@ -179,9 +184,18 @@ def run_search(item: WorkItem[EstimatedSearch]) -> SearchFile:
 
 
 def share_by_trial(programs: TablePrograms, decisions: Sequence[int], trials: int) -> F64:
-    """Returns the best speed so far in percent of the fastest program with an estimate, [trials]."""
-    runtime_ns = programs.table.columns["runtime_ns"][np.asarray(decisions, dtype=np.int64)]
-    return np.asarray(100.0 * programs.runtime_ns.min() / best_by_trial(runtime_ns, trials))
+    """Returns the speed of the fastest program so far in percent of the best with an estimate, [trials].
+
+    The fastest is that of first measurements, its speed that of the second (`TwiceMeasured`).
+
+    Raises:
+        ValueError: for a table without second measurements.
+    """
+    if programs.twice is None:
+        raise ValueError("no second measurements")
+    measured = programs.twice.select(np.searchsorted(programs.indices, decisions))
+    best_ns = best_by_trial(measured.first_ns, trials, second_ns=measured.second_ns)
+    return np.asarray(100.0 * programs.twice.best_ns / best_ns)
 
 
 def rows_of_searches(
@@ -196,7 +210,8 @@ def rows_of_searches(
     for search in searches:
         by_table.setdefault(search.table, []).append(search)
     for table, of_table in by_table.items():
-        speeds = programs[table].runtime_ns.min() / programs[table].runtime_ns
+        twice = programs[table].twice
+        speeds = np.zeros(0) if twice is None else twice.best_ns / twice.second_ns
         entries: dict[tuple[str, str, int], dict[str, float]] = {
             (BEST, MAIN, 0): {
                 "programs": float(len(speeds)),

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -21,7 +20,6 @@ from costbench.arrays import F32, F64, I64
 from costbench.rng import stream
 from costbench_schedules.experiments.recorded_tables import distinct_columns
 from costbench_schedules.features.estimates import estimate_features
-from costbench_schedules.features.primitives import primitive_sequences
 from costbench_schedules.features.vectors import REPRESENTATIONS
 from costbench_schedules.metrics import tau_within_groups
 from costbench_schedules.models.ensemble import Bootstrap
@@ -60,7 +58,6 @@ class NetworkPrograms:
         estimates: estimates by name, float64 [n], see `records.estimation.ProgramEstimates.of`.
         lanes: executed lanes by kind of operation, float64 [n, kinds].
         relation: relation features whose columns tell programs apart, float32 [n, F].
-        primitives: schedule primitives, float32 [n, T, W].
     """
 
     operators: tuple[str, ...]
@@ -70,7 +67,6 @@ class NetworkPrograms:
     estimates: Mapping[str, F64]
     lanes: F64
     relation: F32
-    primitives: F32
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -108,13 +104,12 @@ def load_programs(folder: Path, digest: str) -> NetworkPrograms:
 def _select_programs(estimated: EstimatedPrograms) -> NetworkPrograms:
     columns = estimated.columns
     usable = columns["analysed"] & (columns["native_ns"] > 0) & (columns["generic_ns"] > 0)
-    relation, primitives = [], []
+    relation = []
     for index, operator in enumerate(estimated.operators):
         space = ScheduleSpace(operator)
         rows = space.rows(columns["number"][usable & (columns["operator"] == index)].tolist())
         if len(rows):
             relation.append(REPRESENTATIONS["relation"](space, rows))
-            primitives.append(primitive_sequences(space, rows))
     features = np.concatenate(relation)
     order = np.argsort(columns["operator"][usable], kind="stable")
     indices = np.flatnonzero(usable)[order]
@@ -126,7 +121,6 @@ def _select_programs(estimated: EstimatedPrograms) -> NetworkPrograms:
         estimates={name: values[indices] for name, values in estimated.estimates.items()},
         lanes=columns["lanes"][indices].astype(np.float64),
         relation=np.ascontiguousarray(features[:, distinct_columns(features)]),
-        primitives=np.concatenate(primitives),
     )
 
 
@@ -192,7 +186,7 @@ class FittedPredictions:
     Attributes:
         costs: costs of the tested programs, lower is faster.
         fitted_tau: rank correlation of a network on the very records that it was fitted to, mean over
-            operators and platforms: whether it was trained enough; None of other models.
+            operators: whether it was trained enough; None of other models.
     """
 
     costs: F64
@@ -354,50 +348,28 @@ def _hybrid(split: NetworkSplit) -> FittedPredictions:
     return FittedPredictions(np.asarray(start[tested] + model.predict(rows[tested])))
 
 
-def _network(
-    kind: Literal["rows", "primitives"], hidden: int, *, both: bool
-) -> Callable[[NetworkSplit], FittedPredictions]:
-    """Returns a network with a head for each platform.
+def _perceptron(split: NetworkSplit) -> FittedPredictions:
+    """A perceptron of the features of loops, fitted as trees are."""
+    # torch takes a second to import.
+    from costbench_schedules.models.perceptron import PerceptronLearner
 
-    Args:
-        kind: features that it reads.
-        hidden: number of units of a layer.
-        both: whether it is fitted to both platforms, else to the one of `NetworkSplit.fitted`.
-    """
-
-    def predict(split: NetworkSplit) -> FittedPredictions:
-        # torch takes a second to import.
-        from costbench_schedules.models.multi_task import MultiTaskFeatures, MultiTaskLearner, MultiTaskSpec
-
-        programs = split.programs
-        values = programs.relation if kind == "rows" else programs.primitives
-        parts = [split.fitted]
-        if both and len(split.target):
-            parts = [(split.source, SOURCE), (split.target, TARGET)]
-        indices = np.concatenate([part for part, _ in parts])
-        machines = np.concatenate([np.full(len(part), machine) for part, machine in parts])
-        runtime_ns = np.where(machines == TARGET, programs.native_ns[indices], programs.generic_ns[indices])
-        groups = programs.groups[indices] * 2 + machines
-        features = MultiTaskFeatures(values[indices], machines)
-        learner = MultiTaskLearner(MultiTaskSpec(kind, hidden, machines=2), split.steps)
-        model = learner.fit(features, samples_of(runtime_ns, groups), split.seed)
-        machine = TARGET if len(split.target) else SOURCE
-        tested = MultiTaskFeatures(values[split.tested], np.full(len(split.tested), machine))
-        fitted_tau = tau_within_groups(model.predict(features), runtime_ns, groups)
-        return FittedPredictions(model.predict(tested), fitted_tau)
-
-    return predict
+    programs = split.programs
+    indices, machine = split.fitted
+    runtime_ns = (programs.native_ns if machine == TARGET else programs.generic_ns)[indices]
+    rows, groups = programs.relation[indices], programs.groups[indices]
+    model = PerceptronLearner(split.steps).fit(rows, samples_of(runtime_ns, groups), split.seed)
+    fitted_tau = tau_within_groups(model.predict(rows), runtime_ns, groups)
+    return FittedPredictions(model.predict(programs.relation[split.tested]), fitted_tau)
 
 
 FITTED: Mapping[str, Callable[[NetworkSplit], FittedPredictions]] = {
-    "mlp": _network("rows", 128, both=False),
+    "mlp": _perceptron,
     "gbt": _trees(_operator_by_operator),
     "gbt-uniform": _trees(_uniform),
     "gbt-informative": _trees(_informative),
-    "tlp": _network("primitives", 64, both=True),
     "hybrid": _hybrid,
 }
-"""Learned models. Without target records they are fitted to the source platform. `tlp` is always fitted to
-it, with a head for each platform; `hybrid` adds trees to the analytical model. Two are `gbt` but for the
+"""Learned models. Without target records they are fitted to the source platform; `hybrid` adds trees to the
+analytical model. Two are `gbt` but for the
 target records: drawn uniformly from all programs instead of operator by operator, or chosen by
 `choose_programs`."""

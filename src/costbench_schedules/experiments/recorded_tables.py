@@ -22,6 +22,7 @@ from costbench_schedules.features.vectors import fill_columns, precompute
 from costbench_schedules.models.learner import ScheduleModel, samples_of
 from costbench_schedules.models.spec import READS_TREES, ScheduleModelSpec, learner_of
 from costbench_schedules.records.card import CARD, check_card
+from costbench_schedules.records.second_measurements import TwiceMeasured, second_measurements
 from costbench_schedules.records.table import RecordedTable, read_table, table_paths
 
 _log = logging.getLogger(__name__)
@@ -87,6 +88,12 @@ def table_of(file: TableFile) -> RecordedTable:
         DataError: if it is damaged.
     """
     return read_table(file.path)
+
+
+@lru_cache(_CACHED_TABLES)
+def measured_twice(file: TableFile) -> TwiceMeasured | None:
+    """Returns first and second measurements of a table; None where nothing was measured again."""
+    return second_measurements(table_of(file))
 
 
 def runtimes(file: TableFile) -> F64:

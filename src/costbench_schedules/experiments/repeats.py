@@ -71,8 +71,8 @@ class RepeatedSearch:
     Attributes:
         table: table that was searched.
         arm: name of the way of searching.
-        speeds: speed of the best schedule so far after each trial, float64 [repeats, trials]; in GFLOPS, or
-            in percent of the fastest schedule that was searched.
+        speeds: speed of the fastest schedule so far after each trial, by its second measurement, float64
+            [repeats, trials]; in GFLOPS, or in percent of the fastest schedule that was searched.
     """
 
     table: TableFile
@@ -106,8 +106,8 @@ class RepeatedSearch:
         }
 
 
-def best_by_trial(runtime_ns: F64, trials: int, measurements: int = 1) -> F64:
-    """Returns the lowest runtime so far after every trial, float64 [trials].
+def best_by_trial(runtime_ns: F64, trials: int, measurements: int = 1, second_ns: F64 | None = None) -> F64:
+    """Returns the runtime of the fastest configuration so far after every trial, float64 [trials].
 
     A search that ran out of configurations keeps its best; trials that are not complete do not count.
 
@@ -115,12 +115,18 @@ def best_by_trial(runtime_ns: F64, trials: int, measurements: int = 1) -> F64:
         runtime_ns: measured runtimes in order, float64 [n]; infinite for failures.
         trials: number of trials.
         measurements: number of measurements of a trial.
+        second_ns: second measurements, which are returned of the configuration that is fastest by
+            `runtime_ns`, float64 [n]; None for the same measurements.
 
     Raises:
         ValueError: for fewer than one measurement per trial.
     """
     if measurements < 1:
         raise ValueError(f"measurements is {measurements}, expected at least 1")
-    best = np.minimum.accumulate(np.asarray(runtime_ns, dtype=np.float64))
+    runtime_ns = np.asarray(runtime_ns, dtype=np.float64)
+    improved = runtime_ns < np.append(np.inf, np.minimum.accumulate(runtime_ns)[:-1])
+    fastest = np.maximum.accumulate(np.where(improved, np.arange(len(runtime_ns)), -1))
+    # The last number stands for nothing that ran so far.
+    best = np.append(runtime_ns if second_ns is None else second_ns, np.inf)[fastest]
     best = best[measurements - 1 :: measurements][:trials]
     return np.pad(best, (0, trials - len(best)), mode="edge")

@@ -29,7 +29,12 @@ from costbench_schedules.experiments.model_tests import (
     fold_divisions,
     time_models,
 )
-from costbench_schedules.experiments.recorded_tables import TableFile, Tables, complete_tables
+from costbench_schedules.experiments.recorded_tables import (
+    TableFile,
+    Tables,
+    complete_tables,
+    measured_twice,
+)
 from costbench_schedules.experiments.repeats import MetricsFile, Provenance, RepeatedSearch, SearchFile
 from costbench_schedules.experiments.table_rows import (
     facts_of,
@@ -207,7 +212,7 @@ def tune_schedules(section: ScheduleTuning | None, workspace: Workspace, folder:
 
 
 def list_searches(section: ScheduleTuning, tables: Tables) -> list[ScheduleSearch]:
-    """Returns the searches that a section asks for, each once; workloads without a table are logged.
+    """Returns the searches that a section asks for, each once; what cannot be searched or scored is logged.
 
     Those that have the same model of the same sources are neighbours, so that a process fits it once.
     """
@@ -218,12 +223,16 @@ def list_searches(section: ScheduleTuning, tables: Tables) -> list[ScheduleSearc
             for workload in group.workloads:
                 table = tables.get((target, workload))
                 if table is None:
-                    missing[f"{workload} for {target}"] = None
+                    missing[f"{workload} for {target} is left out: no complete table"] = None
+                    continue
+                twice = measured_twice(table)
+                if twice is None or not twice.confirmed:
+                    missing[f"{table.path} is left out: its fastest schedule was not as fast again"] = None
                     continue
                 for arm in group.arms:
                     searches |= {search.name: search for search in _repeats(section, table, arm, tables)}
     for name in missing:
-        _log.info("%s is left out: no complete table", name)
+        _log.info("%s", name)
     return list(searches.values())
 
 

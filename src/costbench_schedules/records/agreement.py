@@ -79,7 +79,7 @@ def confirmed_gflops(table: RecordedTable) -> float | None:
     return float(table.space.operator.flops / np.median(again)) if len(again) else None
 
 
-def compare(first: I64, second: I64) -> Agreement:
+def compare(first: I64 | F64, second: I64 | F64) -> Agreement:
     """Returns the same of two measurements [n] of n configurations."""
     if not len(first):
         return Agreement(0, None, 1.0, 1.0)

@@ -1,7 +1,12 @@
-"""The card of recorded tables: what was measured on which machine, how noisy it was, digests of the files."""
+"""The card of tables in a folder: what was measured on which machine, how noisy it was, digests of the files.
+
+Recorded tables of schedules and tuning tables of kernels have cards of the same form.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,7 +14,13 @@ import numpy as np
 
 from costbench.artifacts import check_sealed, digest_file, read_json, seal, write_json
 from costbench.errors import DataError
-from costbench_schedules.records.agreement import TRUSTED_TAU, agreement, agreement_afterwards
+from costbench_schedules.records.agreement import (
+    TRUSTED_TAU,
+    agreement,
+    agreement_afterwards,
+    compare,
+)
+from costbench_schedules.records.imported.parquet import PARQUET, read_parquet
 from costbench_schedules.records.table import (
     SUFFIX,
     WHILE_RECORDING,
@@ -17,6 +28,7 @@ from costbench_schedules.records.table import (
     read_table,
     table_paths,
 )
+from costbench_schedules.records.tuning_table import TuningTable, random_trials
 
 CARD = "card.json"
 
@@ -53,6 +65,45 @@ def table_card(table: RecordedTable) -> dict[str, object]:
     }
 
 
+def tuning_card(table: TuningTable) -> dict[str, object]:
+    """Returns what the card says of one tuning table.
+
+    Returns:
+        kernel, device, configs, failed (by reason), parameters (number of values that occur), best_ns and
+        median_ns (second measurements of those that ran), repeats (least and most runs of those), `twice`:
+        how both measurements agree (see `Agreement`), random_trials_to_95: see `random_trials`.
+    """
+    ran = ~table.failed
+    counts = Counter(reason for reason in table.reasons if reason)
+    repeats = table.repeats[ran]
+    twice = compare(table.first_ns[ran], table.second_ns[ran])
+    return {
+        "kernel": table.kernel,
+        "device": table.device,
+        "configs": len(table),
+        "failed": dict(sorted(counts.items())),
+        "parameters": {name: len(values) for name, values in table.space.parameters.items()},
+        "best_ns": round(table.best_ns, 1),
+        "median_ns": round(float(np.median(table.second_ns[ran])), 1),
+        "repeats": [int(repeats.min()), int(repeats.max())],
+        "twice": asdict(twice),
+        "random_trials_to_95": round(random_trials(table, 0.95), 1),
+    }
+
+
+_CARDS: Mapping[str, Callable[[Path], dict[str, object]]] = {
+    SUFFIX: lambda path: table_card(read_table(path)),
+    PARQUET: lambda path: tuning_card(read_parquet(path)),
+}
+"""What the card says of a file, by its suffix."""
+
+
+def _paths(folder: Path) -> list[Path]:
+    """Returns the files of all tables in a folder and its sub-folders, sorted."""
+    parquet = (path for path in folder.rglob(f"*{PARQUET}") if path.name[0] != ".")
+    return sorted([*table_paths(folder), *parquet])
+
+
 def write_card(folder: Path, remarks: str = "") -> dict[str, object]:
     """Writes `card.json` about all tables below a folder, seals the folder, and returns the card.
 
@@ -63,16 +114,16 @@ def write_card(folder: Path, remarks: str = "") -> dict[str, object]:
     Raises:
         DataError: if a table is damaged, or there is none.
     """
-    paths = table_paths(folder)
+    paths = _paths(folder)
     if not paths:
-        raise DataError("no tables", where=folder, expected=f"files *{SUFFIX}")
+        raise DataError("no tables", where=folder, expected=" or ".join(f"files *{end}" for end in _CARDS))
     path = folder / CARD
     if not remarks and path.exists():
         old = read_json(path)
         remarks = str(old.get("remarks", "")) if isinstance(old, dict) else ""
     tables = {}
     for source in paths:
-        card = table_card(read_table(source))
+        card = _CARDS[source.suffix](source)
         tables[source.relative_to(folder).as_posix()] = card | {"sha256": digest_file(source)}
     content: dict[str, object] = {"remarks": remarks, "tables": tables}
     write_json(path, content)
@@ -90,7 +141,7 @@ def check_card(folder: Path) -> None:
     tables = card.get("tables") if isinstance(card, dict) else None
     if not isinstance(tables, dict):
         raise DataError("is no card", where=folder / CARD, expected="a key `tables`")
-    names = {path.relative_to(folder).as_posix() for path in table_paths(folder)}
+    names = {path.relative_to(folder).as_posix() for path in _paths(folder)}
     for name in sorted(names ^ tables.keys()):
         problem = "is not in the card" if name in names else "no such file"
         raise DataError(problem, where=folder / name, expected=f"the tables of {CARD}")

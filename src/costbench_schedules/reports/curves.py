@@ -89,18 +89,19 @@ def read_curves(path: Path) -> pd.DataFrame:
 
 
 def panel_grid(
-    count: int, panel: tuple[float, float] = (2.7, 2.2), legend: float = 0.7
+    count: int, width: float = 2.7, height: float = 2.2, legend: float = 0.7
 ) -> tuple[Figure, AnyArray]:
     """Returns a figure with a grid of panels, at most four across.
 
     Args:
         count: number of panels.
-        panel: width and height of a panel in inches.
+        width: width of a panel in inches.
+        height: height of a panel in inches.
         legend: height of the legend above them.
     """
     across = min(_PANELS_ACROSS, count)
     up = ceil(count / across)
-    figure = Figure(figsize=(panel[0] * across + 0.4, panel[1] * up + legend), layout="constrained")
+    figure = Figure(figsize=(width * across + 0.4, height * up + legend), layout="constrained")
     return figure, figure.subplots(up, across, squeeze=False)
 
 

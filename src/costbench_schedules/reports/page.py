@@ -15,6 +15,7 @@ from costbench_schedules.reports.autotvm2018.searches import flat_schedules
 from costbench_schedules.reports.autotvm2018.section import flat_models, schedule_rows, schedule_section
 from costbench_schedules.reports.crop2024.results import load_networks, not_trained_enough
 from costbench_schedules.reports.crop2024.section import flat_networks, networks_section
+from costbench_schedules.reports.gpus.results import flat_gpus, load_gpus
 from costbench_schedules.section_file import recorded_tables
 
 _CLAIMS = tuple(Path(__file__).parent / paper / "claims.yaml" for paper in ("autotvm2018", "crop2024"))
@@ -40,10 +41,12 @@ def load_part(workspace: Workspace) -> ReportPart:
     folder = workspace.stage("schedules")
     schedules = load_schedules(folder / "tables", workspace.root / recorded_tables(workspace.params.path))
     networks = load_networks(folder / "networks", folder / "estimated")
+    gpus = load_gpus(folder / "gpus")
 
     def render(findings: Sequence[Finding], figures: Path) -> RenderedPart:
         sections = (schedule_section(schedules, figures), networks_section(networks, figures))
         summary = flat_schedules(schedules, findings) | flat_models(schedules) | flat_networks(networks)
+        summary |= flat_gpus(gpus)
         return RenderedPart(tuple(section for section in sections if section is not None), summary)
 
     return ReportPart(
@@ -51,9 +54,9 @@ def load_part(workspace: Workspace) -> ReportPart:
         lead=_LEAD,
         render=render,
         claims=schedule_claims(),
-        rows=(*schedule_rows(schedules), *networks.rows),
+        rows=(*schedule_rows(schedules), *networks.rows, *gpus.rows),
         untrained=not_trained_enough(networks),
-        identities=(read_identity(folder),) if schedules.rows or networks.rows else (),
+        identities=(read_identity(folder),) if schedules.rows or networks.rows or gpus.rows else (),
         write_machine_facts=lambda machine: write_machine_times(schedules, machine),
     )
 

@@ -3,51 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 
 from costbench.arrays import F64
-from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
-from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.experiments.evaluation.tile import EvaluatedKernel, evaluate_program
-from costbench.experiments.evaluation.unfitted import Predict
-from tests.experiments.kernels import tanh_kernel
-
-NEST = loop_nest(tanh_kernel())
 
 
-def _measured(runtime: Sequence[int], runs: int = 1, groups: tuple[str, ...] = ()) -> EvaluatedKernel:
-    count = len(runtime)
-    # The tile size says which runtime is meant: a model can read it off.
-    bounds = np.stack([np.array(runtime), np.arange(count)], axis=1)
-    tiles = TileSizes(np.zeros((count, 0), dtype=np.int64), bounds)
-    return EvaluatedKernel(NEST, tiles, np.array(runtime), runs, groups)
+def _measured(
+    runtime: Sequence[int], runs: int = 1, groups: tuple[str, ...] = ()
+) -> tuple[Sequence[int], int, tuple[str, ...]]:
+    return runtime, runs, groups
 
 
-def _truth(nest: LoopNest, tiles: TileSizes) -> F64:
-    return tiles.output_bounds[:, 0].astype(float)
-
-
-def _backwards(nest: LoopNest, tiles: TileSizes) -> F64:
-    return -_truth(nest, tiles)
-
-
-def _constant(nest: LoopNest, tiles: TileSizes) -> F64:
-    return np.ones(len(tiles))
-
-
-MODELS: dict[str, Predict] = {"truth": _truth, "backwards": _backwards, "constant": _constant}
+Predict = Callable[[F64], F64]
+MODELS: dict[str, Predict] = {
+    "truth": lambda runtime: runtime,
+    "backwards": lambda runtime: -runtime,
+    "constant": lambda runtime: np.ones(len(runtime)),
+}
 
 
 def _evaluate(
-    kernels: Sequence[EvaluatedKernel], models: Mapping[str, Predict] = MODELS, top_k: Sequence[int] = (1,)
+    kernels: Sequence[tuple[Sequence[int], int, tuple[str, ...]]],
+    models: Mapping[str, Predict] = MODELS,
+    top_k: Sequence[int] = (1,),
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Returns the metrics of a program by group of kernels, name of the model and metric."""
-    by_key = {(name, "main", 0): predict for name, predict in models.items()}
-    metrics = evaluate_program(kernels, by_key, top_k, "program")
+    priced = [
+        EvaluatedKernel(
+            np.array(runtime),
+            runs,
+            {(name, "main", 0): model(np.array(runtime, np.float64)) for name, model in models.items()},
+            groups,
+        )
+        for runtime, runs, groups in kernels
+    ]
+    metrics = evaluate_program(priced, top_k, "program")
     return {group: {key[0]: values for key, values in by.items()} for group, by in metrics.items()}
 
 
@@ -112,8 +107,8 @@ def test_kernels_with_equal_runtimes_do_not_count_for_tau() -> None:
 
 def test_opa_is_pooled_over_the_pairs_of_all_kernels_and_top_k_weighs_kernels_alike() -> None:
     # Three pairs of the first kernel are right, one of two of the second (its last two runtimes are equal).
-    def partly(nest: LoopNest, tiles: TileSizes) -> F64:
-        return np.array([1.0, 3.0, 2.0]) if tiles.output_bounds[0, 0] == 10 else np.array([2.0, 1.0, 3.0])
+    def partly(runtime: F64) -> F64:
+        return np.array([1.0, 3.0, 2.0]) if runtime[0] == 10 else np.array([2.0, 1.0, 3.0])
 
     kernels = [_measured([10, 30, 20], runs=9), _measured([4, 8, 8])]
     found = _evaluate(kernels, {"partly": partly})["all"]["partly"]
@@ -126,7 +121,7 @@ def test_opa_is_pooled_over_the_pairs_of_all_kernels_and_top_k_weighs_kernels_al
 @pytest.mark.parametrize("wrong", [np.array([1.0]), np.array([1.0, math.nan]), np.array([1.0, math.inf])])
 def test_broken_predictions_are_errors(wrong: F64) -> None:
     with pytest.raises(DataError, match="program, kernel 0, model broken"):
-        _evaluate([_measured([1, 2])], {"broken": lambda nest, tiles: wrong})
+        _evaluate([_measured([1, 2])], {"broken": lambda runtime: wrong})
 
 
 @pytest.mark.parametrize("runtime", [[0, 1], [-3, 1], []])

@@ -48,7 +48,7 @@ def recorded(folder: Path) -> NetworkPrograms:
 
 def test_only_analysed_programs_are_candidates(recorded: NetworkPrograms) -> None:
     assert np.bincount(recorded.groups).tolist() == [PROGRAMS_EACH - 2] * 12
-    assert len(recorded.primitives) == len(recorded.relation) == len(recorded)
+    assert len(recorded.relation) == len(recorded)
     assert len({column.tobytes() for column in recorded.relation.T}) == recorded.relation.shape[1]
 
 

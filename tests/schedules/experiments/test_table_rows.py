@@ -13,8 +13,13 @@ from costbench.errors import DataError
 from costbench.metrics.rows import read_rows
 from costbench_schedules.experiments.recorded_tables import TableFile, complete_tables, runtimes, table_of
 from costbench_schedules.experiments.repeats import Provenance, RepeatedSearch
-from costbench_schedules.experiments.table_rows import gflops_by_trial, rows_of_searches, trials_to_enough
-from costbench_schedules.experiments.table_tuning import tune_schedules
+from costbench_schedules.experiments.table_rows import (
+    facts_of,
+    gflops_by_trial,
+    rows_of_searches,
+    trials_to_enough,
+)
+from costbench_schedules.experiments.table_tuning import list_searches, tune_schedules
 from costbench_schedules.records.card import write_card
 from costbench_schedules.records.table import write_table
 from tests.schedules.experiments.made_up_tables import SECTION, made_up_table, write_tables
@@ -29,9 +34,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> TableFile:
 
 
 def test_progress_by_hand(file: TableFile) -> None:
-    """Configuration 7 has failed; a trial of `random-x2` is two measurements."""
+    """Configuration 7 failed; a trial of `random-x2` is two measurements; all took twice as long again."""
     flops = table_of(file).space.operator.flops
-    times = runtimes(file)
+    times = 2.0 * runtimes(file)
     assert np.isinf(times[7])
     speed = [flops / times[n] for n in (1, 2, 3)]
     best = [0.0, speed[0], max(speed[:2]), max(speed), max(speed)]
@@ -40,7 +45,7 @@ def test_progress_by_hand(file: TableFile) -> None:
 
 
 def searched(file: TableFile, arm: str, *lines: list[float]) -> RepeatedSearch:
-    best = float(table_of(file).gflops.max())
+    best = float(table_of(file).gflops.max()) / 2.0
     return RepeatedSearch(file, arm, best * np.array(lines))
 
 
@@ -71,14 +76,15 @@ def test_rows_by_hand(file: TableFile) -> None:
     assert values["gbt-rank", "trials_to_95", 1] == 51
     assert values["transfer-relation", "speedup_transfer", 0] == 4.0
     assert values["transfer-relation", "speedup_transfer", 1] == pytest.approx(51 / 40)
-    assert values["best", "gflops_confirmed", 0] == pytest.approx(best / 2)
+    assert best == pytest.approx(table_of(file).gflops.max() / 2.0)
+    assert values["best", "gflops_confirmed", 0] == pytest.approx(best)
     assert values["best", "failed", 0] == sum(table_of(file).failed)
 
 
 def test_a_curve_has_quartiles(file: TableFile) -> None:
     curve = searched(file, "random", *([n / 4.0] * 9 for n in range(5))).curve()
     assert curve["trials"] == list(range(1, 10))
-    best = float(table_of(file).gflops.max())
+    best = float(table_of(file).gflops.max()) / 2.0
     assert curve["median"] == pytest.approx([0.5 * best] * 9)
     assert curve["low"] == pytest.approx([0.25 * best] * 9)
     assert curve["high"] == pytest.approx([0.75 * best] * 9)
@@ -121,6 +127,23 @@ def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) ->
 
     tune_schedules(None, index, folder)
     assert not (folder / "rows.jsonl").exists()
+
+
+def test_tables_that_cannot_be_scored_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One has no second measurement, of another the fastest schedule took twice as long again as others."""
+    write_tables(tmp_path)
+    without, slow = made_up_table("C1"), made_up_table("C2")
+    write_table(tmp_path / "native" / "C1.arrow", replace(without, repeats=without.repeats[:0]))
+    others = np.argsort(np.where(slow.failed, np.iinfo(np.int64).max, slow.columns["runtime_ns"]))[1:4]
+    again = [(number, slow.columns["runtime_ns"][number], 0, 1) for number in others.tolist()]
+    write_table(
+        tmp_path / "native" / "C2.arrow", replace(slow, repeats=np.concatenate([slow.repeats, again]))
+    )
+    tables = complete_tables(tmp_path)
+    assert [facts_of(table)["scored"] for table in tables.values()] == [False, False, True]
+    with caplog.at_level("INFO"):
+        assert list_searches(SECTION, tables) == []
+    assert sum("was not as fast again" in message for message in caplog.messages) == 2
 
 
 def test_tables_are_held_against_their_card(tmp_path: Path) -> None:

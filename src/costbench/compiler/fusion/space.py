@@ -22,7 +22,7 @@ two may be merged can depend on any other; but a kernel is determined by its gro
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,6 +47,7 @@ from costbench.compiler.kernel_hashes import (
 )
 from costbench.compiler.program import CompiledProgram, PreparedProgram, assemble
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
+from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloModule
 
 _MIN_CHANGES, _MAX_CHANGES = 0.05, 0.5
@@ -57,6 +58,8 @@ NO_KERNEL = 0
 """Number of groups for which no kernel is made: arguments, scalars and the like."""
 Edge = tuple[int, int]
 """Positions of a producer or sibling, and of a reader."""
+AdmitsFusion = Callable[[Instruction, Instruction], bool]
+"""Says whether a producer or sibling and a reader may share a kernel."""
 
 
 # ---- fusible edges ---------------------------------------------------------------------------------------
@@ -170,6 +173,8 @@ class FusionSpace:
 
     Args:
         program: program whose default fusions are computed.
+        admits: function that says whether a machine can fuse two instructions; without it the rules of
+            `compiler.fusion` decide alone.
 
     Attributes:
         module: the program, layouts assigned.
@@ -177,13 +182,19 @@ class FusionSpace:
         fingerprints: fingerprints of the program's kernels, computed when asked for.
     """
 
-    def __init__(self, program: PreparedProgram) -> None:
+    def __init__(self, program: PreparedProgram, admits: AdmitsFusion | None = None) -> None:
         self.module = program.module
         self.name = program.name
         self._counts, defaults = program.counts, program.fusions
         self.fingerprints = program.fingerprints
         self._parts = [
-            _computation_edges(index, self._counts[index], groups, self.fingerprints)
+            _computation_edges(
+                index,
+                self._counts[index],
+                groups,
+                self.fingerprints,
+                _admitted(self.module, index, groups, admits),
+            )
             for index, groups in sorted(defaults.items())
         ]
         sizes = [len(part.sources) for part in self._parts]
@@ -287,10 +298,25 @@ def fusion_space(
     return FusionSpace(PreparedProgram(module, name, unknown_trip_count=unknown_trip_count))
 
 
+def _admitted(
+    module: HloModule, computation: int, default: KernelGroups, admits: AdmitsFusion | None
+) -> Sequence[Edge]:
+    """Returns the fusible edges of a computation that a machine admits."""
+    edges = fusible_edges(default)
+    if admits is None:
+        return edges
+    body = module.computations[computation].instructions
+    return [(source, user) for source, user in edges if admits(body[source], body[user])]
+
+
 def _computation_edges(
-    index: int, trip_count: int, default: KernelGroups, fingerprints: ModuleFingerprints
+    index: int,
+    trip_count: int,
+    default: KernelGroups,
+    fingerprints: ModuleFingerprints,
+    chosen: Sequence[Edge],
 ) -> ComputationEdges:
-    edges = np.array(fusible_edges(default), dtype=np.int64).reshape(-1, 2)
+    edges = np.array(chosen, dtype=np.int64).reshape(-1, 2)
     return ComputationEdges(
         computation=index,
         trip_count=trip_count,

@@ -127,8 +127,25 @@ def _fusion_model(
 
 
 def _checkpoint(name: str, task: TaskName, chip: str, analytical: AnalyticalModel) -> LearnedCostModel:
-    """Loads a trained model, which must be of the task, as far as its place tells; warns of another chip."""
-    from costbench.models.checkpoint import MODEL_FILE, load_checkpoint
+    from costbench.models.checkpoint import load_checkpoint
+
+    return load_checkpoint(model_folder(name, task, chip), analytical=analytical)
+
+
+def model_folder(name: str, task: TaskName, chip: str) -> Path:
+    """Returns the folder of a trained model, which must be of the task, as far as its place tells.
+
+    A warning is logged for one that was trained for another chip.
+
+    Args:
+        name: folder of the model, or its address in the registry.
+        task: name of the task.
+        chip: name of the chip that it is used for.
+
+    Raises:
+        DataError: if there is no such model, or it is of another task.
+    """
+    from costbench.models.checkpoint import MODEL_FILE
 
     folder, trained_for, trained_on = _locate(name)
     if not folder.is_dir():
@@ -146,7 +163,7 @@ def _checkpoint(name: str, task: TaskName, chip: str, analytical: AnalyticalMode
         raise DataError(f"trained for the task {trained_for}", where=name, expected=f"a model for {task}")
     if (trained_on or chip) != chip:
         _log.warning("%s: trained for %s, used for %s: its ranking may be off", name, trained_on, chip)
-    return load_checkpoint(folder, analytical=analytical)
+    return folder
 
 
 def _locate(name: str) -> tuple[Path, str | None, str | None]:

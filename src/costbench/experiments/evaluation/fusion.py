@@ -9,12 +9,13 @@ made for them, and so are kinds that do not occur under the default config (lpm2
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from costbench.arrays import F64, I64, Bool
 from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, fusion_parts
+from costbench.datasets.recorded_kernels import WholeProgram, read_measurements
 from costbench.experiments.evaluation.program import (
     ALL_KERNELS,
     BEST,
@@ -30,6 +31,7 @@ from costbench.experiments.evaluation.shard_costs import fitted_costs, network_c
 from costbench.experiments.evaluation.unfitted import CEILINGS, load_user_models
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
+from costbench.features.roofline import read_roofline
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.selection import mape
 from costbench.models.baselines.fitting import classes_of
@@ -38,6 +40,11 @@ from costbench.target import load_target
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
 _MAX_POINTS = 300
+PROGRAMS = "programs"
+"""Group of rows that are over the fusion configs of a program, which ran as a whole on a real machine."""
+SUM_OF_KERNELS = "sum_of_kernels"
+"""Model of these rows whose prediction is the sum of the measured runtimes of the program's kernels."""
+MEASURED_AGAIN = "measured_again"
 
 
 def evaluate_fusions(task: ProgramTask) -> ProgramResult:
@@ -47,16 +54,11 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
         DataError: for a damaged shard or checkpoint, or a model that returns costs that are not finite.
     """
     shard = FeatureShard(feature_path(task.features, "fusion", task.chip, task.program))
-    count = len(shard)
-    measured = np.array([float(shard.runtime_ns(i)[0]) for i in range(count)])
-    kinds = [kind_of(shard.instruction_opcodes(i).tolist()) for i in range(count)]
-
-    def scale(estimates: FeatureShard) -> F64:
-        estimated = np.array([float(estimates.analytical_ns(i)[0]) for i in range(count)])
-        return scale_estimates(estimated, measured, shard.runs() * (shard.space_sizes() > 1), kinds)
-
-    scaled = scale(shard)
-    comparable = (shard.space_sizes() > 1) & np.isfinite(scaled)
+    if shard.is_recorded and task.fitted is not None:
+        shard = shard.with_roofline(read_roofline(task.fitted))
+    measured = measured_ns(shard)
+    scaled = scaled_estimates(shard)
+    comparable = comparable_kernels(shard, scaled)
     groups_of = [task.groups(fingerprint) for fingerprint in shard.fingerprints()]
     groups = {ALL_KERNELS: comparable}
     for group in (UNSEEN, NEW_STRUCTURE):
@@ -65,19 +67,44 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     if "analytical" in task.models:
         predicted["analytical", MAIN, 0] = scaled
         for quality in task.fitted_to:
-            predicted["analytical", quality, 0] = scale(shard.with_estimate(quality))
+            predicted["analytical", quality, 0] = scaled_estimates(shard.with_estimate(quality))
     fitted = fitted_costs(task, "fusion", shard)
     # A kernel of a fusion config was measured with one tile size.
     predicted |= {key: np.array([float(cost[0]) for cost in costs]) for key, costs in fitted.items()}
-    predicted |= predict_from_kernels(task)
+    measurements = read_measurements(task.data, task.chip, task.program) if shard.is_recorded else None
+    if measurements is None:
+        predicted |= predict_from_kernels(task)
+    elif MEASURED_AGAIN in task.models and measurements.again_ns is not None:
+        predicted[MEASURED_AGAIN, MAIN, 0] = measurements.again_ns
     computed_by: dict[ModelKey, str] = {}
     for checkpoint in task.checkpoints:
         predicted[checkpoint.key], computed_by[checkpoint.key] = network_costs(shard, checkpoint)
     metrics = {group: _by_model(predicted, measured, mask) for group, mask in groups.items() if mask.any()}
+    if measurements is not None and measurements.programs:
+        metrics[PROGRAMS] = compare_programs(measurements.programs, predicted, measured)
     # The estimate as it is says how much of runtimes it explains.
     left_out = {*CEILINGS, *classes_of("fusion")} - {"analytical_unscaled"}
     shown = {key: ns for key, ns in predicted.items() if key[0] not in left_out}
     return ProgramResult(shard.application, metrics, _scatter(shown, measured, comparable), computed_by)
+
+
+def measured_ns(shard: FeatureShard) -> F64:
+    """Returns the runtime of each kernel of a shard, float64 [k]; each was measured with one tile size."""
+    return np.array([float(shard.runtime_ns(index)[0]) for index in range(len(shard))])
+
+
+def scaled_estimates(shard: FeatureShard) -> F64:
+    """Returns the estimates of the kernels of a shard, scaled by `scale_estimates`, float64 [k]."""
+    estimated = np.array([float(shard.analytical_ns(index)[0]) for index in range(len(shard))])
+    kinds = [kind_of(shard.instruction_opcodes(index).tolist()) for index in range(len(shard))]
+    runs = shard.runs() * shard.comparable
+    return scale_estimates(estimated, measured_ns(shard), runs, kinds)
+
+
+def comparable_kernels(shard: FeatureShard, scaled: F64) -> Bool:
+    """Returns which kernels of a shard metrics are over, given `scaled_estimates`: those that it prices."""
+    comparable: Bool = shard.comparable & np.isfinite(scaled)
+    return comparable
 
 
 def predict_from_kernels(task: ProgramTask) -> dict[ModelKey, F64]:
@@ -110,6 +137,53 @@ def predict_from_kernels(task: ProgramTask) -> dict[ModelKey, F64]:
             # A kernel of a fusion config was measured with one tile size.
             predicted[key][index] = predict(measured.space.nest, measured.tile_sizes)[0]
     return predicted
+
+
+def compare_programs(
+    programs: Sequence[WholeProgram], predicted: Mapping[ModelKey, F64], measured_ns: F64
+) -> dict[ModelKey, dict[str, float]]:
+    """Returns how well sums over kernels predict runs of the whole program under its fusion configs.
+
+    Kernels were measured inside the program under other configs, so their sum is a prediction too: that of
+    `sum_of_kernels`. It is held against the second run of the program, the models against the first.
+
+    Args:
+        programs: runs of the program, one of each config.
+        predicted: predictions for all kernels of the program by model, float64 [k].
+        measured_ns: measured runtimes of these kernels, float64 [k].
+
+    Returns:
+        `mape` in percent, `kendall_tau` over the configs; of `sum_of_kernels` also `sum_to_measured`, the
+        geometric mean of the sum over the runtime; of `best`, the number of `configs`.
+    """
+    first, second = (
+        np.array([getattr(program, name) for program in programs], np.float64)
+        for name in ("first_ns", "second_ns")
+    )
+    rows = {
+        key: _metrics_of_programs(_sums(programs, kernel_ns), first)
+        for key, kernel_ns in predicted.items()
+        if key[0] != MEASURED_AGAIN and np.isfinite(kernel_ns).all()
+    }
+    rows[BEST, MAIN, 0] = {"configs": float(len(programs))}
+    # Of a program measured once, the first run is all there is.
+    is_repeated = bool((second > 0.0).all())
+    runs, sums = second if is_repeated else first, _sums(programs, measured_ns)
+    ratio = float(np.exp(np.log(sums / runs).mean()))
+    rows[SUM_OF_KERNELS, MAIN, 0] = _metrics_of_programs(sums, runs) | {"sum_to_measured": ratio}
+    if is_repeated:
+        rows[MEASURED_AGAIN, MAIN, 0] = _metrics_of_programs(second, first)
+    return rows
+
+
+def _sums(programs: Sequence[WholeProgram], kernel_ns: F64) -> F64:
+    return np.array([program.add_up(kernel_ns) for program in programs])
+
+
+def _metrics_of_programs(predicted_ns: F64, measured_ns: F64) -> dict[str, float]:
+    tau = tau_of(count_pairs(predicted_ns, measured_ns))
+    values = {"mape": mape(predicted_ns, measured_ns)}
+    return values | ({"kendall_tau": tau} if np.isfinite(tau) else {})
 
 
 def scale_estimates(estimated_ns: F64, measured_ns: F64, runs: I64, kinds: Sequence[str]) -> F64:

@@ -126,16 +126,7 @@ def evaluated_rows(graph: LayoutGraph, count: int = EVALUATED_CONFIGS) -> I64:
 
 
 def layout_metrics(graph: LayoutGraph, scores: F64, rows: I64 | None = None) -> dict[str, float]:
-    """Returns the metrics of a model on one program, as tpugraphs2023 defines them (section 5.1).
-
-    - `kendall_tau`: tau-b between scores and runtimes; 0 for equal scores, by which no model must gain;
-    - `opa`: share of the pairs with different runtimes that are in the right order;
-    - `top_1`, `top_10`, `top_100`: runtime of the fastest among the k configs with the lowest scores over
-      that of the fastest of all, less one, in percent; equal scores stand in the order of configs;
-    - `top_1_percent`, `top_10_percent`: the same with k that share of the configs, rounded, one at least.
-      They compare with the paper's top-10 and top-100 of 1,000, whatever the number of configs.
-
-    A metric that is not defined (one config, or equal runtimes only) is left out.
+    """Returns `order_metrics` of the scores of some configs of a program.
 
     Args:
         graph: a program whose runtimes are known.
@@ -149,13 +140,31 @@ def layout_metrics(graph: LayoutGraph, scores: F64, rows: I64 | None = None) -> 
     if scores.shape != (len(chosen),) or not np.isfinite(scores).all():
         problem = f"scores of shape {list(scores.shape)}"
         raise DataError(problem, where=graph.name, expected=f"{len(chosen)} finite numbers")
-    runtime = graph.runtime_ns[chosen].astype(np.float64)
+    return order_metrics(graph.runtime_ns[chosen].astype(np.float64), scores)
+
+
+def order_metrics(runtime: F64, scores: F64) -> dict[str, float]:
+    """Returns the metrics of an order of configs, as tpugraphs2023 defines them (section 5.1).
+
+    - `kendall_tau`: tau-b between scores and runtimes; 0 for equal scores, by which no model must gain;
+    - `opa`: share of the pairs with different runtimes that are in the right order;
+    - `top_1`, `top_10`, `top_100`: runtime of the fastest among the k configs with the lowest scores over
+      that of the fastest of all, less one, in percent; equal scores stand in the order of configs;
+    - `top_1_percent`, `top_10_percent`: the same with k that share of the configs, rounded, one at least.
+      They compare with the paper's top-10 and top-100 of 1,000, whatever the number of configs.
+
+    A metric that is not defined (one config, or equal runtimes only) is left out.
+
+    Args:
+        runtime: runtimes of some configs of a program, float64 [c].
+        scores: their predicted costs, lower is faster, finite, float64 [c].
+    """
     values = {
         "kendall_tau": tau_of(count_pairs(scores, runtime)),
         "opa": ordered_pair_accuracy(runtime, scores),
     }
     ks = {f"top_{k}": k for k in LAYOUT_TOP_K}
-    ks |= {f"top_{percent}_percent": max(1, round(len(chosen) * percent / 100)) for percent in TOP_PERCENT}
+    ks |= {f"top_{percent}_percent": max(1, round(len(runtime) * percent / 100)) for percent in TOP_PERCENT}
     values |= {name: 100.0 * top_k_slowdown(runtime, scores, k) for name, k in ks.items()}
     return {name: value for name, value in values.items() if not math.isnan(value)}
 

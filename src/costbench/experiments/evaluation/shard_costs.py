@@ -11,6 +11,7 @@ from costbench.baselines import BASELINES
 from costbench.experiments.evaluation.program import Checkpoint, ModelKey, ProgramTask
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard
+from costbench.features.roofline import read_roofline
 from costbench.models.baselines.fitting import classes_of, load_baselines, predict_program
 
 _KERNELS, _ROWS = 256, 32_768
@@ -34,7 +35,9 @@ def network_costs(shard: FeatureShard, checkpoint: Checkpoint) -> tuple[F64, str
 
     model = load_checkpoint(checkpoint.folder, device=device_of(checkpoint.accelerator))
     spec = model.net.spec
-    columns, decisions = shard.with_estimate(spec.estimate, spec.features).columns, shard.num_configs()
+    estimated = shard.with_estimate(spec.estimate, spec.features)
+    roofline = read_roofline(checkpoint.folder)
+    columns, decisions = estimated.with_roofline(roofline).columns, shard.num_configs()
     costs = [
         model.predict_packed(
             columns.pack(np.arange(first, last), [np.arange(count) for count in decisions[first:last]])
@@ -84,7 +87,7 @@ def fitted_costs(program: ProgramTask, task: str, shard: FeatureShard) -> dict[M
     for (variant, seed, quality), (folder, names) in fitted.items():
         if not names:
             continue
-        estimated = shard.with_estimate(quality) if quality else shard
+        estimated = (shard.with_estimate(quality) if quality else shard).with_roofline(read_roofline(folder))
         for name, costs in predict_program(load_baselines(folder, task, names), estimated).items():
             costs_of[name, variant, seed] = np.split(costs, ends)
     return costs_of

@@ -16,8 +16,6 @@ import numpy as np
 
 from costbench import rng
 from costbench.arrays import F64, I64
-from costbench.compiler.lowering.loop_nest import LoopNest
-from costbench.compiler.spaces import TileSizes
 from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, shard_path
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
@@ -75,16 +73,15 @@ def evaluate_tiles(task: ProgramTask) -> ProgramResult:
     costs, computed_by = _predict_costs(task, features)
     kernels = (
         EvaluatedKernel(
-            nest=measured.space.nest,
-            tile_sizes=measured.tile_sizes,
             runtime_ns=measured.runtime_ns,
             runs=measured.runs,
+            costs={key: predict(measured.space.nest, measured.tile_sizes) for key, predict in priced.items()}
+            | {key: of_kernels[index] for key, of_kernels in costs.items()},
             groups=(kernel_kind(measured.kernel), *task.groups(measured.fingerprint)),
-            costs={key: of_kernels[index] for key, of_kernels in costs.items()},
         )
         for index, measured in enumerate(map(shard.kernel, range(len(shard))))
     )
-    metrics = evaluate_program(kernels, priced, task.params.top_k, f"{task.program} on {task.chip}")
+    metrics = evaluate_program(kernels, task.params.top_k, f"{task.program} on {task.chip}")
     return ProgramResult(shard.application, metrics, computed_by=computed_by)
 
 
@@ -174,23 +171,20 @@ def _ordered(pairs: PairCounts) -> OrderedPairs:
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedKernel:
-    """One kernel with its measured tile sizes.
+    """One kernel with the measured runtimes of its tile sizes, and what models predict.
 
     Attributes:
-        nest: the kernel, lowered.
-        tile_sizes: measured tile sizes.
-        runtime_ns: their runtimes, int64 [n].
+        runtime_ns: runtimes of the tile sizes, int64 [n].
         runs: executions of the kernel in a run of the program.
+        costs: costs of the tile sizes by model, float64 [n], lower is faster; the same models for each kernel
+            of a program.
         groups: groups of kernels that it belongs to, besides that of all kernels.
-        costs: costs of the tile sizes by model, float64 [n], for models that priced all kernels at once.
     """
 
-    nest: LoopNest
-    tile_sizes: TileSizes
     runtime_ns: I64
     runs: int
+    costs: Mapping[ModelKey, F64]
     groups: tuple[str, ...] = ()
-    costs: Mapping[ModelKey, F64] = field(default_factory=dict)
 
 
 @dataclass
@@ -202,7 +196,7 @@ class _Tally:
 
 
 def evaluate_program(
-    kernels: Iterable[EvaluatedKernel], models: Mapping[ModelKey, Predict], top_k: Sequence[int], where: str
+    kernels: Iterable[EvaluatedKernel], top_k: Sequence[int], where: str
 ) -> dict[str, ByModel]:
     """Returns the metrics of each model on one program, over all its kernels and over each group of them.
 
@@ -218,7 +212,6 @@ def evaluate_program(
 
     Args:
         kernels: kernels of one program.
-        models: prediction functions by model, lower is faster; models whose costs the kernels hold are added.
         top_k: values of k.
         where: name of the program in errors.
 
@@ -243,8 +236,7 @@ def evaluate_program(
         runs.append(float(item.runs))
         for group in (ALL_KERNELS, *item.groups):
             members.setdefault(group, []).append(index)
-        predicted = {key: predict(item.nest, item.tile_sizes) for key, predict in models.items()}
-        for key, cost in (predicted | dict(item.costs)).items():
+        for key, cost in item.costs.items():
             if cost.shape != (len(runtime),) or not np.isfinite(cost).all():
                 problem, expected = f"costs of shape {cost.shape}", f"{len(runtime)} finite numbers"
                 model = "/".join(map(str, key))

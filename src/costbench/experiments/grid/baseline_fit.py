@@ -12,11 +12,13 @@ from pathlib import Path
 from costbench.artifacts import digest_files, write_json
 from costbench.baselines import BASELINES, FITS_FILE
 from costbench.datasets.splits import TrainingPrograms
-from costbench.features.feature_shards import paths_of_programs, read_paths
+from costbench.features.feature_shards import paths_of_programs, read_paths, roofline_of
+from costbench.features.roofline import write_roofline
 from costbench.models.baselines.fitting import fit_all, save_baselines
 from costbench.models.baselines.spec import BaselineSpec
 from costbench.params import digest
 from costbench.store import Entry, KeyedResult, WorkItem, key_of
+from costbench.tasks import LEARNED
 
 DONE = "done.json"
 
@@ -113,9 +115,19 @@ def fit_item(item: WorkItem[BaselineTask]) -> FittedBaselines:
 def _fit(task: BaselineTask) -> FittedBaselines:
     train, validation = (task.shards(programs) for programs in (task.split.train, task.split.validation))
     only_boosted = bool(task.budget)
+    roofline = roofline_of(train) if LEARNED[task.task].samples == "kernel" else None
     fits = fit_all(
-        task.task, train, validation, task.spec, task.seed, task.estimate, only_boosted=only_boosted
+        task.task,
+        train,
+        validation,
+        task.spec,
+        task.seed,
+        task.estimate,
+        only_boosted=only_boosted,
+        roofline=roofline,
     )
+    if roofline is not None:
+        write_roofline(task.folder, roofline)
     save_baselines(task.folder, task.task, {name: fit.model for name, fit in fits.items()})
     boosted = {name: fit for name, fit in fits.items() if BASELINES[name].is_boosted}
     fields = ("kernels", "samples", "trees", "validation")

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import pandas as pd
 
-from costbench.artifacts import digest_files, write_json
+from costbench.artifacts import digest_file, digest_files, write_json
 from costbench.datasets.splits import TrainingPrograms
 from costbench.datasets.storage import Shard
 from costbench.execution.workers import load
@@ -28,7 +28,7 @@ from costbench.experiments.tracking.runs import FOLDER, KEY, Dataset, Provenance
 from costbench.features.feature_shards import paths_of_programs, read_paths
 from costbench.params import digest
 from costbench.store import Entry, KeyedResult, WorkItem
-from costbench.training.spec import AnyTrainSpec, FitResult
+from costbench.training.spec import AnyTrainSpec, FitResult, PretrainedSpec
 
 _log = logging.getLogger(__name__)
 DONE = "done.json"
@@ -139,12 +139,25 @@ class CellTask:
         sets = f"{','.join(self.split.train)};{','.join(self.split.validation)}"
         return hashlib.sha256(f"{files};{sets}".encode()).hexdigest()[:16]
 
+    @property
+    def pretrained(self) -> Path | None:
+        """Returns the folder of the model that training starts from; None for drawn weights."""
+        before: PretrainedSpec | None = getattr(self.spec, "pretrained", None)
+        if before is None or self.cells is None:
+            return None
+        cell = replace(self.cell, chip=before.chip, variant=before.variant)
+        return self.cells / before.experiment / cell.name
+
     def trained_from(self) -> str:
         """Returns a digest of everything that the trained model depends on.
 
         The names of experiment and variant are no part of it: random streams follow from the seed alone.
+
+        Raises:
+            DataError: if the model that training starts from is missing.
         """
-        return _digest(self.cell.task, digest(self.seeded), self.data_digest, self.code)
+        before = () if self.pretrained is None else (digest_file(self.pretrained / DONE),)
+        return _digest(self.cell.task, digest(self.seeded), self.data_digest, self.code, *before)
 
     def key(self) -> str:
         """Returns a digest of the cell's name and its training."""

@@ -179,7 +179,7 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
             where=imported.source.root,
             expected="the stage `train` to run again",
         )
-    tasks = _tasks(experiment, section, workspace, imported)
+    tasks = evaluation_tasks(experiment, section, workspace, imported)
     items = _work_items(tasks, identity, folder, workspace.programs)
     remove_outdated(machine, [task.timing for task in tasks.values()])
     title = f"programs to evaluate of {experiment.name}"
@@ -275,13 +275,23 @@ def _rows(task: EvaluationTask, result: EvaluatedProgram, identity: StageIdentit
         yield from origin.rows(metrics.kernels, {model: metrics.metrics}, {model: metrics.computed_by})
 
 
-def _tasks(
+def evaluation_tasks(
     experiment: Experiment,
     section: EvaluateParams,
     workspace: Workspace,
     imported: ImportedSamples | None = None,
 ) -> dict[str, EvaluationTask]:
-    """Returns one task for each test program of each split and chip, by name."""
+    """Returns one task for each test program of each split and chip, by name.
+
+    Args:
+        experiment: experiment that is evaluated.
+        section: models of the comparison.
+        workspace: folders of the profile.
+        imported: samples of an imported data set, where the experiment is of one.
+
+    Raises:
+        DataError: for splits or shards that are missing or damaged.
+    """
     grid = experiment.grid
     models = section.untrained if grid.baselines else ()
     features = workspace.stage("features") if imported is None else imported.features

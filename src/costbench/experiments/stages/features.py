@@ -19,7 +19,8 @@ from costbench.datasets.measured_kernels import (
     fusion_parts,
     shard_path,
 )
-from costbench.datasets.record_types import FEATURES_VERSION, LAYOUT_GRAPH
+from costbench.datasets.record_types import FEATURES_VERSION, FUSION, LAYOUT_GRAPH
+from costbench.datasets.recorded_kernels import is_recorded, name_of_recorded
 from costbench.datasets.storage import Shard, Shards, ShardSummary
 from costbench.errors import DataError
 from costbench.execution.dotted import is_part
@@ -35,6 +36,7 @@ from costbench.features.feature_shards import (
     write_estimates,
     write_extras,
     write_features,
+    write_recorded_features,
 )
 from costbench.features.graph_tensors import ProgramFeatures, program_features
 from costbench.features.tpugraphs_graphs import layout_graph, searches_of
@@ -83,7 +85,7 @@ class ShardSpec:
     Attributes:
         task: the compiler's decision.
         chip: name of the chip.
-        architecture: architecture of the chip.
+        architecture: architecture of the chip; None for a real machine, whose kernels have no tile sizes.
         sources: shards that it is made from.
         path: path of the feature shard.
         key: digest of the data that it is made from, with the version of its features.
@@ -94,7 +96,7 @@ class ShardSpec:
 
     task: TaskName
     chip: str
-    architecture: Architecture
+    architecture: Architecture | None
     sources: tuple[Path, ...]
     path: Path
     key: str
@@ -215,6 +217,9 @@ class _Program:
 
 def _write_kernels(shard_spec: ShardSpec, program: _Program) -> None:
     shards = [Shard.open(path) for path in shard_spec.sources]
+    if shard_spec.architecture is None:
+        _write_recorded(shard_spec, program, *shards)
+        return
     samples = MeasuredKernels(shards, program.modules, shard_spec.architecture)
     kernels = [samples.kernel(index) for index in range(len(samples))]
     metadata = program.metadata(shard_spec, samples.application)
@@ -226,6 +231,13 @@ def _write_kernels(shard_spec: ShardSpec, program: _Program) -> None:
     else:
         model = AnalyticalModel(shard_spec.architecture)
         write_features(shard_spec.path, kernels, program.features, model, metadata)
+
+
+def _write_recorded(shard_spec: ShardSpec, program: _Program, shard: Shard) -> None:
+    name = name_of_recorded(shard_spec.chip, program.name)
+    metadata = program.metadata(shard_spec, str(shard.metadata["application"]))
+    features = program_features(program.modules.module(name))
+    write_recorded_features(shard_spec.path, shard, features, metadata)
 
 
 def _write_layouts(shard_spec: ShardSpec, program: _Program) -> None:
@@ -295,14 +307,24 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
     sources_of_nodes = {nodes: part_digest(nodes, "features.nodes") for nodes in section.nodes}
     for task in section.tasks:
         for chip in section.chips:
-            target = load_target(chip)
-            for name, sources in _sources(data, task, target.name).items():
-                compiled = [compiled_program_path(data, name)] if READERS[task].reads_compiled else []
+            recorded = is_recorded(data, chip)
+            if recorded and task != FUSION.name:
+                continue
+            target = None if recorded else load_target(chip)
+            chip_name = chip if target is None else target.name
+            for name, sources in _sources(data, task, chip_name).items():
+                compiled_name = name_of_recorded(chip, name) if recorded else name
+                compiled = (
+                    [compiled_program_path(data, compiled_name)] if READERS[task].reads_compiled else []
+                )
                 key = f"{digest_files([*sources, *compiled], data)[:32]}/{READERS[task].version}"
                 for search, below in READERS[task].searches(sources[0]).items():
-                    path = feature_path(folder, task, f"{target.name}/{below}", name)
-                    shard_spec = ShardSpec(task, target.name, target.architecture, sources, path, key, search)
+                    path = feature_path(folder, task, f"{chip_name}/{below}", name)
+                    architecture = None if target is None else target.architecture
+                    shard_spec = ShardSpec(task, chip_name, architecture, sources, path, key, search)
                     by_program.setdefault(name, []).append(shard_spec)
+                    if recorded:
+                        continue
                     for quality in section.estimates if READERS[task].reads_compiled else ():
                         beside = estimates_path(path, quality)
                         by_program[name].append(replace(shard_spec, path=beside, estimate=quality))

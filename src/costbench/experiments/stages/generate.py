@@ -12,6 +12,12 @@ from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.generation import ShardTask, generate
 from costbench.datasets.layout_generation import LayoutParams, LayoutTask
 from costbench.datasets.layout_shards import family_of
+from costbench.datasets.recorded_generation import (
+    RecordedTask,
+    find_records,
+    records_digest,
+    records_of,
+)
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import ChoiceError, CostbenchError, DataError, TargetError, UnsupportedKernelError
 from costbench.execution.workers import NO_FLAGS, BackendFlags
@@ -23,6 +29,7 @@ from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
+from costbench.params import later
 from costbench.programs.manifest import ProgramEntry, all_programs, read_program_bytes, user_programs
 from costbench.store import remove_outdated
 from costbench.target import Target, check_chip_name, load_target
@@ -45,6 +52,8 @@ class GenerateParams:
         layout: number of layout configs.
         layout_configs: runs of each search for layouts by program, in place of `layout.max_configs`, such as
             the thousands that TpuGraphs has; `layout.max_instructions` does not hold for these programs.
+        recorded: real machines by the name that they have as chips, each with the folder of its records, from
+            the repository's root; their fusion samples are what was recorded of the programs.
     """
 
     tasks: tuple[TaskName, ...]
@@ -54,13 +63,13 @@ class GenerateParams:
     fusion: FusionParams
     layout: LayoutParams
     layout_configs: Mapping[str, int] = field(default_factory=dict)
+    recorded: Mapping[str, str] | None = later(None)
 
     def __post_init__(self) -> None:
         for program, limit in self.layout_configs.items():
             if limit < 2:
                 raise ValueError(f"layout_configs.{program}: at least 2 are needed to compare")
-        for name in ("tasks", "chips"):
-            values = getattr(self, name)
+        for name, values in (("tasks", self.tasks), ("chips", (*self.chips, *(self.recorded or ())))):
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
         for index, chip in enumerate(self.chips):
@@ -90,7 +99,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 
 
 def _generate(section: GenerateParams, workspace: Workspace, folder: Path) -> None:
-    tasks = _tasks(section, workspace.programs, folder)
+    tasks = _tasks(section, workspace.programs, folder) + _recorded_tasks(section, workspace, folder)
     remove_outdated(folder, {path for task in tasks for entry in task.entries for path in entry.paths})
 
     def leave_out(task: ShardTask, reason: str) -> None:
@@ -173,8 +182,21 @@ def _tasks(section: GenerateParams, programs: Path, folder: Path) -> list[ShardT
         if data is None:
             continue
         program = _Program(entry, data, targets, folder)
-        for name in section.tasks:
+        for name in section.tasks if targets else ():
             tasks += WORK_ITEMS[name](program, section)
+    return tasks
+
+
+def _recorded_tasks(section: GenerateParams, workspace: Workspace, folder: Path) -> list[ShardTask]:
+    """Returns a task for each program of a real machine's records."""
+    tasks: list[ShardTask] = []
+    for chip, name in (section.recorded or {}).items():
+        records = find_records(workspace.root / name)
+        digest, code, opened = records_digest(records), _code(RecordedTask), records_of(records)
+        for entry in opened.entries.values():
+            if not section.programs or entry.name in section.programs:
+                program = read_program_bytes(opened.programs_folder, entry)
+                tasks.append(RecordedTask(entry, program, chip, records, digest, folder, code))
     return tasks
 
 

@@ -21,6 +21,7 @@ from costbench.datasets.leakage import (
     pool_leakage,
     shards_by_program,
 )
+from costbench.datasets.recorded_kernels import RECORDED
 from costbench.datasets.splits import (
     FOLDS,
     FoldsParams,
@@ -32,6 +33,7 @@ from costbench.datasets.splits import (
     reported_split,
     write_split,
 )
+from costbench.datasets.storage import Shard
 from costbench.errors import CostbenchError, DataError, ParamsError
 from costbench.experiments.identity import identify, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params
@@ -217,10 +219,16 @@ def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:
 
 
 def _programs(shards: Mapping[tuple[str, str], ProgramShards], folder: Path) -> tuple[ProgramInfo, ...]:
-    """Returns the manifest's entries of the programs that have samples, by name."""
-    known = {entry.name: entry for entry in all_programs(folder)}
-    names = sorted({name for programs in shards.values() for name in programs})
-    for name in names:
-        if name not in known:
+    """Returns the programs that have samples, by name: rows of the manifest, or what records say of them."""
+    infos = {
+        entry.name: ProgramInfo(entry.name, entry.application, entry.builder)
+        for entry in all_programs(folder)
+    }
+    names = {name: paths for programs in shards.values() for name, paths in programs.items()}
+    for name, paths in names.items():
+        facts = {} if name in infos else Shard.open(paths[0]).metadata
+        if RECORDED in facts:
+            infos[name] = ProgramInfo(name, str(facts["application"]), str(facts["builder"]))
+        if name not in infos:
             raise DataError(f"no program {name!r}, but shards of it", where=folder, expected="generate again")
-    return tuple(ProgramInfo(name, known[name].application, known[name].builder) for name in names)
+    return tuple(infos[name] for name in sorted(names))

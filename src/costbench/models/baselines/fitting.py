@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +23,7 @@ from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.baselines import BASELINES
 from costbench.errors import DataError, choose
 from costbench.features.feature_shards import FeatureShard
+from costbench.features.roofline import Roofline
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models.baselines.kernel_tables import (
     KernelTable,
@@ -133,6 +134,7 @@ def fit_all(
     estimate: str = "",
     *,
     only_boosted: bool = False,
+    roofline: Roofline | None = None,
 ) -> dict[str, Fit]:
     """Returns all baselines of a task by name, fitted to the same samples.
 
@@ -145,6 +147,7 @@ def fit_all(
         estimate: quality of the estimates; only baselines that read these are fitted. Empty for all
             baselines, with the estimates of the chip's compiler.
         only_boosted: whether only boosted trees are fitted.
+        roofline: formula of the estimates of kernels that a real machine ran; None for the stored ones.
 
     Raises:
         ChoiceError: for a task that no model is trained on.
@@ -157,6 +160,10 @@ def fit_all(
         _ROWS[LEARNED[task].samples].sample(paths, samples, seed, min_configs=min_configs, estimate=estimate)
         for paths, samples in ((train, spec.training), (validation, spec.validation))
     )
+    if roofline is not None:
+        fitted, held_out = (
+            replace(table, analytical_ns=roofline.estimate(table.static)) for table in (fitted, held_out)
+        )
     reading_seconds, fits = time.process_time() - start, {}
     for name, cls in classes.items():
         row = BASELINES[name]

@@ -228,7 +228,7 @@ def sample_table(
     by_application: dict[str, list[tuple[int, int]]] = {}
     counts = [shard.num_configs() for shard in shards]
     for number, shard in enumerate(shards):
-        usable = (shard.space_sizes() > 1) & (counts[number] >= min_configs)
+        usable = shard.comparable & (counts[number] >= min_configs)
         kernels = [(number, kernel) for kernel in np.flatnonzero(usable).tolist()]
         by_application.setdefault(shard.application, []).extend(kernels)
     by_application = {name: kernels for name, kernels in sorted(by_application.items()) if kernels}

@@ -1,6 +1,7 @@
 """Imports tuning records of others: the formats that are known, and where the project reads the records.
 
-To add a format, write a function that yields its records, and a row of `IMPORTERS`.
+A format holds single records, which become logs of our schedules where they can, or a tuning table. To add
+one, write a function that reads it, and a row of `IMPORTERS`.
 """
 
 from __future__ import annotations
@@ -13,40 +14,92 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.artifacts import atomic_path
+from costbench.artifacts import atomic_path, open_file
 from costbench.errors import DataError
 from costbench_schedules.records.imported.autotvm import read_autotvm
+from costbench_schedules.records.imported.kernel_tuner import CACHE_KEYS, read_cache, read_t4
 from costbench_schedules.records.imported.metaschedule import read_metaschedule
+from costbench_schedules.records.imported.parquet import MAGIC, read_parquet
 from costbench_schedules.records.imported.record import ImportedRecord
+from costbench_schedules.records.schedule_tuning import read_recorded
 from costbench_schedules.records.tune_log import LogEntry, LogWriter, header_of
+from costbench_schedules.records.tuning_table import TuningTable
 from costbench_schedules.spaces.space import ScheduleSpace
 
 OTHERS_FILE = "others.jsonl"
 
 
+_PEEKED_BYTES = 1 << 16
+_ARROW = b"ARROW1"
+
+
 @dataclass(frozen=True)
 class Importer:
-    """A foreign format.
+    """A format.
 
     Attributes:
-        accepts: function of a path to whether it holds this format.
-        read: function of a path to its records, read one at a time.
+        accepts: function of a path, and of the first bytes of a file, to whether it holds this format.
+        read: function of a path to its records, read one at a time; None for a format of tables.
+        read_table: function of a path to its table; None for a format of records.
     """
 
-    accepts: Callable[[Path], bool]
-    read: Callable[[Path], Iterator[ImportedRecord]]
+    accepts: Callable[[Path, bytes], bool]
+    read: Callable[[Path], Iterator[ImportedRecord]] | None = None
+    read_table: Callable[[Path], TuningTable] | None = None
 
 
 IMPORTERS: Mapping[str, Importer] = {
-    "MetaSchedule": Importer(Path.is_dir, read_metaschedule),
-    "AutoTVM": Importer(lambda path: not path.is_dir(), read_autotvm),
+    "MetaSchedule": Importer(lambda path, _: path.is_dir(), read_metaschedule),
+    "Parquet": Importer(lambda _, start: start.startswith(MAGIC), read_table=read_parquet),
+    "recorded table": Importer(lambda _, start: start.startswith(_ARROW), read_table=read_recorded),
+    "Kernel Tuner cache": Importer(
+        lambda _, start: any(f'"{key}"'.encode() in start for key in CACHE_KEYS), read_table=read_cache
+    ),
+    "T4": Importer(
+        lambda _, start: b'"results"' in start or b'"schema_version"' in start, read_table=read_t4
+    ),
+    "AutoTVM": Importer(lambda *_: True, read_autotvm),
 }
 """Importers by the tool that wrote the format; the first that accepts a path reads it."""
 
 
+def importer_of(path: Path) -> Importer:
+    """Returns the first importer that accepts a file or folder.
+
+    Raises:
+        DataError: naming the path, if there is nothing that can be read.
+    """
+    start = b""
+    if not path.is_dir():
+        with open_file(path) as stream:
+            start = stream.read(_PEEKED_BYTES)
+    return next(importer for importer in IMPORTERS.values() if importer.accepts(path, start))
+
+
 def read_records(path: Path) -> Iterator[ImportedRecord]:
-    """Returns the records of a file or folder, by the first importer that accepts it."""
-    return next(importer for importer in IMPORTERS.values() if importer.accepts(path)).read(path)
+    """Returns the records of a file or folder, by the first importer that accepts it.
+
+    Raises:
+        DataError: naming the path, if it holds a tuning table, or as the importer.
+    """
+    importer = importer_of(path)
+    if importer.read is None:
+        expected = "records of AutoTVM or MetaSchedule"
+        raise DataError("holds a tuning table", where=path, expected=expected)
+    return importer.read(path)
+
+
+def read_tuning_table(path: Path) -> TuningTable:
+    """Returns the tuning table in a file, by the first importer that accepts it.
+
+    Raises:
+        DataError: naming the path, if it holds none, or as the importer.
+    """
+    importer = importer_of(path)
+    if importer.read_table is None:
+        expected = "a cache of Kernel Tuner, T4, a table in Parquet, or a recorded table"
+        raise DataError("is no tuning table", where=path, expected=expected)
+    return importer.read_table(path)
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,13 @@ class RecordedFacts:
         processor: processor that was measured on.
         configs: number of configurations.
         failed: number of those that failed.
-        best_gflops: GFLOPS of the fastest.
-        fast_share: share of the configurations that have at least 95% of its speed.
+        best_gflops: GFLOPS that the fastest is expected to have when it is measured again.
+        fast_share: share of the configurations that have at least 95% of that, measured again.
         median_gflops: median GFLOPS of those that ran.
         tau: rank correlation of repeated with first measurements; None where nothing was repeated.
         spread: 90th percentile of the ratio of two measurements of one configuration.
         trusted: whether tau is high enough for an order of schedules to be the machine's, not the noise's.
+        scored: whether searches of it are scored: its fastest schedule was fast a second time.
     """
 
     target: str
@@ -60,6 +61,7 @@ class RecordedFacts:
     tau: float | None
     spread: float
     trusted: bool
+    scored: bool = True
 
 
 @dataclass(frozen=True, eq=False)

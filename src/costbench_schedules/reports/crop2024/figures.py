@@ -18,7 +18,6 @@ from costbench_schedules.reports.curves import panel_grid
 _LABELS = {
     "mlp": "MLP",
     "gbt": "boosted trees",
-    "tlp": "TLP",
     "hybrid": "trees on Crop",
     "gbt-uniform": "trees, records drawn at random",
     "gbt-informative": "trees, records chosen",

@@ -182,7 +182,7 @@ def guidance_figure(searches: GuidedSearches, folder: Path) -> PageFigure:
     shown = searches.workloads
     colours = dict(zip(_IN_FIGURE, ("#000000", *PALETTE), strict=False))
     with styled():
-        figure, grid = panel_grid(len(shown), (2.9, 2.4), legend=0.9)
+        figure, grid = panel_grid(len(shown), 2.9, 2.4, legend=0.9)
         lines: dict[str, Artist] = {}
         for axes, name in zip(grid.ravel(), shown, strict=False):
             lines |= draw_curves(axes, select(searches.curves, workload=name), colours, 0.12)

@@ -1,0 +1,99 @@
+"""AutoTVM's search of tuning tables: Algorithm 1 with boosted trees on the values of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from costbench.arrays import F32
+from costbench_schedules.models.learner import Learner, ScheduleModel, samples_of
+from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
+from costbench_schedules.search.finders import ChainSpec
+from costbench_schedules.search.guided import GuidedSpec, ModelGuided
+from costbench_schedules.search.replay import Replay, TableStrategy, replay_proposals
+
+_SAMPLES = 2000
+"""Configurations of tables of other devices that an earlier model is fitted to."""
+_CHAINS = ChainSpec(chains=64, steps=100, patience=20)
+
+
+@dataclass(frozen=True)
+class GuidedTrees:
+    """Settings of the search; see `GuidedSpec` and `ScheduleModelSpec`.
+
+    Attributes:
+        model: model that is fitted after each batch; it reads the values of the parameters.
+        guided: settings of Algorithm 1.
+        transfer: whether the search begins with a model of tables of the same kernel on other devices.
+    """
+
+    model: ScheduleModelSpec
+    guided: GuidedSpec = field(default_factory=lambda: GuidedSpec(batch=32, chains=_CHAINS))
+    transfer: bool = False
+
+    def build(self) -> TableStrategy:
+        """Returns the strategy."""
+
+        def search(replay: Replay, rng: np.random.Generator) -> None:
+            features = replay.space.columns[1].astype(np.float32)
+            learner: Learner[F32] = learner_of(self.model)
+            earlier = _earlier_model(replay, features, learner, rng) if self.transfer else None
+            guided = ModelGuided(
+                lambda rows: features[replay.space.indices(rows)],
+                learner,
+                self.guided,
+                earlier,
+                replay.trials,
+            )
+            replay_proposals(guided)(replay, rng)
+
+        return search
+
+
+def _earlier_model(
+    replay: Replay, features: F32, learner: Learner[F32], rng: np.random.Generator
+) -> ScheduleModel[F32] | None:
+    """Returns a model of configurations drawn from the sources; None without a source that has any of them.
+
+    Only configurations that are legal here are drawn. Runtimes are compared within a source.
+    """
+    numbers, runtimes, groups = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
+    for group, source in enumerate(replay.sources):
+        indices = replay.space.indices_of(source.space)
+        legal = indices >= 0
+        numbers.append(indices[legal])
+        runtimes.append(source.first_ns[legal])
+        groups.append(np.full(np.count_nonzero(legal), group))
+    runtime_ns = np.concatenate(runtimes)
+    if not np.isfinite(runtime_ns).any():
+        return None
+    chosen = rng.permutation(len(runtime_ns))[:_SAMPLES]
+    samples = samples_of(runtime_ns[chosen], np.concatenate(groups)[chosen])
+    return learner.fit(features[np.concatenate(numbers)[chosen]], samples, int(rng.integers(2**31)))
+
+
+def _trees(**settings: object) -> ScheduleModelSpec:
+    return ScheduleModelSpec("gbt", "config", **settings)  # type: ignore[arg-type]
+
+
+def _bootstrapped(acquisition: str) -> GuidedTrees:
+    return GuidedTrees(_trees(objective="regression", models=5, acquisition=acquisition))
+
+
+GUIDED_TREES: Mapping[str, Callable[[], TableStrategy]] = {
+    name: settings.build
+    for name, settings in {
+        "gbt-rank": GuidedTrees(_trees()),
+        "gbt-regression": GuidedTrees(_trees(objective="regression")),
+        "gbt-rank-plain": GuidedTrees(
+            _trees(), GuidedSpec(batch=32, candidates=1, alpha=0.0, chains=_CHAINS)
+        ),
+        "gbt-mean": _bootstrapped("mean"),
+        "gbt-ei": _bootstrapped("ei"),
+        "gbt-ucb": _bootstrapped("ucb"),
+        "transfer-target": GuidedTrees(_trees(), transfer=True),
+    }.items()
+}
+"""Builders by the names of the same searches of schedules (`experiments.table_search.ARMS`)."""

@@ -1,0 +1,270 @@
+"""The commands `costbench suite`: data, scores of predictions and models, the leaderboard."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costbench.cli.options import Params, announce_compiling, calm_threads, console
+from costbench.errors import DataError, choose
+from costbench.extensions import CommandGroup
+
+if TYPE_CHECKING:
+    from costbench_suite.card import About, Card
+    from costbench_suite.predictions import Predictions
+    from costbench_suite.task_data import TaskData
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="""
+Anyone's cost model, scored on fixed, versioned data.
+
+`costbench suite data --task tile --out suite` writes the data, `costbench suite score predictions.parquet
+--task tile` scores predictions made in any language, `--model mymodel:MyModel` a class of Python, and
+`costbench suite leaderboard` puts all result cards into one page.
+""",
+)
+COMMANDS = CommandGroup("Benchmark suite", (), {"suite": app})
+
+Task = Annotated[str, typer.Option(help="`tile`, `fusion` or `layout`.")]
+Data = Annotated[Path, typer.Option("--data", help="Folder that `costbench suite data` wrote.")]
+Entries = Annotated[Path, typer.Option(help="Folder of result cards, `TASK/NAME.json`.")]
+_DATA = Path("suite")
+_ENTRIES = Path("leaderboard")
+
+
+@app.command()
+def data(
+    task: Annotated[
+        list[str] | None, typer.Option(help="`tile`, `fusion`, `layout`; all of them if left out.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder; each task has its own in it.")] = _DATA,
+    work: Annotated[
+        Path, typer.Option(help="Folder of intermediate results, which later runs go on from.")
+    ] = Path("out/suite"),
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    fresh: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Seed of a fresh test set: other decisions, on another machine of the chip's ensemble.",
+        ),
+    ] = 0,
+) -> None:
+    """Make the data of the suite: Parquet files, a README and Croissant metadata for each task.
+
+    Everything is made from the corpus that comes with costbench, in minutes, and is the same for everyone,
+    value by value. A fresh test set shows how an entry does on data that nobody could tune it to.
+
+    Examples:
+
+    `costbench suite data --task tile --out suite`
+
+    `costbench suite data --task tile --fresh 7 --out suite-fresh7 --work out/suite-fresh7`
+    """
+    from costbench_suite.data import make_data
+    from costbench_suite.tasks import TASKS
+
+    names = [choose(TASKS, name, "task of the suite").name for name in task or TASKS]
+    calm_threads()
+    announce_compiling()
+    start = time.monotonic()
+
+    def say(text: str) -> None:
+        typer.echo(f"costbench: {text}", err=True)
+
+    for made in make_data(out, names, work, say, jobs, fresh):
+        typer.echo(f"{made.folder}: {made.size:,} bytes")
+        for table, digest in made.digests.items():
+            typer.echo(f"  {table}.parquet  {digest[:16]}")
+    typer.echo(f"{time.monotonic() - start:.0f} s")
+
+
+@app.command()
+def score(  # noqa: PLR0913 (a command has its options)
+    task: Task,
+    predictions: Annotated[
+        Path | None, typer.Argument(help="Parquet file: id, decision, cost, and maybe seed.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Instead of a file: `module:Class`, fitted to and asked in each fold.")
+    ] = None,
+    folder: Data = _DATA,
+    about: Annotated[
+        Path | None, typer.Option(help="YAML file with what you say of the entry: name, authors, link, ...")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the entry, instead of a file `--about`.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Result card to write; by default leaderboard/TASK/NAME.json.")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Also write the predictions of `--model` to this file.")
+    ] = None,
+    entries: Entries = _ENTRIES,
+) -> None:
+    """Score predictions, write their result card, and say where they stand among the entries.
+
+    Examples:
+
+    `costbench suite score predictions.parquet --task tile --name "my trees"`
+
+    `costbench suite score --model mymodel:MyModel --task fusion --about about.yaml`
+    """
+    from costbench_suite.card import make_card, write_card
+    from costbench_suite.predictions import write_predictions
+    from costbench_suite.scoring import score as score_predictions
+    from costbench_suite.task_data import TaskData
+
+    calm_threads()
+    described = _about(about, name)
+    task_data = TaskData(folder, task)
+    costs = _predictions(predictions, model, task_data)
+    if write is not None:
+        write_predictions(write, costs, task_data)
+    card = make_card(task_data.facts, described, costs, score_predictions(task_data, costs))
+    suffix = f"-fresh{card.fresh}" if card.fresh else ""
+    path = out or entries / task / f"{_file_name(described.name)}{suffix}.json"
+    write_card(path, card)
+    _print_card(card)
+    if not card.is_of_version:
+        what = f"a fresh test set, seed {card.fresh}" if card.fresh else "other data than the suite's"
+        typer.echo(f"of {what}")
+    _print_rank(card, entries)
+    typer.echo(f"wrote {path}")
+
+
+@app.command()
+def predict(
+    experiment: Annotated[str, typer.Argument(help="Entry of section `experiments`, trained.")],
+    task: Task,
+    folder: Data = _DATA,
+    params: Params = Path("profiles/suite/params.yaml"),
+    out: Annotated[Path, typer.Option(help="Folder of the predictions, a file for each model.")] = Path(
+        "predictions"
+    ),
+) -> None:
+    """Write the predictions of all models that an experiment of costbench has trained on the suite's data.
+
+    Example: `costbench suite predict folds-tile --task tile --params profiles/suite/params.yaml`
+    """
+    from costbench_suite.predictions import write_predictions
+    from costbench_suite.task_data import TaskData
+    from costbench_suite.trained_models import predict_experiment
+
+    calm_threads()
+    task_data = TaskData(folder, task)
+    for name, costs in predict_experiment(params, experiment, task_data).items():
+        path = out / f"{_file_name(name)}.parquet"
+        write_predictions(path, costs, task_data)
+        typer.echo(f"wrote {path}")
+
+
+@app.command()
+def check(
+    card: Annotated[Path, typer.Argument(help="Result card.")],
+    predictions: Annotated[
+        Path | None, typer.Argument(help="Its predictions; without them the code of the card is run.")
+    ] = None,
+    folder: Data = _DATA,
+) -> None:
+    """Score an entry again and compare with its card: exit code 1 where the numbers differ.
+
+    Example: `costbench suite check leaderboard/tile/my-trees.json predictions.parquet`
+    """
+    from costbench_suite.card import read_card
+    from costbench_suite.scoring import score as score_predictions
+    from costbench_suite.task_data import TaskData
+
+    calm_threads()
+    stated = read_card(card)
+    task_data = TaskData(folder, stated.task)
+    costs = _predictions(predictions, stated.about.code or None, task_data)
+    again = score_predictions(task_data, costs)
+    differ = [
+        name for name, value in stated.numbers.items() if abs(again.numbers.get(name, 0.0) - value) > 1e-9
+    ]
+    if differ:
+        values = ", ".join(f"{name} {again.numbers.get(name)}" for name in differ[:4])
+        raise DataError(f"{len(differ)} numbers differ: {values}", where=card, expected="those of the card")
+    same = "the same predictions" if costs.digest == stated.digest else "other predictions"
+    typer.echo(f"{card}: {len(stated.numbers)} numbers as stated, from {same}")
+
+
+@app.command()
+def leaderboard(
+    entries: Entries = _ENTRIES,
+    out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("reports/suite"),
+) -> None:
+    """Render the cards of all entries as one page with sortable tables and a figure for each task.
+
+    Example: `costbench suite leaderboard --entries leaderboard --out reports/suite`
+    """
+    from costbench_suite.leaderboard import read_cards, write_leaderboard
+
+    cards = read_cards(entries)
+    page = write_leaderboard(out, cards)
+    for task, ranked in cards.items():
+        typer.echo(f"{task}: {len(ranked)} entries, first {ranked[0].about.name}")
+    typer.echo(f"wrote {page}")
+
+
+def _about(path: Path | None, name: str | None) -> About:
+    from costbench_suite.card import About, read_about
+
+    if (path is None) == (name is None):
+        raise DataError("the entry has no name", field="--name", expected="either --name or --about FILE")
+    if path is not None:
+        return read_about(path)
+    assert name is not None
+    try:
+        return About(name)
+    except ValueError as error:
+        raise DataError(str(error), field="--name") from error
+
+
+def _predictions(path: Path | None, model: str | None, task_data: TaskData) -> Predictions:
+    from costbench_suite.predictions import read_predictions, run_model
+
+    if (path is None) == (model is None):
+        expected = "either a file of predictions or --model module:Class"
+        raise DataError("nothing to score", field="predictions", expected=expected)
+    if path is not None:
+        return read_predictions(path, task_data)
+    assert model is not None
+    return run_model(model, task_data)
+
+
+def _file_name(name: str) -> str:
+    import re
+
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "entry"
+
+
+def _print_card(card: Card) -> None:
+    from rich.table import Table
+
+    table = Table(
+        title=f"{card.about.name}, {card.task}: {card.programs} programs, {card.applications} applications"
+    )
+    for header in ("metric", "mean", "95% interval"):
+        table.add_column(header, justify="left" if header == "metric" else "right")
+    for name, metric in card.metrics.items():
+        table.add_row(name, f"{metric.value:.4g}", f"{metric.low:.4g} to {metric.high:.4g}")
+    console().print(table)
+
+
+def _print_rank(card: Card, entries: Path) -> None:
+    from costbench_suite.leaderboard import rank, read_cards
+
+    try:
+        known = read_cards(entries).get(card.task, ())
+        others = [
+            other for other in known if other.fresh == card.fresh and other.about.name != card.about.name
+        ]
+    except DataError:
+        return
+    ranked = rank([*others, card])
+    typer.echo(f"{ranked.index(card) + 1} of {len(ranked)} entries")

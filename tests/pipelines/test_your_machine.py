@@ -1,0 +1,64 @@
+"""docs/your_machine.md from a user's position, on the backend that every JAX has: the processor."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.deadline import HANGS_AFTER_S
+from tests.pipelines.workplace import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "your_machine.md"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs the extra jax"),
+]
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def run(folder: Path, *command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_AFTER_S,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_lines_of_the_page_profile_and_score_a_program(tmp_path: Path) -> None:
+    profile, read = blocks("python")
+    (command,) = [line.removeprefix("$ costbench ") for line in "".join(blocks("console")).splitlines()]
+    run(tmp_path, "-c", profile)
+    printed = json.loads(run(tmp_path, "-m", "costbench", *command.split(), "--json"))
+    (program,) = printed["programs"]
+    assert (program["name"], program["executions"], printed["chip"]) == ("jit_step", 10, "cpu")
+    # What ran is in samples but for tuples and copies of arguments.
+    assert printed["share"] > 0.95
+    assert printed["num_damaged"] == 0
+    (score,) = printed["scores"]
+    assert (score["program"], score["model"]) == ("jit_step", "analytical")
+    assert 2 <= score["kernels"] <= program["kernels"]
+    assert 0.0 <= score["metrics"]["mape"] < 1000.0
+    assert abs(score["metrics"]["kendall_tau"]) <= 1.0 + 1e-9
+    # 302 million operations take no microsecond, whatever the machine.
+    lines = [line.rsplit(" ", 1) for line in run(tmp_path, "-c", read).splitlines()]
+    assert len(lines) == program["kernels"]
+    times = {kernel: int(runtime.strip("[]")) for kernel, runtime in lines}
+    (dot,) = [ns for kernel, ns in times.items() if "dot" in kernel]
+    assert 100_000 < dot <= program["run_ns"]

@@ -1,0 +1,104 @@
+"""Searches of a folder of tuning tables: rows by table, strategy and repeat; results are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costbench.errors import DataError
+from costbench.metrics.rows import read_rows
+from costbench.rng import stream
+from costbench_schedules.experiments.gpu_tuning import GpuTuning, search_gpus, tuning_files, tuning_table
+from costbench_schedules.experiments.replayed_tables import repeat_search
+from costbench_schedules.experiments.table_scores import score
+from costbench_schedules.records.card import check_card, write_card
+from costbench_schedules.records.imported.parquet import read_parquet, write_parquet
+from costbench_schedules.records.tuning_table import TuningTable
+from tests.schedules.experiments.test_table_scores import table_of
+from tests.schedules.workspaces import workspace_in
+
+SECTION = GpuTuning(("random", "genetic"), trials=12, repeats=3, development=("k-a",))
+
+
+def made_up(device: str, seed: int = 0) -> TuningTable:
+    times = np.exp(stream(seed, device).normal(size=30)).tolist()
+    return table_of(times, times, device, "k")
+
+
+def write_tables(root: Path, seed: int = 0) -> None:
+    for device in "ab":
+        write_parquet(root / SECTION.tables / f"k-{device}.parquet", made_up(device, seed))
+
+
+def test_rows_are_scores_of_each_repeat(tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "gpus"
+    assert search_gpus(SECTION, workspace_in(tmp_path), folder) == ""
+    write_tables(tmp_path)
+    first = search_gpus(SECTION, workspace_in(tmp_path), folder)
+    rows = read_rows(folder / "rows.jsonl")
+    assert {(row.task, row.split, row.application) for row in rows} == {("schedule", "gpu", "k")}
+    assert {(row.chip, row.program) for row in rows} == {("a", "k-a"), ("b", "k-b")}
+    values = {(row.program, row.model, row.seed, row.metric): row.value for row in rows}
+    assert len([key for key in values if key[1] == "genetic"]) == 2 * 3 * 6
+    files = tuning_files(tmp_path / SECTION.tables)
+    order = repeat_search(tuning_table(files[1]), "genetic", 12, 2, (), 0)
+    expected = score(tuning_table(files[1]), order, 12)
+    assert {metric: values["k-b", "genetic", 2, metric] for metric in expected} == expected
+    assert values["k-a", "best", 0, "configs"] == 30.0
+    facts = json.loads((folder / "tables.json").read_text())
+    assert [(fact["device"], fact["development"]) for fact in facts] == [("a", True), ("b", False)]
+    curves = json.loads((folder / "curves.json").read_text())
+    assert [(curve["target"], curve["arm"]) for curve in curves] == [
+        *(("a", "random"), ("b", "random"), ("a", "genetic"), ("b", "genetic"))
+    ]
+
+    kept = {path: path.stat().st_mtime_ns for path in (folder / "searches").iterdir()}
+    assert search_gpus(SECTION, workspace_in(tmp_path), folder) == first
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    write_tables(tmp_path, seed=1)
+    assert search_gpus(SECTION, workspace_in(tmp_path), folder) != first
+    search_gpus(None, workspace_in(tmp_path), folder)
+    assert not (folder / "rows.jsonl").exists()
+
+
+def test_damaged_and_doubled_tables_are_named(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    folder = tmp_path / SECTION.tables
+    write_parquet(folder / "other.parquet", made_up("a"))
+    with pytest.raises(DataError, match="k-a again"):
+        tuning_files(folder)
+    (folder / "other.parquet").unlink()
+    card = write_card(folder, "made up")
+    tables: Any = card["tables"]
+    assert tables["k-a.parquet"]["random_trials_to_95"] > 1.0
+    assert tables["k-a.parquet"]["twice"]["tau"] == 1.0
+    write_parquet(folder / "k-a.parquet", made_up("a", seed=2))
+    with pytest.raises(DataError, match=r"SHA-256|seal|damaged"):
+        tuning_files(folder)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"strategies": ("clever",)}, {"strategies": ()}, {"trials": 0}, {"repeats": 0}], ids=str
+)
+def test_impossible_sections(wrong: dict[str, Any]) -> None:
+    settings: dict[str, Any] = {"strategies": ("random",)} | wrong
+    with pytest.raises(ValueError, match=r"strateg|trials"):
+        GpuTuning(**settings)
+
+
+def test_tables_of_the_project_are_whole_and_measured_twice(repository: Path) -> None:
+    folder = repository / "data" / "gpu_tuning"
+    check_card(folder)
+    tables = [read_parquet(path) for path in sorted(folder.glob("*.parquet"))]
+    assert len(tables) == 16
+    assert {table.kernel for table in tables} == {"convolution", "convolution_ktt", "dedispersion", "gemm"}
+    for table in tables:
+        assert table.twice
+        ran = ~table.failed
+        # Means of 15 runs or more agree within a percent, those of 4 within some.
+        assert np.median(np.abs(np.log(table.first_ns[ran] / table.second_ns[ran]))) < 0.01
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 3_000_000
