@@ -6,6 +6,7 @@ Lists the searches that the section asks for, runs those that are missing, and w
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -14,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, write_json
-from costbench.errors import ChoiceError, DataError, choose
+from costbench.errors import ChoiceError, DataError
+from costbench.execution.dotted import is_part, source_digest
 from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MAIN, MetricRow, write_rows
@@ -27,7 +29,7 @@ from costbench_schedules.metrics import GpuFacts
 from costbench_schedules.records.card import CARD, check_card
 from costbench_schedules.records.imported.parquet import PARQUET, read_parquet
 from costbench_schedules.records.tuning_table import TuningTable, random_trials
-from costbench_schedules.search.table_strategies import TABLE_STRATEGIES
+from costbench_schedules.search.table_strategies import check_strategy
 
 SPLIT = "gpu"
 DEFAULT_GPU_TABLES = "data/gpu_tuning"
@@ -41,7 +43,7 @@ class GpuTuning:
     """Section `schedules.gpus`: searches of tuning tables of kernels on GPUs (docs/your_gpu.md).
 
     Attributes:
-        strategies: names of strategies, keys of `table_strategies.TABLE_STRATEGIES`.
+        strategies: names of strategies, keys of `table_strategies.TABLE_STRATEGIES`, or dotted paths.
         trials: number of configurations that a search may measure.
         repeats: number of searches by a strategy; repeat r of all strategies draws from the same stream.
         development: names KERNEL-DEVICE of the tables that strategies were made on; reports mark them.
@@ -59,7 +61,7 @@ class GpuTuning:
     def __post_init__(self) -> None:
         try:
             for name in self.strategies:
-                choose(TABLE_STRATEGIES, name, "strategy")
+                check_strategy(name)
         except ChoiceError as error:
             raise ValueError(str(error)) from error
         if not self.strategies or len(set(self.strategies)) != len(self.strategies):
@@ -191,8 +193,16 @@ def _run_searches(
         for file in files:
             sources = tuple(other for other in files if other.kernel == file.kernel and other != file)
             task = TableTask(file, strategy, section.trials, section.repeats, sources, section.seed)
-            name = f"{file.name}-{strategy}"
-            parts = [code, name, str(task.trials), str(task.repeats), str(task.seed)]
+            name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{file.name}-{strategy}")
+            own = source_digest(strategy) if is_part(strategy) else ""
+            parts = [
+                code,
+                f"{file.name}-{strategy}",
+                own,
+                str(task.trials),
+                str(task.repeats),
+                str(task.seed),
+            ]
             parts += [table.digest for table in (file, *sources)]
             items.append(WorkItem.of(name, task, folder, parts))
     title = "strategies on tuning tables"
