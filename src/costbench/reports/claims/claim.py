@@ -134,7 +134,7 @@ class Claim:
     null_value: float | None = None
     blind: Side | None = None
     magnitude: str = ""
-    set: Literal["printed", "all_programs", "stand_in", "strongest"] = "printed"
+    set: Literal["printed", "all_programs", "stand_in", "strongest", "real"] = "printed"
     construction: str = ""
 
     def __post_init__(self) -> None:
