@@ -33,6 +33,7 @@ _PATTERNS = (
     "data/schedules/*/*.*",
     "data/gpu_tuning/*",
     "data/results/headline/*.*",
+    "data/results/xla_cpu/*.*",
 )
 _LEFT_OUT = ("pipelines/collect.py",)
 """Files that need a checkout."""

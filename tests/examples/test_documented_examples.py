@@ -68,6 +68,10 @@ ELSEWHERE = {
     "tpugraphs 0": "test_tpugraphs_pages.py",
     "tpugraphs 1": "test_tpugraphs_pages.py",
     "tpugraphs 2": "test_tpugraphs_pages.py",
+    "your_gpu 0": "../pipelines/test_your_gpu.py",
+    "your_gpu 1": "../pipelines/test_your_gpu.py",
+    "your_machine 0": "../pipelines/test_your_machine.py",
+    "your_machine 1": "../pipelines/test_your_machine.py",
     "your_network 0": "test_train_your_own_network.py",
     "your_layout_network 0": "test_train_your_own_layout_network.py",
 }

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -30,7 +30,9 @@ _NS_PER_MS, _NS_PER_US = 1e6, 1e3
 _LINE_EVERY_S = 5.0
 _PROGRAMS = "Programs: tile sizes, fusions, layouts"
 _SCHEDULES = "Schedules of operators (--task schedule)"
-_OF_PROGRAMS = ("budget", "model_budget", "top_k", "compile_s", "chip", "prices", "time_limit", "trip_count")
+_OF_SIMULATED = ("top_k", "compile_s", "chip", "prices", "trip_count")
+"""Options that have no effect on a machine that exists."""
+_OF_PROGRAMS = (*_OF_SIMULATED, "budget", "model_budget", "time_limit", "device")
 """Options that have no effect on the tasks of other packages."""
 
 
@@ -99,6 +101,14 @@ def tune(  # noqa: PLR0913 (a command has its options)
     chip: Annotated[
         str, typer.Option(rich_help_panel=_PROGRAMS, help="A chip by name, or a YAML file of your own.")
     ] = "tpu_v3",
+    device: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=_PROGRAMS,
+            help="`simulated`: the chip; `xla_cpu`: XLA on this processor, for --task fusion (extra `jax`),"
+            " where minutes are the processor's time for compiling and running.",
+        ),
+    ] = "simulated",
     trials: Annotated[
         int, typer.Option(rich_help_panel=_SCHEDULES, help="Schedules measured (schedule).")
     ] = 200,
@@ -156,13 +166,17 @@ def tune(  # noqa: PLR0913 (a command has its options)
     `costbench tune step.hlo.pb --task fusion --model
     out/laptop/train/folds-fusion/fusion-fold1-tpu_v3-main-s0 --budget 20`
 
+    `costbench tune step.hlo.pb --task fusion --device xla_cpu --budget 2`
+
     `costbench tune --task schedule conv2d:n=1,h=28,w=28,ci=128,co=128,kh=3,kw=3,pad=1 --trials 200`
     """
     from costbench.errors import choose
     from costbench.tasks import TUNED
 
     def of_program() -> None:
-        from costbench.experiments.autotuning.session import TuneOptions
+        from costbench.errors import DataError
+        from costbench.experiments.autotuning.session import SIMULATED, TuneOptions
+        from costbench.hardware.xla_cpu.program import CHIP
 
         _refuse(context, ("trials", "target"), task)
         options = TuneOptions(
@@ -177,8 +191,18 @@ def tune(  # noqa: PLR0913 (a command has its options)
             prices=prices,
             time_limit=time_limit,
             trip_count=trip_count,
+            device=device,
         )
-        _tune_program(options, chip, out, resume)
+        if device == SIMULATED:
+            _tune_program(options, chip, out, resume)
+            return
+        choose({SIMULATED: None, CHIP: None}, device, "device")
+        if task != "fusion":
+            raise DataError(f"{device} has no {task}s to choose", field="--task", expected="fusion")
+        for option in _OF_SIMULATED:
+            if _given(context, option):
+                _refuse_option(option, f"--device {device}")
+        _tune_on_machine(options, out, resume)
 
     def by_extension(command: Callable[..., None]) -> None:
         _refuse(context, _OF_PROGRAMS, task)
@@ -208,12 +232,16 @@ def _given(context: typer.Context, option: str) -> bool:
 
 def _refuse(context: typer.Context, options: tuple[str, ...], task: str) -> None:
     """Raises DataError for the first of these options that was given: it would have no effect."""
-    from costbench.errors import DataError
-
     for option in options:
         if _given(context, option):
-            name = "--" + option.replace("_", "-")
-            raise DataError(f"has no effect with --task {task}", field=name, expected="to be left out")
+            _refuse_option(option, f"--task {task}")
+
+
+def _refuse_option(option: str, beside: str) -> NoReturn:
+    from costbench.errors import DataError
+
+    name = "--" + option.replace("_", "-")
+    raise DataError(f"has no effect with {beside}", field=name, expected="to be left out")
 
 
 def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: bool) -> None:
@@ -235,6 +263,36 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
     write_results(folder, options, session.target.name, result)
     _draw(result, options, folder)
     _print(screen, result, options, folder, session.target.name)
+    if session.interrupted:
+        typer.echo("costbench: stopped; --resume goes on", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _tune_on_machine(options: TuneOptions, out: Path | None, resume: bool) -> None:
+    """Tunes the fusions of a program on this processor and prints what came out."""
+    from costbench.experiments.autotuning.machine_tuning import SCRIPT_FILE, tune_on_machine
+    from costbench.experiments.autotuning.session import Session, write_results
+
+    folder = out or default_folder(options, options.device)
+    announce_compiling()
+    screen = console()
+    try:
+        with _stopping() as stop, _reporting(screen, options.file) as report:
+            session = Session(folder, options, None, resume=resume, report=stop.before(report))
+            result, gain = tune_on_machine(session, _stem(options.file), folder)
+    except KeyboardInterrupt:
+        typer.echo("costbench: stopped; no results written", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    write_results(folder, options, options.device, result)
+    _draw(result, options, folder)
+    if result.changes:
+        _print_changes(screen, result)
+    typer.echo(f"{result.program}: {gain}")
+    measured = (
+        f"{result.num_measured:,} configs measured in {result.hardware_seconds:,.4g} s of this processor"
+    )
+    predicted = f"{result.num_predicted:,} predicted by {options.model}, " if result.num_predicted else ""
+    typer.echo(f"{predicted}{measured}; `python {SCRIPT_FILE}` in {folder} shows the gain")
     if session.interrupted:
         typer.echo("costbench: stopped; --resume goes on", err=True)
         raise typer.Exit(INTERRUPTED)

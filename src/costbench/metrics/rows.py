@@ -110,6 +110,8 @@ class RowOrigin:
 
 MAIN = "main"
 """The variant of results that belong to no ablation."""
+PROGRAMS = "programs"
+"""Group of rows that are over the fusion configs of a program, which ran as a whole on a real machine."""
 _TYPES: dict[str, type] = {"seed": int, "value": float}
 _NAMES = tuple(field.name for field in fields(MetricRow))
 

@@ -114,6 +114,11 @@ class Headline:
     missing: tuple[str, ...]
     facts: Mapping[str, str]
 
+    @property
+    def chip(self) -> str:
+        """Name of the chip, or of the machine, that the results are of; the first by name of several."""
+        return str(min(self.results.frame["chip"]))
+
 
 def load_headline(
     params: HeadlineParams, columns: Mapping[str, str], claims: Sequence[Claim]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from costbench.reports.baseline_comparison import Standings, rank_models
 from costbench.reports.claims.claim import Claim, load_claims
-from costbench.reports.claims.contrasts import contrasts
+from costbench.reports.claims.contrasts import contrasts, contrasts_on_machine
 from costbench.reports.claims.evaluation import (
     NOT_EVALUATED,
     Finding,
@@ -26,6 +26,7 @@ from costbench.reports.frame import frame_of
 from costbench.reports.headline import Headline, HeadlineParams, load_headline
 from costbench.reports.overhead import overhead_rows, without_wall_times
 from costbench.reports.results import FOLDS, Cell, Results, load_results
+from costbench.reports.scores import score_index
 from costbench.reports.searches import Searches, load_searches
 from costbench.reports.sections.tpugraphs import TpuGraphsInputs
 from costbench.reports.tables.hyperparameters import Settings
@@ -62,6 +63,7 @@ class ReportInputs:
         demo: whether the page is a demonstration, which draws no conclusions on models.
         parts: parts that other packages add, by name.
         headline: the packed results that the first page rests on; None for the report's own results.
+        real: packed results on a machine that exists; None for a report without.
     """
 
     rows: tuple[Path, ...]
@@ -82,6 +84,7 @@ class ReportInputs:
     demo: bool = False
     parts: Mapping[str, ReportPart] = field(default_factory=dict)
     headline: HeadlineParams | None = None
+    real: HeadlineParams | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class ReportData:
         figures: folder that figures go to.
         seed: seed of the bootstrap.
         headline: packed results that the first page rests on; None where there are none.
+        real: packed results on a machine that exists; None where there are none.
     """
 
     inputs: ReportInputs
@@ -134,6 +138,7 @@ class ReportData:
     figures: Path
     seed: int
     headline: Headline | None = None
+    real: Headline | None = None
 
     @property
     def user_rows(self) -> tuple[pd.DataFrame, ...]:
@@ -212,6 +217,7 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
     headline = None
     if inputs.headline is not None:
         headline = load_headline(inputs.headline, inputs.curves, claims)
+    real = None if inputs.real is None else load_headline(inputs.real, inputs.curves, claims)
     curves = learning_curves(results, selected, budgets, inputs.curves)
     # Networks on folds are held against curves on folds, which the headline has.
     curves += () if headline is None else headline.curves
@@ -230,12 +236,16 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
         budgets=budgets,
         guard=guard,
         frame=frame,
-        findings=decide_on_headline(
-            _decide_claims(claims, results, frame, guard, inputs, seed), claims, headline, seed
+        findings=(
+            *decide_on_headline(
+                _decide_claims(claims, results, frame, guard, inputs, seed), claims, headline, seed
+            ),
+            *find_on_machine(real, claims, seed),
         ),
         figures=figures,
         seed=seed,
         headline=headline,
+        real=real,
     )
 
 
@@ -266,6 +276,22 @@ def decide_on_headline(
     }
     replaced = [decided.pop(finding.claim.id, finding) for finding in findings]
     return control_false_discoveries((*replaced, *decided.values()))
+
+
+def find_on_machine(real: Headline | None, claims: tuple[Claim, ...], seed: int) -> tuple[Finding, ...]:
+    """Returns the findings on all comparisons that the results on a machine have both sides of.
+
+    Args:
+        real: packed results; None for none.
+        claims: claims as the papers print them.
+        seed: seed of the bootstrap.
+    """
+    if real is None:
+        return ()
+    frame = pd.concat([real.results.frame, derived_rows(real.results.frame)], ignore_index=True)
+    asked = contrasts_on_machine(claims, score_index(frame), real.chip)
+    findings = evaluate_claims(asked, frame, seed, guard=real.guard, margins_of=claims)
+    return tuple(finding for finding in findings if finding.verdict != NOT_EVALUATED)
 
 
 def _decide_claims(

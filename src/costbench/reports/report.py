@@ -17,6 +17,7 @@ from costbench.reports.figures.canvas import keep_smaller
 from costbench.reports.figures.search_curves import read_paths
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
 from costbench.reports.page import FIRST, Section, glossary, write_pages
+from costbench.reports.real_machine import flat_real
 from costbench.reports.rendering import write_tables
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
@@ -36,6 +37,7 @@ from costbench.reports.sections.overview import (
     page_title,
     provenance_section,
 )
+from costbench.reports.sections.real_machine import real_machine_section
 from costbench.reports.sections.results import analytical_section, cell_section
 from costbench.reports.sections.searches import flat_searches, search_sections
 from costbench.reports.sections.tpugraphs import tpugraphs_section
@@ -117,6 +119,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     user_programs_section,
     _cells,
     headline_section,
+    real_machine_section,
     lambda data: differences_section(data.results, data.seed, data.budgets),
     lambda data: None if data.inputs.demo else scatter_section(data.inputs.scatter, data.figures),
     _searches,
@@ -186,6 +189,7 @@ def _summary_beside_rows(data: ReportData, parts: Mapping[str, RenderedPart]) ->
     """Returns the headline numbers that are not those of result rows."""
     numbers = flat_leakage(data.leakage) | flat_counts(data.cards)
     numbers |= flat_searches(data.searches) | flat_collections(data.results) | flat_qualities(data.estimates)
+    numbers |= flat_real(data.real)
     numbers |= flat_fits(map(Path, data.inputs.scatter)) | flat_headline(data.headline_front)
     for part in parts.values():
         numbers |= part.summary

@@ -14,6 +14,7 @@ import pandas as pd
 from costbench.arrays import F64
 from costbench.metrics.intervals import CrossedDraws, ResampledEffect, ResampledFactor
 from costbench.metrics.measures import APE_FLOOR_PERCENT
+from costbench.metrics.rows import PROGRAMS
 from costbench.reports.claims.claim import ANY, Side
 from costbench.rng import stream
 
@@ -123,12 +124,12 @@ Resample = Callable[[Scores], F64]
 
 
 def score_index(frame: pd.DataFrame) -> ScoreIndex:
-    """Returns the values over all kernels or a collection, and those of all splits together.
+    """Returns the values over all kernels, a collection or whole programs, and those of all splits together.
 
     Args:
         frame: results of evaluation and searches (see `costbench.reports.frame`).
     """
-    frame = frame[(frame["group"] == "all") | frame["group"].str.contains(":", regex=False)]
+    frame = frame[frame["group"].isin(["all", PROGRAMS]) | frame["group"].str.contains(":", regex=False)]
     # What a search might spend is its variant for claims.
     frame = frame.assign(variant=frame["variant"].where(frame["budget"] == "", frame["budget"]))
     # A program may be in several splits, and has results with the models of each.

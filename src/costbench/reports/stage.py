@@ -46,6 +46,8 @@ class ReportParams:
         demo: whether the page is a demonstration: it says so and draws no conclusions on models.
         headline: packed results that the first page and the comparisons on folds rest on; null for the
             report's own.
+        real: packed results of the fusion task on a machine that exists, which stand beside those on the
+            simulated chip; null for none.
     """
 
     seed: int
@@ -54,6 +56,7 @@ class ReportParams:
     tables: tuple[str, ...] = ()
     demo: bool = False
     headline: HeadlineParams | None = None
+    real: HeadlineParams | None = None
 
 
 def run(params: Path) -> None:
@@ -113,7 +116,13 @@ def _collect_inputs(
 ) -> ReportInputs:
     """Returns the files that the stages of a profile left behind, and what the report shows beside them."""
     # A demonstration draws no conclusions.
-    names, headline = experiment_names(profile), None if section.demo else section.headline
+    names = experiment_names(profile)
+    headline, real = (
+        None
+        if section.demo or packed is None
+        else replace(packed, results=str(workspace.root / packed.results))
+        for packed in (section.headline, section.real)
+    )
     train, evaluated, tuned, sweep = (
         workspace.stage(name) for name in ("train", "evaluate", "autotune", "sweep")
     )
@@ -155,9 +164,8 @@ def _collect_inputs(
         demo=section.demo,
         evidence=section.evidence if (workspace.reports / section.evidence).is_file() else "",
         parts=parts,
-        headline=None
-        if headline is None
-        else replace(headline, results=str(workspace.root / headline.results)),
+        headline=headline,
+        real=real,
     )
 
 

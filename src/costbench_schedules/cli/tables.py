@@ -66,7 +66,8 @@ def search_table(  # noqa: PLR0913 (a command has its options)
         list[Path], typer.Argument(help="Tuning tables: Parquet, caches of Kernel Tuner, T4, or our own.")
     ],
     strategy: Annotated[
-        list[str] | None, typer.Option(help="Strategies; `random` and `genetic` if left out.")
+        list[str] | None,
+        typer.Option(help="Strategies, or `module:function`; `random` and `genetic` if left out."),
     ] = None,
     trials: Annotated[int, typer.Option(help="Configurations that a search may measure.", min=1)] = 500,
     repeats: Annotated[int, typer.Option(help="Searches by each strategy.", min=1)] = 30,
@@ -92,16 +93,16 @@ def search_table(  # noqa: PLR0913 (a command has its options)
     """
     import json
 
-    from costbench.errors import ChoiceError, DataError, choose
+    from costbench.errors import ChoiceError, DataError
     from costbench_schedules.experiments.replayed_tables import search_tables
     from costbench_schedules.experiments.table_scores import score_rows
     from costbench_schedules.experiments.table_summary import over_tables, summarise
     from costbench_schedules.records.imported.importing import read_tuning_table
-    from costbench_schedules.search.table_strategies import TABLE_STRATEGIES
+    from costbench_schedules.search.table_strategies import check_strategy
 
     names = list(dict.fromkeys(strategy or ["random", "genetic"]))
     for name in names:
-        choose(TABLE_STRATEGIES, name, "strategy")
+        check_strategy(name)
     reference = against or names[0]
     if reference not in names:
         raise ChoiceError(f"--against {reference!r} is not searched with", expected=", ".join(names))
@@ -202,9 +203,9 @@ def _print(numbers: pd.DataFrame, title: str, names: Sequence[str], metrics: Map
     from rich.table import Table
 
     shown = Table(title=title)
-    shown.add_column("strategy")
+    shown.add_column("strategy", no_wrap=True)
     for heading in metrics.values():
-        shown.add_column(heading, justify="right")
+        shown.add_column(heading, justify="right", no_wrap=True)
     ends = numbers.set_index(["strategy", "metric"])[["value", "low", "high"]]
     cells = {key: _cell(str(key[1]), *row) for key, *row in ends.itertuples()}
     for name in names:
@@ -215,6 +216,6 @@ def _print(numbers: pd.DataFrame, title: str, names: Sequence[str], metrics: Map
 def _cell(metric: str, value: float, low: float, high: float) -> str:
     """Returns a number with its interval."""
     scale = 100.0 if metric.startswith("best_at") else 1.0
-    digits = 0 if metric.startswith("trials_to") and not metric.endswith("ratio") else 2 - (scale > 1.0)
+    digits = 2 if metric == "auc" or metric.endswith("ratio") else 0
     number, *ends = ("never" if end == inf else f"{scale * end:,.{digits}f}" for end in (value, low, high))
     return number if isnan(low) else f"{number} [{', '.join(ends)}]"

@@ -6,6 +6,7 @@ Lists the searches that the section asks for, runs those that are missing, and w
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -14,22 +15,27 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, write_json
-from costbench.errors import ChoiceError, DataError, choose
+from costbench.errors import ChoiceError, DataError
+from costbench.execution.dotted import is_part, source_digest
 from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
+from costbench.metrics.ranking import kendall_tau
 from costbench.metrics.rows import MAIN, MetricRow, write_rows
 from costbench.params import digest
 from costbench.store import KeyedResult, Progress, WorkItem, compute, remove_outdated
 from costbench_schedules.experiments.repeats import BEST, Provenance
-from costbench_schedules.experiments.replayed_tables import repeat_search
+from costbench_schedules.experiments.replayed_tables import related, repeat_search
 from costbench_schedules.experiments.table_scores import SHARES, TableSearches, area_end, score
 from costbench_schedules.metrics import GpuFacts
 from costbench_schedules.records.card import CARD, check_card
 from costbench_schedules.records.imported.parquet import PARQUET, read_parquet
 from costbench_schedules.records.tuning_table import TuningTable, random_trials
-from costbench_schedules.search.table_strategies import TABLE_STRATEGIES
+from costbench_schedules.search.table_strategies import check_strategy
 
-SPLIT = "gpu"
+SPLIT, BETWEEN = "gpu", "between-gpus"
+"""Splits of rows: searches of tables, and the choice of one GPU on another."""
+SOURCE_CHOICE = "source-choice"
+"""In place of a strategy: the configuration that is fastest on another GPU, `variant`."""
 DEFAULT_GPU_TABLES = "data/gpu_tuning"
 _CACHED_TABLES = 64
 _SEARCHES, _ROWS, _CURVES, _TABLES = "searches", "rows.jsonl", "curves.json", "tables.json"
@@ -41,7 +47,7 @@ class GpuTuning:
     """Section `schedules.gpus`: searches of tuning tables of kernels on GPUs (docs/your_gpu.md).
 
     Attributes:
-        strategies: names of strategies, keys of `table_strategies.TABLE_STRATEGIES`.
+        strategies: names of strategies, keys of `table_strategies.TABLE_STRATEGIES`, or dotted paths.
         trials: number of configurations that a search may measure.
         repeats: number of searches by a strategy; repeat r of all strategies draws from the same stream.
         development: names KERNEL-DEVICE of the tables that strategies were made on; reports mark them.
@@ -59,7 +65,7 @@ class GpuTuning:
     def __post_init__(self) -> None:
         try:
             for name in self.strategies:
-                choose(TABLE_STRATEGIES, name, "strategy")
+                check_strategy(name)
         except ChoiceError as error:
             raise ValueError(str(error)) from error
         if not self.strategies or len(set(self.strategies)) != len(self.strategies):
@@ -145,7 +151,8 @@ def search_gpus(section: GpuTuning | None, workspace: Workspace, folder: Path) -
     searches = _run_searches(section, files, workspace, folder / _SEARCHES)
     data = digest_bytes("\0".join(file.digest for file in files).encode())[:16]
     provenance = Provenance(digest(section), data, git_revision(workspace.root))
-    write_rows(folder / _ROWS, [*rows_of_gpus(searches, provenance)])
+    between = rows_between([tuning_table(file) for file in files], provenance)
+    write_rows(folder / _ROWS, [*rows_of_gpus(searches, provenance), *between])
     write_json(folder / _CURVES, [search.curve_points() for search in searches])
     write_json(folder / _TABLES, [facts_of_gpu(tuning_table(file), section) for file in files])
     return data
@@ -191,8 +198,16 @@ def _run_searches(
         for file in files:
             sources = tuple(other for other in files if other.kernel == file.kernel and other != file)
             task = TableTask(file, strategy, section.trials, section.repeats, sources, section.seed)
-            name = f"{file.name}-{strategy}"
-            parts = [code, name, str(task.trials), str(task.repeats), str(task.seed)]
+            name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{file.name}-{strategy}")
+            own = source_digest(strategy) if is_part(strategy) else ""
+            parts = [
+                code,
+                f"{file.name}-{strategy}",
+                own,
+                str(task.trials),
+                str(task.repeats),
+                str(task.seed),
+            ]
             parts += [table.digest for table in (file, *sources)]
             items.append(WorkItem.of(name, task, folder, parts))
     title = "strategies on tuning tables"
@@ -250,6 +265,30 @@ def rows_of_gpus(searches: Iterable[TableSearches], provenance: Provenance) -> I
     for name, metrics in entries.items():
         origin = provenance.origin(SPLIT, tables[name].device, tables[name].kernel, name)
         yield from origin.rows("all", metrics)
+
+
+def rows_between(tables: Sequence[TuningTable], provenance: Provenance) -> Iterator[MetricRow]:
+    """Yields the rows of the split `between-gpus`: what one GPU's measurements say about another.
+
+    The program is a table, `variant` the device of another table of the same kernel, the model
+    `SOURCE_CHOICE`. Of configurations that ran on both: `share_of_best`, the speed here of the one that was
+    measured fastest there, as a share of the best; `kendall_tau` between the runtimes on both.
+    """
+    for table in tables:
+        entries: dict[tuple[str, str, int], dict[str, float]] = {}
+        for other in related(table, tables):
+            numbers = table.space.indices_of(other.space)
+            here = np.where(numbers >= 0, table.second_ns[numbers], np.inf)
+            both = np.isfinite(here) & np.isfinite(other.first_ns)
+            if not both.any():
+                continue
+            there, here = other.first_ns[both], here[both]
+            entries[SOURCE_CHOICE, other.device, 0] = {
+                "share_of_best": float(table.best_ns / here[np.argmin(there)]),
+                "kendall_tau": float(np.nan_to_num(kendall_tau(there, here))),
+            }
+        if entries:
+            yield from provenance.origin(BETWEEN, table.device, table.kernel, table.name).rows("all", entries)
 
 
 def _facts_as_metrics(table: TuningTable) -> dict[str, float]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from costbench.arrays import I64
-from costbench.errors import choose
 from costbench.rng import stream
 from costbench_schedules.experiments.table_scores import TableSearches
 from costbench_schedules.records.tuning_table import TuningTable
 from costbench_schedules.search.replay import run_search
-from costbench_schedules.search.table_strategies import TABLE_STRATEGIES
+from costbench_schedules.search.table_strategies import build_strategy, check_strategy
 
 
 def search_tables(
@@ -25,7 +24,7 @@ def search_tables(
 
     Args:
         tables: tables that are searched.
-        strategies: names of strategies, keys of `TABLE_STRATEGIES`.
+        strategies: names of strategies, keys of `TABLE_STRATEGIES`, or dotted paths.
         trials: number of trials of a search; at most as many as a table has configurations.
         repeats: number of searches.
         sources: tables that strategies may learn from: those of the same kernel on another device.
@@ -33,12 +32,14 @@ def search_tables(
 
     Raises:
         ChoiceError: for an unknown strategy.
+        ParamsError: for a strategy of a user's own that fails.
         DataError: if a strategy needs what is not installed.
     """
-    builders = {name: choose(TABLE_STRATEGIES, name, "strategy") for name in strategies}
+    for name in strategies:
+        check_strategy(name)
     for table in tables:
         others = related(table, sources)
-        for name in builders:
+        for name in strategies:
             orders = [repeat_search(table, name, trials, repeat, others, seed) for repeat in range(repeats)]
             yield TableSearches(table, name, trials, orders)
 
@@ -51,9 +52,8 @@ def repeat_search(
     Repeat r of every strategy draws from the same stream, so that those that begin with random
     configurations begin alike, and their differences are not those of the draws.
     """
-    build = choose(TABLE_STRATEGIES, strategy, "strategy")
     draws = stream(seed, "table search", table.name, repeat)
-    return run_search(build(), table, trials, draws, sources)
+    return run_search(build_strategy(strategy), table, trials, draws, sources)
 
 
 def related(table: TuningTable, tables: Iterable[TuningTable]) -> tuple[TuningTable, ...]:

@@ -7,11 +7,12 @@ result is worth no more than a guess.
 - `trials_to_95`: the first t with best / F(t) >= 0.95, the best being the least second measurement of the
   table; all trials where that never happens, and then `reached_95` is 0, else 1. The expected number of
   trials of a strategy that is run again until it succeeds is the mean of the former over the mean of the
-  latter (expected running time: Hansen et al., "COCO", Optimization Methods and Software 36, 2021, section
-  4). Likewise `trials_to_99`.
+  latter (expected running time: Hansen et al., "COCO", Optimization Methods and Software 36, 2021). Likewise
+  `trials_to_99`.
 - `best_at_N`: best / F(N).
 - `auc`: the performance score of Willemsen et al., "A methodology for comparing optimization algorithms for
-  auto-tuning", Future Generation Computer Systems 159 (2024), section 3, in trials instead of seconds:
+  auto-tuning", Future Generation Computer Systems (2024), as their code computes it
+  (github.com/AutoTuningAssociation/autotuning_methodology), in trials instead of seconds:
 
       P = 1/T sum over t = 1 .. T of (B(t) - F(t)) / (B(t) - best)
 

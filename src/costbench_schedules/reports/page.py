@@ -1,4 +1,4 @@
-"""The page on schedules: AutoTVM's searches and Crop's analytical model, claims of both papers."""
+"""The page on schedules: AutoTVM's searches, tuning tables of GPUs, Crop's model, claims of papers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from costbench_schedules.reports.autotvm2018.section import flat_models, schedul
 from costbench_schedules.reports.crop2024.results import load_networks, not_trained_enough
 from costbench_schedules.reports.crop2024.section import flat_networks, networks_section
 from costbench_schedules.reports.gpus.results import flat_gpus, load_gpus
+from costbench_schedules.reports.gpus.section import gpus_section
+from costbench_schedules.reports.table_claims import rows_of_tables
 from costbench_schedules.section_file import recorded_tables
 
 _CLAIMS = tuple(Path(__file__).parent / paper / "claims.yaml" for paper in ("autotvm2018", "crop2024"))
 _TITLE = "How well do cost models choose schedules of tensor operators?"
 _LEAD = (
-    "Searches for schedules of tensor operators with learned cost models, and an analytical model that reads "
-    "LLVM IR, on schedules that were measured on real processors."
+    "Searches for schedules of tensor operators and for parameters of GPU kernels, with learned cost models "
+    "and without, and an analytical model that reads LLVM IR, on what real processors and GPUs measured."
 )
 
 
@@ -44,7 +46,11 @@ def load_part(workspace: Workspace) -> ReportPart:
     gpus = load_gpus(folder / "gpus")
 
     def render(findings: Sequence[Finding], figures: Path) -> RenderedPart:
-        sections = (schedule_section(schedules, figures), networks_section(networks, figures))
+        sections = (
+            schedule_section(schedules, figures),
+            gpus_section(gpus, figures),
+            networks_section(networks, figures),
+        )
         summary = flat_schedules(schedules, findings) | flat_models(schedules) | flat_networks(networks)
         summary |= flat_gpus(gpus)
         return RenderedPart(tuple(section for section in sections if section is not None), summary)
@@ -54,7 +60,7 @@ def load_part(workspace: Workspace) -> ReportPart:
         lead=_LEAD,
         render=render,
         claims=schedule_claims(),
-        rows=(*schedule_rows(schedules), *networks.rows, *gpus.rows),
+        rows=(*schedule_rows(schedules), *networks.rows, *gpus.rows, *rows_of_tables(schedules, gpus)),
         untrained=not_trained_enough(networks),
         identities=(read_identity(folder),) if schedules.rows or networks.rows or gpus.rows else (),
         write_machine_facts=lambda machine: write_machine_times(schedules, machine),

@@ -12,12 +12,20 @@ import pytest
 from costbench.errors import DataError
 from costbench.metrics.rows import read_rows
 from costbench.rng import stream
-from costbench_schedules.experiments.gpu_tuning import GpuTuning, search_gpus, tuning_files, tuning_table
+from costbench_schedules.experiments.gpu_tuning import (
+    GpuTuning,
+    rows_between,
+    search_gpus,
+    tuning_files,
+    tuning_table,
+)
+from costbench_schedules.experiments.repeats import Provenance
 from costbench_schedules.experiments.replayed_tables import repeat_search
 from costbench_schedules.experiments.table_scores import score
 from costbench_schedules.records.card import check_card, write_card
 from costbench_schedules.records.imported.parquet import read_parquet, write_parquet
 from costbench_schedules.records.tuning_table import TuningTable
+from tests.schedules.experiments.made_up_tuning_tables import OPTIMA, made_up_tuning_table
 from tests.schedules.experiments.test_table_scores import table_of
 from tests.schedules.workspaces import workspace_in
 
@@ -40,7 +48,10 @@ def test_rows_are_scores_of_each_repeat(tmp_path: Path) -> None:
     write_tables(tmp_path)
     first = search_gpus(SECTION, workspace_in(tmp_path), folder)
     rows = read_rows(folder / "rows.jsonl")
-    assert {(row.task, row.split, row.application) for row in rows} == {("schedule", "gpu", "k")}
+    assert {(row.task, row.split, row.application) for row in rows} == {
+        ("schedule", "gpu", "k"),
+        ("schedule", "between-gpus", "k"),
+    }
     assert {(row.chip, row.program) for row in rows} == {("a", "k-a"), ("b", "k-b")}
     values = {(row.program, row.model, row.seed, row.metric): row.value for row in rows}
     assert len([key for key in values if key[1] == "genetic"]) == 2 * 3 * 6
@@ -79,6 +90,19 @@ def test_damaged_and_doubled_tables_are_named(tmp_path: Path) -> None:
     write_parquet(folder / "k-a.parquet", made_up("a", seed=2))
     with pytest.raises(DataError, match=r"SHA-256|seal|damaged"):
         tuning_files(folder)
+
+
+def test_the_choice_of_another_device() -> None:
+    """The optimum of `large` is a step from that of `small`, e^-0.3 of the speed; `sum` is another kernel."""
+    tables = [made_up_tuning_table(*key) for key in OPTIMA]
+    rows = {
+        (row.program, row.variant, row.metric): row.value
+        for row in rows_between(tables, Provenance("p", "d", "r"))
+    }
+    assert rows["blur-small", "large", "share_of_best"] == pytest.approx(np.exp(-0.3))
+    assert rows["blur-small", "large", "kendall_tau"] > rows["blur-small", "other", "kendall_tau"]
+    assert not any(program == "sum-small" for program, _, _ in rows)
+    assert len(rows) == 3 * 2 * 2
 
 
 @pytest.mark.parametrize(

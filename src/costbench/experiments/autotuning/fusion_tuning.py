@@ -120,18 +120,27 @@ def _result(
         num_predicted=0 if predicted is None else len(predicted),
         num_measured=0 if measured is None else len(measured),
         hardware_seconds=curve[-1][0] if curve else 0.0,
-        decisions=_describe(space, problem.decode(best)[0]),
+        decisions=describe_fusions(space, problem.decode(best)[0]),
         gains=(Gain("the program", 1, default_ns, known.get(best), best_ns),),
         rows=() if measured is None else tuple(cost_rows(measured, predicted)),
         curve=tuple(curve),
         unmeasured=unmeasured,
-        changes=tuple(_changes(space, problem.decode(best)[0], origins)),
+        changes=tuple(describe_changes(space, space.default, problem.decode(best)[0], origins)),
     )
 
 
-def _changes(space: FusionSpace, config: I16, origins: Mapping[str, str]) -> Iterator[Change]:
-    """Yields the edges that a config fuses and the default does not, or the other way round."""
-    choices = zip(space.by_computation(space.default), space.by_computation(config), strict=True)
+def describe_changes(
+    space: FusionSpace, default: I16, config: I16, origins: Mapping[str, str]
+) -> Iterator[Change]:
+    """Yields the edges that a config fuses and the default does not, or the other way round.
+
+    Args:
+        space: fusion configs of a program.
+        default: the default [m].
+        config: the config [m].
+        origins: names of instructions -> what they were called in the user's code.
+    """
+    choices = zip(space.by_computation(default), space.by_computation(config), strict=True)
     for (part, before), (_, after) in choices:
         instructions = space.module.computations[part.computation].instructions
         for edge in np.flatnonzero(before != after).tolist():
@@ -142,7 +151,7 @@ def _changes(space: FusionSpace, config: I16, origins: Mapping[str, str]) -> Ite
             )
 
 
-def _describe(space: FusionSpace, config: I16) -> dict[str, object]:
+def describe_fusions(space: FusionSpace, config: I16) -> dict[str, object]:
     """Returns the fused edges and the resulting kernels as names of instructions."""
     edges = []
     for part, fused in space.by_computation(config):

@@ -25,6 +25,7 @@ from costbench.target import Target
 from costbench.tasks import TaskName
 
 ANALYTICAL, NO_MODEL = "analytical", "none"
+SIMULATED = "simulated"
 DECISIONS_FILE = "decisions.json"
 
 
@@ -74,6 +75,7 @@ class TuneOptions:
         prices: file with prices of instructions that the chip does not run.
         time_limit: minutes of this computer's time after which a search on a model ends; infinite for none.
         trip_count: iterations assumed for loops of which the program tells nothing.
+        device: machine that measures; `simulated` for the chip of the run.
     """
 
     file: Path
@@ -88,6 +90,7 @@ class TuneOptions:
     prices: Path | None = None
     time_limit: float = math.inf
     trip_count: int = DEFAULT_UNKNOWN_TRIP_COUNT
+    device: str = SIMULATED
 
     def __post_init__(self) -> None:
         if not self.time_limit > 0.0:
@@ -214,13 +217,12 @@ class Session:
     Args:
         folder: folder of the results; created if needed.
         options: options of the run.
-        target: the chip.
+        target: the chip; None on a machine that exists.
         resume: continue from existing traces, which must be of equal options.
         report: called with the progress of searches.
 
     Attributes:
         options: the same.
-        target: the same.
         interrupted: whether Ctrl-C was pressed; later searches then end at once.
         origins: names of instructions -> what they were called in the user's code (JAX's `op_name`).
 
@@ -230,19 +232,22 @@ class Session:
     """
 
     def __init__(
-        self, folder: Path, options: TuneOptions, target: Target, *, resume: bool, report: Report
+        self, folder: Path, options: TuneOptions, target: Target | None, *, resume: bool, report: Report
     ) -> None:
-        self.options, self.target = options, target
+        self.options, self._target = options, target
         self.interrupted = False
         self.origins: dict[str, str] = {}
         self._deadline = time.monotonic() + 60.0 * options.time_limit
         self._folder, self._report, self._resume = folder, report, resume
         settings = asdict(options) | {
             "file": digest_file(options.file),
-            "chip": target.name,
+            "chip": options.device if target is None else target.name,
             "prices": None if options.prices is None else digest_file(options.prices),
         }
         del settings["time_limit"]
+        if options.device == SIMULATED:
+            # Runs that began before there was another.
+            del settings["device"]
         path = folder / "settings.json"
         if resume:
             # A larger hardware budget only adds measurements, so it does not change the identity of the run.
@@ -254,6 +259,12 @@ class Session:
             for trace in (folder / "traces").glob("*.json"):
                 trace.unlink()
         write_json(path, settings)
+
+    @property
+    def target(self) -> Target:
+        """Returns the chip of a run on a simulated one."""
+        assert self._target is not None, "searches on a machine that exists ask for no chip"
+        return self._target
 
     def search(self, step: Step, run: Run) -> SearchTrace | None:
         """Runs or resumes a search; returns None if the run was interrupted before this search began."""

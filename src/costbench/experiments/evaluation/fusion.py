@@ -33,6 +33,7 @@ from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.features.roofline import read_roofline
 from costbench.metrics.ranking import count_pairs, tau_of
+from costbench.metrics.rows import PROGRAMS
 from costbench.metrics.selection import mape
 from costbench.models.baselines.fitting import classes_of
 from costbench.target import load_target
@@ -40,8 +41,6 @@ from costbench.target import load_target
 SHORT_NS = 5_000.0
 """Shorter kernels have little weight in a program and are reported separately (lpm2021, section 5.2)."""
 _MAX_POINTS = 300
-PROGRAMS = "programs"
-"""Group of rows that are over the fusion configs of a program, which ran as a whole on a real machine."""
 SUM_OF_KERNELS = "sum_of_kernels"
 """Model of these rows whose prediction is the sum of the measured runtimes of the program's kernels."""
 MEASURED_AGAIN = "measured_again"

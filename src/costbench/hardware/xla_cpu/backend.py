@@ -13,7 +13,7 @@ import importlib.util
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -52,12 +52,14 @@ class Executable:
         kernels: number of the kernel of each operation by name; `fusing.OUTSIDE` for those of none.
         num_split: number of kernels that became several loops.
         compile_seconds: processor time of the compilation; 0 for one that was read.
+        module: serialised module with the fusions, as `compile_fused` takes it; empty for one that was read.
     """
 
     loaded: Any
     kernels: Mapping[str, int]
     num_split: int = 0
     compile_seconds: float = 0.0
+    module: bytes = b""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,18 +127,31 @@ class Backend:
                 return None
             return bytes(fused[-1].module.SerializeToString())
 
-        options = self._client.CompileOptions()
-        options.env_option_overrides = [("xla_disable_hlo_passes", DISABLED_PASSES)]
         start = time.process_time()
-        self._hook.register_hlo_module_transformation(fuse, name=_HOOK, platforms="cpu")
-        try:
-            loaded = self._compile(program, options)
-        finally:
-            self._hook.clear_hlo_module_transformation(_HOOK, platforms="cpu")
+        loaded = self._compile_through(program, fuse)
         if problems:
             raise problems[0]
         seconds = time.process_time() - start
-        return Executable(loaded, fused[0].kernels, fused[0].num_split, seconds)
+        module = bytes(fused[0].module.SerializeToString())
+        return Executable(loaded, fused[0].kernels, fused[0].num_split, seconds, module)
+
+    def compile_fused(self, program: bytes, module: bytes) -> Any:
+        """Returns jaxlib's executable of a program with the fusions of a module that `compile` made of it.
+
+        Raises:
+            HloError: if XLA refuses it.
+        """
+        return self._compile_through(program, lambda _: module)
+
+    def _compile_through(self, program: bytes, hook: Callable[[bytes], bytes | None]) -> Any:
+        """Compiles a program whose module a hook replaces where XLA would fuse."""
+        options = self._client.CompileOptions()
+        options.env_option_overrides = [("xla_disable_hlo_passes", DISABLED_PASSES)]
+        self._hook.register_hlo_module_transformation(hook, name=_HOOK, platforms="cpu")
+        try:
+            return self._compile(program, options)
+        finally:
+            self._hook.clear_hlo_module_transformation(_HOOK, platforms="cpu")
 
     def _compile(self, program: bytes, options: Any) -> Any:
         module = self._jaxlib.mlir.xla_computation_to_mlir_module(self._hlo.XlaComputation(program))
@@ -149,6 +164,10 @@ class Backend:
     def module_of(self, loaded: Any) -> bytes:
         """Returns the serialised module that an executable was compiled from."""
         return bytes(loaded.hlo_modules()[0].as_serialized_hlo_module_proto())
+
+    def text_of(self, module: bytes) -> str:
+        """Returns a serialised module as text."""
+        return str(self._hlo.HloModule.from_serialized_hlo_module_proto(module).to_string())
 
     def to_bytes(self, loaded: Any) -> bytes:
         """Returns an executable as bytes for this machine and version."""

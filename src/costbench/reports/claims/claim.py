@@ -134,7 +134,7 @@ class Claim:
     null_value: float | None = None
     blind: Side | None = None
     magnitude: str = ""
-    set: Literal["printed", "all_programs", "stand_in", "strongest"] = "printed"
+    set: Literal["printed", "all_programs", "stand_in", "strongest", "real"] = "printed"
     construction: str = ""
 
     def __post_init__(self) -> None:
@@ -207,7 +207,7 @@ class Claim:
     @property
     def sign(self) -> float:
         """+1 where more of the metric is better, -1 where less is."""
-        more = self.metric.startswith(("kendall_tau", "speedup", "opa", "gflops"))
+        more = self.metric.startswith(("kendall_tau", "speed", "opa", "gflops"))
         return 1.0 if more or self.metric.endswith("_score") else -1.0
 
 
@@ -216,6 +216,8 @@ _SPLITS = {
     "gains": "programs that gain most",
     "folds": "folds over applications",
     "recorded": "recorded schedules",
+    "tables": "tables of all configurations",
+    "targets": "tables of other devices",
     "network-operators": "operators of networks",
     "tiles": "tile sizes",
 }

@@ -1,4 +1,4 @@
-"""Which comparisons are made: each once, with words that say what is compared, in one of four sets.
+"""Which comparisons are made: each once, with words that say what is compared, in one of five sets.
 
 - `printed`: claims as a paper makes them, with its own model on its own kind of split.
 - `all_programs`: the same comparison on folds over applications, where every program is tested once; the
@@ -7,6 +7,8 @@
   of its variants stands in for the paper's model, on folds where it was tested there.
 - `strongest`: statements of this project (`papers/strongest.yaml`) that hold trained networks against boosted
   trees, like with like: both know the analytical estimate, or neither does.
+- `real`: all of these on folds of programs that ran on a machine that exists, and what only such a machine
+  can decide (`papers/real_machine.yaml`).
 
 Sides are never swapped: what a statement sees ahead is the same in every set. A claim about programs unlike
 those of training is about the manual split and stays on it.
@@ -53,6 +55,33 @@ def contrasts(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
     strongest = [replace(claim, set="strongest") for claim in strongest_statements()]
     stand_ins = [replace(claim, set="stand_in") for claim in stand_ins]
     return tuple(_distinct((*printed, *on_folds, *stand_ins, *strongest)))
+
+
+def contrasts_on_machine(claims: Sequence[Claim], index: ScoreIndex, chip: str) -> tuple[Claim, ...]:
+    """Returns the comparisons of claims and of this project's statements that a real machine has results for.
+
+    Args:
+        claims: claims as the papers print them.
+        index: results on the machine.
+        chip: name of the machine in these results.
+
+    Raises:
+        ParamsError: if the package's data are broken.
+    """
+    moved = []
+    for claim in (*claims, *strongest_statements(), *read_claims(PAPERS / "real_machine.yaml")):
+        splits, chips = {side.split for side in claim.sides}, {side.chip for side in claim.sides}
+        if len(chips) != 1 or splits not in ({"random"}, {FOLDS}) or claim.wall_time or claim.construction:
+            continue
+        left, right = (
+            tuple(replace(side, split=FOLDS, chip=chip) for side in sides)
+            for sides in (claim.left, claim.right)
+        )
+        name = claim.restates or claim.id
+        on_machine = replace(claim, id=f"{name}@{chip}", left=left, right=right, set="real", restates=name)
+        if all(scores_of(index, claim.task, claim.metric, side).programs for side in on_machine.sides):
+            moved.append(on_machine)
+    return tuple(_distinct(moved))
 
 
 def strongest_statements() -> tuple[Claim, ...]:

@@ -30,7 +30,13 @@ from costbench.reports.results import title_of
 from costbench.reports.scores import MIN_PROGRAMS
 
 STRONGEST_TABLE = "claims_strongest"
-PRINTED, ALL_PROGRAMS, STAND_IN, STRONGEST = SETS = ("printed", "all_programs", "stand_in", "strongest")
+SETS = PRINTED, ALL_PROGRAMS, STAND_IN, STRONGEST, REAL = (
+    "printed",
+    "all_programs",
+    "stand_in",
+    "strongest",
+    "real",
+)
 _STATISTICS = {
     "geometric_mean": "geometric mean",
     "mean": "mean",
@@ -50,6 +56,8 @@ _DIRECTIONS = {
     "at_most": "at most",
     "magnitude": "at least",
 }
+_BY_CLAIM = [PRINTED, ALL_PROGRAMS, STAND_IN, REAL]
+"""Sets that a claim of a paper may have a verdict in."""
 _UNIT_OF_SHARES = "share of programs"
 
 
@@ -179,12 +187,12 @@ def sides_in_words(finding: Finding, sides: Sequence[Side]) -> str:
 
 def _by_claim(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns a row a claim of the papers: its words, and its verdict in each set that it is in."""
-    of_papers = frame[frame["set"] != STRONGEST]
+    of_papers = frame[frame["paper"] != STRONGEST]
     first = of_papers.drop_duplicates("claim_id")
     verdicts = of_papers.drop_duplicates(["claim_id", "set"]).pivot(
         index="claim_id", columns="set", values="shown_verdict"
     )
-    verdicts = verdicts.reindex(index=first["claim_id"], columns=list(SETS[:3]), fill_value="").fillna("")
+    verdicts = verdicts.reindex(index=first["claim_id"], columns=_BY_CLAIM, fill_value="").fillna("")
     return first.assign(id=first["claim_id"], **{name: verdicts[name].to_list() for name in verdicts.columns})
 
 

@@ -57,6 +57,11 @@ from costbench.reports.sections.claims import (
     shown_verdict,
     sides_in_words,
 )
+from costbench.reports.sections.real_machine import (
+    machine_pointer,
+    machines_compared_table,
+    machines_figure,
+)
 from costbench.reports.sections.results import best_of_ten, loss_spreads
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
 from costbench.reports.tables.machines import machines_table
@@ -111,20 +116,25 @@ def overview_section(data: ReportData) -> Section:
         paragraphs=_paragraphs(data.cells),
         figures=(
             *_hybrid_figure(data),
+            *machines_figure(data),
             *_tune_figure(data.searches, data.figures),
         ),
         pointers=(
             *preview,
             *conclusions(data.front, data.printed_findings),
+            *machine_pointer(data),
             *_headline_pointer(data),
             *loss_pointers(data.cells),
             *([] if tpugraphs is None else [tpugraphs]),
         ),
-        tables=tuple(
-            table
-            for make in (recorded_runs_table, machines_table)
-            for table in map(make, _simulated_chips(data.cells))
-            if table.rows
+        tables=(
+            *machines_compared_table(data),
+            *(
+                table
+                for make in (recorded_runs_table, machines_table)
+                for table in map(make, _simulated_chips(data.cells))
+                if table.rows
+            ),
         ),
         more=_questions(data),
     )

@@ -2,7 +2,7 @@
 
 Rows have the task `schedule` and the split `gpu`: `chip` is the device, `application` the kernel, `program`
 KERNEL-DEVICE, `model` the strategy, `seed` the repeat; metrics are those of
-`costbench_schedules.experiments.table_scores`.
+`costbench_schedules.experiments.table_scores`. In the split `between-gpus` `variant` is another device.
 """
 
 from __future__ import annotations
@@ -12,18 +12,41 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from costbench.arrays import F64
+from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.reports.frame import frame_of, select
+from costbench.rng import stream
 from costbench_schedules.experiments.table_scores import SHARES
-from costbench_schedules.experiments.table_summary import expected_trials
+from costbench_schedules.experiments.table_summary import expected_trials, over_tables
 from costbench_schedules.metrics import GpuFacts
 from costbench_schedules.reports.curves import NO_CURVES, read_curves, read_list
 
-SPLIT, BEST = "gpu", "best"
+SPLIT, BETWEEN, BEST = "gpu", "between-gpus", "best"
+KERNEL_TUNER = "kernel-tuner"
+"""Beginning of the names of Kernel Tuner's own strategies."""
+RANDOM = "random"
+_RESAMPLES, _TAIL = 2_000, 0.025
 ROWS_FILE, CURVES_FILE, TABLES_FILE = "rows.jsonl", "curves.json", "tables.json"
 _COLUMNS = {"application": "kernel", "chip": "device", "model": "strategy", "seed": "repeat"}
+
+
+@dataclass(frozen=True)
+class TrialsRatio:
+    """Expected trials to 95% of the best speed over those of the reference.
+
+    Attributes:
+        value: ratio; below 1 where fewer are needed.
+        low: lower end of the 95% interval over repeats.
+        high: upper end of that interval.
+    """
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +76,64 @@ class GpuResults:
         """Returns the strategies in the order of the curves."""
         return tuple(self.curves["arm"].unique())
 
-    @property
-    def development(self) -> tuple[str, ...]:
-        """Returns KERNEL-DEVICE of the tables that strategies were made on."""
-        return tuple(f"{table.kernel}-{table.device}" for table in self.tables if table.development)
+    @cached_property
+    def development(self) -> frozenset[tuple[str, str]]:
+        """Returns kernel and device of the tables that strategies were made on."""
+        return frozenset((table.kernel, table.device) for table in self.tables if table.development)
+
+    @cached_property
+    def unseen(self) -> pd.DataFrame:
+        """Returns the scores on all other tables."""
+        keys = zip(self.scores["kernel"], self.scores["device"], strict=True)
+        return self.scores[[key not in self.development for key in keys]]
+
+    def trials(self, end: str) -> pd.DataFrame:
+        """Returns expected trials until a share of the best, a row for each table, a column per strategy."""
+        return expected_trials(self.scores, end)
+
+    @cached_property
+    def reference(self) -> str:
+        """Returns the strategy that trials are compared with: Kernel Tuner's best, else random search.
+
+        The best has the least geometric mean over tables of expected trials to 95%. It is chosen on the
+        tables that it is compared on, which favours it.
+        """
+        of_kernel_tuner = [name for name in self.strategies if name.startswith(KERNEL_TUNER)]
+        trials = self.trials("95")
+        means = {name: geometric_mean(trials[name].dropna()) for name in of_kernel_tuner}
+        return min(means, key=lambda name: means[name]) if means else RANDOM
+
+    def ratios(self, strategy: str) -> Mapping[tuple[str, str], TrialsRatio]:
+        """Returns trials to 95% over those of `reference` by table, with intervals over repeats.
+
+        Repeats of both begin with the same random numbers, and are drawn together.
+        """
+        by_table = self.scores[self.scores["metric"].isin(["trials_to_95", "reached_95"])]
+        ratios = {}
+        for key, rows in by_table.groupby(["kernel", "device"], sort=True):
+            values = rows.pivot(index="repeat", columns=["strategy", "metric"], values="value")
+            sides = []
+            for name in (strategy, self.reference):
+                if name not in values.columns.get_level_values("strategy"):
+                    break
+                sides.append(values[name][["trials_to_95", "reached_95"]].dropna().to_numpy(dtype=np.float64))
+            if len(sides) < 2 or sides[0].shape != sides[1].shape or not len(sides[0]):
+                continue
+            count = len(sides[0])
+            draws = stream(0, "repeats of tables", *map(str, key), count).integers(
+                count, size=(_RESAMPLES, count)
+            )
+            resampled = _expected(sides[0][draws]) / _expected(sides[1][draws])
+            low, high = np.quantile(resampled, (_TAIL, 1.0 - _TAIL))
+            ratio = float(_expected(sides[0]) / _expected(sides[1]))
+            ratios[str(key[0]), str(key[1])] = TrialsRatio(ratio, float(low), float(high))
+        return ratios
+
+
+def _expected(values: F64) -> F64:
+    """Returns expected trials of repeats, [..., repeats, (trials, reached)], as `expected_trials` does."""
+    sums = values.sum(axis=-2)
+    return np.asarray(sums[..., 0] / np.maximum(1.0, sums[..., 1]))
 
 
 def load_gpus(folder: Path) -> GpuResults:
@@ -72,10 +149,14 @@ def load_gpus(folder: Path) -> GpuResults:
 
 
 def flat_gpus(results: GpuResults) -> Mapping[str, float]:
-    """Returns `gpu/{kernel}/{device}/{strategy}/{metric}` for `summary.json`.
+    """Returns numbers for `summary.json`: `gpu/{kernel}/{device}/{strategy}/{metric}`, and ratios.
 
     Metrics are `auc`, the shares of searches that came there, `reached_95` and `reached_99`, and expected
     trials, `trials_to_95` and `trials_to_99` (see `expected_trials`: at least these where no search did).
+    `gpu/{kernel}/{device}/development` is 1 of a table that strategies were made on, else 0.
+    `gpu/ratios/{unseen, all}/{strategy}/{trials_to_95, trials_to_99}`, with `_low` and `_high`, are trials
+    over those of `reference`, geometric means over tables, with intervals whose unit is a table; `unseen` are
+    the tables that no strategy was made on.
     """
     if results.scores.empty:
         return {}
@@ -87,8 +168,18 @@ def flat_gpus(results: GpuResults) -> Mapping[str, float]:
     numbers = means[
         [*(f"trials_to_{end}" for end in SHARES), "reached_95", "reached_99", "auc"]
     ].reset_index()
-    return {
+    flat = {
         f"gpu/{row['kernel']}/{row['device']}/{row['strategy']}/{metric}": float(row[metric])
         for row in numbers.to_dict("records")
         for metric in numbers.columns.drop(keys)
     }
+    flat |= {
+        f"gpu/{table.kernel}/{table.device}/development": float(table.development) for table in results.tables
+    }
+    for name, scores in (("unseen", results.unseen), ("all", results.scores)):
+        frame = over_tables(scores, results.reference)
+        for row in frame[frame["metric"] != "auc"].dropna(subset="value").to_dict("records"):
+            prefix = f"gpu/ratios/{name}/{row['strategy']}/{str(row['metric']).removesuffix('_ratio')}"
+            ends = {"": row["value"], "_low": row["low"], "_high": row["high"]}
+            flat |= {prefix + end: float(value) for end, value in ends.items() if value == value}
+    return flat

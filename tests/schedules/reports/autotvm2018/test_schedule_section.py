@@ -25,7 +25,9 @@ from costbench_schedules.reports.autotvm2018.searches import (
 )
 from costbench_schedules.reports.autotvm2018.section import flat_models, schedule_rows, schedule_section
 from costbench_schedules.reports.curves import in_order
+from costbench_schedules.reports.gpus.results import GpuResults
 from costbench_schedules.reports.page import schedule_claims
+from costbench_schedules.reports.table_claims import rows_of_tables
 from tests.schedules.reports.autotvm2018.files import WORKLOADS, write_schedule_files
 from tests.sentences import numbers
 
@@ -101,10 +103,12 @@ def test_claims_are_decided_on_the_rows(folder: Path) -> None:
     own = tuple(claim for claim in schedule_claims() if claim.paper == "autotvm2018")
     by_name = {
         one.claim.id.partition(".")[2]: one
-        for one in evaluate_claims(own, frame_of(schedule_rows(results)), 0, 200)
+        for one in evaluate_claims(
+            own, frame_of((*schedule_rows(results), *rows_of_tables(results, GpuResults()))), 0, 200
+        )
     }
     against_random = by_name["model_vs_random_search"]
-    # The lesser lead of two: 40 against 20.
+    # 40 against 20.
     assert (against_random.verdict, against_random.n) == ("holds", 8)
     assert against_random.effect == pytest.approx(2.0)
     assert by_name["diversity"].verdict == "holds"

@@ -1,0 +1,292 @@
+"""Tunes the fusions of a program on this processor, where XLA compiles and runs it.
+
+The searches are those of the simulated chips: on hardware alone, or on a model first, whose best configs are
+then measured. What differs is that a measurement is a compilation and runs of the whole program, charged by
+the time that they take, and that the default is XLA's own: it is no config of the space, so a search starts
+from the config that is nearest to it. What a search chooses is run anew in new processes, beside XLA's own
+default, and its results are compared with those of the default.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from costbench.arrays import I16
+from costbench.artifacts import read_bytes, write_bytes, write_text
+from costbench.autotuning.budget import Charging, minutes
+from costbench.autotuning.fusion import FusionModelEvaluator, ProgramPricer, fusion_problem
+from costbench.autotuning.kernel_costs import KernelCosts
+from costbench.autotuning.machine_fusion import MachineFusionEvaluator
+from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
+from costbench.autotuning.trace import SearchTrace
+from costbench.errors import DataError
+from costbench.experiments.autotuning.fusion_tuning import (
+    MEASURING,
+    PREDICTING,
+    STRATEGY,
+    describe_changes,
+    describe_fusions,
+)
+from costbench.experiments.autotuning.machine_models import machine_model
+from costbench.experiments.autotuning.program_tuning import op_names
+from costbench.experiments.autotuning.session import Gain, Session, TuningResult, cost_rows
+from costbench.hardware.xla_cpu.backend import DISABLED_PASSES, GIVEN_FLAGS, OWN_FLAGS, Backend
+from costbench.hardware.xla_cpu.comparison import Comparison, compare
+from costbench.hardware.xla_cpu.fusion_machine import FusionMachine
+from costbench.hardware.xla_cpu.program import CHIP, MachineProgram
+from costbench.hlo.conversion import module_from_proto
+from costbench.hlo.inlining import inline_fusions
+from costbench.hlo.reader import read_proto
+from costbench.search.space import VectorSearchSpace
+
+MODULE_FILE, TEXT_FILE, PROGRAM_FILE = "tuned.hlo.pb", "tuned.hlo.txt", "program.hlo.pb"
+SCRIPT_FILE = "run_tuned.py"
+_COMPILE_LIMIT_S = 600
+_TUNED = "tuned"
+SCRIPT = """# Runs the program with XLA's own fusions and with the tuned ones, in this folder: python {script}
+import os, time; os.environ["XLA_FLAGS"] = "{flags}"
+import jax, numpy as np
+from jax.extend import xla as hooks
+from jaxlib import _hlo, _jax, xla_client
+device, rng, options = jax.devices("cpu")[0], np.random.default_rng(0), xla_client.CompileOptions()
+program, tuned = (_hlo.XlaComputation(open("{program}", "rb").read()), open("{module}", "rb").read())
+def draw(shape):  # positive and small, so that results stay finite
+    return (rng.random(shape.dimensions()) + 0.5) / max(1.0, float(np.prod(shape.dimensions()[:-1])))
+inputs = [jax.device_put(draw(s).astype(s.numpy_dtype())) for s in program.program_shape().parameter_shapes()]
+def compiled():
+    module = _jax.mlir.xla_computation_to_mlir_module(program)
+    return device.client.compile_and_load(module, _jax.DeviceList((device,)), options)
+def run(executable):
+    start, results = time.perf_counter(), executable.execute_sharded(inputs)
+    arrays = [parts[0].block_until_ready() for parts in results.disassemble_into_single_device_arrays()]
+    return time.perf_counter() - start, [np.asarray(array, np.float64) for array in arrays]
+default = compiled()
+hooks.register_hlo_module_transformation(lambda _: tuned, name="tuned", platforms="cpu")
+options.env_option_overrides = [("xla_disable_hlo_passes", "{passes}")]
+mine = compiled()
+for a, b in zip(run(default)[1], run(mine)[1]):
+    np.testing.assert_allclose(a, b, rtol=0, atol={tolerance} * np.abs(a).max(initial=0))
+before, after = np.median([[run(e)[0] for e in (default, mine)] for _ in range(9)], axis=0) * 1e3
+print(f"XLA's own fusions {{before:.3f}} ms, tuned {{after:.3f}} ms: {{before / after:.3f}} times as fast")
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A config that a search chose.
+
+    Attributes:
+        number: its number in the fusion space.
+        runtime_ns: its runtime in the search.
+    """
+
+    number: int
+    runtime_ns: float
+
+
+class MachineTuner:
+    """A program on this processor, and what all searches of it share.
+
+    Args:
+        program: the program.
+        folder: folder of compiled files.
+        seed: seed of the inputs.
+
+    Attributes:
+        program: the program.
+        problem: its search problem.
+        data: the program as XLA gets it.
+
+    Raises:
+        DataError: if JAX is not installed, XLA does not compile the program, or it takes too long.
+        HloError: if XLA refuses it.
+    """
+
+    def __init__(self, program: MachineProgram, folder: Path, seed: int = 0) -> None:
+        self.program, self._folder = program, folder
+        self.data = program.to_bytes()
+        self.problem: TuningProblem[I16] = fusion_problem(program.space, CHIP)
+        self._numbers = VectorSearchSpace(program.space)
+        self._compile_own()
+        placed, _, library = program.own_fusions(read_bytes(folder / "own.pb"))
+        self._nearest = program.nearest_config(placed.kernels)
+        self._backend = Backend(GIVEN_FLAGS)
+        self._machine = FusionMachine(program, self._backend, library, seed)
+
+    def _compile_own(self) -> None:
+        """Compiles XLA's own default, in a process with the flags of users."""
+        write_bytes(self._folder / "program.pb", self.data)
+        command = [sys.executable, "-m", "costbench.hardware.xla_cpu.own_default", str(self._folder)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_COMPILE_LIMIT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            expected = f"at most {_COMPILE_LIMIT_S} s; a smaller program"
+            raise DataError("compiling does not end", where=self.program.name, expected=expected) from error
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            raise DataError(f"XLA does not compile it: {lines[-1][:200]}", where=self.program.name)
+
+    @cached_property
+    def own_ns(self) -> float:
+        """Runtime with XLA's own fusions, measured as those of the searches are."""
+        return self._machine.time_loaded(self._backend.from_bytes(read_bytes(self._folder / "own.bin")))
+
+    @property
+    def nearest(self) -> int:
+        """Number of the config that is nearest to XLA's own fusions."""
+        return self._numbers.numbers(self._nearest[None])[0]
+
+    @property
+    def num_different(self) -> int:
+        """Configs whose results differed from those without fusions; none of them is chosen."""
+        return self._machine.num_different
+
+    def number(self, config: I16) -> int:
+        """Returns the number of a config [m]."""
+        return self._numbers.numbers(config[None])[0]
+
+    def device(self) -> MachineFusionEvaluator:
+        """Returns the machine of one search, which has compiled no config yet."""
+        return MachineFusionEvaluator(self.program.space, self._machine)
+
+    def predictor(
+        self, costs: KernelCosts, name: str, known: dict[int, float] | None = None
+    ) -> FusionModelEvaluator:
+        """Returns what predicts configs by the costs of kernels."""
+        charge_s = Charging().predicting_s(self.program.module.num_instructions)
+        return FusionModelEvaluator(ProgramPricer(self.program.space, costs, known), name, charge_s)
+
+    def module_of(self, number: int) -> bytes:
+        """Returns the serialised module with the fusions of a config."""
+        return self._machine.compile(self.problem.decode(number)[0]).module
+
+    def text_of(self, module: bytes) -> str:
+        """Returns a serialised module as text."""
+        return self._backend.text_of(module)
+
+    def compare(self, modules: dict[str, bytes], *, processes: int = 5, seconds: float = 60.0) -> Comparison:
+        """Runs the program with the fusions of modules and with XLA's own in new processes."""
+        folder = self._folder / "comparison"
+        return compare(self.data, modules, folder, processes=processes, seconds=seconds)
+
+
+def best_of(measured: SearchTrace | None) -> Found | None:
+    """Returns the fastest config of a search; None if nothing could be measured."""
+    if measured is None or not len(measured) or not math.isfinite(min(measured.scores)):
+        return None
+    return Found(measured.best_decision, measured.best_score)
+
+
+def tune_on_machine(session: Session, name: str, folder: Path) -> tuple[TuningResult, str]:
+    """Searches for fusions of a program on this processor and writes the module with the best ones.
+
+    Args:
+        session: options, traces and progress of the run.
+        name: name of the program.
+        folder: folder of the results.
+
+    Returns:
+        The result, whose runtimes are those of new processes, and a sentence about the gain.
+
+    Raises:
+        HloError: if the file is no HLO module, or XLA refuses it.
+        DataError: as `MachineTuner` does; for a model that cannot be loaded; if the chosen fusions change
+            the results of the program.
+    """
+    options = session.options
+    proto = read_proto(options.file)
+    session.origins |= op_names(proto)
+    program = MachineProgram(inline_fusions(module_from_proto(proto, where=str(options.file))), name)
+    model = machine_model(options.model, program.module, program.name)
+    tuner = MachineTuner(program, folder / "machine", options.seed)
+    start, budget = (tuner.nearest,), minutes(options.minutes)
+    predicted = None
+    if model is None:
+        plan = Plan(STRATEGY, budget, options.seed, start)
+        measured = session.search(MEASURING, partial(tune, tuner.problem, tuner.device(), plan))
+    else:
+        predictor = tuner.predictor(model, options.model, session.known_costs())
+        plan = Plan(STRATEGY, minutes(options.model_minutes), options.seed, start)
+        step = replace(PREDICTING, limited=True)
+        predicted = session.search(step, partial(tune, tuner.problem, predictor, plan))
+        session.keep_costs(predictor.pricer.known)
+        assert predicted is not None  # only an earlier search could have been interrupted
+        shortlist = Shortlist(None, distinct=True, budget=budget)
+        search = partial(measure_best, tuner.problem, predicted, tuner.device(), shortlist)
+        measured = session.search(MEASURING, search)
+    found = best_of(measured)
+    if found is None:
+        raise DataError("nothing was measured", where=program.name, expected="a larger --budget")
+    return _finish(tuner, session, folder, found, predicted, measured)
+
+
+def _finish(
+    tuner: MachineTuner,
+    session: Session,
+    folder: Path,
+    found: Found,
+    predicted: SearchTrace | None,
+    measured: SearchTrace | None,
+) -> tuple[TuningResult, str]:
+    """Measures the chosen config anew and writes it; returns the result and a sentence about the gain."""
+    assert measured is not None
+    module = tuner.module_of(found.number)
+    comparison = tuner.compare({_TUNED: module})
+    own_ns, tuned_ns = (float(np.median(comparison.runtime_ns[name])) for name in ("xla", _TUNED))
+    gain = comparison.gain(_TUNED)
+    _write_module(folder, tuner, module, comparison.tolerance)
+    known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
+    config, space = tuner.problem.decode(found.number)[0], tuner.program.space
+    spent = measured.spent_seconds.tolist()
+    result = TuningResult(
+        program=tuner.program.name,
+        default_ns=own_ns,
+        best_ns=tuned_ns,
+        num_predicted=0 if predicted is None else len(predicted),
+        num_measured=len(measured),
+        hardware_seconds=spent[-1],
+        decisions=describe_fusions(space, config)
+        | {"gain": {"estimate": gain.estimate, "low": gain.low, "high": gain.high}},
+        gains=(Gain("the program", 1, own_ns, known.get(found.number), tuned_ns),),
+        rows=tuple(cost_rows(measured, predicted)),
+        curve=tuple(zip(spent, measured.best_so_far.tolist(), strict=True)),
+        changes=tuple(
+            describe_changes(space, tuner.problem.decode(tuner.nearest)[0], config, session.origins)
+        ),
+    )
+    verdict = "within the noise"
+    if gain.is_faster or gain.is_slower:
+        verdict = "more than the noise"
+    runs = len(comparison.runtime_ns[_TUNED])
+    sentence = (
+        f"{gain.estimate:.3f} times as fast as with XLA's own fusions, 95% interval {gain.low:.3f} to"
+        f" {gain.high:.3f} over {runs} processes: {verdict}; results differ by"
+        f" {comparison.difference[_TUNED]:.1g} of their largest magnitude (allowed: {comparison.tolerance:g})"
+    )
+    if tuner.num_different:
+        sentence += f"; {tuner.num_different} configs changed the results and were passed over"
+    return result, sentence
+
+
+def _write_module(folder: Path, tuner: MachineTuner, module: bytes, tolerance: float) -> None:
+    write_bytes(folder / PROGRAM_FILE, tuner.data)
+    write_bytes(folder / MODULE_FILE, module)
+    write_text(folder / TEXT_FILE, tuner.text_of(module))
+    script = SCRIPT.format(
+        script=SCRIPT_FILE,
+        flags=OWN_FLAGS,
+        program=PROGRAM_FILE,
+        module=MODULE_FILE,
+        passes=DISABLED_PASSES,
+        tolerance=tolerance,
+    )
+    write_text(folder / SCRIPT_FILE, script)

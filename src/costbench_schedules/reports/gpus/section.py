@@ -1,0 +1,246 @@
+"""The section about tuning tables of GPUs: strategies beside Kernel Tuner's, and choices between GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from costbench.metrics.measures import geometric_mean
+from costbench.reports.figures.canvas import save, styled
+from costbench.reports.frame import frame_of, number, select
+from costbench.reports.page import PageFigure, Section
+from costbench.reports.table import Column, Table, Value
+from costbench_schedules.experiments.table_summary import over_tables
+from costbench_schedules.reports.gpus.results import BETWEEN, KERNEL_TUNER, RANDOM, GpuResults
+from costbench_schedules.reports.tuning_curves import write_tuning_curves
+
+ANCHOR = "gpus"
+_ENDS = ("95", "99")
+_COLOURS = 7
+"""Strategies of a figure, at most."""
+_DARK = 60.0
+"""Percent below which a cell of a matrix is dark."""
+_FIRST = (RANDOM, "genetic", "gbt-rank", "gbt-regression")
+"""Strategies that a figure leaves out last, after the reference."""
+
+
+def gpus_section(results: GpuResults, figures: Path) -> Section | None:
+    """Returns the section, or None where no tuning tables were searched.
+
+    Args:
+        results: results of the stage `schedules`.
+        figures: folder that figures are written to.
+
+    Raises:
+        DataError: if a figure cannot be written.
+    """
+    if results.curves.empty:
+        return None
+    page_figures = [_searches_figure(results, figures)]
+    if any(row.split == BETWEEN for row in results.rows):
+        page_figures.append(_transfer_figure(results, figures))
+    return Section(
+        anchor=ANCHOR,
+        title="Tuning spaces of real GPUs",
+        label="GPUs",
+        paragraphs=(_lead(results), *_finding(results)),
+        figures=tuple(page_figures),
+        tables=(strategies_table(results), ratios_table(results), trials_table(results)),
+        folded=("gpu_trials",),
+    )
+
+
+def _lead(results: GpuResults) -> str:
+    tables = results.tables
+    kernels, devices = ({getattr(table, name) for table in tables} for name in ("kernel", "device"))
+    random = [table.random_trials_to_95 for table in tables]
+    marked = [f"{table.kernel} on {table.device}" for table in tables if table.development]
+    used = (
+        f"Strategies were made with {len(marked)} of them ({', '.join(marked)}); these are marked, and the "
+        "numbers of the others stand apart."
+        if marked
+        else "No strategy was made with any of them."
+    )
+    configs = sum(table.configs for table in tables)
+    return (
+        f"{len(tables)} tables have all configurations of {len(kernels)} kernels on {len(devices)} GPUs, "
+        f"{configs:,} in all, from the benchmark hub of the auto-tuning community. A search sees one half of "
+        "the repeated measurements of what it tries, and its choice is scored by the other. A configuration "
+        "that failed costs a trial. Random draws meet 95% of the best speed after "
+        f"{min(random):,.0f} to {max(random):,.0f} trials on average. {used}"
+    )
+
+
+def _finding(results: GpuResults) -> tuple[str, ...]:
+    """Returns a sentence on the strategy that needs the fewest trials, on tables that none was made with."""
+    unseen = over_tables(results.unseen, results.reference)
+    rows = unseen[unseen["metric"] == "trials_to_95_ratio"].dropna()
+    ours = rows[~rows["strategy"].str.startswith(KERNEL_TUNER) & (rows["strategy"] != results.reference)]
+    if ours.empty:
+        return ()
+    best = ours.sort_values("value").iloc[0]
+    return (
+        f"On the {best['tables']} tables that no strategy was made with, {best['strategy']} needs "
+        f"{best['value']:.2f} times the trials of {results.reference} to reach 95% of the best speed, "
+        f"geometric mean, interval over tables from {best['low']:.2f} to {best['high']:.2f}. It is the one "
+        "with the least ratio of those strategies that are not Kernel Tuner's.",
+    )
+
+
+def strategies_table(results: GpuResults) -> Table:
+    """Returns what each strategy needs, over all tables and over those that none was made with."""
+    unseen, every = (over_tables(scores, results.reference) for scores in (results.unseen, results.scores))
+    trials = {end: results.trials(end) for end in _ENDS}
+    rows: list[tuple[Value, ...]] = []
+    for strategy in results.strategies:
+        means = [_mean_trials(trials[end], strategy) for end in _ENDS]
+        cells = [
+            _interval(frame, strategy, f"trials_to_{end}_ratio") for frame in (unseen, every) for end in _ENDS
+        ]
+        rows.append(
+            (
+                strategy,
+                int(trials["95"][strategy].notna().sum()),
+                *means,
+                number(every.set_index(["strategy", "metric"])["value"].get((strategy, "auc"))),
+                *cells,
+            )
+        )
+    columns = (
+        Column("strategy", "Strategy"),
+        Column("tables", "Tables", count=True),
+        *(Column(f"trials_{end}", f"{end}%", "Trials to a share of the best", 0, "lower") for end in _ENDS),
+        Column("auc", "Area above random search", "", 3, "higher"),
+        *(Column(f"unseen_{end}", f"{end}%", "Ratio of trials, tables of no development") for end in _ENDS),
+        *(Column(f"all_{end}", f"{end}%", "Ratio of trials, all tables") for end in _ENDS),
+    )
+    notes = (
+        "Trials are expected ones, of a strategy that is run again until it gets there; ratios are to "
+        f"{results.reference}, {_reference_note(results)}, geometric means over tables with 95% intervals "
+        "whose unit is a table. The area is 0 for random search, 1 for the best at once.",
+    )
+    return Table("gpu_strategies", "Strategies on tuning tables of GPUs", columns, tuple(rows), 0, notes)
+
+
+def _reference_note(results: GpuResults) -> str:
+    if results.reference == RANDOM:
+        return "as none of Kernel Tuner's strategies was run"
+    return "the one of Kernel Tuner's strategies that is best on these tables"
+
+
+def _mean_trials(trials: pd.DataFrame, strategy: str) -> float | None:
+    known = trials[strategy].dropna()
+    return geometric_mean(known) if len(known) else None
+
+
+def _interval(frame: pd.DataFrame, strategy: str, metric: str) -> str | None:
+    rows = frame[(frame["strategy"] == strategy) & (frame["metric"] == metric)]
+    if rows.empty:
+        return None
+    row = rows.iloc[0]
+    ratio = f"{row['value']:.2f}"
+    return ratio if pd.isna(row["low"]) else f"{ratio} [{row['low']:.2f}, {row['high']:.2f}]"
+
+
+def _compared(results: GpuResults) -> list[str]:
+    return [name for name in results.strategies if name != results.reference]
+
+
+def ratios_table(results: GpuResults) -> Table:
+    """Returns the ratio of trials to 95% on each table, with intervals over repeats."""
+    names = _compared(results)
+    ratios = {name: results.ratios(name) for name in names}
+    rows: list[tuple[Value, ...]] = []
+    for table in results.tables:
+        key, cells = (table.kernel, table.device), []
+        for name in names:
+            ratio = ratios[name].get(key)
+            cells.append(None if ratio is None else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]")
+        rows.append((*key, "yes" if table.development else "", *cells))
+    columns = (
+        Column("kernel", "Kernel"),
+        Column("device", "GPU"),
+        Column("development", "Used in development"),
+        *(Column(name, name, f"Trials to 95% over those of {results.reference}") for name in names),
+    )
+    notes = ("95% intervals are over repeats, which begin with the same random numbers for all strategies.",)
+    return Table("gpu_ratios", "Trials on each tuning table", columns, tuple(rows), 0, notes)
+
+
+def trials_table(results: GpuResults) -> Table:
+    """Returns the expected trials to 95% of each strategy on each table."""
+    trials = results.trials("95")
+    rows = tuple(
+        (
+            *(table.kernel, table.device, table.configs, table.failed, table.random_trials_to_95),
+            *(number(trials[name].get((table.kernel, table.device))) for name in results.strategies),
+        )
+        for table in results.tables
+    )
+    columns = (
+        Column("kernel", "Kernel"),
+        Column("device", "GPU"),
+        Column("configs", "Configurations", count=True),
+        Column("failed", "Failed", count=True),
+        Column("random", "drawn at random, expected", "Trials to 95%", 0),
+        *(Column(name, name, "Trials to 95%", 0, "lower", "trials") for name in results.strategies),
+    )
+    notes = ("Of a strategy that never got there, the trials of all repeats: it needs at least as many.",)
+    return Table("gpu_trials", "Expected trials to 95% of the best speed", columns, rows, 0, notes)
+
+
+def _searches_figure(results: GpuResults, folder: Path) -> PageFigure:
+    first = [results.reference, *(name for name in _FIRST if name in results.strategies)]
+    others = [name for name in results.strategies if not name.startswith(KERNEL_TUNER)]
+    shown = [*dict.fromkeys((*first, *reversed(others)))][:_COLOURS]
+    titled = results.curves.assign(
+        target=[
+            f"{device} (development)" if (kernel, device) in results.development else device
+            for kernel, device in zip(results.curves["workload"], results.curves["target"], strict=True)
+        ]
+    )
+    svg, _ = write_tuning_curves(titled, shown, folder / "gpu_searches")
+    repeats = int(results.curves["repeats"].max())
+    caption = (
+        "Speed of the fastest configuration so far, by its second measurement, in percent of the best, "
+        f"against trials: median over {repeats} repeats, band from the lower to the upper quartile. "
+        f"{results.reference}: {_reference_note(results)}."
+    )
+    alt = f"Curves of speed against trials, a panel for each of {len(results.tables)} tables."
+    return PageFigure(svg, alt, caption)
+
+
+def _transfer_figure(results: GpuResults, folder: Path) -> PageFigure:
+    """Draws a matrix for each kernel: how fast the choice of one GPU is on another."""
+    rows = select(frame_of(results.rows), split=BETWEEN, metric="share_of_best")
+    kernels = sorted(rows["application"].unique())
+    with styled():
+        figure = Figure(figsize=(3.1 * len(kernels) + 0.6, 3.4), layout="constrained")
+        grid = figure.subplots(1, len(kernels), squeeze=False)
+        for axes, kernel in zip(grid.ravel(), kernels, strict=True):
+            of_kernel = select(rows, application=kernel)
+            shares = 100.0 * of_kernel.pivot(index="variant", columns="chip", values="value")
+            image = axes.imshow(shares.to_numpy(), vmin=0.0, vmax=100.0, cmap="viridis")
+            for (row, column), share in np.ndenumerate(shares.to_numpy()):
+                colour = "white" if share < _DARK else "black"
+                if not np.isnan(share):
+                    axes.text(column, row, f"{share:.0f}", ha="center", va="center", color=colour, fontsize=8)
+            names = [[name.replace("_", " ") for name in labels] for labels in (shares.columns, shares.index)]
+            axes.set_xticks(range(len(names[0])), names[0], rotation=45, ha="right", fontsize=7.0)
+            axes.set_yticks(range(len(names[1])), names[1], fontsize=7.0)
+            axes.set_title(str(kernel).replace("_", " "), fontsize=9.0)
+            axes.grid(visible=False)
+        grid[0, 0].set_ylabel("fastest on")
+        figure.supxlabel("measured on", fontsize=9.0)
+        figure.colorbar(image, ax=grid, label="% of the best", shrink=0.8)
+        svg, _ = save(figure, folder / "gpu_transfer")
+    caption = (
+        "What the configuration that is fastest on one GPU (row) has on another (column), in percent of the "
+        "best there, of configurations that ran on both. What a model of other GPUs' records is worth to a "
+        "search is in the table, strategy transfer-target."
+    )
+    alt = f"Matrices of GPUs in percent of the best speed, one for each of {len(kernels)} kernels."
+    return PageFigure(svg, alt, caption)

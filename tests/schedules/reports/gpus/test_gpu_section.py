@@ -1,0 +1,126 @@
+"""The section on tuning tables, from rows by hand and from a stage of a second."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from costbench.metrics.rows import MetricRow
+from costbench.reports.claims.evaluation import evaluate_claims
+from costbench.reports.frame import frame_of
+from costbench_schedules.experiments.gpu_tuning import search_gpus
+from costbench_schedules.metrics import GpuFacts
+from costbench_schedules.reports.autotvm2018.results import ScheduleResults
+from costbench_schedules.reports.gpus.results import GpuResults, flat_gpus, load_gpus
+from costbench_schedules.reports.gpus.section import (
+    gpus_section,
+    ratios_table,
+    strategies_table,
+    trials_table,
+)
+from costbench_schedules.reports.page import schedule_claims
+from costbench_schedules.reports.table_claims import rows_of_tables
+from tests.schedules.experiments.made_up_tuning_tables import SECTION, write_tuning_tables
+from tests.schedules.workspaces import workspace_in
+from tests.sentences import numbers
+
+TRIALS = {"kernel-tuner-a": 100.0, "kernel-tuner-b": 80.0, "random": 400.0, "gbt-rank": 40.0}
+GPUS = ("A", "B", "C", "D")
+
+
+def row(device: str, model: str, metric: str, value: float, seed: int = 0) -> MetricRow:
+    where = ("schedule", "gpu", device, model, "main", seed, "blur", f"blur-{device}", "all")
+    return MetricRow(*where, metric, value, "p", "d", "r")
+
+
+def results() -> GpuResults:
+    """Four tables, one of development; on each, trials of all strategies grow by a tenth with the repeat."""
+    rows, tables = [], []
+    for number, device in enumerate(GPUS):
+        tables.append(GpuFacts("blur", device, 900, 9, 1000.0, 400.0, 200, development=not number))
+        for model, trials in TRIALS.items():
+            for seed in range(4):
+                metrics = {f"trials_to_{end}": trials * (1.0 + 0.1 * seed) for end in ("95", "99")}
+                metrics |= {"reached_95": 1.0, "reached_99": float(seed < 2), "auc": 0.5}
+                metrics |= {"best_at_100": 0.9 if model == "gbt-rank" else 0.4, "best_at_200": 0.45}
+                rows += [row(device, model, metric, value, seed) for metric, value in metrics.items()]
+    curves = pd.DataFrame({"arm": [*TRIALS]})
+    return GpuResults(tuple(rows), curves, tuple(tables))
+
+
+def test_the_reference_is_the_best_of_kernel_tuners() -> None:
+    assert results().reference == "kernel-tuner-b"
+    without = replace(results(), curves=pd.DataFrame({"arm": ["random", "gbt-rank"]}))
+    assert without.reference == "random"
+
+
+def test_expected_trials_count_repeats_that_never_got_there() -> None:
+    """1 + 1.1 + 1.2 + 1.3 times 40 trials are 184: of four successes 46 each, of two 92."""
+    trials = {line[:2]: line[2:] for line in trials_table(results()).rows}
+    assert trials["blur", "A"] == (900, 9, 400.0, *(pytest.approx(1.15 * count) for count in TRIALS.values()))
+    assert results().trials("99")["gbt-rank"].to_list() == pytest.approx([92.0] * 4)
+
+
+def test_ratios_have_intervals_and_development_is_marked() -> None:
+    ratios = ratios_table(results())
+    assert [column.key for column in ratios.columns[3:]] == ["kernel-tuner-a", "random", "gbt-rank"]
+    assert [line[2] for line in ratios.rows] == ["yes", "", "", ""]
+    # Repeats are drawn together, so that a common factor is no uncertainty.
+    assert {line[5] for line in ratios.rows} == {"0.50 [0.50, 0.50]"}
+    overall = {line[0]: line for line in strategies_table(results()).rows}
+    assert overall["gbt-rank"][1:5] == (4, pytest.approx(46.0), pytest.approx(92.0), 0.5)
+    assert overall["gbt-rank"][5] == overall["gbt-rank"][7] == "0.50 [0.50, 0.50]"
+
+
+def test_ratios_are_headline_numbers() -> None:
+    flat = flat_gpus(results())
+    assert flat["gpu/blur/A/development"] == 1.0
+    assert flat["gpu/blur/B/development"] == 0.0
+    for tables in ("unseen", "all"):
+        for end in ("", "_low", "_high"):
+            assert flat[f"gpu/ratios/{tables}/gbt-rank/trials_to_95{end}"] == pytest.approx(0.5)
+
+
+def test_section_of_a_stage(tmp_path: Path) -> None:
+    write_tuning_tables(tmp_path / "data" / "gpu_tuning")
+    search_gpus(SECTION, workspace_in(tmp_path), tmp_path / "gpus")
+    section = gpus_section(load_gpus(tmp_path / "gpus"), tmp_path / "figures")
+    assert section is not None
+    # Tables, kernels, GPUs and configurations.
+    assert {4, 2, 3, 864} <= set(numbers(section.paragraphs[0]))
+    assert [figure.path.name for figure in section.figures] == ["gpu_searches.svg", "gpu_transfer.svg"]
+    assert all(figure.path.is_file() for figure in section.figures)
+    assert {table.name for table in section.tables} == {"gpu_strategies", "gpu_ratios", "gpu_trials"}
+
+
+def test_without_searches_there_is_no_section(tmp_path: Path) -> None:
+    assert gpus_section(load_gpus(tmp_path), tmp_path) is None
+
+
+def test_claims_rest_on_processors_and_gpus_together() -> None:
+    """Three workloads of 30% against 20% of the best speed, and four GPUs of 90% against 40%."""
+    speeds = {"gbt-rank": 30.0, "random": 20.0}
+    where = ("schedule", "recorded", "native")
+    where = ("schedule", "recorded", "native")
+    of_cpu = [
+        MetricRow(*where, model, "main", seed, "conv2d", name, "all", metric, value, "p", "d", "r")
+        for name in ("C1", "C2", "C3")
+        for seed in range(2)
+        for model, metric, value in (
+            ("best", "gflops_best", 100.0),
+            *((model, "gflops_100", speed) for model, speed in speeds.items()),
+        )
+    ]
+    rows = rows_of_tables(ScheduleResults(rows=tuple(of_cpu)), results())
+    frame = frame_of(rows)
+    [claim] = [claim for claim in schedule_claims() if claim.id == "autotvm2018.model_vs_random_search"]
+    [finding] = evaluate_claims((claim,), frame, 0, 200)
+    assert finding.n == 7
+    assert finding.effect == pytest.approx((1.5**3 * 2.25**4) ** (1 / 7))
+    # Random search with twice the measurements has after 100 trials what it has after 200.
+    twice = frame[(frame["model"] == "random-x2") & (frame["metric"] == "speed_100")]
+    assert twice["value"].to_list() == pytest.approx([45.0] * 8)
+    assert (finding.low or 0.0) < 1.89 < (finding.high or 0.0)
