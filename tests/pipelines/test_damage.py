@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from costbench.artifacts import CHECKSUMS_FILE, check_sealed, digest_file, read_bytes, read_json
@@ -31,6 +33,7 @@ from costbench.programs.manifest import load_manifest, read_program_bytes
 from costbench.rng import stream
 from costbench_schedules.records.programs import read_estimated, read_programs
 from costbench_schedules.records.table import read_table
+from tests.pipelines.stage_flips import flip
 from tests.pipelines.workplace import call
 
 pytestmark = pytest.mark.pipeline
@@ -70,6 +73,9 @@ OUT: Mapping[str, Callable[[Path], object]] = {
     "evaluate/*/*/*.json": read_json,
     "machine/evaluate/*/*.json": lambda path: read_overheads([path.parent]),
     "machine/train/*/*.json": read_json,
+    "machine/*.json": read_json,
+    "reports/*.json": read_json,
+    "reports/tables/*.csv": read_bytes,
     "autotune/rows.jsonl": read_rows,
     "autotune/search.json": read_json,
     "autotune/*/*.json": read_json,
@@ -88,15 +94,6 @@ DATA: Mapping[str, Callable[[Path], object]] = {
     f"**/{CHECKSUMS_FILE}": lambda path: check_sealed(path.parent / "x"),
 }
 """By kind of file, as a stage or a command reads it."""
-
-
-def flip(path: Path, bit: int) -> None:
-    """Changes a bit, and not the time of the file."""
-    times, data = path.stat(), bytearray(path.read_bytes())
-    data[bit // 8] ^= 1 << bit % 8
-    path.unlink()  # DVC's copy may be the same file
-    path.write_bytes(data)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def test_no_changed_bit_is_believed(workplace: Path) -> None:
@@ -121,7 +118,7 @@ def test_no_changed_bit_is_believed(workplace: Path) -> None:
 
 
 def test_all_results_are_sealed(smoke: Path) -> None:
-    """But notes for DVC, the report, and the database of the sweeps, which changes while they run."""
+    """But notes for DVC, pages for people, the frame for notebooks, and a database that changes while used."""
     out = smoke / "out" / "smoke"
     sealed = {
         listing.parent / name
@@ -133,10 +130,25 @@ def test_all_results_are_sealed(smoke: Path) -> None:
         for path in out.rglob("*")
         if path.is_file() and path not in sealed and path.name != CHECKSUMS_FILE
     }
-    others = {name for name in others if name.split("/")[0] not in ("inputs", "reports")}
-    machine = {f"machine/{name}" for name in ("wall_times.json", "overhead.json", "overhead.md")}
-    assert others == {"optuna.db", "results.parquet", *machine}
+    others = {name for name in others if name.split("/")[0] != "inputs" and not name.endswith(".md")}
+    assert others == {"optuna.db", "results.parquet"}
     assert load_yaml(out / "sweep" / "tile.yaml")
+
+
+def test_each_page_of_the_frame_has_a_checksum(smoke: Path, tmp_path: Path) -> None:
+    whole = (smoke / "out" / "smoke" / "results.parquet").read_bytes()
+    (length_of_footer,) = struct.unpack("<I", whole[-8:-4])
+    path, random = tmp_path / "results.parquet", stream(0, "flips of the frame")
+    path.write_bytes(whole)
+    expected, num_refused = pd.read_parquet(path), 0
+    for bit in random.integers(8 * (len(whole) - 8 - length_of_footer), size=40).tolist():
+        flip(path, bit)
+        try:
+            assert pd.read_parquet(path, page_checksum_verification=True).equals(expected)
+        except OSError:
+            num_refused += 1
+        flip(path, bit)
+    assert num_refused > 30
 
 
 _RUN = """
@@ -144,7 +156,7 @@ import json, logging, sys
 from importlib import import_module
 from pathlib import Path
 from costbench.errors import CostbenchError
-from tests.pipelines.test_damage import flip
+from tests.pipelines.stage_flips import flip
 params, outcomes = Path("profiles/smoke/params.yaml"), []
 for path, bit, module in json.loads(sys.argv[1]):
     flip(Path(path), bit)
@@ -187,3 +199,12 @@ def test_stages_refuse_what_they_read_and_their_own_results_they_make_again(work
         assert command in message
     assert outcomes[len(refused) :] == [""] * len(made_again)
     assert {path: digest_file(workplace / path) for path in before} == before
+
+
+def test_stages_believe_no_changed_bit_of_any_kind_of_file(workplace: Path) -> None:
+    """One of each kind; `python -m tests.pipelines.stage_flips` tries more."""
+    more = {"PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{Path(__file__).parents[2] / 'src'}"}
+    command = [sys.executable, "-m", "tests.pipelines.stage_flips", ".", "--flips", "36", "--seed", "1"]
+    done = call(workplace, command, **more)
+    assert done.returncode == 0, done.stdout
+    assert re.fullmatch(r"36 changed bits: \d+ made again, \d+ passed over, \d+ refused", done.stdout.strip())

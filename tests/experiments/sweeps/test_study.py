@@ -23,6 +23,7 @@ from costbench.experiments.sweeps.study import (
     OrdinalSampler,
     PrunerSpec,
     StorageSpec,
+    check_study,
     finished_trials,
     open_storage,
     open_study,
@@ -31,8 +32,9 @@ from costbench.experiments.sweeps.study import (
     retry_lost,
     storage_url,
 )
+from costbench.experiments.sweeps.sweep import work
 from tests.deadline import HANGS_AFTER_S
-from tests.experiments.toy_sweep import renamed, toy_task
+from tests.experiments.toy_sweep import renamed, toy_task, toy_training
 
 # A process that opens a database silences these for itself.
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -232,3 +234,39 @@ def test_a_server_that_is_not_there() -> None:
     with pytest.raises(CostbenchError, match=r"cannot be used: .*refused") as caught:
         open_storage(StorageSpec(f"postgresql+psycopg://me:secret@127.0.0.1:{port}/costbench"))
     assert "secret" not in str(caught.value)
+
+
+CHANGES = {
+    "a result": "UPDATE trial_values SET value = value + 1",
+    "a metric of an epoch": "UPDATE trial_intermediate_values SET intermediate_value = 0.125 WHERE step = 1",
+    "a value": "UPDATE trial_params SET param_value = 0.03 WHERE param_name = 'optimizer.learning_rate'",
+    "a seed": "UPDATE trial_user_attributes SET value_json = '1' WHERE key = 'seed'",
+    "the order": "UPDATE trials SET number = 5 - number",
+    "a state": "UPDATE trials SET state = 'COMPLETF' WHERE number = 1",
+    "text that is no JSON": "UPDATE trial_user_attributes SET value_json = '{' WHERE key = 'seed'",
+    "a study": "UPDATE study_directions SET direction = 'MAXIMIZF'",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_trials_are_not_believed(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "optuna.db"
+    task = toy_task(f"sqlite:///{path}", tmp_path, trials=3)
+    work(task, toy_training())
+    check_study(open_study(task.study), task.study.storage)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(CHANGES[change])
+        database.commit()
+    with pytest.raises(DataError, match=r"optuna\.db: damaged: .*`costbench sweep` makes both again"):
+        check_study(open_study(task.study), task.study.storage)
+
+
+def test_a_damaged_page_of_the_database_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "optuna.db"
+    task = toy_task(f"sqlite:///{path}", tmp_path, trials=2)
+    work(task, toy_training())
+    whole = bytearray(path.read_bytes())
+    whole[4096 * 3 : 4096 * 3 + 8] = b"\xff" * 8
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match=r"optuna\.db: (damaged|cannot be used): .*makes both again"):
+        check_study(open_study(task.study), task.study.storage)
