@@ -34,6 +34,7 @@ _PATTERNS = (
     "data/gpu_tuning/*",
     "data/results/headline/*.*",
     "data/results/xla_cpu/*.*",
+    "data/results/xla_cpu_searches/*.*",
 )
 _LEFT_OUT = ("pipelines/collect.py",)
 """Files that need a checkout."""

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from costbench.cli.machine_searches import search_fusions
 from costbench.cli.options import Json, Params, console
 from costbench.cli.profiles import import_profile
 from costbench.cli.programs import fidelity, from_jax, programs
@@ -49,6 +50,7 @@ of your own machine, `costbench fidelity FILE.pb` how close the simulated chip i
 
 app.command()(init)
 app.command()(tune)
+app.command()(search_fusions)
 app.command()(from_jax)
 app.command()(serve)
 app.command()(table)

@@ -64,6 +64,7 @@ class ReportInputs:
         parts: parts that other packages add, by name.
         headline: the packed results that the first page rests on; None for the report's own results.
         real: packed results on a machine that exists; None for a report without.
+        machine_searches: folder of searches on a machine that exists; None for a report without.
     """
 
     rows: tuple[Path, ...]
@@ -85,6 +86,7 @@ class ReportInputs:
     parts: Mapping[str, ReportPart] = field(default_factory=dict)
     headline: HeadlineParams | None = None
     real: HeadlineParams | None = None
+    machine_searches: Path | None = None
 
 
 @dataclass(frozen=True)
