@@ -97,6 +97,7 @@ class Backend:
 
         self._jax: Any = jax
         self._jax.config.update("jax_cpu_enable_async_dispatch", False)
+        self._jax.config.update("jax_enable_x64", True)
         # jaxlib's type stubs leave these modules out.
         self._jaxlib: Any = import_module("jaxlib._jax")
         self._hlo: Any = import_module("jaxlib._hlo")
@@ -170,8 +171,15 @@ class Backend:
         return str(self._hlo.HloModule.from_serialized_hlo_module_proto(module).to_string())
 
     def to_bytes(self, loaded: Any) -> bytes:
-        """Returns an executable as bytes for this machine and version."""
-        return bytes(loaded.serialize())
+        """Returns an executable as bytes for this machine and version.
+
+        Raises:
+            HloError: if it holds an operation of which XLA cannot say that.
+        """
+        try:
+            return bytes(loaded.serialize())
+        except self._jax.errors.JaxRuntimeError as error:
+            raise HloError(f"XLA cannot keep the executable: {str(error).splitlines()[0]}") from error
 
     def from_bytes(self, data: bytes) -> Any:
         """Returns an executable of `to_bytes`."""
@@ -191,11 +199,18 @@ class Backend:
         return arrays
 
     def run(self, loaded: Any, arrays: Sequence[Any]) -> list[Any]:
-        """Runs a program and returns its results, which are complete."""
-        results = loaded.execute_sharded(arrays).disassemble_into_single_device_arrays()
-        outputs = [shards[0] for shards in results]
-        for output in outputs:
-            output.block_until_ready()
+        """Runs a program and returns its results, which are complete.
+
+        Raises:
+            HloError: if it fails.
+        """
+        try:
+            results = loaded.execute_sharded(arrays).disassemble_into_single_device_arrays()
+            outputs = [shards[0] for shards in results]
+            for output in outputs:
+                output.block_until_ready()
+        except self._jax.errors.JaxRuntimeError as error:
+            raise HloError(f"XLA cannot run the module: {str(error).splitlines()[0]}") from error
         return outputs
 
     def time(self, loaded: Any, arrays: Sequence[Any], count: int) -> list[Run]:
