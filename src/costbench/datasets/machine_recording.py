@@ -34,7 +34,7 @@ from costbench.datasets.machine_records import (
 )
 from costbench.errors import DataError
 from costbench.hardware.xla_cpu.backend import DISABLED_PASSES, GIVEN_FLAGS, OWN_FLAGS
-from costbench.hardware.xla_cpu.device import MAX_RUN_S, TOLERANCE
+from costbench.hardware.xla_cpu.fusion_machine import MAX_RUN_S, tolerance_of
 from costbench.hardware.xla_cpu.session import (
     DEFAULT,
     EXIT_LEFT_OUT,
@@ -47,6 +47,7 @@ from costbench.hardware.xla_cpu.session import (
     kept_configs,
     kept_round,
 )
+from costbench.hlo.reader import read_module
 from costbench.metrics.ranking import kendall_tau
 from costbench.programs.manifest import ProgramEntry, load_manifest, save_manifest, toolchain_of
 
@@ -144,7 +145,8 @@ def write_records(
 ) -> dict[str, Any]:
     """Writes the tables of what was measured twice, and the programs; returns the card.
 
-    Configs whose results differ from the unfused program's by more than `TOLERANCE` are left out and counted.
+    Configs whose results differ from the unfused program's by more than `tolerance_of` the program are left
+    out and counted.
 
     Args:
         work: folder of the state.
@@ -167,7 +169,8 @@ def write_records(
             left_out[entry.name] = _reason(state)
             continue
         rounds = list(_rounds(state))
-        right = [r for r in rounds if r.config.difference <= TOLERANCE]
+        tolerance = tolerance_of(read_module(programs / entry.file)) if rounds else 0.0
+        right = [r for r in rounds if r.config.difference <= tolerance]
         wrong += len(rounds) - len(right)
         if not right:
             left_out[entry.name] = "no config was measured twice"
@@ -357,7 +360,7 @@ def machine_facts() -> dict[str, Any]:
         "disabled_passes": DISABLED_PASSES,
         "threads": 1,
         "max_run_seconds": MAX_RUN_S,
-        "tolerance": TOLERANCE,
+        "tolerance": "0.001 of the norm of a result, 0.05 in programs with 16-bit floats",
         "state_of_caches": "in the whole program, as the kernels before left them",
         "kernel_runtime": "mean over the places of a kernel, then minimum and median over traced runs",
     }
