@@ -398,12 +398,10 @@ class XlaCpu:
         unfused = self._backend.compile(data, Membership({}))
         outputs, expected = (self._backend.run(e.loaded, inputs) for e in (fused, unfused))
         difference = largest_difference(outputs, expected)
-        if difference > TOLERANCE:
-            raise DataError(
-                f"fusing changes results by {difference:.2g}",
-                where=module.name,
-                expected=f"at most {TOLERANCE}",
-            )
+        tolerance = tolerance_of(module)
+        if difference > tolerance:
+            problem = f"fusing changes results by {difference:.2g}"
+            raise DataError(problem, where=module.name, expected=f"at most {tolerance}")
         [runs] = self._backend.trace([fused], inputs, self._repeats)
         numbers = [number.to_bytes(4, "big") for number in range(len(kernels))]
         timed = runs_of(numbers, fused.kernels, [], runs).kernel_ns
