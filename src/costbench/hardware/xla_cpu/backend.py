@@ -109,7 +109,17 @@ class Backend:
 
     def compile_own(self, program: bytes) -> Any:
         """Returns jaxlib's executable of a program with XLA's own fusions."""
-        return self._compile(program, self._client.CompileOptions())
+        return self.compile_own_fused(program)[0]
+
+    def compile_own_fused(self, program: bytes) -> tuple[Any, bytes]:
+        """Returns the same, and the module with XLA's fusions, as `compile_fused` takes it."""
+        modules: list[bytes] = []
+        self._hook.register_hlo_module_transformation(modules.append, name=_HOOK, platforms="cpu")
+        try:
+            loaded = self._compile(program, self._client.CompileOptions())
+        finally:
+            self._hook.clear_hlo_module_transformation(_HOOK, platforms="cpu")
+        return loaded, modules[0]
 
     def compile(self, program: bytes, membership: Membership) -> Executable:
         """Returns a program with given fusions.

@@ -138,6 +138,15 @@ class ConfigRuns:
         return min(self.wall_ns)
 
 
+@dataclass(frozen=True, eq=False)
+class _OwnDefault:
+    """What XLA makes of a program by itself; see `MachineProgram.own_fusions`."""
+
+    placed: PlacedKernels
+    executable: Executable
+    library: frozenset[str]
+
+
 class ProgramRunner:
     """A program on this processor.
 
@@ -151,7 +160,6 @@ class ProgramRunner:
         program: the program.
         backend: the client.
         inputs: arguments of the program.
-        library: names of reductions that XLA gives to a library.
 
     Raises:
         LeftOutError: if XLA does not compile the program.
@@ -164,20 +172,30 @@ class ProgramRunner:
         self.data = program.to_bytes()
         if own is None:
             with tempfile.TemporaryDirectory() as folder:
-                compile_own_default(self.data, Path(folder))
-                self._own = read_bytes(Path(folder) / OWN_MODULE), read_bytes(Path(folder) / OWN_EXECUTABLE)
+                self._own = self._compile_own(Path(folder))
         else:
-            compile_own_default(self.data, own)
-            self._own = read_bytes(own / OWN_MODULE), read_bytes(own / OWN_EXECUTABLE)
-        self._placed_own, self._operations_own, self.library = program.own_fusions(self._own[0])
+            self._own = self._compile_own(own)
         self.inputs = backend.inputs(program.module, seed)
+
+    @property
+    def library(self) -> frozenset[str]:
+        """Returns the names of reductions that XLA gives to a library."""
+        return self._own.library
 
     @cached_property
     def own_default(self) -> CompiledConfig:
         """Returns the program with XLA's own fusions."""
-        executable = Executable(self.backend.from_bytes(self._own[1]), self._operations_own)
-        fused = self.program.nearest_config(self._placed_own.kernels)
-        return CompiledConfig(fused, self._placed_own, executable)
+        fused = self.program.nearest_config(self._own.placed.kernels)
+        return CompiledConfig(fused, self._own.placed, self._own.executable)
+
+    def _compile_own(self, folder: Path) -> _OwnDefault:
+        compile_own_default(self.data, folder)
+        placed, operations, library = self.program.own_fusions(read_bytes(folder / OWN_MODULE))
+        if (folder / OWN_EXECUTABLE).exists():
+            loaded = self.backend.from_bytes(read_bytes(folder / OWN_EXECUTABLE))
+        else:
+            loaded = self.backend.compile_fused(self.data, read_bytes(folder / OWN_FUSED))
+        return _OwnDefault(placed, Executable(loaded, operations), library)
 
     @cached_property
     def reference(self) -> list[Any]:
@@ -295,7 +313,7 @@ def runs_of(
     return ConfigRuns(wall_ns, round(share, 4), kernel_ns, num_operations, min(outside_ns, default=0.0))
 
 
-OWN_MODULE, OWN_EXECUTABLE, _PROGRAM = "own.pb", "own.bin", "program.pb"
+OWN_MODULE, OWN_EXECUTABLE, OWN_FUSED, _PROGRAM = "own.pb", "own.bin", "own_fused.pb", "program.pb"
 
 
 def compile_own_default(program: bytes, folder: Path) -> None:

@@ -25,7 +25,7 @@ from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import choose
 from costbench.hardware.xla_cpu.fusing import NO_WORK, Membership, running_computations
-from costbench.hlo.conversion import module_to_bytes
+from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode, opcodes
@@ -35,6 +35,8 @@ from costbench.hlo.shape import Shape
 CHIP = "xla_cpu"
 _LOOP_KINDS = frozenset({Kind.ELEMENTWISE, Kind.PICKING, Kind.REDUCE})
 _NEVER_FUSED = opcodes("rng map stochastic-convert")
+_TOP_K, _LARGEST = b"\x88\x05", b"\xa8\x05\x01"
+"""Tag of field 81 of XLA's `HloInstructionProto`, `k`; tag and value of field 85, `largest`."""
 REMADE = opcodes("broadcast iota")
 """Opcodes that are computed again wherever they are read."""
 
@@ -65,7 +67,20 @@ def named_bytes(module: HloModule) -> bytes:
             replace(inst, name=f"i{offset + position}") for position, inst in enumerate(body.instructions)
         )
         computations.append(HloComputation(f"c{offset}", instructions, body.root))
-    return module_to_bytes(HloModule(module.name, tuple(computations), module.entry))
+    proto = module_to_proto(HloModule(module.name, tuple(computations), module.entry))
+    for inst in (inst for body in proto.computations for inst in body.instructions if inst.opcode == "topk"):
+        # XLA wants in fields what the shape of the result says: how many, and that they are the largest.
+        inst.MergeFromString(_TOP_K + _varint(inst.shape.tuple_shapes[0].dimensions[-1]) + _LARGEST)
+    return proto.SerializeToString(deterministic=True)
+
+
+def _varint(number: int) -> bytes:
+    """Returns a non-negative number as protocol buffers write it."""
+    digits = []
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
 
 
 def admits_fusion(source: Instruction, user: Instruction) -> bool:

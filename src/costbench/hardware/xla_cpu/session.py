@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from costbench.artifacts import read_bytes, read_json, write_bytes, write_json
 from costbench.errors import DataError, HloError
 from costbench.hardware.xla_cpu.backend import GIVEN_FLAGS, Backend, Executable
 from costbench.hardware.xla_cpu.device import (
-    OWN_EXECUTABLE,
     CompiledConfig,
     ConfigRuns,
     LeftOutError,
@@ -222,8 +222,10 @@ class Session:
             round(run_seconds, 4),
         )
         if origin != OWN:
-            path = self._folder / f"{number:04d}.bin"
-            write_bytes(path, runner.backend.to_bytes(compiled.executable.loaded))
+            # Without it a later session compiles the config again.
+            with suppress(HloError):
+                path = self._folder / f"{number:04d}.bin"
+                write_bytes(path, runner.backend.to_bytes(compiled.executable.loaded))
         write_json(self._folder / f"{number:04d}.json", asdict(config))
         self._compiled[number] = compiled
         return config
@@ -238,15 +240,22 @@ class Session:
         return drawn
 
     def _executable(self, config: KeptConfig) -> CompiledConfig:
-        """Returns a config with its executable, from memory or its file."""
+        """Returns a config with its executable, from memory or its file, or compiled again."""
         if config.config not in self._compiled:
-            name = OWN_EXECUTABLE if config.origin == OWN else f"{config.config:04d}.bin"
-            loaded = self._runner.backend.from_bytes(read_bytes(self._folder / name))
-            fingerprints = tuple(map(bytes.fromhex, config.fingerprints))
-            self._compiled[config.config] = CompiledConfig(
-                config.bits, PlacedKernels((), fingerprints), Executable(loaded, config.operations)
-            )
+            self._compiled[config.config] = self._reload(config)
         return self._compiled[config.config]
+
+    def _reload(self, config: KeptConfig) -> CompiledConfig:
+        path = self._folder / f"{config.config:04d}.bin"
+        if config.origin == OWN:
+            return self._runner.own_default
+        if not path.exists():
+            return self._runner.compile(config.bits)
+        loaded = self._runner.backend.from_bytes(read_bytes(path))
+        fingerprints = tuple(map(bytes.fromhex, config.fingerprints))
+        return CompiledConfig(
+            config.bits, PlacedKernels((), fingerprints), Executable(loaded, config.operations)
+        )
 
     # ---- timing ------------------------------------------------------------------------------------------
 
