@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from costbench.artifacts import write_json, write_text
+from costbench.datasets.machine_searches import HARDWARE, XLA, write_searches
 from costbench.experiments.archive import pack
 from costbench.experiments.identity import StageIdentity, write_identity
 from costbench.experiments.parameter_file import load_params
@@ -16,8 +17,10 @@ from costbench.experiments.workspace import load_workspace
 from costbench.metrics.rows import PROGRAMS, MetricRow, write_rows
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import DOES_NOT_HOLD, HOLDS, UNDECIDED
+from costbench.reports.frame import frame_of
 from costbench.reports.headline import HeadlineParams, load_headline
 from costbench.reports.inputs import ReportInputs, find_on_machine, load_report_data
+from costbench.reports.machine_searches import search_rows
 from costbench.reports.real_machine import carried_findings, transfer_points
 from costbench.reports.report import write_report
 from tests.reports.conftest import make_row
@@ -27,6 +30,7 @@ EXPERIMENT = "real-fusion"
 COLUMNS = {"fusion": "validation/mape"}
 TESTED = tuple((f"A{index // 2}", f"p{index}") for index in range(12))
 SUM_OF_KERNELS = "lpm2021.sum_of_kernels"
+NO_ROWS = frame_of(())
 TREES_AHEAD = "strongest.fusion_trees_vs_learned"
 
 
@@ -104,7 +108,9 @@ def inputs(real: HeadlineParams, tmp_path: Path) -> ReportInputs:
 
 def test_claims_are_decided_again_on_the_machine(real: HeadlineParams) -> None:
     loaded = load_headline(real, COLUMNS, load_claims())
-    found = {finding.claim.restates: finding for finding in find_on_machine(loaded, load_claims(), 0)}
+    found = {
+        finding.claim.restates: finding for finding in find_on_machine(loaded, NO_ROWS, load_claims(), 0)
+    }
     assert {finding.claim.set for finding in found.values()} == {"real"}
     assert {side.chip for finding in found.values() for side in finding.claim.sides} == {CHIP}
     # Sums within 2.1% of the programs are well approximated.
@@ -112,7 +118,7 @@ def test_claims_are_decided_again_on_the_machine(real: HeadlineParams) -> None:
     assert found[SUM_OF_KERNELS].effect == pytest.approx(1.55, abs=0.1)
     assert found[TREES_AHEAD].verdict == DOES_NOT_HOLD
     assert found["lpm2020.fusion_vs_analytical"].verdict == HOLDS
-    assert find_on_machine(None, load_claims(), 0) == ()
+    assert find_on_machine(None, NO_ROWS, load_claims(), 0) == ()
 
 
 def test_findings_stand_beside_those_on_the_simulated_chip(inputs: ReportInputs, tmp_path: Path) -> None:
@@ -128,6 +134,27 @@ def test_findings_stand_beside_those_on_the_simulated_chip(inputs: ReportInputs,
     findings = [undecided if finding is trees.simulated else finding for finding in data.findings]
     again = {row.real.claim.restates: row for row in carried_findings(findings)}
     assert again[TREES_AHEAD].carries_over == "open"
+
+
+def test_searches_with_a_model_are_held_against_the_machine_alone(tmp_path: Path) -> None:
+    """Gains of 1.2 on the estimate first and of 1.1 alone: 9.1% ahead; from random starts nothing was run."""
+    rows = [
+        {
+            "program": program, "application": application, "start": XLA, "arm": arm, "budget_s": 60.0,
+            "spent_s": 59.0, "measured": 9, "predicted": 0, "own_ns": 1000, "chosen_ns": 900,
+            "gain": gain * (1.0 + 0.002 * index), "low": 1.0, "high": 1.3, "is_own": False, "difference": 0.0,
+        }
+        for index, (application, program) in enumerate(TESTED)
+        for arm, gain in ((HARDWARE, 1.1), (f"analytical and {HARDWARE}", 1.2))
+    ]  # fmt: skip
+    write_searches(tmp_path, rows, {})
+    findings = find_on_machine(None, search_rows(tmp_path), load_claims(), 0)
+    found = {finding.claim.restates: finding for finding in findings}
+    assert set(found) == {"lpm2021.fusion_search_model_plus_hw", "lpm2020.search_max_gain"}
+    ahead = found["lpm2021.fusion_search_model_plus_hw"]
+    assert ahead.verdict == HOLDS
+    assert ahead.effect == pytest.approx(100 * (1.2 / 1.1 - 1.0), abs=0.01)
+    assert [side.model for side in ahead.claim.left] == [f"analytical and {HARDWARE}"]
 
 
 def test_points_of_transfer(real: HeadlineParams) -> None:

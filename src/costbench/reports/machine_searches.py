@@ -9,12 +9,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from costbench.datasets.machine_searches import RANDOM, XLA, read_searches
+from costbench.datasets.machine_searches import HARDWARE, RANDOM, XLA, read_searches
 from costbench.metrics.intervals import paired_bootstrap
+from costbench.metrics.rows import MetricRow
+from costbench.reports.frame import frame_of
+from costbench.reports.results import ALL, FOLDS
 from costbench.rng import stream
 
 TITLES = {XLA: "XLA's own fusions", RANDOM: "a random config"}
 """Starts of searches in words."""
+_CHIP = "xla_cpu"
+_WITH_MODEL = f"model and {HARDWARE}"
+_NAMED = (HARDWARE, f"analytical and {HARDWARE}")
+"""Kinds of search that result rows call by their names."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,40 @@ def search_gains(folder: Path | None) -> tuple[tuple[SearchGains, ...], pd.DataF
     """
     rows = read_searches(folder) if folder is not None else pd.DataFrame()
     return tuple(_gains(rows)) if len(rows) else (), rows
+
+
+def search_rows(folder: Path | None) -> pd.DataFrame:
+    """Returns the gains as result rows, metric `speedup`, by which claims are decided.
+
+    The model of a row is `hardware`, `analytical and hardware`, or `model and hardware` for any other model;
+    its variant is the start.
+
+    Raises:
+        DataError: for a file that is something else.
+    """
+    rows = search_gains(folder)[1]
+    return frame_of(
+        (
+            MetricRow(
+                task="fusion",
+                split=FOLDS,
+                chip=_CHIP,
+                model=arm if (arm := str(row["arm"])) in _NAMED else _WITH_MODEL,
+                variant=str(row["start"]),
+                seed=0,
+                application=str(row["application"]),
+                program=str(row["program"]),
+                kernels=ALL,
+                metric="speedup",
+                value=float(row["gain"]),
+                params_digest="",
+                data_digest="",
+                git_revision="",
+            )
+            for row in rows.to_dict("records")
+        ),
+        "machine_searches",
+    )
 
 
 def _gains(rows: pd.DataFrame) -> Iterator[SearchGains]:
