@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from costbench.arrays import F64, I64
+from costbench.execution.workers import Backend
 from costbench.rng import stream
-from costbench_schedules.experiments.replayed_tables import related, search_tables
+from costbench_schedules.experiments.replayed_tables import SearchPlan, related, search_tables
 from costbench_schedules.experiments.table_scores import (
     TableSearches,
     area_end,
@@ -127,11 +128,13 @@ def test_tables_are_the_unit_of_intervals_over_tables() -> None:
 def test_all_strategies_begin_with_the_same_draws() -> None:
     draws = stream(1, "times")
     table = table_of(*[(1.0 + draws.random(200)).tolist()] * 2)
-    searches = {s.strategy: s for s in search_tables([table], ["random", "genetic"], 80, 3)}
+    plan = SearchPlan(("random", "genetic"), 80, 3)
+    searches = {search.strategy: search for search in search_tables([table], plan)}
     for left, right in zip(searches["random"].orders, searches["genetic"].orders, strict=True):
         assert left[:20].tolist() == right[:20].tolist()
     assert searches["random"].orders[0].tolist() != searches["random"].orders[1].tolist()
-    again = next(iter(search_tables([table], ["random"], 80, 3)))
+    # In other processes the same.
+    again, _ = search_tables([table], plan, backend=Backend(jobs=2))
     pd.testing.assert_frame_equal(score_rows([again]), score_rows([searches["random"]]))
 
 
