@@ -88,11 +88,12 @@ def repeat_search(
 ) -> I64:
     """Returns the numbers of the configurations that one search measured, in order, int64 [<= trials].
 
-    Repeat r of every strategy draws from the same stream, so that those that begin with random
-    configurations begin alike, and their differences are not those of the draws.
+    It ends when it has measured what has the least first measurement: no score can change any more. Repeat
+    r of every strategy draws from the same stream, so that those that begin with random configurations begin
+    alike, and their differences are not those of the draws.
     """
     draws = stream(seed, "table search", table.name, repeat)
-    return run_search(build_strategy(strategy), table, trials, draws, sources)
+    return run_search(build_strategy(strategy), table, trials, draws, sources, until_best=True)
 
 
 def related(table: TuningTable, tables: Iterable[TuningTable]) -> tuple[TuningTable, ...]:
