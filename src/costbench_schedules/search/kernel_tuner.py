@@ -101,13 +101,17 @@ class KernelTunerSearch:
 
 @contextmanager
 def _global_random(seed: int) -> Iterator[None]:
-    """Seeds the global random numbers, and puts back what they were."""
+    """Seeds the global random numbers and generators made without a seed; puts back what they were."""
     states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    make, seeds = np.random.default_rng, np.random.SeedSequence(seed)
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
+    # Latin hypercubes of diff_evo and bayes_opt.
+    np.random.default_rng = lambda given=None: make(seeds.spawn(1)[0] if given is None else given)
     try:
         yield
     finally:
+        np.random.default_rng = make
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
 
