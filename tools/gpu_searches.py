@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from costbench.artifacts import read_text, write_json
+from costbench.artifacts import read_bytes, write_json
 from costbench.experiments.identity import code_digest
 from costbench_schedules.experiments.gpu_tuning import (
     DEFAULT_ARCHIVE,
@@ -125,7 +125,7 @@ def _pack(folder: Path) -> None:
             continue
         repeats[strategy] = BLOCK * len(starts)
         for file in files:
-            blocks = [json.loads(read_text(_path(folder, file.name, strategy, start))) for start in starts]
+            blocks = [json.loads(read_bytes(_path(folder, file.name, strategy, start))) for start in starts]
             orders = [np.array(order, dtype=np.int64) for block in blocks for order in block]
             searches.append(TableSearches(tuning_table(file), strategy, TRIALS, orders))
     facts = ArchiveFacts(TRIALS, SEED, {file.name: file.digest for file in files}, repeats)

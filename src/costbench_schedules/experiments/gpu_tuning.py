@@ -54,8 +54,8 @@ class GpuTuning:
         development: names KERNEL-DEVICE of the tables that strategies were made on; reports mark them.
         tables: folder of the tables, relative to the repository's root.
         seed: seed of all searches.
-        archive: folder of packed searches, relative to the repository's root, whose other strategies are shown
-            beside these, as many repeats of them; ignored where it is not of these tables, trials and seed.
+        archive: folder of packed searches, relative to the repository's root; those by other strategies join
+            these, as many repeats of them, where tables, trials and seed are the same.
     """
 
     strategies: tuple[str, ...]

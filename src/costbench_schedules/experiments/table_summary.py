@@ -128,12 +128,15 @@ def compare_with_best(rows: pd.DataFrame, peers: Iterable[str], seed: int = 0) -
         seed: seed of the resamples.
 
     Returns:
-        the columns of `over_tables`, and `reference`, the name of the best peer; empty without a peer.
+        the columns of `over_tables`, and `reference`, the name of the best peer.
+
+    Raises:
+        ValueError: if no peer has rows.
     """
     trials = expected_trials(rows, "95")
     names = [name for name in peers if name in trials.columns]
     if not names:
-        return over_tables(rows[:0], "", seed).assign(reference="")
+        raise ValueError(f"none of {', '.join(peers)} has rows")
     means = np.log(trials[names].dropna()).mean()
     reference = str(means.idxmin())
     return over_tables(rows, reference, seed).assign(reference=reference)

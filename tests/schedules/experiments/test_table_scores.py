@@ -12,6 +12,7 @@ from costbench.execution.workers import Backend
 from costbench.rng import stream
 from costbench_schedules.experiments.replayed_tables import SearchPlan, related, search_tables
 from costbench_schedules.experiments.table_scores import (
+    COLUMNS,
     TableSearches,
     area_end,
     choices,
@@ -20,7 +21,12 @@ from costbench_schedules.experiments.table_scores import (
     score,
     score_rows,
 )
-from costbench_schedules.experiments.table_summary import expected_trials, over_tables, summarise
+from costbench_schedules.experiments.table_summary import (
+    compare_with_best,
+    expected_trials,
+    over_tables,
+    summarise,
+)
 from costbench_schedules.records.tuning_table import TuningTable, random_trials
 from costbench_schedules.spaces.parameter_space import ParameterSpace
 
@@ -141,3 +147,23 @@ def test_all_strategies_begin_with_the_same_draws() -> None:
 def test_strategies_learn_from_the_same_kernel_on_other_devices() -> None:
     tables = [table_of([1.0], [1.0], device, kernel) for device in "ab" for kernel in ("k", "l")]
     assert [table.name for table in related(tables[0], tables)] == ["k-b"]
+
+
+def test_the_best_peer_is_the_reference() -> None:
+    trials = {"ours": (10, 20, 30), "peer-a": (40, 40, 400), "peer-b": (50, 50, 50)}
+    rows = pd.DataFrame(
+        [
+            ("k", str(device), strategy, 0, metric, value)
+            for strategy, counts in trials.items()
+            for device, count in enumerate(counts)
+            for end in ("95", "99")
+            for metric, value in ((f"trials_to_{end}", float(count)), (f"reached_{end}", 1.0), ("auc", 0.5))
+        ],
+        columns=[*COLUMNS],
+    ).drop_duplicates(["device", "strategy", "metric"])
+    compared = compare_with_best(rows, ["peer-a", "peer-b", "peer-absent"])
+    assert set(compared["reference"]) == {"peer-b"}
+    ratio = compared.set_index(["strategy", "metric"]).loc[("ours", "trials_to_95_ratio"), "value"]
+    assert ratio == pytest.approx((10 * 20 * 30 / 50**3) ** (1 / 3))
+    with pytest.raises(ValueError, match="peer-absent has rows"):
+        compare_with_best(rows, ["peer-absent"])
