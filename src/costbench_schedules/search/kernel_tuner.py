@@ -103,11 +103,11 @@ class KernelTunerSearch:
 def _global_random(seed: int) -> Iterator[None]:
     """Seeds the global random numbers and generators made without a seed; puts back what they were."""
     states = random.getstate(), np.random.get_state()  # noqa: NPY002
-    make, seeds = np.random.default_rng, np.random.SeedSequence(seed)
+    make, sequence = np.random.default_rng, np.random.SeedSequence(seed)
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     # Latin hypercubes of diff_evo and bayes_opt.
-    np.random.default_rng = lambda given=None: make(seeds.spawn(1)[0] if given is None else given)
+    np.random.default_rng = lambda seed=None: make(sequence.spawn(1)[0] if seed is None else seed)
     try:
         yield
     finally:
