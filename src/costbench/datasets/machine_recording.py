@@ -172,11 +172,12 @@ def write_records(
         tolerance = tolerance_of(read_module(programs / entry.file)) if rounds else 0.0
         right = [r for r in rounds if r.config.difference <= tolerance]
         wrong += len(rounds) - len(right)
-        if not right:
-            left_out[entry.name] = "no config was measured twice"
+        rows = list(_kernel_rows(entry, right))
+        if not rows:
+            left_out[entry.name] = "no kernel was measured twice"
             continue
         measured.append(entry)
-        kernels += _kernel_rows(entry, right)
+        kernels += rows
         configs += _config_rows(entry, right)
     if not kernels:
         raise DataError(

@@ -165,9 +165,9 @@ class Backend:
             self._hook.clear_hlo_module_transformation(_HOOK, platforms="cpu")
 
     def _compile(self, program: bytes, options: Any) -> Any:
-        module = self._jaxlib.mlir.xla_computation_to_mlir_module(self._hlo.XlaComputation(program))
         devices = self._jaxlib.DeviceList((self._device,))
         try:
+            module = self._jaxlib.mlir.xla_computation_to_mlir_module(self._hlo.XlaComputation(program))
             return self._device.client.compile_and_load(module, devices, options)
         except self._jax.errors.JaxRuntimeError as error:
             raise HloError(f"XLA refuses the module: {str(error).splitlines()[0]}") from error

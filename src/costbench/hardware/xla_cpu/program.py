@@ -23,7 +23,7 @@ from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.program import PreparedProgram
-from costbench.errors import choose
+from costbench.errors import HloError, choose
 from costbench.hardware.xla_cpu.fusing import NO_WORK, Membership, running_computations
 from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.instruction import Instruction
@@ -60,7 +60,15 @@ def _row_major(shape: Shape) -> Shape:
 
 
 def named_bytes(module: HloModule) -> bytes:
-    """Returns a serialised module in which instruction n of all is called `i<n>`."""
+    """Returns a serialised module in which instruction n of all is called `i<n>`.
+
+    Raises:
+        HloError: for a constant without a value, as modules that were read from text have them.
+    """
+    for inst in (inst for body in module.computations for inst in body.instructions):
+        if inst.opcode is Opcode.CONSTANT and not inst.literal:
+            expected = "a binary HLO module: values of constants in text are not read"
+            raise HloError("has no value", where=module.name, field=inst.name, expected=expected)
     computations = []
     for body, offset in zip(module.computations, module.offsets, strict=False):
         instructions = tuple(

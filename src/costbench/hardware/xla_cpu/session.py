@@ -310,7 +310,7 @@ def main(arguments: Sequence[str]) -> int:
         again = session.measure(SECOND)
         added = session.extend() if seconds else 0
         first = session.measure(FIRST)
-    except LeftOutError as error:
+    except (LeftOutError, HloError) as error:
         write_json(folder / LEFT_OUT, {"reason": error.problem})
         return EXIT_LEFT_OUT
     kernels = len({name for config in kept_configs(folder) for name in config.fingerprints})
