@@ -32,6 +32,8 @@ _PATTERNS = (
     "data/schedules/*.*",
     "data/schedules/*/*.*",
     "data/gpu_tuning/*",
+    "data/xla_cpu/*.*",
+    "data/xla_cpu/*/*.*",
     "data/results/headline/*.*",
     "data/results/xla_cpu/*.*",
     "data/results/xla_cpu_searches/*.*",
