@@ -19,7 +19,8 @@ from pathlib import Path
 import zstandard
 
 from corpus.lowering import lower_for_tpu
-from corpus.programs import SPECS, find_spec
+from corpus.processor_programs import find_any_spec
+from corpus.programs import SPECS
 from corpus.specs import ProgramSpec
 from costbench.artifacts import digest_bytes, remove_stale_temporaries, seal, unseal, write_bytes
 from costbench.errors import CostbenchError, DataError
@@ -102,7 +103,7 @@ def collect(
         DataError: the corpus extra is missing, a file cannot be written, or a program fails to build.
     """
     folder = Path(folder)
-    specs = SPECS if names is None else tuple(find_spec(name) for name in sorted(set(names)))
+    specs = SPECS if names is None else tuple(find_any_spec(name) for name in sorted(set(names)))
     versions = toolchain()
     remove_stale_temporaries(folder)
     if force:
@@ -179,7 +180,7 @@ def _quiet() -> None:
 
 
 def _build_one(folder: Path, name: str) -> ProgramEntry:
-    spec = find_spec(name)
+    spec = find_any_spec(name)
     try:
         proto = build_program(spec)
     except CostbenchError:

@@ -32,8 +32,11 @@ _PATTERNS = (
     "data/schedules/*.*",
     "data/schedules/*/*.*",
     "data/gpu_tuning/*",
+    "data/xla_cpu/*.*",
+    "data/xla_cpu/*/*.*",
     "data/results/headline/*.*",
     "data/results/xla_cpu/*.*",
+    "data/results/xla_cpu_searches/*.*",
 )
 _LEFT_OUT = ("pipelines/collect.py",)
 """Files that need a checkout."""

@@ -15,7 +15,9 @@ from costbench.params import load_yaml, parse
 from costbench_suite import VERSION
 from costbench_suite.predictions import Predictions
 from costbench_suite.scoring import Score
-from costbench_suite.task_data import DataFacts
+from costbench_suite.searches import Searches
+from costbench_suite.task_data import TaskData
+from costbench_suite.tasks import TASKS
 
 
 @dataclass(frozen=True)
@@ -97,32 +99,32 @@ class Card:
     @property
     def is_of_version(self) -> bool:
         """Returns whether it is of the whole data of the suite's version, and of no fresh test set."""
-        return version_digests().get(self.task) == self.data_digest
+        return version_digests().get(TASKS[self.task].folder) == self.data_digest
 
 
 def version_digests() -> dict[str, str]:
-    """Returns the digest of the data of each task of this version; none before it is published."""
+    """Returns the digest of the data of this version by folder; none before it is published."""
     path = Path(__file__).with_name(f"version{VERSION}.json")
     content = read_json(path) if path.is_file() else {}
     assert isinstance(content, dict), "the file ships with the package"
     return {str(task): str(digest) for task, digest in content.items()}
 
 
-def make_card(facts: DataFacts, about: About, predictions: Predictions, score: Score) -> Card:
+def make_card(data: TaskData, about: About, entry: Predictions | Searches, score: Score) -> Card:
     """Returns the card of an entry on some data."""
-    spent = predictions.predict_s
+    facts, spent = data.facts, entry.predict_s
     return Card(
         version=facts.version,
-        task=facts.task,
+        task=data.task.name,
         about=about,
         metrics={name: Metric(e.value, e.low, e.high) for name, e in score.intervals.items()},
         numbers=score.numbers,
         by_application=score.by_application,
         programs=score.num_programs,
         applications=score.num_applications,
-        predictions=predictions.count,
-        digest=predictions.digest,
-        us_per_prediction=0.0 if spent is None else float(f"{1e6 * spent / predictions.count:.3g}"),
+        predictions=entry.count,
+        digest=entry.digest,
+        us_per_prediction=0.0 if spent is None else float(f"{1e6 * spent / entry.count:.3g}"),
         fresh=facts.fresh,
         data_digest=facts.digest,
     )

@@ -15,6 +15,7 @@ from costbench.extensions import CommandGroup
 if TYPE_CHECKING:
     from costbench_suite.card import About, Card
     from costbench_suite.predictions import Predictions
+    from costbench_suite.searches import Searches
     from costbench_suite.task_data import TaskData
 
 app = typer.Typer(
@@ -29,7 +30,7 @@ Anyone's cost model, scored on fixed, versioned data.
 )
 COMMANDS = CommandGroup("Benchmark suite", (), {"suite": app})
 
-Task = Annotated[str, typer.Option(help="`tile`, `fusion` or `layout`.")]
+Task = Annotated[str, typer.Option(help="`tile`, `fusion`, `layout`, `gpu` or `gpu_search`.")]
 Data = Annotated[Path, typer.Option("--data", help="Folder that `costbench suite data` wrote.")]
 Entries = Annotated[Path, typer.Option(help="Folder of result cards, `TASK/NAME.json`.")]
 _DATA = Path("suite")
@@ -39,7 +40,7 @@ _ENTRIES = Path("leaderboard")
 @app.command()
 def data(
     task: Annotated[
-        list[str] | None, typer.Option(help="`tile`, `fusion`, `layout`; all of them if left out.")
+        list[str] | None, typer.Option(help="`tile`, `fusion`, `layout`, `gpu`; all of them if left out.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder; each task has its own in it.")] = _DATA,
     work: Annotated[
@@ -68,7 +69,11 @@ def data(
     from costbench_suite.data import make_data
     from costbench_suite.tasks import TASKS
 
-    names = [choose(TASKS, name, "task of the suite").name for name in task or TASKS]
+    names = list(dict.fromkeys(choose(TASKS, name, "task of the suite").folder for name in task or TASKS))
+    for name in names if fresh else ():
+        if not TASKS[name].fresh:
+            expected = ", ".join(known.name for known in TASKS.values() if known.fresh)
+            raise DataError(f"no fresh test set of {name}", field="--task", expected=expected)
     calm_threads()
     announce_compiling()
     start = time.monotonic()
@@ -114,17 +119,23 @@ def score(  # noqa: PLR0913 (a command has its options)
     `costbench suite score --model mymodel:MyModel --task fusion --about about.yaml`
     """
     from costbench_suite.card import make_card, write_card
-    from costbench_suite.predictions import write_predictions
-    from costbench_suite.scoring import score as score_predictions
+    from costbench_suite.predictions import Predictions, write_predictions
+    from costbench_suite.scoring import score as score_entry
+    from costbench_suite.searches import write_searches
     from costbench_suite.task_data import TaskData
 
     calm_threads()
     described = _about(about, name)
     task_data = TaskData(folder, task)
-    costs = _predictions(predictions, model, task_data)
+    if predictions is not None and model is not None:
+        raise DataError("two entries", field="--model", expected="either a file or --model module:Class")
+    entry = _entry(predictions, model, task_data)
     if write is not None:
-        write_predictions(write, costs, task_data)
-    card = make_card(task_data.facts, described, costs, score_predictions(task_data, costs))
+        if isinstance(entry, Predictions):
+            write_predictions(write, entry, task_data)
+        else:
+            write_searches(write, entry)
+    card = make_card(task_data, described, entry, score_entry(task_data, entry))
     suffix = f"-fresh{card.fresh}" if card.fresh else ""
     path = out or entries / task / f"{_file_name(described.name)}{suffix}.json"
     write_card(path, card)
@@ -175,21 +186,21 @@ def check(
     Example: `costbench suite check leaderboard/tile/my-trees.json predictions.parquet`
     """
     from costbench_suite.card import read_card
-    from costbench_suite.scoring import score as score_predictions
+    from costbench_suite.scoring import score as score_entry
     from costbench_suite.task_data import TaskData
 
     calm_threads()
     stated = read_card(card)
     task_data = TaskData(folder, stated.task)
-    costs = _predictions(predictions, stated.about.code or None, task_data)
-    again = score_predictions(task_data, costs)
+    entry = _entry(predictions, stated.about.code or None, task_data)
+    again = score_entry(task_data, entry)
     differ = [
         name for name, value in stated.numbers.items() if abs(again.numbers.get(name, 0.0) - value) > 1e-9
     ]
     if differ:
         values = ", ".join(f"{name} {again.numbers.get(name)}" for name in differ[:4])
         raise DataError(f"{len(differ)} numbers differ: {values}", where=card, expected="those of the card")
-    same = "the same predictions" if costs.digest == stated.digest else "other predictions"
+    same = "the same predictions" if entry.digest == stated.digest else "other predictions"
     typer.echo(f"{card}: {len(stated.numbers)} numbers as stated, from {same}")
 
 
@@ -225,16 +236,17 @@ def _about(path: Path | None, name: str | None) -> About:
         raise DataError(str(error), field="--name") from error
 
 
-def _predictions(path: Path | None, model: str | None, task_data: TaskData) -> Predictions:
+def _entry(path: Path | None, code: str | None, task_data: TaskData) -> Predictions | Searches:
     from costbench_suite.predictions import read_predictions, run_model
+    from costbench_suite.searches import read_searches, run_strategy
 
-    if (path is None) == (model is None):
+    searches = task_data.task.searches
+    if path is not None:
+        return read_searches(path, task_data) if searches else read_predictions(path, task_data)
+    if code is None:
         expected = "either a file of predictions or --model module:Class"
         raise DataError("nothing to score", field="predictions", expected=expected)
-    if path is not None:
-        return read_predictions(path, task_data)
-    assert model is not None
-    return run_model(model, task_data)
+    return run_strategy(code, task_data) if searches else run_model(code, task_data)
 
 
 def _file_name(name: str) -> str:

@@ -46,6 +46,7 @@ _MEANINGS: Mapping[str, str] = {
     "set": "train, validation or test",
     "decision": "number of the decision among those about the same id",
     "runtime_ns": "measured runtime in ns: what is to be predicted",
+    "again_ns": "second measurement, by which choices and orders are scored",
     "estimate_ns": "estimate of the compiler's own analytical model; only its order has a meaning",
     "scored": "whether metrics count it; predictions are asked for all the same",
     "fingerprint": "equal for equal kernels, in whichever program",

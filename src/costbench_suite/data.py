@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 from ruamel.yaml import YAML
 
@@ -18,6 +17,7 @@ from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.stages import features, generate
 from costbench.experiments.stages.split import SplitParams, make_splits
 from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.features.feature_shards import sample_paths
 from costbench.hardware.calibration import load_ensemble
 from costbench.installation import installed_files
 from costbench.programs.manifest import load_manifest
@@ -25,15 +25,24 @@ from costbench.rng import stream
 from costbench.target import Target, load_target
 from costbench_suite import VERSION
 from costbench_suite.croissant import describe, write_croissant
+from costbench_suite.kernel_samples import fusion_tables, tile_tables
+from costbench_suite.layout_samples import layout_tables
 from costbench_suite.program_tables import digest_table, table_writers
 from costbench_suite.readme import write_readme
 from costbench_suite.task_data import FACTS_FILE, PROGRAMS, SPLITS, DataFacts
 from costbench_suite.tasks import CHIP, TASKS, SuiteTask
+from costbench_suite.tuning_samples import read_tuning_tables, tuning_samples
 
 PROFILE = "profiles/suite/params.yaml"
 """Parameter file of the suite's data, among the files of a project."""
 _MADE_BY = "costbench suite data"
 _DATA_SECTIONS = ("run", "generate", "split", "features")
+_FROM_FEATURES: Mapping[str, Callable[[Path], Mapping[str, pa.Table]]] = {
+    "tile": tile_tables,
+    "fusion": fusion_tables,
+    "layout": layout_tables,
+}
+"""Functions from a feature shard to the tables of its program, by task."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +85,20 @@ def make_data(
     Raises:
         CostbenchError: for a corpus that cannot be used, or files that cannot be written.
     """
-    params = _parameter_file(work, tasks, jobs, fresh, programs)
-    for stage in (generate, features):
-        progress(f"stage {stage.__name__.rpartition('.')[2]}")
-        stage.run(params)
-    profile = load_params(params)
-    workspace = load_workspace(profile)
-    made = []
-    for name in tasks:
-        progress(f"writing {name}")
-        made.append(_write_task(out / name, TASKS[name], workspace, fresh))
+    of_corpus = [name for name in tasks if name in _FROM_FEATURES]
+    made: list[MadeTask] = []
+    if of_corpus:
+        params = _parameter_file(work, of_corpus, jobs, fresh, programs)
+        for stage in (generate, features):
+            progress(f"stage {stage.__name__.rpartition('.')[2]}")
+            stage.run(params)
+        workspace = load_workspace(load_params(params))
+        for name in of_corpus:
+            progress(f"writing {name}")
+            made.append(_write_task(out / name, TASKS[name], _of_corpus(name, workspace, fresh), fresh))
+    for folder in dict.fromkeys(TASKS[name].folder for name in tasks if name not in _FROM_FEATURES):
+        progress(f"writing {folder}")
+        made.append(_write_task(out / folder, TASKS[folder], _of_gpus(), 0))
     return tuple(made)
 
 
@@ -104,7 +117,7 @@ def _parameter_file(work: Path, tasks: Sequence[str], jobs: int, fresh: int, pro
         chip = work / f"{CHIP}_fresh{fresh}.yaml"
         _write_yaml(chip, asdict(_fresh_machine(chip.stem, fresh)))
         generated["chips"] = sections["features"]["chips"] = [str(chip.resolve())]
-        for name in TASKS:
+        for name in tasks:
             generated[name] = {**generated[name], "seed": fresh}
     _write_yaml(path, sections)
     return path
@@ -123,40 +136,72 @@ def _write_yaml(path: Path, content: object) -> None:
     write_text(path, text.getvalue())
 
 
-def _write_task(folder: Path, task: SuiteTask, workspace: Workspace, fresh: int) -> MadeTask:
-    features = workspace.stage("features")
+@dataclass(frozen=True)
+class _Samples:
+    """What the data of a task is made of.
+
+    Attributes:
+        applications: application of each program, in order.
+        sets: fold -> set -> programs; folds may name programs without samples.
+        tables: tables of each program by name, in the same order.
+    """
+
+    applications: Mapping[str, str]
+    sets: Mapping[int, Mapping[str, tuple[str, ...]]]
+    tables: Iterator[Mapping[str, pa.Table]]
+
+
+def _of_corpus(task: str, workspace: Workspace, fresh: int) -> _Samples:
+    folder = workspace.stage("features")
     chip = f"{CHIP}_fresh{fresh}" if fresh else CHIP
-    names = _programs_with_samples(features / task.name / chip)
-    sets = _sets(workspace)
-    tested_in = {program: fold for fold, parts in sets.items() for program in parts["test"]}
-    applications = {entry.name: entry.application for entry in load_manifest(workspace.programs)}
-    with table_writers(folder, (PROGRAMS, SPLITS, *task.tables)) as writers:
-        writers[PROGRAMS].write(
-            pa.table(
-                {
-                    "program": names,
-                    "application": [applications[name] for name in names],
-                    "fold": pa.array([tested_in[name] for name in names], pa.int32()),
-                }
-            )
-        )
-        rows = [
-            (fold, part, name)
-            for fold, parts in sets.items()
-            for part, members in parts.items()
-            for name in members
-            if name in names
-        ]
-        writers[SPLITS].write(pa.Table.from_pandas(pd.DataFrame(rows, columns=["fold", "set", "program"])))
+    names = _programs_with_samples(folder / task / chip)
+    known = {entry.name: entry.application for entry in load_manifest(workspace.programs)}
+
+    def tables() -> Iterator[Mapping[str, pa.Table]]:
         for name in names:
-            parts = list(task.program_tables(features, chip, name))
+            parts = [_FROM_FEATURES[task](path) for path in sample_paths(folder, task, chip, name)]
+            yield {table: pa.concat_tables([part[table] for part in parts]) for table in parts[0]}
+
+    return _Samples({name: known[name] for name in names}, _sets(workspace), tables())
+
+
+def _of_gpus() -> _Samples:
+    """Returns the tables of GPUs: each is tested in a fold of its own, by what all others tell."""
+    tables = read_tuning_tables()
+    names = [table.name for table in tables]
+    sets = {
+        number: {"train": tuple(other for other in names if other != name), "validation": (), "test": (name,)}
+        for number, name in enumerate(names, start=1)
+    }
+    # The unit that is independent is a table.
+    return _Samples({name: name for name in names}, sets, (made for _, made in tuning_samples(tables)))
+
+
+def _write_task(folder: Path, task: SuiteTask, samples: _Samples, fresh: int) -> MadeTask:
+    names = list(samples.applications)
+    tested_in = {program: fold for fold, parts in samples.sets.items() for program in parts["test"]}
+    rows = [
+        (fold, part, name)
+        for fold, parts in samples.sets.items()
+        for part, members in parts.items()
+        for name in members
+        if name in samples.applications
+    ]
+    with table_writers(folder, (PROGRAMS, SPLITS, *task.tables)) as writers:
+        folds = pa.array([tested_in[name] for name in names], pa.int32())
+        applications = list(samples.applications.values())
+        programs = pa.table({"program": names, "application": applications, "fold": folds})
+        writers[PROGRAMS].write(programs)
+        columns = dict(zip(("fold", "set", "program"), zip(*rows, strict=True), strict=True))
+        writers[SPLITS].write(pa.table({name: list(values) for name, values in columns.items()}))
+        for of_program in samples.tables:
             for table in task.tables:
-                writers[table].write(pa.concat_tables([part[table] for part in parts]))
+                writers[table].write(of_program[table])
     digests = {table: digest_table(folder / f"{table}.parquet") for table in (PROGRAMS, SPLITS, *task.tables)}
     described = describe(folder, task)
     write_readme(folder, task, described, digests)
     write_croissant(folder, task, described)
-    write_json(folder / FACTS_FILE, asdict(DataFacts(VERSION, task.name, fresh, digests)))
+    write_json(folder / FACTS_FILE, asdict(DataFacts(VERSION, task.folder, fresh, digests)))
     seal(folder, _MADE_BY)
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     return MadeTask(task, folder, digests, size)

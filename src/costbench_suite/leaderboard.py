@@ -26,13 +26,14 @@ _TITLES: Mapping[str, str] = {
     "mape_lt5us_mean": "MAPE below 5 µs (%)",
     "tau_lt5us_mean": "τ below 5 µs",
     "top1_arithmetic_mean": "Top-1 slowdown (%)",
+    "auc_mean": "Area above random search",
 }
 _DECIMALS = 3
 
 
 def is_error(metric: str) -> bool:
-    """Returns whether less of a metric is better; correlations are the others."""
-    return not metric.startswith("tau")
+    """Returns whether less of a metric is better; correlations and areas are the others."""
+    return not metric.startswith(("tau", "auc"))
 
 
 def read_cards(folder: Path) -> dict[str, tuple[Card, ...]]:

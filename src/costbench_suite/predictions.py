@@ -15,7 +15,7 @@ import pyarrow as pa
 from costbench.arrays import F64
 from costbench.errors import DataError
 from costbench.execution.dotted import errors_of, load_dotted
-from costbench_suite.program_tables import open_table
+from costbench_suite.program_tables import open_table, table_writers
 from costbench_suite.task_data import TaskData
 
 COLUMNS = ("id", "decision", "cost")
@@ -171,8 +171,6 @@ def write_predictions(path: Path, predictions: Predictions, data: TaskData) -> N
     Raises:
         DataError: if it cannot be written.
     """
-    from costbench_suite.program_tables import table_writers
-
     with table_writers(path.parent, (path.stem,)) as writers:
         for seed, by_program in predictions.costs.items():
             for program, costs in by_program.items():

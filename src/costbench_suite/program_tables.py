@@ -144,7 +144,9 @@ def _values(array: Any) -> Iterator[bytes]:
     if pa.types.is_list(array.type):
         yield np.asarray(array.value_lengths()).astype(np.int64).tobytes()
         yield from _values(array.flatten())
-    elif pa.types.is_string(array.type):
+    elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         yield "\n".join(array.to_pylist()).encode()
     else:
+        # Of objects there would be addresses.
+        assert pa.types.is_primitive(array.type), array.type
         yield np.ascontiguousarray(array.to_numpy(zero_copy_only=False)).tobytes()

@@ -8,33 +8,29 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from costbench.arrays import F64
+from costbench.arrays import F64, I64
 from costbench.experiments.evaluation.fusion import fusion_metrics
 from costbench.experiments.evaluation.layout import order_metrics, over_collections
 from costbench.experiments.evaluation.program import ALL_KERNELS, ModelKey
 from costbench.experiments.evaluation.tile import EvaluatedKernel, evaluate_program
 from costbench.metrics.measures import Measure
-from costbench.metrics.rows import MAIN, RowOrigin
+from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Estimate, estimate
-from costbench.reports.frame import frame_of, select
-from costbench.reports.results import FOLDS, Cell, Results
-from costbench.reports.scores import (
-    STATISTICS,
-    Draws,
-    Resample,
-    Scores,
-    applications_of,
-    make_draws,
-    score_matrix,
-)
-from costbench.reports.summary import averages
+from costbench.reports.losses import SKEWED
+from costbench.reports.scores import STATISTICS, Draws, Resample, Scores, make_draws, score_matrix
+from costbench.reports.summary import average_values
+from costbench_schedules.experiments import table_scores
 from costbench_suite.predictions import Predictions
+from costbench_suite.searches import TRIALS, Searches
 from costbench_suite.task_data import TaskData
-from costbench_suite.tasks import CHIP
+from costbench_suite.tasks import SuiteTask
+from costbench_suite.tuning_samples import table_of_rows
 
 _SEED = 0
-Costs = Mapping[ModelKey, F64]
-ByModel = dict[ModelKey, dict[str, float]]
+Costs = Mapping[int, F64]
+"""Costs of all decisions of a program by seed."""
+BySeed = Mapping[int, Mapping[str, float]]
+"""Metrics by seed."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +53,28 @@ class Score:
     num_applications: int
 
 
-def score(data: TaskData, predictions: Predictions, model: str = "entry") -> Score:
-    """Returns the metrics of predictions over all programs, each predicted in the fold that tests it.
+def score(data: TaskData, entry: Predictions | Searches) -> Score:
+    """Returns the metrics of an entry over all programs (tables), each predicted in the fold that tests it.
 
     Raises:
         DataError: for damaged data.
     """
-    cell = score_cell(data, predictions, model)
-    numbers = averages(cell, model)
-    draws = make_draws(applications_of(cell.frame), _SEED, "suite", data.task.name)
+    frame = score_frame(data, entry)
+    applications = dict(data.programs["application"].astype(str))
+    draws = make_draws(applications, _SEED, "suite", data.task.name)
+    matrices = {str(metric): score_matrix(rows) for metric, rows in frame.groupby("metric")}
+    values = {metric: scores.values.mean(axis=1).tolist() for metric, scores in matrices.items()}
+    first = _measure_of(data.task, data.task.metrics[0])[0]
     intervals = {}
     for name in data.task.metrics:
-        measure, statistic = _measure(cell, name)
-        scores = score_matrix(select(cell.frame, model=model, metric=measure.metric))
-        intervals[name] = _estimate(scores, STATISTICS[statistic], draws)
+        measure, statistic = _measure_of(data.task, name)
+        intervals[name] = _estimate(matrices[measure.metric], STATISTICS[statistic], draws)
     return Score(
-        numbers,
+        average_values(values, data.task.measures, skewed=data.task.name in SKEWED),
         intervals,
-        _by_application(cell, model, _measure(cell, data.task.metrics[0])[0]),
-        len(cell.programs),
-        len({application for application, _ in cell.programs}),
+        _by_application(matrices[first.metric], first, applications),
+        frame["program"].nunique(),
+        frame["application"].nunique(),
     )
 
 
@@ -87,83 +85,113 @@ def _estimate(scores: Scores, statistic: Callable[[F64], F64], draws: Draws) -> 
     return estimate(effect, (scores,), draws)
 
 
-def score_cell(data: TaskData, predictions: Predictions, model: str) -> Cell:
-    """Returns the results of predictions as the report has those of a model."""
-    rows = []
-    metrics_of = _METRICS[data.task.name]
-    for program, application in data.programs["application"].items():
-        costs = {(model, MAIN, seed): of_seed[str(program)] for seed, of_seed in predictions.costs.items()}
-        origin = RowOrigin(data.task.name, FOLDS, CHIP, str(application), str(program), "", "", "")
-        by_model = {
-            key: values for key, values in metrics_of(data, str(program), costs).items() if key in costs
-        }
-        rows += list(origin.rows(ALL_KERNELS, by_model))
-    (cell,) = Results(frame_of(rows)).cells
-    return cell
+def score_frame(data: TaskData, entry: Predictions | Searches) -> pd.DataFrame:
+    """Returns the metrics of an entry on each program for each seed.
+
+    Returns:
+        columns `application`, `program`, `seed`, `metric`, `value`.
+    """
+    rows: list[tuple[str, str, int, str, float]] = []
+    for name, application in zip(data.programs.index, data.programs["application"], strict=True):
+        program = str(name)
+        if isinstance(entry, Searches):
+            metrics = _search_metrics(data, program, entry)
+        else:
+            costs = {seed: of_seed[program] for seed, of_seed in entry.costs.items()}
+            metrics = _METRICS[data.task.name](data, program, costs)
+        rows += [
+            (str(application), program, seed, metric, value)
+            for seed, values in metrics.items()
+            for metric, value in values.items()
+        ]
+    return pd.DataFrame(rows, columns=["application", "program", "seed", "metric", "value"])
 
 
-def _measure(cell: Cell, name: str) -> tuple[Measure, str]:
-    """Returns the measure that an average of `summary.json` is of, and its statistic over programs."""
-    for measure in cell.described.known_measures:
+def _measure_of(task: SuiteTask, name: str) -> tuple[Measure, str]:
+    """Returns the measure that an average of a task is of, and its statistic over programs."""
+    for measure in task.measures:
         suffix = name.removeprefix(f"{measure.short}_")
         if suffix == "mean":
             return measure, "geometric_mean" if measure.printed == "error" else "mean"
         if suffix == "arithmetic_mean":
             return measure, "mean"
-    raise AssertionError(f"{name} is no average of {cell.task}")
+    raise AssertionError(f"{name} is no average of {task.name}")
 
 
-def _by_application(cell: Cell, model: str, measure: Measure) -> dict[str, float]:
+def _by_application(scores: Scores, measure: Measure, applications: Mapping[str, str]) -> dict[str, float]:
     values: dict[str, list[float]] = {}
-    for application, program in cell.programs:
-        value = cell.score(model, measure.metric, program)
-        if value is not None:
-            values.setdefault(application, []).append(value)
-    means = {application: measure.mean(of_programs) for application, of_programs in values.items()}
+    for program, value in zip(scores.programs, scores.values.mean(axis=1).tolist(), strict=True):
+        values.setdefault(applications[program], []).append(value)
+    means = {application: measure.mean(of_programs) for application, of_programs in sorted(values.items())}
     return {application: mean for application, mean in means.items() if mean is not None}
 
 
-def _tile_metrics(data: TaskData, program: str, costs: Costs) -> ByModel:
+def _search_metrics(data: TaskData, program: str, searches: Searches) -> BySeed:
+    table = table_of_rows(data.decisions(program))
+    return {
+        seed: table_scores.score(table, order, TRIALS) for seed, order in searches.orders[program].items()
+    }
+
+
+def _tile_metrics(data: TaskData, program: str, costs: Costs) -> BySeed:
     kernels = data.table("kernels", program, ("id", "runs"))
     runtimes = _by_id(data.table("decisions", program, ("id", "runtime_ns")), "runtime_ns")
     ends = np.cumsum([len(values) for values in runtimes.values()])[:-1]
-    of_kernels = {key: np.split(values, ends) for key, values in costs.items()}
+    of_kernels = {seed: np.split(values, ends) for seed, values in costs.items()}
     evaluated = (
-        EvaluatedKernel(runtimes[name], int(runs), {key: of_kernels[key][index] for key in costs})
+        EvaluatedKernel(
+            runtimes[name], int(runs), {_key(seed): parts[index] for seed, parts in of_kernels.items()}
+        )
         for index, (name, runs) in enumerate(kernels.itertuples(index=False))
     )
-    return evaluate_program(evaluated, (1,), program)[ALL_KERNELS]
+    metrics = evaluate_program(evaluated, (1,), program)[ALL_KERNELS]
+    return {seed: metrics[_key(seed)] for seed in costs}
 
 
-def _fusion_metrics(data: TaskData, program: str, costs: Costs) -> ByModel:
+def _key(seed: int) -> ModelKey:
+    return "entry", MAIN, seed
+
+
+def _fusion_metrics(data: TaskData, program: str, costs: Costs) -> BySeed:
     scored = data.table("kernels", program, ("scored",))["scored"].to_numpy()
     measured = data.table("decisions", program, ("runtime_ns",))["runtime_ns"].to_numpy(np.float64)
     if not scored.any():
         return {}
-    return {key: fusion_metrics(values[scored], measured[scored]) for key, values in costs.items()}
+    return {seed: fusion_metrics(values[scored], measured[scored]) for seed, values in costs.items()}
 
 
-def _layout_metrics(data: TaskData, program: str, costs: Costs) -> ByModel:
+def _layout_metrics(data: TaskData, program: str, costs: Costs) -> BySeed:
     rows = data.table("decisions", program, ("id", "scored", "runtime_ns"))
-    groups = {
-        str(name).partition("/")[2]: indices[rows["scored"].to_numpy()[indices]]
+    is_scored, measured = rows["scored"].to_numpy(), rows["runtime_ns"].to_numpy(np.float64)
+    collections = {
+        str(name).partition("/")[2]: indices[is_scored[indices]]
         for name, indices in rows.groupby("id", sort=False).indices.items()
     }
-    measured = rows["runtime_ns"].to_numpy(np.float64)
     metrics = {
-        collection: {key: order_metrics(measured[chosen], values[chosen]) for key, values in costs.items()}
-        for collection, chosen in groups.items()
+        collection: {
+            _key(seed): order_metrics(measured[chosen], values[chosen]) for seed, values in costs.items()
+        }
+        for collection, chosen in collections.items()
     }
-    return over_collections(metrics)[ALL_KERNELS]
+    means = over_collections(metrics)[ALL_KERNELS]
+    return {seed: means[_key(seed)] for seed in costs}
 
 
-_METRICS: Mapping[str, Callable[[TaskData, str, Costs], ByModel]] = {
+def _gpu_metrics(data: TaskData, program: str, costs: Costs) -> BySeed:
+    rows = data.table("decisions", program, ("scored", "again_ns"))
+    scored = rows["scored"].to_numpy()
+    measured = rows["again_ns"].to_numpy()[scored]
+    return {seed: order_metrics(measured, values[scored]) for seed, values in costs.items()}
+
+
+_METRICS: Mapping[str, Callable[[TaskData, str, Costs], BySeed]] = {
     "tile": _tile_metrics,
     "fusion": _fusion_metrics,
     "layout": _layout_metrics,
+    "gpu": _gpu_metrics,
 }
 
 
-def _by_id(rows: pd.DataFrame, column: str) -> dict[str, np.ndarray]:
+def _by_id(rows: pd.DataFrame, column: str) -> dict[str, I64]:
     """Returns the values of each id, in the order of first appearance."""
     return {str(name): values.to_numpy() for name, values in rows.groupby("id", sort=False)[column]}

@@ -79,8 +79,8 @@ class TaskData:
 
     def __init__(self, folder: str | Path, task: str = "") -> None:
         path = Path(folder)
-        self.folder = path / task if task and path.name != task else path
-        self.task: SuiteTask = choose(TASKS, task or self.folder.name, "task of the suite")
+        self.task: SuiteTask = choose(TASKS, task or path.name, "task of the suite")
+        self.folder = path if path.name == self.task.folder else path / self.task.folder
         self.facts = read_facts(self.folder)
         """Version, fresh seed and digests of the data."""
         self._files: dict[str, pq.ParquetFile] = {}

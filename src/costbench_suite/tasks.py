@@ -1,17 +1,14 @@
-"""The tasks of version 1: what is predicted, from what, and by which metrics models are judged."""
+"""The tasks of version 1: what is predicted or searched, and by which metrics entries are judged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-import pyarrow as pa
-
-from costbench.features.feature_shards import sample_paths
-from costbench.tasks import TaskName
-from costbench_suite.kernel_samples import DECISIONS, KERNELS, SUMMARIES, fusion_tables, tile_tables
-from costbench_suite.layout_samples import GRAPHS, layout_tables
+from costbench.metrics.measures import Measure, error_measure, tau_measure
+from costbench.tasks import LEARNED
+from costbench_suite.kernel_samples import DECISIONS, KERNELS, SUMMARIES
+from costbench_suite.layout_samples import GRAPHS
 
 CHIP = "tpu_v3"
 """Chip of all tasks of simulated machines."""
@@ -22,36 +19,30 @@ class SuiteTask:
     """One task of the suite.
 
     Attributes:
-        name: name in commands and folders; that of the task of costbench which it is of.
+        name: name in commands and of result cards.
         title: title in tables and pages.
-        predicts: what a model returns for each decision.
-        metrics: metrics of the card, the one that ranks entries first, as `summary.json` calls them.
+        predicts: what an entry returns.
+        metrics: averages on the card, the one that ranks entries first: `SHORT_mean` of a measure, the
+            geometric mean of an error and the arithmetic one of a correlation, or `SHORT_arithmetic_mean`.
+        measures: metrics of a program that have averages of their own.
         tables: files of its folder, `NAME.parquet`, with their contents in words.
-        make_tables: function from a feature shard to the tables of its program.
         weaknesses: what its numbers do not show.
+        folder: folder of its data; that of another task where both have the same data.
+        searches: whether an entry is a search, which measures one decision after the other, and not a
+            prediction for each decision.
+        fresh: whether there are fresh test sets: its machine can be simulated anew.
     """
 
-    name: TaskName
+    name: str
     title: str
     predicts: str
     metrics: tuple[str, ...]
+    measures: tuple[Measure, ...]
     tables: Mapping[str, str]
-    make_tables: Callable[[Path], Mapping[str, pa.Table]]
     weaknesses: str
-
-    def program_tables(self, features: Path, chip: str, program: str) -> Iterator[Mapping[str, pa.Table]]:
-        """Yields the tables of each feature shard of a program.
-
-        Args:
-            features: output folder of the stage `features`.
-            chip: name of the chip.
-            program: name of the program.
-
-        Raises:
-            DataError: for a damaged shard.
-        """
-        for path in sample_paths(features, self.name, chip, program):
-            yield self.make_tables(path)
+    folder: str
+    searches: bool = False
+    fresh: bool = False
 
 
 _SIMULATED = (
@@ -64,6 +55,13 @@ _KERNEL_TABLES = {
     SUMMARIES: "the same kernels as one row of numbers each, for models that read no graphs",
     DECISIONS: "a row for each measured decision: its features, the compiler's estimate, the runtime",
 }
+_GPU_TABLES = {
+    DECISIONS: "a row for each configuration of a kernel on a GPU: values of its tuning parameters (empty "
+    "where the kernel has no such parameter), and two measurements",
+}
+_FEW_KERNELS = "Sixteen spaces of four kernels; entries that were made on some of them have seen those."
+SEARCH_AREA = Measure("auc", "auc", "Area above random search", "tau", 2, "higher")
+"""Score of a search, see `costbench_schedules.experiments.table_scores`."""
 
 TASKS: Mapping[str, SuiteTask] = {
     task.name: task
@@ -73,30 +71,60 @@ TASKS: Mapping[str, SuiteTask] = {
             title="Tile sizes",
             predicts="a cost of each tile size of a kernel; only the order within the kernel counts",
             metrics=("ape_mean", "tau_mean"),
+            measures=LEARNED["tile"].known_measures,
             tables=_KERNEL_TABLES,
-            make_tables=tile_tables,
             weaknesses=_SIMULATED,
+            folder="tile",
+            fresh=True,
         ),
         SuiteTask(
             name="fusion",
             title="Fusions",
             predicts="the runtime of each kernel in ns",
             metrics=("mape_ge5us_mean", "tau_ge5us_mean", "mape_lt5us_mean", "tau_lt5us_mean"),
+            measures=LEARNED["fusion"].known_measures,
             tables=_KERNEL_TABLES,
-            make_tables=fusion_tables,
             weaknesses=_SIMULATED + " Kernels of all fusion configs of a program count the same.",
+            folder="fusion",
+            fresh=True,
         ),
         SuiteTask(
             name="layout",
             title="Layouts",
             predicts="a cost of each layout config of a program; only the order within the program counts",
             metrics=("tau_mean", "top1_arithmetic_mean"),
+            measures=LEARNED["layout"].known_measures,
             tables={
                 GRAPHS: "a row for each program and collection: its graph and the options of its nodes",
                 DECISIONS: "a row for each measured config: the option of each node, features, the runtime",
             },
-            make_tables=layout_tables,
             weaknesses=_SIMULATED + " A program has some hundred configs, where TpuGraphs has thousands.",
+            folder="layout",
+            fresh=True,
+        ),
+        SuiteTask(
+            name="gpu",
+            title="Tuning parameters on GPUs",
+            predicts="a cost of each configuration of a kernel on a GPU; only the order in a table counts",
+            metrics=("tau_mean", "top1_arithmetic_mean"),
+            measures=(
+                error_measure("top_1", "top1", "Top-1 slowdown (%)"),
+                tau_measure("kendall_tau", "tau", "Kendall's τ"),
+            ),
+            tables=_GPU_TABLES,
+            weaknesses=_FEW_KERNELS + " Of the held-out GPU nothing is known, not even a few runs.",
+            folder="gpu",
+        ),
+        SuiteTask(
+            name="gpu_search",
+            title="Searches on GPUs",
+            predicts="the configurations that a search measures, one after the other, up to 500 a repeat",
+            metrics=("auc_mean",),
+            measures=(SEARCH_AREA,),
+            tables=_GPU_TABLES,
+            weaknesses=_FEW_KERNELS,
+            folder="gpu",
+            searches=True,
         ),
     )
 }

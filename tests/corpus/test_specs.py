@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corpus.processor_programs import BATCHES, find_any_spec, processor_specs
 from corpus.programs import find_spec
 from corpus.specs import STAND_IN, ProgramSpec, family, keras, model
 from corpus.zoo.convnets import alexnet, resnet
@@ -45,3 +46,19 @@ def test_a_family_shares_application_reference_and_kind() -> None:
         "alexnet()", "resnet(depth=18, version=2)", "keras_classifier(architecture='VGG16')",
     ]  # fmt: skip
     assert [(row.source, row.optimizer) for row in rows] == [("jax", ""), ("jax", "sgd"), ("keras", "")]
+
+
+def test_programs_for_a_processor_differ_in_their_batch_alone() -> None:
+    specs = processor_specs()
+    assert len({spec.name for spec in specs}) == len(BATCHES)
+    assert len({spec.application for spec in specs}) >= 30
+    spec, original = find_any_spec("alexnet_b2_train_f32"), find_spec("alexnet_b128_train_f32")
+    assert (spec.batch, spec.context().batch) == (2, 2)
+    assert (spec.builder, spec.optimizer, spec.application) == (
+        original.builder,
+        original.optimizer,
+        original.application,
+    )
+    assert find_any_spec(original.name) == original
+    with pytest.raises(ChoiceError, match="lenet"):
+        find_any_spec("lenet")

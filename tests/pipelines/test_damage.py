@@ -118,7 +118,7 @@ def test_no_changed_bit_is_believed(workplace: Path) -> None:
 
 
 def test_all_results_are_sealed(smoke: Path) -> None:
-    """But notes for DVC, pages for people, the frame for notebooks, and a database that changes while used."""
+    """But notes for DVC, pages for people, the frame for notebooks, and a database that is in use."""
     out = smoke / "out" / "smoke"
     sealed = {
         listing.parent / name

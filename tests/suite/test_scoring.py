@@ -13,7 +13,7 @@ from costbench.experiments.evaluation.fusion import evaluate_fusions
 from costbench.experiments.evaluation.program import ALL_KERNELS, EvaluateParams, ProgramTask
 from costbench.experiments.evaluation.tile import evaluate_tiles
 from costbench_suite.predictions import Predictions, read_predictions, run_model, write_predictions
-from costbench_suite.scoring import score, score_cell
+from costbench_suite.scoring import score, score_frame
 from costbench_suite.task_data import TaskData
 from tests.suite.conftest import PROGRAMS, TASKS, predictions_of
 
@@ -69,11 +69,12 @@ def test_numbers_are_those_of_costbench_s_evaluation(
     suite: Path, tile: TaskData, work: Path, tmp_path: Path
 ) -> None:
     frame = predictions_of(tile, lambda rows: rows["estimate_ns"])
-    cell = score_cell(tile, read_predictions(_file(frame, tmp_path), tile), "estimate")
+    scores = score_frame(tile, read_predictions(_file(frame, tmp_path), tile))
+    by_program = scores.set_index(["program", "metric"])["value"]
     for program in PROGRAMS:
         expected = evaluate_tiles(_evaluated(work, program)).metrics[ALL_KERNELS][ANALYTICAL]
-        assert cell.score("estimate", "tile_size_ape", program) == expected["tile_size_ape"]
-        assert cell.score("estimate", "kendall_tau", program) == expected["kendall_tau"]
+        assert by_program[program, "tile_size_ape"] == expected["tile_size_ape"]
+        assert by_program[program, "kendall_tau"] == expected["kendall_tau"]
 
 
 def test_fusions_are_scored_over_the_kernels_that_evaluation_counts(
@@ -81,11 +82,12 @@ def test_fusions_are_scored_over_the_kernels_that_evaluation_counts(
 ) -> None:
     data = TaskData(suite, "fusion")
     frame = predictions_of(data, lambda rows: 2.0 * rows["runtime_ns"])
-    cell = score_cell(data, read_predictions(_file(frame, tmp_path), data), "double")
+    scores = score_frame(data, read_predictions(_file(frame, tmp_path), data))
+    by_program = scores.set_index(["program", "metric"])["value"]
     for program in data.programs.index:
         counts = evaluate_fusions(_evaluated(work, program)).metrics[ALL_KERNELS]["best", "main", 0]
         assert data.table("kernels", program)["scored"].sum() == counts["kernels"]
-        assert cell.score("double", "mape", program) == pytest.approx(100.0)
+        assert by_program[program, "mape"] == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from costbench.cli.machine_searches import search_fusions
+from costbench.cli.measure import measure
 from costbench.cli.options import Json, Params, console
 from costbench.cli.profiles import import_profile
 from costbench.cli.programs import fidelity, from_jax, programs
@@ -44,11 +46,14 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 **Real measurements**: `costbench import-profile LOGDIR` says how well models predict the kernels in a profile
 of your own machine, `costbench fidelity FILE.pb` how close the simulated chip is to recorded TPU runs.
+`costbench measure FILE` runs a program on this processor, with XLA's fusions and with others.
 """,
 )
 
 app.command()(init)
 app.command()(tune)
+app.command()(search_fusions)
+app.command()(measure)
 app.command()(from_jax)
 app.command()(serve)
 app.command()(table)

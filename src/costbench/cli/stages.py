@@ -169,6 +169,10 @@ def collect(
     folder: Annotated[Path, typer.Option(help="Where the corpus is written.")] = Path("data/programs"),
     jobs: Annotated[int, typer.Option(min=1, help="Programs built side by side.")] = 2,
     force: Annotated[bool, typer.Option(help="Build also what is there and current.")] = False,
+    processor: Annotated[
+        bool,
+        typer.Option("--processor", help="Those that `costbench measure` records, of small batches."),
+    ] = False,
 ) -> None:
     """Build the programs of the corpus from the model zoo (needs a checkout, jax and keras).
 
@@ -181,6 +185,10 @@ def collect(
     # Installed commands do not look for modules in the current folder, nor do the processes that they start.
     sys.path.insert(0, str(makers.parent))
     from corpus.collector import collect as build
+    from corpus.processor_programs import processor_specs
+
+    if processor:
+        names = [spec.name for spec in processor_specs()]
 
     def progress(done: int, total: int, name: str) -> None:
         typer.echo(f"[{done}/{total}] {name}", err=True)

@@ -32,8 +32,11 @@ from costbench.programs.manifest import ProgramEntry, load_manifest
 
 PROGRAMS, MACHINE, CARD = "programs", "machine.json", "card.json"
 KERNELS, CONFIGS = "kernels.parquet", "configs.parquet"
-XLA_DEFAULT, DEFAULT, RANDOM = "xla", "costbench", "random"
-"""Origins of configs: what XLA fuses by itself, the default heuristic of `compiler.fusion`, drawn."""
+XLA_DEFAULT, UNFUSED, DEFAULT, RANDOM = "xla", "unfused", "costbench", "random"
+"""Origins of configs: what XLA fuses by itself, nothing fused, the default of `compiler.fusion`, drawn.
+
+The kernels of XLA's own default are those that it made, where they are named; its `fused` is the nearest
+config."""
 VERSION = 1
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 _POSITIONS = pa.list_(pa.int32())
@@ -82,7 +85,7 @@ CONFIG_COLUMNS: Mapping[str, RecordColumn] = {
     "program": RecordColumn(_NAMES, "name of the program"),
     "application": RecordColumn(_NAMES, "family of the program"),
     "config": RecordColumn(pa.int32(), "number of the config in its program, from 0"),
-    "origin": RecordColumn(pa.string(), f"`{XLA_DEFAULT}`, `{DEFAULT}` or `{RANDOM}`"),
+    "origin": RecordColumn(pa.string(), f"`{XLA_DEFAULT}`, `{UNFUSED}`, `{DEFAULT}` or `{RANDOM}`"),
     "fused": RecordColumn(pa.list_(pa.int8()), "1 for every edge of the fusion space that is fused, else 0"),
     "fingerprints": RecordColumn(_FINGERPRINTS, "distinct kernels of the config"),
     "runs": RecordColumn(pa.list_(pa.int64()), "runs of each of them in one run of the program"),

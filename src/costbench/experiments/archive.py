@@ -37,7 +37,7 @@ from costbench.experiments.identity import IDENTITY_FILE, read_identity
 from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace
 from costbench.extensions import STAGES, StageExtension, load_extensions
-from costbench.metrics.rows import MetricRow, read_rows, write_rows
+from costbench.metrics.rows import PROGRAMS, MetricRow, read_rows, write_rows
 from costbench.params import parse
 
 MANIFEST_FILE = "archive.json"
@@ -261,7 +261,9 @@ def _parquet(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-_GROUP, _ALL_KERNELS = SCHEMAS[ROWS].get_field_index("kernels"), "all"
+_GROUP = SCHEMAS[ROWS].get_field_index("kernels")
+_COMPACT_GROUPS = ("all", PROGRAMS)
+"""Groups of rows that conclusions rest on."""
 _ROWS_FILE, _HISTORY_FILE, _POINTS_FILE = "rows.jsonl", "history.csv", "scatter.json"
 _POINT_KEYS = ("task", "split", "chip", "model")
 _TIMES = ("predicted_ns", "measured_ns")
@@ -513,7 +515,7 @@ def _read_part(out: Path, part: str, *, compact: bool = False) -> Part:
                 relative = PurePosixPath(path.relative_to(out).as_posix())
                 file, contents = read_results(out, relative)
                 if compact and file == ROWS:
-                    contents = [record for record in contents if record[_GROUP] == _ALL_KERNELS]
+                    contents = [record for record in contents if record[_GROUP] in _COMPACT_GROUPS]
                 elif compact and file == POINTS:
                     file, contents = FILES, [(str(relative), "[]\n")]
                 records[file] += contents

@@ -28,7 +28,7 @@ from costbench.params import parse
 
 ROOFLINE_FILE = "roofline.json"
 """File beside a trained model that reads the estimates of a roofline fitted to its training programs."""
-_EVALUATIONS = 2000
+_EVALUATIONS, _RESTARTS, _GAIN = 1000, 8, 1e-4
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,14 @@ def fit_roofline(static: F64, runtime_ns: F64, weights: F64) -> Roofline:
         return float(share @ np.abs(_times(np.exp(logs), static) / runtime_ns - 1.0))
 
     options: Any = {"maxfev": _EVALUATIONS, "xatol": 1e-4, "fatol": 1e-7, "adaptive": True}
-    optimum = minimize(error, np.log(start), method="Nelder-Mead", options=options)
-    return Roofline(*(float(f"{value:.6g}") for value in np.exp(optimum.x)))
+    logs, least = np.log(start), np.inf
+    # A simplex that has shrunk onto a fold of the maximum goes on from there once it is large again.
+    for _ in range(_RESTARTS):
+        optimum = minimize(error, logs, method="Nelder-Mead", options=options)
+        logs, before, least = optimum.x, least, float(optimum.fun)
+        if least > before - _GAIN:
+            break
+    return Roofline(*(float(f"{value:.6g}") for value in np.exp(logs)))
 
 
 def _rate(runtime_ns: F64, work: F64) -> float:

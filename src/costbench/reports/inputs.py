@@ -24,6 +24,7 @@ from costbench.reports.dataset_files import Card, read_cards, read_leakage, read
 from costbench.reports.extension import ReportPart
 from costbench.reports.frame import frame_of
 from costbench.reports.headline import Headline, HeadlineParams, load_headline
+from costbench.reports.machine_searches import search_rows
 from costbench.reports.overhead import overhead_rows, without_wall_times
 from costbench.reports.results import FOLDS, Cell, Results, load_results
 from costbench.reports.scores import score_index
@@ -64,6 +65,7 @@ class ReportInputs:
         parts: parts that other packages add, by name.
         headline: the packed results that the first page rests on; None for the report's own results.
         real: packed results on a machine that exists; None for a report without.
+        machine_searches: folder of searches on a machine that exists; None for a report without.
     """
 
     rows: tuple[Path, ...]
@@ -85,6 +87,7 @@ class ReportInputs:
     parts: Mapping[str, ReportPart] = field(default_factory=dict)
     headline: HeadlineParams | None = None
     real: HeadlineParams | None = None
+    machine_searches: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,7 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
             *decide_on_headline(
                 _decide_claims(claims, results, frame, guard, inputs, seed), claims, headline, seed
             ),
-            *find_on_machine(real, claims, seed),
+            *find_on_machine(real, search_rows(inputs.machine_searches), claims, seed),
         ),
         figures=figures,
         seed=seed,
@@ -278,19 +281,24 @@ def decide_on_headline(
     return control_false_discoveries((*replaced, *decided.values()))
 
 
-def find_on_machine(real: Headline | None, claims: tuple[Claim, ...], seed: int) -> tuple[Finding, ...]:
+def find_on_machine(
+    real: Headline | None, searches: pd.DataFrame, claims: tuple[Claim, ...], seed: int
+) -> tuple[Finding, ...]:
     """Returns the findings on all comparisons that the results on a machine have both sides of.
 
     Args:
         real: packed results; None for none.
+        searches: rows of searches on the machine.
         claims: claims as the papers print them.
         seed: seed of the bootstrap.
     """
-    if real is None:
+    of_models = [] if real is None else [real.results.frame, derived_rows(real.results.frame)]
+    frame = pd.concat([*of_models, searches], ignore_index=True)
+    if frame.empty:
         return ()
-    frame = pd.concat([real.results.frame, derived_rows(real.results.frame)], ignore_index=True)
-    asked = contrasts_on_machine(claims, score_index(frame), real.chip)
-    findings = evaluate_claims(asked, frame, seed, guard=real.guard, margins_of=claims)
+    asked = contrasts_on_machine(claims, score_index(frame), str(min(frame["chip"])))
+    guard = TrainingGuard() if real is None else real.guard
+    findings = evaluate_claims(asked, frame, seed, guard=guard, margins_of=claims)
     return tuple(finding for finding in findings if finding.verdict != NOT_EVALUATED)
 
 

@@ -16,12 +16,14 @@ from costbench.reports.extension import RenderedPart
 from costbench.reports.figures.canvas import keep_smaller
 from costbench.reports.figures.search_curves import read_paths
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
+from costbench.reports.machine_searches import flat_machine_searches
 from costbench.reports.page import FIRST, Section, glossary, write_pages
 from costbench.reports.real_machine import flat_real
 from costbench.reports.rendering import write_tables
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
 from costbench.reports.sections.headline import headline_section
+from costbench.reports.sections.machine_searches import machine_searches_section
 from costbench.reports.sections.models import (
     ablation_section,
     differences_section,
@@ -123,6 +125,7 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     lambda data: differences_section(data.results, data.seed, data.budgets),
     lambda data: None if data.inputs.demo else scatter_section(data.inputs.scatter, data.figures),
     _searches,
+    machine_searches_section,
     lambda data: ablation_section(
         data.results, data.figures, data.budgets, data.inputs.labels, data.guard.reasons
     ),
@@ -189,7 +192,7 @@ def _summary_beside_rows(data: ReportData, parts: Mapping[str, RenderedPart]) ->
     """Returns the headline numbers that are not those of result rows."""
     numbers = flat_leakage(data.leakage) | flat_counts(data.cards)
     numbers |= flat_searches(data.searches) | flat_collections(data.results) | flat_qualities(data.estimates)
-    numbers |= flat_real(data.real)
+    numbers |= flat_real(data.real) | flat_machine_searches(data.inputs.machine_searches)
     numbers |= flat_fits(map(Path, data.inputs.scatter)) | flat_headline(data.headline_front)
     for part in parts.values():
         numbers |= part.summary

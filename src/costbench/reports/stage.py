@@ -48,6 +48,8 @@ class ReportParams:
             report's own.
         real: packed results of the fusion task on a machine that exists, which stand beside those on the
             simulated chip; null for none.
+        machine_searches: folder of searches over fusions on a machine that exists, from the repository's
+            root; empty for none, and no section where it is not there.
     """
 
     seed: int
@@ -57,6 +59,7 @@ class ReportParams:
     demo: bool = False
     headline: HeadlineParams | None = None
     real: HeadlineParams | None = None
+    machine_searches: str = ""
 
 
 def run(params: Path) -> None:
@@ -166,7 +169,15 @@ def _collect_inputs(
         parts=parts,
         headline=headline,
         real=real,
+        machine_searches=_folder_of_searches(workspace, section),
     )
+
+
+def _folder_of_searches(workspace: Workspace, section: ReportParams) -> Path | None:
+    if section.demo or not section.machine_searches:
+        return None
+    folder = workspace.root / section.machine_searches
+    return folder if folder.is_dir() else None
 
 
 def _has_simulated(params: Params) -> bool:

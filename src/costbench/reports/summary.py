@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
+from costbench.metrics.measures import Measure
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
@@ -57,27 +58,39 @@ _TAU_KINDS = {
 
 def averages(cell: Cell, model: str) -> dict[str, float]:
     """Returns the headline numbers of one model in one cell, by name as in the module's description."""
+    metrics = sorted({metric for name, metric, _ in cell.scores if name == model})
+    values = {metric: cell.over_programs(model, metric) for metric in metrics}
+    return average_values(values, cell.described.known_measures, skewed=cell.task in SKEWED)
+
+
+def average_values(
+    values: Mapping[str, Sequence[float]], measures: Sequence[Measure], *, skewed: bool
+) -> dict[str, float]:
+    """Returns averages over programs, by name as in the module's description.
+
+    Args:
+        values: metric -> value of each program, seeds averaged.
+        measures: metrics that have a name of their own.
+        skewed: whether the share of programs above a few values is told as well.
+    """
     numbers: dict[str, float] = {}
-    known = cell.described.known_measures
-    for measure in known:
-        values = cell.over_programs(model, measure.metric)
-        if not values:
+    for measure in measures:
+        of_programs = values.get(measure.metric, ())
+        if not of_programs:
             continue
         kinds = _ERROR_KINDS if measure.printed == "error" else _TAU_KINDS
         for suffix, kind in kinds.items():
-            average = measure.average(kind, values)
+            average = measure.average(kind, of_programs)
             if average is not None:
                 numbers[f"{measure.short}_{suffix}"] = average
-        if cell.task in SKEWED and measure.printed == "error":
-            shares = spread(measure, values)
+        if skewed and measure.printed == "error":
+            shares = spread(measure, of_programs)
             numbers |= {f"{measure.short}_{kind}": shares[kind] for kind in SHARES_ABOVE}
         if measure.printed == "error":
-            numbers[f"{measure.short}_floored"] = float(sum(value < measure.floor for value in values))
-    others = {metric for name, metric, _ in cell.scores if name == model} - {m.metric for m in known}
-    for metric in sorted(others):
-        values = cell.over_programs(model, metric)
-        numbers[f"{metric}_mean"] = float(np.mean(values))
-        numbers[f"{metric}_median"] = float(np.median(values))
+            numbers[f"{measure.short}_floored"] = float(sum(value < measure.floor for value in of_programs))
+    for metric in sorted(set(values) - {measure.metric for measure in measures}):
+        numbers[f"{metric}_mean"] = float(np.mean(values[metric]))
+        numbers[f"{metric}_median"] = float(np.median(values[metric]))
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 

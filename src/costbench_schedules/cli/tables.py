@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import Json, console
+from costbench.cli.options import Jobs, Json, backend_flags, console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +80,7 @@ def search_table(  # noqa: PLR0913 (a command has its options)
     ] = "",
     plot: Annotated[Path | None, typer.Option(help="Figure to write, without .svg and .png.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of all searches.")] = 0,
+    jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
     """Search tuning tables, and score every choice by a second measurement of it.
@@ -94,7 +95,7 @@ def search_table(  # noqa: PLR0913 (a command has its options)
     import json
 
     from costbench.errors import ChoiceError, DataError
-    from costbench_schedules.experiments.replayed_tables import search_tables
+    from costbench_schedules.experiments.replayed_tables import SearchPlan, search_tables
     from costbench_schedules.experiments.table_scores import score_rows
     from costbench_schedules.experiments.table_summary import over_tables, summarise
     from costbench_schedules.records.imported.importing import read_tuning_table
@@ -114,10 +115,11 @@ def search_table(  # noqa: PLR0913 (a command has its options)
         known[table.name] = path
         _warn_once(table)
     sources = [read_tuning_table(path) for path in source or ()]
-    searches = []
-    for search in search_tables(tables, names, trials, repeats, sources, seed):
-        typer.echo(f"costbench: {search.table.name}: {search.strategy}", err=True)
-        searches.append(search)
+    plan = SearchPlan(tuple(names), trials, repeats, seed)
+    backend = backend_flags(None, None, jobs).resolve(1, Path())
+    searches = search_tables(
+        tables, plan, sources, backend, lambda name: typer.echo(f"costbench: {name}", err=True)
+    )
     rows = score_rows(searches)
     summary, across = summarise(rows, seed), over_tables(rows, reference, seed)
     if plot is not None:

@@ -25,6 +25,7 @@ from costbench.params import digest
 from costbench.store import KeyedResult, Progress, WorkItem, compute, remove_outdated
 from costbench_schedules.experiments.repeats import BEST, Provenance
 from costbench_schedules.experiments.replayed_tables import related, repeat_search
+from costbench_schedules.experiments.search_archive import ARCHIVE_FILE, read_archive, read_facts
 from costbench_schedules.experiments.table_scores import SHARES, TableSearches, area_end, score
 from costbench_schedules.metrics import GpuFacts
 from costbench_schedules.records.card import CARD, check_card
@@ -36,7 +37,7 @@ SPLIT, BETWEEN = "gpu", "between-gpus"
 """Splits of rows: searches of tables, and the choice of one GPU on another."""
 SOURCE_CHOICE = "source-choice"
 """In place of a strategy: the configuration that is fastest on another GPU, `variant`."""
-DEFAULT_GPU_TABLES = "data/gpu_tuning"
+DEFAULT_GPU_TABLES, DEFAULT_ARCHIVE = "data/gpu_tuning", "data/results/gpu_tuning"
 _CACHED_TABLES = 64
 _SEARCHES, _ROWS, _CURVES, _TABLES = "searches", "rows.jsonl", "curves.json", "tables.json"
 _log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ class GpuTuning:
         development: names KERNEL-DEVICE of the tables that strategies were made on; reports mark them.
         tables: folder of the tables, relative to the repository's root.
         seed: seed of all searches.
+        archive: folder of packed searches, relative to the repository's root; those by other strategies join
+            these, as many repeats of them, where tables, trials and seed are the same.
     """
 
     strategies: tuple[str, ...]
@@ -61,6 +64,7 @@ class GpuTuning:
     development: tuple[str, ...] = ()
     tables: str = DEFAULT_GPU_TABLES
     seed: int = 0
+    archive: str = DEFAULT_ARCHIVE
 
     def __post_init__(self) -> None:
         try:
@@ -149,6 +153,7 @@ def search_gpus(section: GpuTuning | None, workspace: Workspace, folder: Path) -
         remove_outdated(folder, set())
         return ""
     searches = _run_searches(section, files, workspace, folder / _SEARCHES)
+    searches += archived_searches(section, files, workspace.root / section.archive / ARCHIVE_FILE)
     data = digest_bytes("\0".join(file.digest for file in files).encode())[:16]
     provenance = Provenance(digest(section), data, git_revision(workspace.root))
     between = rows_between([tuning_table(file) for file in files], provenance)
@@ -156,6 +161,23 @@ def search_gpus(section: GpuTuning | None, workspace: Workspace, folder: Path) -
     write_json(folder / _CURVES, [search.curve_points() for search in searches])
     write_json(folder / _TABLES, [facts_of_gpu(tuning_table(file), section) for file in files])
     return data
+
+
+def archived_searches(section: GpuTuning, files: Sequence[TuningFile], path: Path) -> list[TableSearches]:
+    """Returns the searches of an archive by strategies that the section does not search with.
+
+    Raises:
+        DataError: if the archive is damaged.
+    """
+    if not path.is_file():
+        return []
+    facts = read_facts(path)
+    if (facts.trials, facts.seed) != (section.trials, section.seed):
+        _log.info("%s is left out: %d trials with seed %d", path, facts.trials, facts.seed)
+        return []
+    same = [file for file in files if facts.tables.get(file.name) == file.digest]
+    searches = read_archive(path, [tuning_table(file) for file in same], section.repeats)
+    return [search for search in searches if search.strategy not in section.strategies]
 
 
 def tuning_files(folder: Path) -> list[TuningFile]:

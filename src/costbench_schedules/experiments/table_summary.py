@@ -6,6 +6,8 @@ replacement. Over tables, tables are what is drawn: those that exist are a sampl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -112,3 +114,29 @@ def _interval(left: F64, right: F64, seed: int) -> tuple[float, float, float]:
         return float(np.mean(left - right)), np.nan, np.nan
     interval = paired_bootstrap(left, right, stream(seed, "tables"))
     return interval.difference, interval.low, interval.high
+
+
+def compare_with_best(rows: pd.DataFrame, peers: Iterable[str], seed: int = 0) -> pd.DataFrame:
+    """Returns `over_tables` against the best of some peers: the one with the fewest expected trials to 95%.
+
+    Best by the geometric mean over the tables that all peers with results searched. To choose it after the
+    fact favours the peers.
+
+    Args:
+        rows: rows of `table_scores.score_rows`.
+        peers: names of strategies; those without rows are left out.
+        seed: seed of the resamples.
+
+    Returns:
+        the columns of `over_tables`, and `reference`, the name of the best peer.
+
+    Raises:
+        ValueError: if no peer has rows.
+    """
+    trials = expected_trials(rows, "95")
+    names = [name for name in peers if name in trials.columns]
+    if not names:
+        raise ValueError(f"none of {', '.join(peers)} has rows")
+    means = np.log(trials[names].dropna()).mean()
+    reference = str(means.idxmin())
+    return over_tables(rows, reference, seed).assign(reference=reference)

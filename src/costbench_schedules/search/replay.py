@@ -30,6 +30,8 @@ class Replay:
         table: table that answers.
         trials: number of distinct configurations that may be measured; at most all of them.
         sources: tables of the same kernel on other devices that the strategy may learn from.
+        until_best: whether the search also ends when the fastest by first measurements was measured: no later
+            trial can change its choice.
 
     Attributes:
         space: space of the configurations.
@@ -37,17 +39,27 @@ class Replay:
         sources: tables of other devices.
     """
 
-    def __init__(self, table: TuningTable, trials: int, sources: Sequence[TuningTable] = ()) -> None:
+    def __init__(
+        self,
+        table: TuningTable,
+        trials: int,
+        sources: Sequence[TuningTable] = (),
+        *,
+        until_best: bool = False,
+    ) -> None:
         self.space: ParameterSpace = table.space
         self.trials = min(trials, len(table))
         self.sources = tuple(sources)
         self._first_ns = table.first_ns
         self._measured = np.zeros(len(table), dtype=bool)
         self._order: list[int] = []
+        self._last = int(np.argmin(table.first_ns)) if until_best else None
 
     @property
     def left(self) -> int:
         """Returns the number of trials left."""
+        if self._last is not None and self._measured[self._last]:
+            return 0
         return self.trials - len(self._order)
 
     @property
@@ -128,9 +140,11 @@ def run_search(
     trials: int,
     rng: np.random.Generator,
     sources: Sequence[TuningTable] = (),
+    *,
+    until_best: bool = False,
 ) -> I64:
     """Returns the numbers of the configurations that a strategy measured, in order, int64 [<= trials]."""
-    replay = Replay(table, trials, sources)
+    replay = Replay(table, trials, sources, until_best=until_best)
     with suppress(TrialsSpentError):
         strategy(replay, rng)
     return replay.order

@@ -9,8 +9,11 @@ import numpy as np
 from costbench.errors import choose
 from costbench.execution.dotted import is_part, load_part
 from costbench.search.strategies import STRATEGIES
+from costbench_schedules.search.bayesian import BayesianSearch
 from costbench_schedules.search.guided_tables import GUIDED_TREES
+from costbench_schedules.search.kernel_tuner import KERNEL_TUNER
 from costbench_schedules.search.replay import Replay, TableStrategy, TrialsSpentError, replay_proposals
+from costbench_schedules.search.tpe import search_tpe
 
 TABLE_STRATEGIES: Mapping[str, Callable[[], TableStrategy]] = {
     "random": lambda: replay_proposals(STRATEGIES["random"]),
@@ -18,6 +21,10 @@ TABLE_STRATEGIES: Mapping[str, Callable[[], TableStrategy]] = {
     "annealing": lambda: replay_proposals(STRATEGIES["annealing"]),
     "annealing-1": lambda: replay_proposals(STRATEGIES["annealing-1"]),
     **GUIDED_TREES,
+    "tpe": lambda: search_tpe,
+    "bayesian": BayesianSearch,
+    "bayesian-transfer": lambda: BayesianSearch(transfer=True),
+    **KERNEL_TUNER,
 }
 """Builders of strategies by name; one whose package is not installed says so when it is built."""
 

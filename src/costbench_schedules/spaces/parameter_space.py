@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from costbench.arrays import F64, I16, I64, AnyInt, Bool
+from costbench.arrays import F64, I64, AnyInt, Bool
 from costbench.search.space import Seen
 
 _TRIES = 16
 """Mixtures of two parents that are tried for a legal child."""
 _MIN_CHUNK = 64
+_MAX_SMALL = 127
+"""Values of a parameter whose indices fit into int8."""
 
 
 class ParameterSpace:
-    """Listed configurations of named parameters; a `SearchSpace` of rows int16 [n, m].
+    """Listed configurations of named parameters; a `SearchSpace` of rows int8 or int16 [n, m].
 
     A neighbour differs in one parameter.
 
@@ -32,7 +34,7 @@ class ParameterSpace:
 
     Attributes:
         parameters: values of each parameter by name.
-        listed: legal configurations, int16 [k, m].
+        listed: legal configurations, [k, m]; int8 where all indices fit, for sets of rows are sets of bytes.
 
     Raises:
         ValueError: if there are none, two are equal, or an index is none of a value.
@@ -40,7 +42,8 @@ class ParameterSpace:
 
     def __init__(self, parameters: Mapping[str, Sequence[Any]], listed: AnyInt) -> None:
         self.parameters = {name: tuple(values) for name, values in parameters.items()}
-        self.listed: I16 = np.ascontiguousarray(listed, dtype=np.int16)
+        small = all(len(values) <= _MAX_SMALL for values in self.parameters.values())
+        self.listed: AnyInt = np.ascontiguousarray(listed, dtype=np.int8 if small else np.int16)
         sizes = np.array([len(values) for values in self.parameters.values()])
         if not len(listed) or np.any(np.asarray(listed) < 0) or np.any(np.asarray(listed) >= sizes):
             raise ValueError("configurations are no indices of values, or there are none")
@@ -73,7 +76,7 @@ class ParameterSpace:
 
     def indices(self, rows: AnyInt) -> I64:
         """Returns the number of each configuration [n, m]; -1 for one that is not legal."""
-        codes = _codes(np.asarray(rows, dtype=np.int16))
+        codes = _codes(np.asarray(rows))
         positions = np.minimum(np.searchsorted(self._sorted, codes), self.size - 1)
         return np.where(self._sorted[positions] == codes, self._order[positions], -1).astype(np.int64)
 
@@ -105,15 +108,15 @@ class ParameterSpace:
         """Returns the numbers of configurations, which is what recorded measurements are looked up by."""
         return self.indices(rows)
 
-    def rows(self, numbers: Sequence[int] | I64) -> I16:
-        """Returns the configurations with these numbers, int16 [n, m]."""
+    def rows(self, numbers: Sequence[int] | I64) -> AnyInt:
+        """Returns the configurations with these numbers, [n, m]."""
         return self.listed[np.asarray(numbers, dtype=np.int64)]
 
     def numbers(self, rows: AnyInt) -> list[int]:
         """Inverts `rows`."""
         return [int(number) for number in self.indices(rows).tolist()]
 
-    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> I16:
+    def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> AnyInt:
         """Returns up to `count` distinct configurations that are not in `seen`, in random order."""
         order = rng.permutation(self.size)
         parts, missing, chunk = [self.listed[:0]], count, max(_MIN_CHUNK, 2 * count)
@@ -149,7 +152,7 @@ class ParameterSpace:
         offsets = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=self.size))])
         return offsets.astype(np.int64), target[order]
 
-    def step(self, rows: AnyInt, rng: np.random.Generator) -> I16:
+    def step(self, rows: AnyInt, rng: np.random.Generator) -> AnyInt:
         """Returns a random neighbour of each configuration; itself if it has none."""
         offsets, targets = self.neighbours
         numbers = self.indices(rows)
@@ -159,9 +162,9 @@ class ParameterSpace:
         moves[counts > 0] = targets[picks[counts > 0]]
         return self.listed[moves]
 
-    def cross(self, first: AnyInt, second: AnyInt, rng: np.random.Generator) -> I16:
+    def cross(self, first: AnyInt, second: AnyInt, rng: np.random.Generator) -> AnyInt:
         """Returns legal children with each value from one of the parents; the first parent if tries fail."""
-        children = np.asarray(first, dtype=np.int16).copy()
+        children = np.array(first, dtype=self.listed.dtype)
         left = np.arange(len(children))
         for _ in range(_TRIES):
             mixed = np.where(rng.random((len(left), children.shape[1])) < 0.5, first[left], second[left])
@@ -178,7 +181,7 @@ class ParameterSpace:
         return {name: values[index] for (name, values), index in pairs}
 
 
-def _codes(rows: I16) -> np.ndarray[Any, np.dtype[np.bytes_]]:
+def _codes(rows: AnyInt) -> np.ndarray[Any, np.dtype[np.bytes_]]:
     """Returns a sortable string of bytes for each row; equal if and only if the rows are."""
     width = max(1, rows.shape[1])
     # Trailing zeros do not count in a comparison; all strings are of one length, so nothing is lost.

@@ -9,7 +9,13 @@ import pytest
 
 from costbench.datasets.fusion_generation import FusionParams, FusionTask
 from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, fusion_parts
-from costbench.experiments.evaluation.fusion import fusion_metrics, predict_from_kernels, scale_estimates
+from costbench.datasets.recorded_kernels import WholeProgram
+from costbench.experiments.evaluation.fusion import (
+    compare_programs,
+    fusion_metrics,
+    predict_from_kernels,
+    scale_estimates,
+)
 from costbench.experiments.evaluation.program import EvaluateParams, ProgramTask
 from costbench.hlo.conversion import module_to_bytes
 from costbench.metrics.ranking import kendall_tau
@@ -80,3 +86,25 @@ def test_ceilings_know_the_machine(tmp_path: Path) -> None:
     assert kendall_tau(again, measured) > 0.9
     # Without the factor of irregular code it is further away.
     assert mape(regular, measured) > mape(again, measured)
+
+
+def test_sums_of_kernels_are_held_against_runs_of_the_program() -> None:
+    """Kernels of 10 and 20 ns, and twice the second; first runs of 40 and 55, second ones of 32 and 44."""
+    programs = (WholeProgram("xla", (0, 1), (1, 1), 40, 32), WholeProgram("random", (1,), (2,), 55, 44))
+    predicted = {
+        ("learned", "main", 0): np.array([20.0, 25.0]),
+        ("analytical", "main", 0): np.array([20.0, np.nan]),
+        ("measured_again", "main", 0): np.array([10.0, 21.0]),
+    }
+    rows = compare_programs(programs, predicted, np.array([10.0, 20.0]))
+    # 45 and 50 for 40 and 55: 12.5% and 9.09%, in order.
+    assert rows["learned", "main", 0]["mape"] == pytest.approx((12.5 + 100 / 11) / 2)
+    assert rows["learned", "main", 0]["kendall_tau"] == pytest.approx(1.0)
+    # 30 and 40 for the second runs, 32 and 44.
+    of_kernels = rows["sum_of_kernels", "main", 0]
+    assert of_kernels["mape"] == pytest.approx(100 * (2 / 32 + 4 / 44) / 2)
+    assert of_kernels["sum_to_measured"] == pytest.approx(((30 / 32) * (40 / 44)) ** 0.5)
+    assert rows["measured_again", "main", 0]["mape"] == pytest.approx(20.0)
+    assert rows["best", "main", 0] == {"configs": 2.0}
+    # A kind of kernel that the default does not have leaves the scaled estimate without a sum.
+    assert ("analytical", "main", 0) not in rows

@@ -21,7 +21,8 @@ from costbench_schedules.experiments.gpu_tuning import (
 )
 from costbench_schedules.experiments.repeats import Provenance
 from costbench_schedules.experiments.replayed_tables import repeat_search
-from costbench_schedules.experiments.table_scores import score
+from costbench_schedules.experiments.search_archive import ARCHIVE_FILE, ArchiveFacts, write_archive
+from costbench_schedules.experiments.table_scores import TableSearches, score
 from costbench_schedules.records.card import check_card, write_card
 from costbench_schedules.records.imported.parquet import read_parquet, write_parquet
 from costbench_schedules.records.tuning_table import TuningTable
@@ -74,6 +75,32 @@ def test_rows_are_scores_of_each_repeat(tmp_path: Path) -> None:
     assert search_gpus(SECTION, workspace_in(tmp_path), folder) != first
     search_gpus(None, workspace_in(tmp_path), folder)
     assert not (folder / "rows.jsonl").exists()
+
+
+def test_packed_searches_by_other_strategies_join(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    files = tuning_files(tmp_path / SECTION.tables)
+    orders = [stream(0, "orders", repeat).permutation(30)[:12] for repeat in range(5)]
+    searches = [
+        TableSearches(tuning_table(file), strategy, 12, orders)
+        for file in files
+        for strategy in ("kernel-tuner-pso", "random")
+    ]
+    digests = {files[0].name: files[0].digest, files[1].name: "of another table"}
+
+    def models(trials: int) -> set[tuple[str, str, int]]:
+        facts = ArchiveFacts(trials, 0, digests, {"kernel-tuner-pso": 5, "random": 5})
+        write_archive(tmp_path / SECTION.archive / ARCHIVE_FILE, searches, facts)
+        search_gpus(SECTION, workspace_in(tmp_path), tmp_path / "out")
+        rows = [row for row in read_rows(tmp_path / "out/rows.jsonl") if row.metric == "auc"]
+        values.update({(row.program, row.model, row.seed): row.value for row in rows})
+        return {(row.program, row.model, row.seed) for row in rows}
+
+    values: dict[tuple[str, str, int], float] = {}
+    packed = models(12) - models(13)
+    assert packed == {("k-a", "kernel-tuner-pso", repeat) for repeat in range(SECTION.repeats)}
+    expected = score(tuning_table(files[0]), orders[1], 12)["auc"]
+    assert values["k-a", "kernel-tuner-pso", 1] == expected
 
 
 def test_damaged_and_doubled_tables_are_named(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from costbench.arrays import F64, I64
+from costbench.execution.workers import Backend
 from costbench.rng import stream
-from costbench_schedules.experiments.replayed_tables import related, search_tables
+from costbench_schedules.experiments.replayed_tables import SearchPlan, related, search_tables
 from costbench_schedules.experiments.table_scores import (
+    COLUMNS,
     TableSearches,
     area_end,
     choices,
@@ -19,7 +21,12 @@ from costbench_schedules.experiments.table_scores import (
     score,
     score_rows,
 )
-from costbench_schedules.experiments.table_summary import expected_trials, over_tables, summarise
+from costbench_schedules.experiments.table_summary import (
+    compare_with_best,
+    expected_trials,
+    over_tables,
+    summarise,
+)
 from costbench_schedules.records.tuning_table import TuningTable, random_trials
 from costbench_schedules.spaces.parameter_space import ParameterSpace
 
@@ -127,14 +134,36 @@ def test_tables_are_the_unit_of_intervals_over_tables() -> None:
 def test_all_strategies_begin_with_the_same_draws() -> None:
     draws = stream(1, "times")
     table = table_of(*[(1.0 + draws.random(200)).tolist()] * 2)
-    searches = {s.strategy: s for s in search_tables([table], ["random", "genetic"], 80, 3)}
+    plan = SearchPlan(("random", "genetic"), 80, 3)
+    searches = {search.strategy: search for search in search_tables([table], plan)}
     for left, right in zip(searches["random"].orders, searches["genetic"].orders, strict=True):
         assert left[:20].tolist() == right[:20].tolist()
     assert searches["random"].orders[0].tolist() != searches["random"].orders[1].tolist()
-    again = next(iter(search_tables([table], ["random"], 80, 3)))
+    # In other processes the same.
+    again, _ = search_tables([table], plan, backend=Backend(jobs=2))
     pd.testing.assert_frame_equal(score_rows([again]), score_rows([searches["random"]]))
 
 
 def test_strategies_learn_from_the_same_kernel_on_other_devices() -> None:
     tables = [table_of([1.0], [1.0], device, kernel) for device in "ab" for kernel in ("k", "l")]
     assert [table.name for table in related(tables[0], tables)] == ["k-b"]
+
+
+def test_the_best_peer_is_the_reference() -> None:
+    trials = {"ours": (10, 20, 30), "peer-a": (40, 40, 400), "peer-b": (50, 50, 50)}
+    rows = pd.DataFrame(
+        [
+            ("k", str(device), strategy, 0, metric, value)
+            for strategy, counts in trials.items()
+            for device, count in enumerate(counts)
+            for end in ("95", "99")
+            for metric, value in ((f"trials_to_{end}", float(count)), (f"reached_{end}", 1.0), ("auc", 0.5))
+        ],
+        columns=[*COLUMNS],
+    ).drop_duplicates(["device", "strategy", "metric"])
+    compared = compare_with_best(rows, ["peer-a", "peer-b", "peer-absent"])
+    assert set(compared["reference"]) == {"peer-b"}
+    ratio = compared.set_index(["strategy", "metric"]).loc[("ours", "trials_to_95_ratio"), "value"]
+    assert ratio == pytest.approx((10 * 20 * 30 / 50**3) ** (1 / 3))
+    with pytest.raises(ValueError, match="peer-absent has rows"):
+        compare_with_best(rows, ["peer-absent"])

@@ -9,6 +9,7 @@ from costbench.artifacts import write_json
 from costbench.rng import stream
 from costbench_schedules.records.imported.importing import read_tuning_table
 from costbench_schedules.records.tuning_table import TuningTable
+from costbench_schedules.search.kernel_tuner import KERNEL_TUNER
 from costbench_schedules.search.replay import Replay, TrialsSpentError, run_search
 from costbench_schedules.search.table_strategies import TABLE_STRATEGIES
 from tests.schedules.records.imported.tuning_files import cache_file
@@ -41,7 +42,7 @@ def test_what_the_table_lacks_is_refused(table: TuningTable) -> None:
         Replay(table, 3).measure([99])
 
 
-@pytest.mark.parametrize("name", sorted(TABLE_STRATEGIES))
+@pytest.mark.parametrize("name", sorted(TABLE_STRATEGIES.keys() - KERNEL_TUNER.keys()))
 def test_strategies_spend_their_trials_and_repeat(table: TuningTable, name: str) -> None:
     orders = [
         run_search(TABLE_STRATEGIES[name](), table, trials, stream(3, name)).tolist() for trials in (7, 7, 99)
@@ -49,3 +50,10 @@ def test_strategies_spend_their_trials_and_repeat(table: TuningTable, name: str)
     assert orders[0] == orders[1] == orders[2][:7]
     assert len(set(orders[0])) == 7
     assert sorted(orders[2]) == list(range(len(table)))
+
+
+def test_a_search_may_end_at_the_best(table: TuningTable) -> None:
+    order = run_search(TABLE_STRATEGIES["random"](), table, 99, stream(3, "end"), until_best=True)
+    assert order[-1] == np.argmin(table.first_ns)
+    whole = run_search(TABLE_STRATEGIES["random"](), table, 99, stream(3, "end"))
+    np.testing.assert_array_equal(order, whole[: len(order)])

@@ -97,6 +97,7 @@ class Backend:
 
         self._jax: Any = jax
         self._jax.config.update("jax_cpu_enable_async_dispatch", False)
+        self._jax.config.update("jax_enable_x64", True)
         # jaxlib's type stubs leave these modules out.
         self._jaxlib: Any = import_module("jaxlib._jax")
         self._hlo: Any = import_module("jaxlib._hlo")
@@ -108,7 +109,17 @@ class Backend:
 
     def compile_own(self, program: bytes) -> Any:
         """Returns jaxlib's executable of a program with XLA's own fusions."""
-        return self._compile(program, self._client.CompileOptions())
+        return self.compile_own_fused(program)[0]
+
+    def compile_own_fused(self, program: bytes) -> tuple[Any, bytes]:
+        """Returns the same, and the module with XLA's fusions, as `compile_fused` takes it."""
+        modules: list[bytes] = []
+        self._hook.register_hlo_module_transformation(modules.append, name=_HOOK, platforms="cpu")
+        try:
+            loaded = self._compile(program, self._client.CompileOptions())
+        finally:
+            self._hook.clear_hlo_module_transformation(_HOOK, platforms="cpu")
+        return loaded, modules[0]
 
     def compile(self, program: bytes, membership: Membership) -> Executable:
         """Returns a program with given fusions.
@@ -154,9 +165,9 @@ class Backend:
             self._hook.clear_hlo_module_transformation(_HOOK, platforms="cpu")
 
     def _compile(self, program: bytes, options: Any) -> Any:
-        module = self._jaxlib.mlir.xla_computation_to_mlir_module(self._hlo.XlaComputation(program))
         devices = self._jaxlib.DeviceList((self._device,))
         try:
+            module = self._jaxlib.mlir.xla_computation_to_mlir_module(self._hlo.XlaComputation(program))
             return self._device.client.compile_and_load(module, devices, options)
         except self._jax.errors.JaxRuntimeError as error:
             raise HloError(f"XLA refuses the module: {str(error).splitlines()[0]}") from error
@@ -170,8 +181,15 @@ class Backend:
         return str(self._hlo.HloModule.from_serialized_hlo_module_proto(module).to_string())
 
     def to_bytes(self, loaded: Any) -> bytes:
-        """Returns an executable as bytes for this machine and version."""
-        return bytes(loaded.serialize())
+        """Returns an executable as bytes for this machine and version.
+
+        Raises:
+            HloError: if it holds an operation of which XLA cannot say that.
+        """
+        try:
+            return bytes(loaded.serialize())
+        except self._jax.errors.JaxRuntimeError as error:
+            raise HloError(f"XLA cannot keep the executable: {str(error).splitlines()[0]}") from error
 
     def from_bytes(self, data: bytes) -> Any:
         """Returns an executable of `to_bytes`."""
@@ -191,11 +209,18 @@ class Backend:
         return arrays
 
     def run(self, loaded: Any, arrays: Sequence[Any]) -> list[Any]:
-        """Runs a program and returns its results, which are complete."""
-        results = loaded.execute_sharded(arrays).disassemble_into_single_device_arrays()
-        outputs = [shards[0] for shards in results]
-        for output in outputs:
-            output.block_until_ready()
+        """Runs a program and returns its results, which are complete.
+
+        Raises:
+            HloError: if it fails.
+        """
+        try:
+            results = loaded.execute_sharded(arrays).disassemble_into_single_device_arrays()
+            outputs = [shards[0] for shards in results]
+            for output in outputs:
+                output.block_until_ready()
+        except self._jax.errors.JaxRuntimeError as error:
+            raise HloError(f"XLA cannot run the module: {str(error).splitlines()[0]}") from error
         return outputs
 
     def time(self, loaded: Any, arrays: Sequence[Any], count: int) -> list[Run]:

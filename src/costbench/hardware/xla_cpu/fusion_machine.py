@@ -26,7 +26,7 @@ _TOLERANCE, _NARROW_TOLERANCE = 1e-3, 5e-2
 def tolerance_of(module: HloModule) -> float:
     """Returns how far results of a fusion config may be from those of the unfused program.
 
-    Relative to the largest magnitude of each result: 0.001, and 0.05 for programs with 16-bit floats, which
+    Relative to the norm of each result: 0.001, and 0.05 for programs with 16-bit floats, which
     fusions keep in 32 bits between instructions.
     """
     types = {inst.shape.element_type for body in module.computations for inst in body.instructions}

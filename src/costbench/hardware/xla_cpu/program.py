@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 
@@ -22,8 +23,9 @@ from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.program import PreparedProgram
+from costbench.errors import HloError, choose
 from costbench.hardware.xla_cpu.fusing import NO_WORK, Membership, running_computations
-from costbench.hlo.conversion import module_to_bytes
+from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode, opcodes
@@ -33,7 +35,10 @@ from costbench.hlo.shape import Shape
 CHIP = "xla_cpu"
 _LOOP_KINDS = frozenset({Kind.ELEMENTWISE, Kind.PICKING, Kind.REDUCE})
 _NEVER_FUSED = opcodes("rng map stochastic-convert")
-_REMADE = opcodes("broadcast iota")
+_TOP_K, _LARGEST = b"\x88\x05", b"\xa8\x05\x01"
+"""Tag of field 81 of XLA's `HloInstructionProto`, `k`; tag and value of field 85, `largest`."""
+REMADE = opcodes("broadcast iota")
+"""Opcodes that are computed again wherever they are read."""
 
 
 def row_major(module: HloModule) -> HloModule:
@@ -52,6 +57,38 @@ def _row_major(shape: Shape) -> Shape:
     if shape.is_tuple:
         return replace(shape, tuple_shapes=tuple(map(_row_major, shape.tuple_shapes)))
     return shape.with_layout(tuple(range(shape.rank - 1, -1, -1)))
+
+
+def named_bytes(module: HloModule) -> bytes:
+    """Returns a serialised module in which instruction n of all is called `i<n>`.
+
+    Raises:
+        HloError: for a constant without a value, as modules that were read from text have them.
+    """
+    for inst in (inst for body in module.computations for inst in body.instructions):
+        if inst.opcode is Opcode.CONSTANT and not inst.literal:
+            expected = "a binary HLO module: values of constants in text are not read"
+            raise HloError("has no value", where=module.name, field=inst.name, expected=expected)
+    computations = []
+    for body, offset in zip(module.computations, module.offsets, strict=False):
+        instructions = tuple(
+            replace(inst, name=f"i{offset + position}") for position, inst in enumerate(body.instructions)
+        )
+        computations.append(HloComputation(f"c{offset}", instructions, body.root))
+    proto = module_to_proto(HloModule(module.name, tuple(computations), module.entry))
+    for inst in (inst for body in proto.computations for inst in body.instructions if inst.opcode == "topk"):
+        # XLA wants in fields what the shape of the result says: how many, and that they are the largest.
+        inst.MergeFromString(_TOP_K + _varint(inst.shape.tuple_shapes[0].dimensions[-1]) + _LARGEST)
+    return proto.SerializeToString(deterministic=True)
+
+
+def _varint(number: int) -> bytes:
+    """Returns a non-negative number as protocol buffers write it."""
+    digits = []
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
 
 
 def admits_fusion(source: Instruction, user: Instruction) -> bool:
@@ -114,15 +151,8 @@ class MachineProgram:
     # ---- what XLA is given -------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """Returns the serialised program, in which instruction n of all is called `i<n>`."""
-        computations = []
-        for body, offset in zip(self.module.computations, self.module.offsets, strict=False):
-            instructions = tuple(
-                replace(inst, name=f"i{offset + position}") for position, inst in enumerate(body.instructions)
-            )
-            computations.append(HloComputation(f"c{offset}", instructions, body.root))
-        module = HloModule(self.name, tuple(computations), self.module.entry)
-        return module_to_bytes(module)
+        """Returns the serialised program with the names of `named_bytes`."""
+        return named_bytes(self.module)
 
     def membership(self, kernels: Sequence[Kernel], library: frozenset[str] = frozenset()) -> Membership:
         """Returns which kernel each instruction belongs to, by the names of `to_bytes`."""
@@ -132,7 +162,7 @@ class MachineProgram:
             offset = self.module.offsets[kernel.computation]
             for position in kernel.instructions:
                 readers.setdefault(f"i{offset + position}", set()).add(number)
-                if kernel.instruction(position).opcode not in _REMADE:
+                if kernel.instruction(position).opcode not in REMADE:
                     owner[f"i{offset + position}"] = number
         # The kernel that an instruction belongs to writes it, where it is in several.
         writers = {
@@ -227,10 +257,32 @@ class MachineProgram:
 
     def nearest_config(self, kernels: Sequence[Kernel]) -> I16:
         """Returns the config [m] that fuses the edges that lie inside kernels."""
+        return self._config_inside([{(k.computation, p) for p in k.instructions} for k in kernels])
+
+    def config_of(self, groups: Sequence[Sequence[str]], where: Path | str) -> I16:
+        """Returns the config [m] that fuses the edges that lie inside groups of named instructions.
+
+        Args:
+            groups: names of instructions.
+            where: file that errors name.
+
+        Raises:
+            ChoiceError: for a name that the program does not have.
+        """
+        places = {
+            inst.name: (computation, position)
+            for computation, body in enumerate(self.module.computations)
+            for position, inst in enumerate(body.instructions)
+        }
+        for name in (name for group in groups for name in group):
+            choose(places, name, f"{where}: fusions: instruction")
+        return self._config_inside([{places[name] for name in group} for group in groups])
+
+    def _config_inside(self, groups: Sequence[set[tuple[int, int]]]) -> I16:
         kernels_of: dict[tuple[int, int], set[int]] = {}
-        for number, kernel in enumerate(kernels):
-            for position in kernel.instructions:
-                kernels_of.setdefault((kernel.computation, position), set()).add(number)
+        for number, group in enumerate(groups):
+            for place in group:
+                kernels_of.setdefault(place, set()).add(number)
         bits: list[int] = []
         for part, _ in self.space.by_computation(self.space.default):
             for source, user in zip(part.sources.tolist(), part.users.tolist(), strict=True):

@@ -5,18 +5,17 @@ as JSON, its executable), then the results of each round. A later session reads 
 compiling again, so the second round costs no compilation and may come at any time. What a killed session has
 written stays.
 
-Runs of the configs of a program are interleaved: every sweep visits all of them, in an order drawn at
-random, so that a disturbance falls on all alike. Kernels are timed inside the whole program, where their
-inputs are in the caches in which the kernels before them left them; that is what a program pays.
+`python -m costbench.hardware.xla_cpu.session PROGRAM FOLDER SECONDS` runs one session: the second round of
+what has a first, further configs for so many seconds, and their first round.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,15 @@ import numpy as np
 
 from costbench.arrays import I16
 from costbench.artifacts import read_bytes, read_json, write_bytes, write_json
-from costbench.errors import CostbenchError, DataError, HloError
-from costbench.hardware.xla_cpu.backend import (
-    GIVEN_FLAGS,
-    Backend,
-    Executable,
-    Run,
-    largest_difference,
+from costbench.errors import DataError, HloError
+from costbench.hardware.xla_cpu.backend import GIVEN_FLAGS, Backend, Executable
+from costbench.hardware.xla_cpu.device import (
+    CompiledConfig,
+    ConfigRuns,
+    LeftOutError,
+    ProgramRunner,
 )
+from costbench.hardware.xla_cpu.fusion_machine import MAX_RUN_S
 from costbench.hardware.xla_cpu.program import MachineProgram, PlacedKernels
 from costbench.hlo.reader import read_module
 from costbench.rng import stream
@@ -42,12 +42,11 @@ OWN, UNFUSED, DEFAULT, RANDOM = "xla", "unfused", "costbench", "random"
 _FIXED = (OWN, UNFUSED, DEFAULT)
 FIRST, SECOND = "first", "second"
 LEFT_OUT = "left_out.json"
-MAX_RUN_S, MAX_EVENTS = 2.0, 60_000
-_QUICK_S, _SHORT_S, _LONG_S = 0.02, 0.1, 0.4
-_MANY_EVENTS = 5_000
-_OWN_TIMEOUT_S = 240
+PROGRAM_SUFFIX = ".hlo.pb.zst"
+EXIT_LEFT_OUT = 3
 _BARREN = 4
 """Configs in a row without a new kernel after which no more are drawn."""
+_RUNS_OF_BOTH_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class SessionSpec:
 
 
 @dataclass(frozen=True)
-class MeasuredConfig:
+class KeptConfig:
     """A config with an executable; `NNNN.json` in the folder.
 
     Attributes:
@@ -78,7 +77,7 @@ class MeasuredConfig:
         operations: number of the kernel of each operation, by name.
         num_split: kernels that became several loops.
         compile_seconds: processor time of the compilation.
-        difference: largest difference of a result from the unfused program's, see `largest_difference`.
+        difference: difference of the results from the unfused program's; -1 where that was not there yet.
         run_seconds: wall time of the first run; a config above `MAX_RUN_S` is not measured.
     """
 
@@ -93,17 +92,22 @@ class MeasuredConfig:
     difference: float
     run_seconds: float
 
+    @property
+    def bits(self) -> I16:
+        """Returns the config, [m]."""
+        return np.array(list(self.fused), dtype=np.int16)
+
 
 @dataclass(frozen=True)
-class MeasuredRound:
-    """The runs of a config in one round; `NNNN.first.json` and `NNNN.second.json` in the folder.
+class KeptRound:
+    """The runs of a config in a round; `NNNN.first.json`, `NNNN.second.json`; see `ConfigRuns`.
 
     Attributes:
-        wall_ns: wall time of the whole program in every run without a trace.
-        cpu_share: processor time over wall time of all runs.
-        kernel_ns: by fingerprint, the mean over places in every traced run.
-        operations: by fingerprint, operations of a kernel.
-        outside_ns: time of the operations of no kernel, smallest of the traced runs.
+        wall_ns: wall time of every run without a trace.
+        cpu_share: processor time over wall time.
+        kernel_ns: traced runs by fingerprint in hexadecimal digits.
+        operations: operations of a kernel by fingerprint.
+        outside_ns: time of the operations of no kernel.
         started: when the round was measured, seconds since 1970.
     """
 
@@ -115,8 +119,35 @@ class MeasuredRound:
     started: float
 
 
-class LeftOutError(CostbenchError):
-    """A program that takes too long."""
+def kept_configs(folder: Path) -> list[KeptConfig]:
+    """Returns the configs with an executable in the folder of a program, by number.
+
+    Raises:
+        DataError: if a file is damaged.
+    """
+    return [_kept(path, KeptConfig) for path in sorted(folder.glob("[0-9][0-9][0-9][0-9].json"))]
+
+
+def kept_round(folder: Path, config: int, number: str) -> KeptRound | None:
+    """Returns the results of a config in round `FIRST` or `SECOND`; None for none yet.
+
+    Raises:
+        DataError: if the file is damaged.
+    """
+    path = _round_path(folder, config, number)
+    return _kept(path, KeptRound) if path.exists() else None
+
+
+def _kept(path: Path, kind: Any) -> Any:
+    content: Any = read_json(path)
+    try:
+        return kind(**content)
+    except TypeError as error:
+        raise DataError("is no such result", where=path, expected=kind.__name__) from error
+
+
+def _round_path(folder: Path, config: int, number: str) -> Path:
+    return folder / f"{config:04d}.{number}.json"
 
 
 class Session:
@@ -129,137 +160,102 @@ class Session:
     """
 
     def __init__(self, path: Path, folder: Path, spec: SessionSpec) -> None:
-        self.folder, self.spec = folder, spec
-        name = path.name.removesuffix(".hlo.pb.zst")
-        self.program = MachineProgram(read_module(path), name)
-        self._data = self.program.to_bytes()
-        self._own()
-        self.backend = Backend(GIVEN_FLAGS)
-        self._inputs = self.backend.inputs(self.program.module, spec.seed)
-        self._library = frozenset(self._read_own()[2])
-        self._reference: list[Any] = []
-        self._loaded: dict[int, Executable] = {}
+        self._folder, self._spec = folder, spec
+        self._program = MachineProgram(read_module(path), path.name.removesuffix(PROGRAM_SUFFIX))
+        self._runner = ProgramRunner(self._program, Backend(GIVEN_FLAGS), spec.seed, folder)
+        self._compiled: dict[int, CompiledConfig] = {}
 
     # ---- configs -----------------------------------------------------------------------------------------
 
-    def _own(self) -> None:
-        """Compiles XLA's own default in a process with other flags, unless it is there."""
-        if (self.folder / "own.pb").exists():
-            return
-        write_bytes(self.folder / "program.pb", self._data)
-        command = [sys.executable, "-m", "costbench.hardware.xla_cpu.own_default", str(self.folder)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_OWN_TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise LeftOutError(f"XLA compiles it for more than {_OWN_TIMEOUT_S} s") from error
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            raise LeftOutError(f"XLA does not compile it: {lines[-1][:200]}")
-
-    def _read_own(self) -> tuple[PlacedKernels, dict[str, int], frozenset[str]]:
-        return self.program.own_fusions(read_bytes(self.folder / "own.pb"))
-
-    def configs(self) -> list[MeasuredConfig]:
-        """Returns the configs with an executable, by number."""
-        found = []
-        for path in sorted(self.folder.glob("[0-9]*.json")):
-            if path.name.count(".") == 1:
-                content: Any = read_json(path)
-                found.append(MeasuredConfig(**content))
-        return found
-
-    def extend(self) -> list[int]:
-        """Compiles further configs; returns their numbers.
+    def extend(self) -> int:
+        """Compiles further configs; returns how many.
 
         Raises:
             LeftOutError: if a run takes too long.
         """
-        seen = {name for config in self.configs() for name in config.fingerprints}
-        numbers = [int(path.name[:4]) for path in self.folder.glob("[0-9]*.*")]
-        number, added, barren, spent = max(numbers, default=-1) + 1, [], 0, 0.0
-        while (number < len(_FIXED) or (spent < self.spec.seconds and barren < _BARREN)) and (
-            len(seen) < self.spec.max_kernels
+        seen = {name for config in kept_configs(self._folder) for name in config.fingerprints}
+        numbers = [int(path.name[:4]) for path in self._folder.glob("[0-9][0-9][0-9][0-9].*")]
+        number, added, barren, spent = max(numbers, default=-1) + 1, 0, 0, 0.0
+        while (number < len(_FIXED) or (spent < self._spec.seconds and barren < _BARREN)) and (
+            len(seen) < self._spec.max_kernels
         ):
             # A compilation that ends the process is not tried again.
-            pending = self.folder / f"{number:04d}.failed"
-            write_bytes(pending, b"the process ended")
+            failed = self._folder / f"{number:04d}.failed"
+            write_bytes(failed, b"the process ended")
             try:
                 config = self._add(number)
-            except (HloError, DataError) as error:
-                write_bytes(pending, str(error).encode())
+            except HloError as error:
+                write_bytes(failed, str(error).encode())
             else:
-                pending.unlink()
-                # Both rounds run it some twenty times.
-                spent += config.compile_seconds + 20 * config.run_seconds
+                failed.unlink()
+                spent += config.compile_seconds + _RUNS_OF_BOTH_ROUNDS * config.run_seconds
                 barren = barren + 1 if seen.issuperset(config.fingerprints) else 0
                 seen.update(config.fingerprints)
-                added.append(number)
+                added += 1
             number += 1
         return added
 
-    def _add(self, number: int) -> MeasuredConfig:
+    def _add(self, number: int) -> KeptConfig:
         origin = _FIXED[number] if number < len(_FIXED) else RANDOM
-        if origin == OWN:
-            placed, operations, _ = self._read_own()
-            loaded = self.backend.from_bytes(read_bytes(self.folder / "own.bin"))
-            executable = Executable(loaded, operations)
-            fused = self.program.nearest_config(placed.kernels)
-        else:
-            fused = self._config(origin, number)
-            placed = self.program.kernels(fused)
-            membership = self.program.membership(placed.kernels, self._library)
-            executable = self.backend.compile(self._data, membership)
+        runner = self._runner
+        compiled = runner.own_default if origin == OWN else runner.compile(self._config(origin, number))
         start = time.perf_counter()
-        outputs = self.backend.run(executable.loaded, self._inputs)
+        outputs = runner.backend.run(compiled.executable.loaded, runner.inputs)
         run_seconds = time.perf_counter() - start
         if run_seconds > MAX_RUN_S and origin in (OWN, DEFAULT):
             raise LeftOutError(f"a run takes {run_seconds:.1f} s")
         if origin == UNFUSED:
-            self._reference = outputs
-        config = MeasuredConfig(
+            runner.reference = outputs
+        config = KeptConfig(
             number,
             origin,
-            "".join(map(str, fused.tolist())),
-            [name.hex() for name in placed.fingerprints],
-            [[k.computation, k.inputs, k.instructions, k.outputs, k.trip_count] for k in placed.kernels],
-            dict(executable.kernels),
-            executable.num_split,
-            executable.compile_seconds,
-            self._difference(outputs),
+            "".join(map(str, compiled.fused.tolist())),
+            [name.hex() for name in compiled.placed.fingerprints],
+            [
+                [k.computation, k.inputs, k.instructions, k.outputs, k.trip_count]
+                for k in compiled.placed.kernels
+            ],
+            dict(compiled.executable.kernels),
+            compiled.executable.num_split,
+            compiled.executable.compile_seconds,
+            -1.0 if origin == OWN else min(runner.difference(outputs), 1e30),
             round(run_seconds, 4),
         )
         if origin != OWN:
-            write_bytes(self.folder / f"{number:04d}.bin", self.backend.to_bytes(executable.loaded))
-        write_json(self.folder / f"{number:04d}.json", asdict(config))
-        self._loaded[number] = executable
+            # Without it a later session compiles the config again.
+            with suppress(HloError):
+                path = self._folder / f"{number:04d}.bin"
+                write_bytes(path, runner.backend.to_bytes(compiled.executable.loaded))
+        write_json(self._folder / f"{number:04d}.json", asdict(config))
+        self._compiled[number] = compiled
         return config
 
     def _config(self, origin: str, number: int) -> I16:
-        space = self.program.space
+        space = self._program.space
         if origin == UNFUSED:
             return np.zeros_like(space.default)
         if origin == DEFAULT:
             return space.default
-        return space.sample(stream(self.spec.seed, "fusion configs", self.program.name, number), 1)[0]
+        drawn: I16 = space.sample(stream(self._spec.seed, "fusion configs", self._program.name, number), 1)[0]
+        return drawn
 
-    def _difference(self, outputs: list[Any]) -> float:
-        """Returns the difference from the unfused program; -1 where that is not there."""
-        if not self._reference:
-            path = self.folder / "0001.bin"
-            if not path.exists():
-                return -1.0
-            self._reference = self.backend.run(self.backend.from_bytes(read_bytes(path)), self._inputs)
-        return min(largest_difference(outputs, self._reference), 1e30)
+    def _executable(self, config: KeptConfig) -> CompiledConfig:
+        """Returns a config with its executable, from memory or its file, or compiled again."""
+        if config.config not in self._compiled:
+            self._compiled[config.config] = self._reload(config)
+        return self._compiled[config.config]
 
-    def executable(self, config: MeasuredConfig) -> Executable:
-        """Returns the executable of a config, from memory or its file."""
-        if config.config not in self._loaded:
-            name = "own.bin" if config.origin == OWN else f"{config.config:04d}.bin"
-            loaded = self.backend.from_bytes(read_bytes(self.folder / name))
-            self._loaded[config.config] = Executable(loaded, config.operations)
-        return self._loaded[config.config]
+    def _reload(self, config: KeptConfig) -> CompiledConfig:
+        path = self._folder / f"{config.config:04d}.bin"
+        if config.origin == OWN:
+            return self._runner.own_default
+        if not path.exists():
+            return self._runner.compile(config.bits)
+        loaded = self._runner.backend.from_bytes(read_bytes(path))
+        fingerprints = tuple(map(bytes.fromhex, config.fingerprints))
+        return CompiledConfig(
+            config.bits, PlacedKernels((), fingerprints), Executable(loaded, config.operations)
+        )
 
     # ---- timing ------------------------------------------------------------------------------------------
 
@@ -274,106 +270,51 @@ class Session:
         """
         waiting = [
             config
-            for config in self.configs()
+            for config in kept_configs(self._folder)
             if config.run_seconds <= MAX_RUN_S
-            and not self._path(config, number).exists()
-            and (number == FIRST or self._path(config, FIRST).exists())
+            and not _round_path(self._folder, config.config, number).exists()
+            and (number == FIRST or _round_path(self._folder, config.config, FIRST).exists())
         ]
         if not waiting:
             return 0
         started = time.time()
-        executables = [self.executable(config) for config in waiting]
-        warm = [self.backend.time(executable.loaded, self._inputs, 1)[0] for executable in executables]
-        typical_s = float(np.median([run.wall_ns for run in warm])) * 1e-9
-        [probe] = self.backend.trace(executables[:1], self._inputs, 1)
-        events = sum(count for _, count in probe[0].operations.values())
-        if events > MAX_EVENTS or typical_s > MAX_RUN_S:
-            raise LeftOutError(f"a run takes {typical_s:.1f} s and has {events} events")
-        visits, sweeps = _repeats(typical_s, events)
-        plain: list[list[Run]] = [[] for _ in waiting]
-        traced: list[list[Run]] = [[] for _ in waiting]
-        rng = stream(self.spec.seed, "order of configs", self.program.name, number)
-        for _ in range(sweeps):
-            order = rng.permutation(len(waiting)).tolist()
-            for index in order:
-                plain[index] += self.backend.time(executables[index].loaded, self._inputs, visits)
-            runs = self.backend.trace([executables[index] for index in order], self._inputs, visits)
-            for index, runs_of_one in zip(order, runs, strict=True):
-                traced[index] += runs_of_one
-        for config, plain_runs, traced_runs in zip(waiting, plain, traced, strict=True):
-            result = round_of(config, plain_runs, traced_runs, started)
-            write_json(self._path(config, number), asdict(result))
+        measured = self._runner.measure([self._executable(config) for config in waiting], number)
+        for config, runs in zip(waiting, measured, strict=True):
+            write_json(_round_path(self._folder, config.config, number), asdict(_round_of(runs, started)))
         return len(waiting)
 
-    def _path(self, config: MeasuredConfig, number: str) -> Path:
-        return self.folder / f"{config.config:04d}.{number}.json"
 
-
-def _repeats(typical_s: float, events: int) -> tuple[int, int]:
-    """Returns runs in a row and sweeps for programs of a length."""
-    if events > _MANY_EVENTS or typical_s > _LONG_S:
-        return 1, 3
-    if typical_s > _SHORT_S:
-        return 2, 5
-    return (2, 5) if typical_s > _QUICK_S else (3, 6)
-
-
-def round_of(
-    config: MeasuredConfig, plain: Sequence[Run], traced: Sequence[Run], started: float
-) -> MeasuredRound:
-    """Returns the results of a config's runs; of every fingerprint the mean over its places."""
-    operations_of: dict[int, list[str]] = {}
-    for operation, kernel in config.operations.items():
-        operations_of.setdefault(kernel, []).append(operation)
-    kernel_ns: dict[str, list[float]] = {}
-    num_operations: dict[str, int] = {}
-    outside = float("inf")
-    for run in traced:
-        places: dict[str, list[float]] = {}
-        for kernel, operations in operations_of.items():
-            timed = [run.operations[name] for name in operations if name in run.operations]
-            total = sum(total for total, _ in timed)
-            if kernel < 0:
-                outside = min(outside, total)
-            elif timed:
-                name = config.fingerprints[kernel]
-                places.setdefault(name, []).append(total / max(count for _, count in timed))
-                num_operations[name] = max(num_operations.get(name, 0), len(timed))
-        for name, values in places.items():
-            kernel_ns.setdefault(name, []).append(round(sum(values) / len(values), 1))
-    wall = sum(run.wall_ns for run in (*plain, *traced))
-    return MeasuredRound(
-        [run.wall_ns for run in plain],
-        round(sum(run.cpu_ns for run in (*plain, *traced)) / wall, 4),
-        kernel_ns,
-        num_operations,
-        0.0 if outside == float("inf") else outside,
+def _round_of(runs: ConfigRuns, started: float) -> KeptRound:
+    return KeptRound(
+        runs.wall_ns,
+        runs.cpu_share,
+        {name.hex(): values for name, values in runs.kernel_ns.items()},
+        {name.hex(): count for name, count in runs.operations.items()},
+        runs.outside_ns,
         started,
     )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs a session: second round of what has a first, further configs, their first round.
+    """Runs a session.
 
     Args:
-        arguments: file of the program, folder of its state, seconds of compilation.
+        arguments: file of the program, folder of its state, seconds of compilations and runs.
 
     Returns:
-        0, or 3 for a program that is left out.
+        0, or `EXIT_LEFT_OUT` for a program that is left out; `LEFT_OUT` in the folder says why.
     """
     path, folder, seconds = Path(arguments[0]), Path(arguments[1]), float(arguments[2])
     try:
         session = Session(path, folder, SessionSpec(seconds))
         again = session.measure(SECOND)
-        added = session.extend() if seconds else []
+        added = session.extend() if seconds else 0
         first = session.measure(FIRST)
-    except LeftOutError as error:
-        write_json(folder / LEFT_OUT, {"reason": str(error)})
-        return 3
-    kernels = len({name for config in session.configs() for name in config.fingerprints})
-    sys.stdout.write(
-        json.dumps({"again": again, "added": len(added), "first": first, "kernels": kernels}) + "\n"
-    )
+    except (LeftOutError, HloError) as error:
+        write_json(folder / LEFT_OUT, {"reason": error.problem})
+        return EXIT_LEFT_OUT
+    kernels = len({name for config in kept_configs(folder) for name in config.fingerprints})
+    sys.stdout.write(json.dumps({"again": again, "added": added, "first": first, "kernels": kernels}) + "\n")
     return 0
 
 

@@ -207,7 +207,7 @@ class Claim:
     @property
     def sign(self) -> float:
         """+1 where more of the metric is better, -1 where less is."""
-        more = self.metric.startswith(("kendall_tau", "speed", "opa", "gflops"))
+        more = self.metric.startswith(("kendall_tau", "speed", "opa", "gflops", "sum_to_measured"))
         return 1.0 if more or self.metric.endswith("_score") else -1.0
 
 

@@ -26,7 +26,8 @@ from costbench.reports.scores import ScoreIndex, scores_of
 
 _NETWORK = Side().model
 _PAPERS_MODEL = "lpm2021"
-_STAND_INS = {_NETWORK, "model and hardware"}
+_SEARCH_ON_NETWORK, _SEARCH_ON_ESTIMATE = "model and hardware", "analytical and hardware"
+_STAND_INS = {_NETWORK, _SEARCH_ON_NETWORK}
 """Models of result rows that are our network, alone or in a search."""
 _OF_PAPERS = ("lpm2020-lstm",)
 """Variants of our network that are a paper's own."""
@@ -77,11 +78,19 @@ def contrasts_on_machine(claims: Sequence[Claim], index: ScoreIndex, chip: str) 
             tuple(replace(side, split=FOLDS, chip=chip) for side in sides)
             for sides in (claim.left, claim.right)
         )
+        left = tuple(_with_estimate(side, claim, index) for side in left)
         name = claim.restates or claim.id
         on_machine = replace(claim, id=f"{name}@{chip}", left=left, right=right, set="real", restates=name)
         if all(scores_of(index, claim.task, claim.metric, side).programs for side in on_machine.sides):
             moved.append(on_machine)
     return tuple(_distinct(moved))
+
+
+def _with_estimate(side: Side, claim: Claim, index: ScoreIndex) -> Side:
+    """Returns the side of a search on a network first, or on the estimate where there is no such search."""
+    on_estimate = replace(side, model=_SEARCH_ON_ESTIMATE)
+    missing = side.model == _SEARCH_ON_NETWORK and (claim.task, claim.metric, side) not in index
+    return on_estimate if missing else side
 
 
 def strongest_statements() -> tuple[Claim, ...]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from costbench.baselines import BASELINES
 from costbench.reports.figures.canvas import BarSeries, draw_grouped_bars, legend_above, save, styled
@@ -15,6 +16,7 @@ from costbench.reports.real_machine import ModelScores, TransferPoint
 from costbench.reports.results import title_of
 
 _MACHINES = (("simulated", "#56B4E9"), ("real", "#D55E00"))
+_SHOWN = ("learned", "hybrid", "lpm2021", "trees", "trees_analytical", "analytical", "analytical_linear")
 _STARTS = {
     "nothing": ("from nothing", "#444444", "s"),
     "simulated": ("trained on simulated kernels before", "#0072B2", "o"),
@@ -39,7 +41,7 @@ def write_machines_figure(
     Raises:
         DataError: if a file cannot be written.
     """
-    shown = [one for one in scores if "mape_ge5us_mean" in one.real and not _is_ceiling(one.model)]
+    shown = [one for one in scores if one.model in _SHOWN and "mape_ge5us_mean" in one.real]
     if not shown:
         return ()
     positions = np.arange(len(shown), dtype=np.float64)
@@ -63,11 +65,16 @@ def write_machines_figure(
                     axes.axhline(one.real[name], color="#D55E00", linestyle="dotted", label=title)
             axes.set_xticks(positions, [title_of(one.model) for one in shown], rotation=35, ha="right")
             axes.set_ylabel(label)
-        panels[0].set_yscale("log")
-        for formatted in (panels[0].yaxis.set_major_formatter, panels[0].yaxis.set_minor_formatter):
-            formatted(StrMethodFormatter("{x:g}"))
+        _scale_errors(panels[0])
         legend_above(figure, panels[0], 4)
         return save(figure, folder / "real_machine")
+
+
+def _scale_errors(axes: Axes) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _is_ceiling(model: str) -> bool:
@@ -105,8 +112,6 @@ def write_transfer_figure(points: Sequence[TransferPoint], folder: Path) -> tupl
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_xlabel("real kernels trained on")
             axes.set_ylabel(label)
-        panels[0].set_yscale("log")
-        for formatted in (panels[0].yaxis.set_major_formatter, panels[0].yaxis.set_minor_formatter):
-            formatted(StrMethodFormatter("{x:g}"))
+        _scale_errors(panels[0])
         legend_above(figure, panels[0], 2)
         return save(figure, folder / "transfer")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from costbench.artifacts import atomic_path, open_file
 from costbench.errors import DataError
 from costbench_schedules.records.imported.autotvm import read_autotvm
-from costbench_schedules.records.imported.kernel_tuner import CACHE_KEYS, read_cache, read_t4
+from costbench_schedules.records.imported.kernel_tuner import CACHE_KEYS, expand, read_cache, read_t4
 from costbench_schedules.records.imported.metaschedule import read_metaschedule
 from costbench_schedules.records.imported.parquet import MAGIC, read_parquet
 from costbench_schedules.records.imported.record import ImportedRecord
@@ -73,6 +74,8 @@ def importer_of(path: Path) -> Importer:
     if not path.is_dir():
         with open_file(path) as stream:
             start = stream.read(_PEEKED_BYTES)
+        with suppress(zlib.error):
+            start = expand(start, _PEEKED_BYTES)[0]
     return next(importer for importer in IMPORTERS.values() if importer.accepts(path, start))
 
 

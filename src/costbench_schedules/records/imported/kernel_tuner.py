@@ -1,4 +1,4 @@
-"""Tuning tables from files of Kernel Tuner: its cache, and results in the T4 format; both are JSON.
+"""Tuning tables from files of Kernel Tuner: its cache, and results in the T4 format; JSON, maybe gzipped.
 
 Kernel Tuner (github.com/KernelTuner/kernel_tuner, schema of cache files 1.0.0 to 1.1.0) records what it has
 measured: `tune_params` has the values of each parameter in the order of `tune_params_keys`, `cache` an entry
@@ -12,6 +12,7 @@ file name KERNEL-DEVICE.json.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from costbench.artifacts import read_json
+from costbench.artifacts import parse_json, read_bytes
 from costbench.errors import DataError
+from costbench.limits import MAX_JSON_BYTES
 from costbench_schedules.records.tuning_table import TuningTable, table_of_runs
 from costbench_schedules.spaces.parameter_space import ParameterSpace
 
@@ -32,6 +34,8 @@ _NS_PER_UNIT = {"": 1e6, "ms": 1e6, "s": 1e9, "seconds": 1e9, "us": 1e3, "micros
 _MS_PER_S = 1e3
 _LONGEST = 1e15
 _T4_RAN = "correct"
+_GZIP = b"\x1f\x8b"
+_GZIP_BITS = 31
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,30 @@ class _Entry:
     reason: str
 
 
+def expand(data: bytes, max_bytes: int) -> tuple[bytes, bool]:
+    """Returns at most so many bytes of what was compressed by gzip, or of the data itself, and whether all.
+
+    Raises:
+        zlib.error: for damaged data.
+    """
+    if not data.startswith(_GZIP):
+        return data[:max_bytes], len(data) <= max_bytes
+    stream = zlib.decompressobj(_GZIP_BITS)
+    expanded = stream.decompress(data, max_bytes)
+    return expanded, stream.eof
+
+
+def _read_json(path: Path) -> object:
+    try:
+        text, whole = expand(read_bytes(path, MAX_JSON_BYTES), MAX_JSON_BYTES)
+    except zlib.error as error:
+        raise DataError(f"damaged: {error}", where=path, expected="a whole gzip file") from error
+    if not whole:
+        expected = f"a whole gzip file of at most {MAX_JSON_BYTES} bytes"
+        raise DataError("is truncated, or expands to too much", where=path, expected=expected)
+    return parse_json(text, path)
+
+
 def read_cache(path: Path) -> TuningTable:
     """Reads a cache file.
 
@@ -58,7 +86,7 @@ def read_cache(path: Path) -> TuningTable:
         DataError: naming the file and the field or configuration, if it is no cache file, has another
             objective than time, no configuration that ran, or values that cannot be.
     """
-    content = read_json(path)
+    content = _read_json(path)
     if not isinstance(content, dict) or any(key not in content for key in CACHE_KEYS):
         raise DataError("is no cache file", where=path, expected="the keys " + ", ".join(CACHE_KEYS))
     if content.get("objective", _OBJECTIVE) != _OBJECTIVE:
@@ -84,7 +112,7 @@ def read_t4(path: Path) -> TuningTable:
     Raises:
         DataError: as `read_cache`.
     """
-    content = read_json(path)
+    content = _read_json(path)
     results = content.get("results") if isinstance(content, dict) else None
     if not isinstance(results, list) or not results:
         raise DataError("has no results", where=path, field="results", expected="a list of T4's results")
@@ -98,7 +126,7 @@ def read_t4(path: Path) -> TuningTable:
         for name in names:
             values[name][entry.choices[name]] = None
     parameters = {name: _ordered(tuple(known)) for name, known in values.items()}
-    kernel, _, device = path.name.removesuffix(".json").partition("-")
+    kernel, _, device = path.name.removesuffix(".gz").removesuffix(".json").partition("-")
     return _table(kernel, device or "unknown", parameters, entries, path)
 
 

@@ -19,12 +19,10 @@ from costbench_schedules.reports.tuning_curves import write_tuning_curves
 
 ANCHOR = "gpus"
 _ENDS = ("95", "99")
-_COLOURS = 7
-"""Strategies of a figure, at most."""
+_COMPARED = 5
+"""Strategies, besides the reference and random search, that stand beside each other on every table."""
 _DARK = 60.0
 """Percent below which a cell of a matrix is dark."""
-_FIRST = (RANDOM, "genetic", "gbt-rank", "gbt-regression")
-"""Strategies that a figure leaves out last, after the reference."""
 
 
 def gpus_section(results: GpuResults, figures: Path) -> Section | None:
@@ -145,13 +143,24 @@ def _interval(frame: pd.DataFrame, strategy: str, metric: str) -> str | None:
     return ratio if pd.isna(row["low"]) else f"{ratio} [{row['low']:.2f}, {row['high']:.2f}]"
 
 
-def _compared(results: GpuResults) -> list[str]:
-    return [name for name in results.strategies if name != results.reference]
+def compared(results: GpuResults) -> list[str]:
+    """Returns the strategies that are shown on every table, the reference first and random search last.
+
+    Between them are those that need the fewest trials to 95%, of those that are not Kernel Tuner's.
+    """
+    trials = results.trials("95")
+    means = {
+        name: geometric_mean(trials[name].dropna())
+        for name in results.strategies
+        if not name.startswith(KERNEL_TUNER) and name not in (results.reference, RANDOM)
+    }
+    best = sorted(means, key=lambda name: means[name])[:_COMPARED]
+    return [*dict.fromkeys((results.reference, *best, *({RANDOM} & {*results.strategies})))]
 
 
 def ratios_table(results: GpuResults) -> Table:
     """Returns the ratio of trials to 95% on each table, with intervals over repeats."""
-    names = _compared(results)
+    names = compared(results)[1:]
     ratios = {name: results.ratios(name) for name in names}
     rows: list[tuple[Value, ...]] = []
     for table in results.tables:
@@ -171,12 +180,12 @@ def ratios_table(results: GpuResults) -> Table:
 
 
 def trials_table(results: GpuResults) -> Table:
-    """Returns the expected trials to 95% of each strategy on each table."""
-    trials = results.trials("95")
+    """Returns the expected trials to 95% on each table, of the strategies in `compared`."""
+    trials, names = results.trials("95"), compared(results)
     rows = tuple(
         (
             *(table.kernel, table.device, table.configs, table.failed, table.random_trials_to_95),
-            *(number(trials[name].get((table.kernel, table.device))) for name in results.strategies),
+            *(number(trials[name].get((table.kernel, table.device))) for name in names),
         )
         for table in results.tables
     )
@@ -186,23 +195,20 @@ def trials_table(results: GpuResults) -> Table:
         Column("configs", "Configurations", count=True),
         Column("failed", "Failed", count=True),
         Column("random", "drawn at random, expected", "Trials to 95%", 0),
-        *(Column(name, name, "Trials to 95%", 0, "lower", "trials") for name in results.strategies),
+        *(Column(name, name, "Trials to 95%", 0, "lower", "trials") for name in names),
     )
     notes = ("Of a strategy that never got there, the trials of all repeats: it needs at least as many.",)
     return Table("gpu_trials", "Expected trials to 95% of the best speed", columns, rows, 0, notes)
 
 
 def _searches_figure(results: GpuResults, folder: Path) -> PageFigure:
-    first = [results.reference, *(name for name in _FIRST if name in results.strategies)]
-    others = [name for name in results.strategies if not name.startswith(KERNEL_TUNER)]
-    shown = [*dict.fromkeys((*first, *reversed(others)))][:_COLOURS]
     titled = results.curves.assign(
         target=[
             f"{device} (development)" if (kernel, device) in results.development else device
             for kernel, device in zip(results.curves["workload"], results.curves["target"], strict=True)
         ]
     )
-    svg, _ = write_tuning_curves(titled, shown, folder / "gpu_searches")
+    svg, _ = write_tuning_curves(titled, compared(results), folder / "gpu_searches")
     repeats = int(results.curves["repeats"].max())
     caption = (
         "Speed of the fastest configuration so far, by its second measurement, in percent of the best, "

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,22 @@ def test_t4_and_parquet_hold_the_same_table(path: Path, tmp_path: Path) -> None:
     assert (parquet.name, parquet.reasons) == (cache.name, cache.reasons)
     write_parquet(tmp_path / "again.parquet", parquet)
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "other.parquet").read_bytes()
+
+
+def test_compressed_files_are_read(path: Path, tmp_path: Path) -> None:
+    cache = read_tuning_table(path)
+    compressed = tmp_path / "convolution-A4000.json.gz"
+    compressed.write_bytes(gzip.compress(path.read_bytes()))
+    _same(cache, read_tuning_table(compressed))
+    t4 = tmp_path / "k-d.json.gz"
+    t4.write_bytes(gzip.compress(json.dumps(t4_file()).encode()))
+    assert read_tuning_table(t4).name == "k-d"
+    whole = compressed.read_bytes()
+    for damaged in (whole[:-30], whole[:40] + b"\0\0\0\0" + whole[44:]):
+        compressed.write_bytes(damaged)
+        with pytest.raises(DataError) as error:
+            read_tuning_table(compressed)
+        assert error.value.where == str(compressed)
 
 
 def test_units_of_t4_are_read(tmp_path: Path) -> None:

@@ -60,16 +60,17 @@ def test_the_reference_is_the_best_of_kernel_tuners() -> None:
 def test_expected_trials_count_repeats_that_never_got_there() -> None:
     """1 + 1.1 + 1.2 + 1.3 times 40 trials are 184: of four successes 46 each, of two 92."""
     trials = {line[:2]: line[2:] for line in trials_table(results()).rows}
-    assert trials["blur", "A"] == (900, 9, 400.0, *(pytest.approx(1.15 * count) for count in TRIALS.values()))
+    shown = ("kernel-tuner-b", "gbt-rank", "random")
+    assert trials["blur", "A"] == (900, 9, 400.0, *(pytest.approx(1.15 * TRIALS[name]) for name in shown))
     assert results().trials("99")["gbt-rank"].to_list() == pytest.approx([92.0] * 4)
 
 
 def test_ratios_have_intervals_and_development_is_marked() -> None:
     ratios = ratios_table(results())
-    assert [column.key for column in ratios.columns[3:]] == ["kernel-tuner-a", "random", "gbt-rank"]
+    assert [column.key for column in ratios.columns[3:]] == ["gbt-rank", "random"]
     assert [line[2] for line in ratios.rows] == ["yes", "", "", ""]
     # Repeats are drawn together, so that a common factor is no uncertainty.
-    assert {line[5] for line in ratios.rows} == {"0.50 [0.50, 0.50]"}
+    assert {line[3] for line in ratios.rows} == {"0.50 [0.50, 0.50]"}
     overall = {line[0]: line for line in strategies_table(results()).rows}
     assert overall["gbt-rank"][1:5] == (4, pytest.approx(46.0), pytest.approx(92.0), 0.5)
     assert overall["gbt-rank"][5] == overall["gbt-rank"][7] == "0.50 [0.50, 0.50]"

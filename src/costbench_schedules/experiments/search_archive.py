@@ -1,0 +1,138 @@
+"""Searches that took long, packed: when each search of a tuning table changed its choice, and to what.
+
+That is all that scores and curves follow from. One Parquet file, a row per change:
+
+    column      type     meaning
+    kernel      string   kernel of the table
+    device      string   device of the table
+    strategy    string   name of the strategy
+    repeat      int16    number of the repeat
+    trial       int32    trial at which the choice changed, from 1
+    number      int32    configuration that was chosen then
+
+Its metadata hold the number of trials, the seed, the digest of each table and the number of repeats of each
+strategy: a search that never had a choice has no row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from costbench.arrays import I64
+from costbench.errors import DataError, one_line
+from costbench_schedules.experiments.table_scores import TableSearches, choices
+from costbench_schedules.records.tuning_table import TuningTable
+
+ARCHIVE_FILE = "choices.parquet"
+_KEY = b"costbench.searches"
+_COLUMNS = ("kernel", "device", "strategy", "repeat", "trial", "number")
+
+
+@dataclass(frozen=True)
+class ArchiveFacts:
+    """What the searches of an archive have in common.
+
+    Attributes:
+        trials: number of trials of each search.
+        seed: seed of all searches.
+        tables: digest of each table's file, by KERNEL-DEVICE.
+        repeats: number of repeats of each strategy.
+    """
+
+    trials: int
+    seed: int
+    tables: Mapping[str, str]
+    repeats: Mapping[str, int]
+
+
+def write_archive(path: Path, searches: Iterable[TableSearches], facts: ArchiveFacts) -> None:
+    """Writes searches; equal ones give equal bytes.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    rows: list[tuple[str, str, str, int, int, int]] = []
+    for search in searches:
+        for repeat, order in enumerate(search.orders):
+            chosen = choices(search.table, order)
+            changed = np.flatnonzero(np.diff(chosen, prepend=-1))
+            names = (search.table.kernel, search.table.device, search.strategy, repeat)
+            rows += [(*names, trial + 1, int(chosen[trial])) for trial in changed.tolist()]
+    frame = pd.DataFrame(rows, columns=[*_COLUMNS])
+    kinds = {"repeat": np.int16, "trial": np.int32, "number": np.int32}
+    table = pa.Table.from_pandas(frame.astype(kinds), preserve_index=False)
+    table = table.replace_schema_metadata({_KEY: json.dumps(asdict(facts), sort_keys=True).encode()})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, compression="zstd")
+
+
+def read_facts(path: Path) -> ArchiveFacts:
+    """Returns what the searches of an archive have in common.
+
+    Raises:
+        DataError: naming the file, if it is damaged or no archive.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        return ArchiveFacts(**json.loads(metadata[_KEY]))
+    except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        expected = "searches of tuning tables"
+        raise DataError(f"cannot be read: {one_line(error)}", where=path, expected=expected) from error
+
+
+def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> list[TableSearches]:
+    """Returns the searches of some tables, all strategies of each, their first repeats.
+
+    Orders hold the choice after each trial: their scores are those of the searches, but what was measured
+    between two changes of a choice is not in them.
+
+    Args:
+        path: file of the archive.
+        tables: tables whose searches are wanted; those without any are left out.
+        repeats: number of repeats, at most.
+
+    Raises:
+        DataError: naming the file, if it is damaged or a choice is none of the table's configurations.
+    """
+    facts = read_facts(path)
+    frame = pd.read_parquet(path)
+    if tuple(frame.columns) != _COLUMNS:
+        raise DataError(f"has the columns {list(frame.columns)}", where=path, expected=str(list(_COLUMNS)))
+    groups: dict[Any, pd.DataFrame] = dict(iter(frame.groupby(["kernel", "device", "strategy", "repeat"])))
+    nothing = frame[:0]
+    searches = []
+    for table in tables:
+        if table.name not in facts.tables:
+            continue
+        for strategy, count in facts.repeats.items():
+            keys = [(table.kernel, table.device, strategy, repeat) for repeat in range(min(repeats, count))]
+            orders = [_order_of(table, groups.get(key, nothing), facts.trials, path) for key in keys]
+            searches.append(TableSearches(table, strategy, facts.trials, orders))
+    return searches
+
+
+def _order_of(table: TuningTable, changes: pd.DataFrame, trials: int, path: Path) -> I64:
+    """Returns the choice after each trial until the last change; before the first one, what failed."""
+    trial, number = (changes[name].to_numpy(dtype=np.int64) for name in ("trial", "number"))
+    inside = np.all((number >= 0) & (number < len(table))) and np.all((trial >= 1) & (trial <= trials))
+    if not inside or np.any(np.diff(trial) <= 0):
+        raise DataError(f"choices that {table.name} cannot have", where=path, field="number")
+    if not len(trial):
+        return np.zeros(0, dtype=np.int64)
+    failed = np.flatnonzero(table.failed)[:1]
+    if trial[0] > 1 and not len(failed):
+        raise DataError(
+            f"{table.name}: no choice after trial 1, but nothing failed", where=path, field="trial"
+        )
+    before = np.repeat(failed, trial[0] - 1)
+    lengths = np.append(np.diff(trial), 1)
+    return np.concatenate([before, np.repeat(number, lengths)]).astype(np.int64)

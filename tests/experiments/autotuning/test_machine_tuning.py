@@ -1,0 +1,176 @@
+"""Fusions tuned on this processor, from the command to the script; and searches of many programs, resumed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costbench.compiler.kernel import Kernel
+from costbench.datasets.machine_records import open_records
+from costbench.datasets.machine_searches import read_card, read_searches
+from costbench.errors import DataError
+from costbench.experiments.autotuning import machine_searches
+from costbench.experiments.autotuning.machine_models import machine_model, recorded_roofline
+from costbench.experiments.autotuning.machine_searches import SearchSettings, search_programs
+from costbench.hardware.xla_cpu.program import MachineProgram
+from costbench.hlo.conversion import module_to_bytes
+from costbench.hlo.module import HloModule
+from costbench.programs.manifest import ProgramEntry, load_manifest
+from tests.cli.test_app import costbench, one_error
+from tests.datasets.machine_recordings import write_records
+from tests.deadline import HANGS_AFTER_S
+from tests.hlo.builder import ModuleBuilder
+from tests.reports.test_machine_searches import row
+
+CORPUS = Path(__file__).parents[3] / "data" / "programs"
+MODEL = """
+class Sizes:
+    tasks = ("fusion",)
+
+    def predict(self, kernel, decisions):
+        bytes_of = sum(kernel.instruction(p).shape.num_elements for p in (*kernel.inputs, *kernel.outputs))
+        return [1_000.0 + bytes_of] * len(decisions)
+"""
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="needs the extra jax")
+
+
+def chain() -> HloModule:
+    """Elementwise instructions that share a pass over memory if they are fused."""
+    b = ModuleBuilder("chain")
+    x = b.parameter("f32[512,512]")
+    value = b.op("add", b.op("tanh", x), x)
+    return b.build(b.op("multiply", b.op("negate", value), b.op("exponential", x)))
+
+
+@pytest.mark.slow
+@needs_jax
+def test_a_program_is_tuned_and_the_script_shows_the_gain(tmp_path: Path) -> None:
+    (tmp_path / "chain.hlo.pb").write_bytes(module_to_bytes(chain()))
+    (tmp_path / "sized.py").write_text(MODEL)
+    command = ["tune", "chain.hlo.pb", "--task", "fusion", "--device", "xla_cpu", "--budget", "0.02"]
+    done = costbench([*command, "--model", "sized:Sizes", "--model-budget", "0.01", "--out", "out"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "out"
+    decisions = json.loads((folder / "decisions.json").read_text())
+    assert decisions["chip"] == "xla_cpu"
+    assert decisions["num_predicted"] > 0
+    assert decisions["num_measured"] > 0
+    # The budget is of the processor's seconds.
+    assert 0.0 < decisions["hardware_seconds"] <= 0.02 * 60.0
+    gain = decisions["gain"]
+    assert 0.0 < gain["low"] <= gain["estimate"] <= gain["high"]
+    assert f"{gain['estimate']:.3f} times as fast as with XLA's own fusions" in done.stdout
+    text = (folder / "tuned.hlo.txt").read_text()
+    assert text.startswith("HloModule")
+    assert "kind=kLoop" in text
+    script = subprocess.run(
+        [sys.executable, "run_tuned.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_AFTER_S,
+    )
+    assert script.returncode == 0, script.stderr
+    assert re.fullmatch(
+        r"XLA's own fusions \d+\.\d{3} ms, tuned \d+\.\d{3} ms: \d+\.\d{3} times as fast\n", script.stdout
+    )
+    resumed = costbench([*command, "--model", "none", "--out", "out", "--resume"], tmp_path)
+    assert "is of model sized:Sizes, not none" in one_error(resumed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--task", "tile"), "xla_cpu has no tiles to choose"),
+        (("--task", "fusion", "--chip", "tpu_v2"), "--chip: has no effect with --device xla_cpu"),
+        (("--task", "fusion", "--compile-s", "3"), "--compile-s: has no effect with --device xla_cpu"),
+    ],
+)
+def test_options_of_the_simulated_chip_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], problem: str
+) -> None:
+    (tmp_path / "chain.hlo.pb").write_bytes(module_to_bytes(chain()))
+    done = costbench(["tune", "chain.hlo.pb", "--device", "xla_cpu", *arguments], tmp_path)
+    assert problem in one_error(done)
+
+
+def test_estimates_are_fitted_to_other_applications(tmp_path: Path) -> None:
+    """The records are a roofline with 3% of noise, so the fit finds its constants where they matter."""
+    names = ["mlp_mnist_b128_train_f32", "ncf_b8192_infer_bf16", "word2vec_b512_train_f32"]
+    records = write_records(tmp_path / "records", CORPUS, names)
+    kernels = open_records(records.parent, records.name).kernels
+    constants = [recorded_roofline(records.parent, name) for name in (*names, "a program of nobody")]
+    # Each leaves out other kernels; of a program that is not recorded all count.
+    assert len(set(constants)) == 4
+    program = MachineProgram(chain(), "chain")
+    model = machine_model("analytical", program.module, "chain", records.parent)
+    assert model is not None
+    sizes = program.space.compile(program.space.default).kernels
+    costs = model.costs(sizes)
+    assert costs.shape == (len(sizes),)
+    assert np.isfinite(costs).all()
+    assert costs.min() >= 0.5 * kernels["first_ns"].min()
+
+
+def test_models_that_cannot_be_asked_are_one_line(tmp_path: Path) -> None:
+    program = MachineProgram(chain(), "chain")
+    assert machine_model("none", program.module, "chain") is None
+    with pytest.raises(DataError, match=r"no records of a machine .*--model none"):
+        machine_model("analytical", program.module, "chain", tmp_path)
+    with pytest.raises(DataError, match="no such folder"):
+        machine_model(str(tmp_path / "missing"), program.module, "chain")
+
+
+def test_a_users_model_is_asked_without_tile_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sized_kernels.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    program = MachineProgram(chain(), "chain")
+    model = machine_model("sized_kernels:Sizes", program.module, "chain")
+    assert model is not None
+    kernels: tuple[Kernel, ...] = program.space.compile(np.zeros_like(program.space.default)).kernels
+    # The first kernel, a tanh, reads and writes an array of 512 x 512.
+    assert model.costs(kernels)[0] == 1_000.0 + 2 * 512 * 512
+
+
+def entries(*names: str) -> list[ProgramEntry]:
+    by_name = {entry.name: entry for entry in load_manifest(CORPUS)}
+    return [by_name[name] for name in names]
+
+
+def test_a_stopped_run_goes_on_with_the_programs_that_have_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = entries("mlp_mnist_b128_train_f32", "word2vec_b512_train_f32", "ncf_b8192_infer_bf16")
+    searched: list[str] = []
+
+    def search(order: Any, folder: Path) -> tuple[list[dict[str, Any]], str]:
+        if order.name in stops:
+            raise KeyboardInterrupt
+        searched.append(order.name)
+        return ([], "too large") if order.name.startswith("word2vec") else ([row(order.name)], "")
+
+    monkeypatch.setattr(machine_searches, "_in_process", search)
+    lines: list[str] = []
+    settings, out = SearchSettings(seconds=5.0), tmp_path / "out"
+    stops = {"ncf_b8192_infer_bf16"}
+    with pytest.raises(KeyboardInterrupt):
+        search_programs(programs, CORPUS, out, tmp_path, settings, lines.append)
+    assert list(read_searches(out)["program"]) == ["mlp_mnist_b128_train_f32"]
+    stops.clear()
+    search_programs(programs, CORPUS, out, tmp_path, settings, lines.append)
+    assert searched == [entry.name for entry in programs]
+    assert list(read_searches(out)["program"]) == ["mlp_mnist_b128_train_f32", "ncf_b8192_infer_bf16"]
+    assert read_card(out)["left_out"] == {"word2vec_b512_train_f32": "too large"}
+    assert lines[1] == "2 of 3: word2vec_b512_train_f32: left out: too large"
+    other = SearchSettings(seconds=6.0)
+    with pytest.raises(DataError, match="is another settings"):
+        search_programs(programs, CORPUS, out, tmp_path, other, lines.append)

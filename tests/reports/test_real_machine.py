@@ -1,0 +1,192 @@
+"""Results on a machine that exists: its findings, which of them carry over, and the report without any."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costbench.artifacts import write_json, write_text
+from costbench.datasets.machine_searches import HARDWARE, XLA, write_searches
+from costbench.experiments.archive import pack
+from costbench.experiments.identity import StageIdentity, write_identity
+from costbench.experiments.parameter_file import load_params
+from costbench.experiments.workspace import load_workspace
+from costbench.metrics.rows import PROGRAMS, MetricRow, write_rows
+from costbench.reports.claims.claim import load_claims
+from costbench.reports.claims.evaluation import DOES_NOT_HOLD, HOLDS, UNDECIDED
+from costbench.reports.frame import frame_of
+from costbench.reports.headline import HeadlineParams, load_headline
+from costbench.reports.inputs import ReportInputs, find_on_machine, load_report_data
+from costbench.reports.machine_searches import search_rows
+from costbench.reports.real_machine import carried_findings, transfer_points
+from costbench.reports.report import write_report
+from tests.reports.conftest import make_row
+
+CHIP = "toy_cpu"
+EXPERIMENT = "real-fusion"
+COLUMNS = {"fusion": "validation/mape"}
+TESTED = tuple((f"A{index // 2}", f"p{index}") for index in range(12))
+SUM_OF_KERNELS = "lpm2021.sum_of_kernels"
+NO_ROWS = frame_of(())
+TREES_AHEAD = "strongest.fusion_trees_vs_learned"
+
+
+def _rows(chip: str, errors: dict[str, float], seeds: int = 3, variant: str = "main") -> list[MetricRow]:
+    """Errors of models, each program's off by up to 10%."""
+    rows = []
+    for index, (application, program) in enumerate(TESTED):
+        where = {"task": "fusion", "split": "folds", "chip": chip, "variant": variant}
+        where |= {"application": application, "program": program}
+        for model, error in errors.items():
+            for seed in range(seeds if model in ("learned", "hybrid", "lpm2021") else 1):
+                value = error * (1.0 + 0.02 * (index % 5) + 0.01 * seed)
+                named = {**where, "model": model, "seed": seed}
+                rows += [
+                    make_row(**named, metric="mape_ge5us", value=value),
+                    make_row(**named, metric="mape_lt5us", value=2.0 * value),
+                    make_row(**named, metric="mape", value=1.5 * value),
+                    make_row(**named, metric="kendall_tau_ge5us", value=1.0 - value / 100.0),
+                    make_row(**named, metric="kendall_tau", value=0.9 - value / 100.0),
+                ]
+    return rows
+
+
+def _programs(ratio: float) -> list[MetricRow]:
+    """Sums of kernels that are `ratio` of the programs' runtimes."""
+    return [
+        make_row(
+            task="fusion", split="folds", chip=CHIP, application=application, program=program,
+            kernels=PROGRAMS, model="sum_of_kernels", metric=metric, value=value,
+        )
+        for index, (application, program) in enumerate(TESTED)
+        for metric, value in (
+            ("sum_to_measured", ratio + 0.001 * index), ("mape", 3.0), ("kendall_tau", 0.8),
+        )
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> HeadlineParams:
+    """An archive in which trees are behind the network, unlike on the simulated chip."""
+    write_text(
+        tmp_path / "params.yaml",
+        "run: {name: toy, root: ., params: params.yaml, out: out, reports: reports}\n"
+        f"experiments:\n  {EXPERIMENT}: {{task: fusion}}\n",
+    )
+    workspace = load_workspace(load_params(tmp_path / "params.yaml"))
+    rows = _rows(CHIP, {"learned": 10.0, "trees": 30.0, "analytical": 50.0, "measured_again": 2.0})
+    rows += _programs(1.01)
+    for start, errors in {"nothing": (60.0, 40.0), "simulated": (30.0, 25.0)}.items():
+        for kernels, error in zip((100, 1000), errors, strict=True):
+            rows += _rows(CHIP, {"learned": error}, variant=f"transfer-{start}-{kernels}")
+    write_rows(workspace.out / "evaluate" / EXPERIMENT / "rows.jsonl", rows)
+    for fold in (1, 2):
+        for variant, steps, value in (
+            ("main", 400, 10.0),
+            ("curve-learned-200", 200, 11.0),
+            ("curve-learned-400", 400, 10.0),
+        ):
+            cell = workspace.out / "train" / EXPERIMENT / f"fusion-fold{fold}-{CHIP}-{variant}-s0"
+            facts = {"steps": steps, "kernels": 8, "configs": 1, "validations": 1, "key": "k"}
+            write_json(cell / "done.json", facts)
+            write_text(cell / "history.csv", f"epoch,step,validation/mape\n0,{steps},{value}\n")
+    for stage in ("train", "evaluate"):
+        write_identity(workspace.out / stage / EXPERIMENT, StageIdentity("params", "data", "code"))
+    pack(tmp_path / "archive", workspace)
+    return HeadlineParams(str(tmp_path / "archive"), (EXPERIMENT,))
+
+
+@pytest.fixture
+def inputs(real: HeadlineParams, tmp_path: Path) -> ReportInputs:
+    simulated = _rows("tpu_v3", {"learned": 20.0, "trees": 10.0, "analytical": 40.0})
+    write_rows(tmp_path / "own" / "rows.jsonl", simulated)
+    return ReportInputs((tmp_path / "own" / "rows.jsonl",), curves=COLUMNS, real=real)
+
+
+def test_claims_are_decided_again_on_the_machine(real: HeadlineParams) -> None:
+    loaded = load_headline(real, COLUMNS, load_claims())
+    found = {
+        finding.claim.restates: finding for finding in find_on_machine(loaded, NO_ROWS, load_claims(), 0)
+    }
+    assert {finding.claim.set for finding in found.values()} == {"real"}
+    assert {side.chip for finding in found.values() for side in finding.claim.sides} == {CHIP}
+    # Sums within 2.1% of the programs are well approximated.
+    assert found[SUM_OF_KERNELS].verdict == HOLDS
+    assert found[SUM_OF_KERNELS].effect == pytest.approx(1.55, abs=0.1)
+    assert found[TREES_AHEAD].verdict == DOES_NOT_HOLD
+    assert found["lpm2020.fusion_vs_analytical"].verdict == HOLDS
+    assert find_on_machine(None, NO_ROWS, load_claims(), 0) == ()
+
+
+def test_findings_stand_beside_those_on_the_simulated_chip(inputs: ReportInputs, tmp_path: Path) -> None:
+    data = load_report_data(inputs, tmp_path / "figures", seed=0)
+    carried = {row.real.claim.restates: row for row in carried_findings(data.findings)}
+    trees = carried[TREES_AHEAD]
+    assert trees.simulated is not None
+    # Trees lead there, and trail here.
+    assert (trees.simulated.verdict, trees.real.verdict, trees.carries_over) == (HOLDS, DOES_NOT_HOLD, "no")
+    assert carried["lpm2020.fusion_vs_analytical"].carries_over == "yes"
+    assert carried[SUM_OF_KERNELS].carries_over == "tested here alone"
+    undecided = replace(trees.simulated, verdict=UNDECIDED)
+    findings = [undecided if finding is trees.simulated else finding for finding in data.findings]
+    again = {row.real.claim.restates: row for row in carried_findings(findings)}
+    assert again[TREES_AHEAD].carries_over == "open"
+
+
+def test_searches_with_a_model_are_held_against_the_machine_alone(tmp_path: Path) -> None:
+    """Gains of 1.2 on the estimate first and of 1.1 alone: 9.1% ahead; from random starts nothing was run."""
+    rows = [
+        {
+            "program": program, "application": application, "start": XLA, "arm": arm, "budget_s": 60.0,
+            "spent_s": 59.0, "measured": 9, "predicted": 0, "own_ns": 1000, "chosen_ns": 900,
+            "gain": gain * (1.0 + 0.002 * index), "low": 1.0, "high": 1.3, "is_own": False, "difference": 0.0,
+        }
+        for index, (application, program) in enumerate(TESTED)
+        for arm, gain in ((HARDWARE, 1.1), (f"analytical and {HARDWARE}", 1.2))
+    ]  # fmt: skip
+    write_searches(tmp_path, rows, {})
+    findings = find_on_machine(None, search_rows(tmp_path), load_claims(), 0)
+    found = {finding.claim.restates: finding for finding in findings}
+    assert set(found) == {"lpm2021.fusion_search_model_plus_hw", "lpm2020.search_max_gain"}
+    ahead = found["lpm2021.fusion_search_model_plus_hw"]
+    assert ahead.verdict == HOLDS
+    assert ahead.effect == pytest.approx(100 * (1.2 / 1.1 - 1.0), abs=0.01)
+    assert [side.model for side in ahead.claim.left] == [f"analytical and {HARDWARE}"]
+
+
+def test_points_of_transfer(real: HeadlineParams) -> None:
+    loaded = load_headline(real, COLUMNS, load_claims())
+    assert loaded is not None
+    points = transfer_points(loaded)
+    assert [(point.start, point.kernels, point.seeds) for point in points] == [
+        ("nothing", 100, 3), ("nothing", 1000, 3), ("simulated", 100, 3), ("simulated", 1000, 3),
+    ]  # fmt: skip
+    assert points[0].error / points[2].error == pytest.approx(2.0)
+
+
+def test_the_first_page_and_the_summary_have_both_machines(inputs: ReportInputs, tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    write_report(inputs, folder, seed=0)
+    summary = json.loads((folder / "summary.json").read_text())
+    key = f"fusion/folds/{CHIP}/learned"
+    assert summary[f"{key}/mape_ge5us_mean"] == pytest.approx(10.5, rel=0.02)
+    assert summary[f"fusion/folds/{CHIP}/sum_of_kernels/programs_mape_mean"] == pytest.approx(3.0)
+    assert f"{key}@transfer-nothing-100/mape_ge5us_mean" in summary
+    table = (folder / "tables" / "machines_compared.csv").read_text()
+    assert table.count("\n") > 4
+    assert "machines_compared" in (folder / "index.html").read_text()
+    assert (folder / "pages" / "real_machine.html").is_file()
+    claims = json.loads((folder / "claims.json").read_text())
+    assert any(claim["set"] == "real" and claim["claim"] == SUM_OF_KERNELS for claim in claims)
+
+
+def test_without_results_one_line_says_so(inputs: ReportInputs, tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    nowhere = HeadlineParams(str(tmp_path / "none"), (EXPERIMENT,))
+    write_report(replace(inputs, real=nowhere), folder, seed=0)
+    assert "make xla-cpu" in (folder / "index.html").read_text()
+    assert not (folder / "pages" / "real_machine.html").exists()
+    assert not any(CHIP in key for key in json.loads((folder / "summary.json").read_text()))
