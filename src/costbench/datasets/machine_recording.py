@@ -33,7 +33,13 @@ from costbench.datasets.machine_records import (
     write_table,
 )
 from costbench.errors import DataError
-from costbench.hardware.xla_cpu.backend import DISABLED_PASSES, GIVEN_FLAGS, OWN_FLAGS
+from costbench.hardware.xla_cpu.backend import (
+    DISABLED_PASSES,
+    GIVEN_FLAGS,
+    OWN_FLAGS,
+    bind_to_core,
+    require_jax,
+)
 from costbench.hardware.xla_cpu.fusion_machine import MAX_RUN_S, tolerance_of
 from costbench.hardware.xla_cpu.session import (
     DEFAULT,
@@ -83,9 +89,9 @@ def record(programs: Path, work: Path, spec: RecordSpec, on_program: Callable[[s
     Raises:
         DataError: if the manifest cannot be read, or JAX is not installed.
     """
+    require_jax()
+    bind_to_core(spec.core)
     entries = load_manifest(programs)
-    if spec.core is not None:
-        os.sched_setaffinity(0, {spec.core})
     for number, seconds in enumerate(spec.seconds):
         for entry in entries:
             folder = work / entry.name
