@@ -90,7 +90,9 @@ class Backend:
 
     def __init__(self, flags: str = GIVEN_FLAGS, core: int | None = None) -> None:
         require_jax()
-        bind_to_core(core)
+        chosen = core_to_use(core)
+        if chosen is not None:
+            os.sched_setaffinity(0, {chosen})
         os.environ.update(XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
         import jax
 
@@ -278,19 +280,22 @@ def require_jax() -> None:
         raise DataError("JAX is not installed", expected=install_line("jax"))
 
 
-def bind_to_core(core: int | None) -> None:
-    """Binds this process to a core, the last that it may use for None; where the system can do that.
+def core_to_use(core: int | None) -> int | None:
+    """Returns the core to measure on: the given one, or else the last that this process may use.
+
+    Returns:
+        number of the core; None where the system binds no processes to cores.
 
     Raises:
-        DataError: for a core that it may not use.
+        DataError: for a core that the process may not use.
     """
-    if not hasattr(os, "sched_setaffinity"):
-        return
+    if not hasattr(os, "sched_getaffinity"):
+        return None
     allowed = os.sched_getaffinity(0)
     if core is not None and core not in allowed:
         expected = "one of " + ", ".join(map(str, sorted(allowed)))
         raise DataError(f"no core {core}", field="--core", expected=expected)
-    os.sched_setaffinity(0, {max(allowed) if core is None else core})
+    return max(allowed) if core is None else core
 
 
 def input_array(shape: Shape, rng: np.random.Generator) -> AnyArray:
