@@ -115,6 +115,10 @@ format: $(INSTALLED) ## Let ruff rewrite what it can
 	ruff check --fix $(LINTED)
 	ruff format $(LINTED)
 
+gpu-searches: $(INSTALLED) ## Search data/gpu_tuning with all strategies, Kernel Tuner's too, and pack the searches (hours; goes on where it stopped)
+	uv pip install --quiet --python $(BIN)/python --editable '.[kernel-tuner]'
+	python tools/gpu_searches.py
+
 docs: $(INSTALLED) ## Make a site of the documentation and of all docstrings in out/docs (installs the extra docs)
 	uv pip install --quiet --python $(BIN)/python --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict --config-file tools/site.yml

@@ -32,6 +32,7 @@ _PATTERNS = (
     "data/schedules/*.*",
     "data/schedules/*/*.*",
     "data/gpu_tuning/*",
+    "data/results/gpu_tuning/*.*",
     "data/xla_cpu/*.*",
     "data/xla_cpu/*/*.*",
     "data/results/headline/*.*",

@@ -21,6 +21,8 @@ from costbench.datasets.recorded_kernels import (
 )
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
+from costbench.experiments.evaluation.fusion import predict_recorded
+from costbench.experiments.evaluation.program import EvaluateParams, ProgramTask
 from costbench.features.feature_shards import FeatureShard, roofline_of, write_recorded_features
 from costbench.features.graph_tensors import program_features
 from costbench.hlo.reader import read_module
@@ -132,3 +134,31 @@ def test_features_of_recorded_kernels_have_no_tiles_and_an_estimate_that_is_fitt
     packed = estimated.columns.pack(np.array([1]), [np.array([0])])
     assert packed.analytical_ns is not None
     assert packed.analytical_ns[0] == estimated.analytical_ns(1)[0]
+
+
+MODEL = """
+import numpy as np
+
+class Sizes:
+    tasks = ("fusion",)
+
+    def predict(self, kernel, decisions):
+        return np.full(len(decisions), 100.0 * len(kernel.instructions))
+"""
+
+
+def test_models_of_a_users_own_are_asked_of_kernels_without_tiles(
+    data: Path, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sizes_of_kernels.py").write_text(MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "sizes_of_kernels:Sizes"
+    params = EvaluateParams(("measured_again", name), (1,), (0,))
+    task = ProgramTask(data, tmp_path, "toy", NAME, (), params.untrained, params, frozenset())
+    predicted = predict_recorded(task, read_measurements(data, "toy", NAME))
+    shard = Shard.open(task_of(recorded, data).paths[0])
+    sizes = np.diff(shard["kernel_instructions_offsets"])
+    assert predicted[name, "main", 0].tolist() == (100.0 * sizes).tolist()
+    assert predicted["measured_again", "main", 0].tolist() == list(
+        read_measurements(data, "toy", NAME).second_ns
+    )

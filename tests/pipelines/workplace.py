@@ -108,6 +108,7 @@ def make_workplace(folder: Path) -> Path:
         "data/programs",
         "data/gpu_tuning",
         "data/networks",
+        "data/results/gpu_tuning",
         "data/schedules",
         "examples",
     ):

@@ -33,7 +33,13 @@ from costbench.datasets.machine_records import (
     write_table,
 )
 from costbench.errors import DataError
-from costbench.hardware.xla_cpu.backend import DISABLED_PASSES, GIVEN_FLAGS, OWN_FLAGS
+from costbench.hardware.xla_cpu.backend import (
+    DISABLED_PASSES,
+    GIVEN_FLAGS,
+    OWN_FLAGS,
+    core_to_use,
+    require_jax,
+)
 from costbench.hardware.xla_cpu.fusion_machine import MAX_RUN_S, tolerance_of
 from costbench.hardware.xla_cpu.session import (
     DEFAULT,
@@ -83,15 +89,15 @@ def record(programs: Path, work: Path, spec: RecordSpec, on_program: Callable[[s
     Raises:
         DataError: if the manifest cannot be read, or JAX is not installed.
     """
+    require_jax()
+    core = core_to_use(spec.core)
     entries = load_manifest(programs)
-    if spec.core is not None:
-        os.sched_setaffinity(0, {spec.core})
     for number, seconds in enumerate(spec.seconds):
         for entry in entries:
             folder = work / entry.name
             if (folder / LEFT_OUT).exists() or _passes(folder) > number:
                 continue
-            outcome = _run_session(programs / entry.file, folder, seconds)
+            outcome = _run_session(programs / entry.file, folder, seconds, core)
             write_bytes(folder / _PASSES, str(number + 1).encode())
             on_program(entry.name, number, outcome)
 
@@ -101,17 +107,11 @@ def _passes(folder: Path) -> int:
     return int(read_bytes(path)) if path.exists() else 0
 
 
-def _run_session(path: Path, folder: Path, seconds: float) -> str:
+def _run_session(path: Path, folder: Path, seconds: float, core: int | None) -> str:
     """Runs a session in a process of its own, which may crash or hang; returns what came of it."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "costbench.hardware.xla_cpu.session",
-        str(path),
-        str(folder),
-        str(seconds),
-    ]
+    command = [sys.executable, "-m", "costbench.hardware.xla_cpu.session", str(path), str(folder)]
+    command += [str(seconds), *([] if core is None else [str(core)])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:

@@ -13,11 +13,16 @@ import numpy as np
 
 from costbench.arrays import F64
 from costbench.artifacts import read_json
+from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError
 from costbench.params import parse
 
 RECORDED = "recorded"
 """Key of a shard's metadata that says that a real machine ran its kernels; also a folder beside shards."""
+
+
+NO_TILE = TileSizes(np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64))
+"""What stands for the tile size of a kernel that has none."""
 
 
 def is_recorded(data: Path, chip: str) -> bool:

@@ -126,13 +126,18 @@ def _extras_of(shard: Path, features: str) -> Path:
 
 
 def write_extras(
-    path: Path, kernels: Sequence[MeasuredKernel], features: UserFeatures, metadata: dict[str, object]
+    path: Path,
+    kernels: Sequence[Kernel],
+    fingerprints: Sequence[str],
+    features: UserFeatures,
+    metadata: dict[str, object],
 ) -> None:
     """Writes further features of the nodes of kernels of which there is a feature shard.
 
     Args:
         path: destination, see `extras_path`.
         kernels: kernels of the feature shard, in its order.
+        fingerprints: fingerprint of each.
         features: function that computes them.
         metadata: JSON values, as those of the feature shard.
 
@@ -140,15 +145,15 @@ def write_extras(
         ParamsError: naming the function, if it fails or returns anything but its features.
         DataError: if the shard cannot be written.
     """
-    rows = [features(measured.kernel) for measured in kernels]
+    rows = [features(kernel) for kernel in kernels]
     width = rows[0].shape[1] if rows else 0
-    for measured, values in zip(kernels, rows, strict=True):
+    for kernel, values in zip(kernels, rows, strict=True):
         if values.shape[1] != width:
-            kernel = measured.kernel.instruction(measured.kernel.outputs[0]).name
-            problem = f"gives {values.shape[1]} features for the nodes of kernel {kernel}"
+            name = kernel.instruction(kernel.outputs[0]).name
+            problem = f"gives {values.shape[1]} features for the nodes of kernel {name}"
             raise features.part.refuse(problem, f"{width}, as for the first kernel of {path.stem}")
     columns: dict[str, AnyArray] = {
-        "kernel_fingerprint": digests_of([measured.fingerprint for measured in kernels]),
+        "kernel_fingerprint": digests_of(fingerprints),
         f"{EXTRA}_offsets": offsets_of(len(values) for values in rows),
         EXTRA: np.concatenate([np.zeros((0, width), np.float32), *rows]),
     }

@@ -45,11 +45,11 @@ _BASELINES = re.compile(
 
 @dataclass(frozen=True)
 class HeadlineParams:
-    """Key `headline` of section `report`: packed results that the first page rests on.
+    """Keys `headline` and `real` of section `report`: packed results that the first page rests on.
 
     Attributes:
-        results: folder of the archive, from the repository's root; where it is not there, the report's own
-            results take its place.
+        results: folder of the archive, from the repository's root; where it is not there, a report has its
+            own results alone.
         networks: experiments with networks at their plateau.
         trees: experiments with boosted trees of several budgets.
         curves: experiments with learning curves of the same networks.

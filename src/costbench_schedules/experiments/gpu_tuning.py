@@ -55,7 +55,7 @@ class GpuTuning:
         tables: folder of the tables, relative to the repository's root.
         seed: seed of all searches.
         archive: folder of packed searches, relative to the repository's root; those by other strategies join
-            these, as many repeats of them, where tables, trials and seed are the same.
+            these where tables, trials and seed are the same.
     """
 
     strategies: tuple[str, ...]
@@ -176,7 +176,9 @@ def archived_searches(section: GpuTuning, files: Sequence[TuningFile], path: Pat
         _log.info("%s is left out: %d trials with seed %d", path, facts.trials, facts.seed)
         return []
     same = [file for file in files if facts.tables.get(file.name) == file.digest]
-    searches = read_archive(path, [tuning_table(file) for file in same], section.repeats)
+    # As many repeats of each: searches are compared repeat by repeat.
+    repeats = min(facts.repeats.values(), default=0)
+    searches = read_archive(path, [tuning_table(file) for file in same], repeats)
     return [search for search in searches if search.strategy not in section.strategies]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -209,3 +210,10 @@ def test_fusions_of_another_program(tmp_path: Path, content: object, problem: st
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert problem in done.stderr
+
+
+def test_a_core_that_is_not_there(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "costbench", "measure", str(write_small(tmp_path)), "--core", "4096"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.fullmatch(r"costbench: error: --core: no core 4096 \(expected one of [\d, ]+\)\n", done.stderr)

@@ -20,7 +20,8 @@ def test_strategies_of_kernel_tuner_spend_their_trials_and_repeat(name: str) -> 
     pytest.importorskip("kernel_tuner", reason="needs the extra kernel-tuner")
     before = random.getstate(), np.random.get_state()[1]  # noqa: NPY002
     orders = [run_search(KERNEL_TUNER[name](), TABLE, 40, stream(3, name)) for _ in range(2)]
-    np.testing.assert_array_equal(*orders)
+    if name != "kernel-tuner-bayes_opt":  # which chooses by how long its own steps take
+        np.testing.assert_array_equal(*orders)
     assert 0 < len(set(orders[0].tolist())) == len(orders[0]) <= 40
     assert random.getstate() == before[0]
     np.testing.assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002

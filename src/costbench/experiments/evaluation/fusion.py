@@ -14,8 +14,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from costbench.arrays import F64, I64, Bool
-from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, fusion_parts
-from costbench.datasets.recorded_kernels import WholeProgram, read_measurements
+from costbench.datasets.measured_kernels import (
+    CompiledPrograms,
+    MeasuredKernels,
+    fusion_parts,
+    kernel_view,
+)
+from costbench.datasets.recorded_kernels import (
+    NO_TILE,
+    Measurements,
+    WholeProgram,
+    name_of_recorded,
+    read_measurements,
+)
 from costbench.experiments.evaluation.program import (
     ALL_KERNELS,
     BEST,
@@ -44,6 +55,7 @@ _MAX_POINTS = 300
 SUM_OF_KERNELS = "sum_of_kernels"
 """Model of these rows whose prediction is the sum of the measured runtimes of the program's kernels."""
 MEASURED_AGAIN = "measured_again"
+_FIGURES_OF = "tpu_v3"
 
 
 def evaluate_fusions(task: ProgramTask) -> ProgramResult:
@@ -73,8 +85,8 @@ def evaluate_fusions(task: ProgramTask) -> ProgramResult:
     measurements = read_measurements(task.data, task.chip, task.program) if shard.is_recorded else None
     if measurements is None:
         predicted |= predict_from_kernels(task)
-    elif MEASURED_AGAIN in task.models and measurements.again_ns is not None:
-        predicted[MEASURED_AGAIN, MAIN, 0] = measurements.again_ns
+    else:
+        predicted |= predict_recorded(task, measurements)
     computed_by: dict[ModelKey, str] = {}
     for checkpoint in task.checkpoints:
         predicted[checkpoint.key], computed_by[checkpoint.key] = network_costs(shard, checkpoint)
@@ -135,6 +147,29 @@ def predict_from_kernels(task: ProgramTask) -> dict[ModelKey, F64]:
         for key, predict in ceilings.items():
             # A kernel of a fusion config was measured with one tile size.
             predicted[key][index] = predict(measured.space.nest, measured.tile_sizes)[0]
+    return predicted
+
+
+def predict_recorded(task: ProgramTask, measurements: Measurements) -> dict[ModelKey, F64]:
+    """Returns the same of kernels that a real machine ran: a user's models, and the second measurement.
+
+    A user's model is given kernels without tile sizes, and the figures of a chip that is simulated, as of a
+    real machine there are none.
+
+    Raises:
+        DataError: for a damaged shard, or a model of the user's that cannot be loaded or asked.
+    """
+    predicted: dict[ModelKey, F64] = {}
+    if MEASURED_AGAIN in task.models and measurements.again_ns is not None:
+        predicted[MEASURED_AGAIN, MAIN, 0] = measurements.again_ns
+    user_models = load_user_models(task.models, "fusion", load_target(_FIGURES_OF).architecture)
+    if user_models:
+        (shard,) = fusion_parts(task.data, task.chip, task.program)
+        programs = CompiledPrograms(task.data, 1)
+        module = programs.module(name_of_recorded(task.chip, task.program))
+        kernels = [kernel_view(shard, index, module) for index in range(shard.num_kernels)]
+        for name, model in user_models.items():
+            predicted[name, MAIN, 0] = np.array([model.predict_ns(kernel, NO_TILE) for kernel in kernels])
     return predicted
 
 

@@ -17,6 +17,7 @@ from costbench.datasets.measured_kernels import (
     MeasuredKernels,
     compiled_program_path,
     fusion_parts,
+    kernel_view,
     shard_path,
 )
 from costbench.datasets.record_types import FEATURES_VERSION, FUSION, LAYOUT_GRAPH
@@ -227,7 +228,8 @@ def _write_kernels(shard_spec: ShardSpec, program: _Program) -> None:
         model = AnalyticalModel(shard_spec.architecture, knowledge_of(shard_spec.estimate))
         write_estimates(shard_spec.path, kernels, model, metadata)
     elif shard_spec.nodes:
-        write_extras(shard_spec.path, kernels, load_user_features(shard_spec.nodes), metadata)
+        views, fingerprints = [m.kernel for m in kernels], [m.fingerprint for m in kernels]
+        write_extras(shard_spec.path, views, fingerprints, load_user_features(shard_spec.nodes), metadata)
     else:
         model = AnalyticalModel(shard_spec.architecture)
         write_features(shard_spec.path, kernels, program.features, model, metadata)
@@ -236,8 +238,13 @@ def _write_kernels(shard_spec: ShardSpec, program: _Program) -> None:
 def _write_recorded(shard_spec: ShardSpec, program: _Program, shard: Shard) -> None:
     name = name_of_recorded(shard_spec.chip, program.name)
     metadata = program.metadata(shard_spec, str(shard.metadata["application"]))
-    features = program_features(program.modules.module(name))
-    write_recorded_features(shard_spec.path, shard, features, metadata)
+    module = program.modules.module(name)
+    if shard_spec.nodes:
+        kernels = [kernel_view(shard, index, module) for index in range(shard.num_kernels)]
+        fingerprints = [bytes(row).hex() for row in shard["kernel_fingerprint"]]
+        write_extras(shard_spec.path, kernels, fingerprints, load_user_features(shard_spec.nodes), metadata)
+    else:
+        write_recorded_features(shard_spec.path, shard, program_features(module), metadata)
 
 
 def _write_layouts(shard_spec: ShardSpec, program: _Program) -> None:
@@ -323,9 +330,8 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
                     architecture = None if target is None else target.architecture
                     shard_spec = ShardSpec(task, chip_name, architecture, sources, path, key, search)
                     by_program.setdefault(name, []).append(shard_spec)
-                    if recorded:
-                        continue
-                    for quality in section.estimates if READERS[task].reads_compiled else ():
+                    has_estimates = READERS[task].reads_compiled and not recorded
+                    for quality in section.estimates if has_estimates else ():
                         beside = estimates_path(path, quality)
                         by_program[name].append(replace(shard_spec, path=beside, estimate=quality))
                     for nodes in section.nodes if READERS[task].reads_compiled else ():

@@ -89,9 +89,10 @@ class Backend:
     """
 
     def __init__(self, flags: str = GIVEN_FLAGS, core: int | None = None) -> None:
-        if importlib.util.find_spec("jaxlib") is None:
-            raise DataError("JAX is not installed", expected=install_line("jax"))
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0)) if core is None else core})
+        require_jax()
+        chosen = core_to_use(core)
+        if chosen is not None:
+            os.sched_setaffinity(0, {chosen})
         os.environ.update(XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
         import jax
 
@@ -271,6 +272,30 @@ class Backend:
                     runs[run][stats["hlo_op"]] = (total + event.duration_ns, number + 1)
                     starts[run] = min(starts.get(run, event.start_ns), event.start_ns)
         return [runs[run] for run in sorted(runs, key=starts.__getitem__)]
+
+
+def require_jax() -> None:
+    """Raises DataError if jaxlib is not installed."""
+    if importlib.util.find_spec("jaxlib") is None:
+        raise DataError("JAX is not installed", expected=install_line("jax"))
+
+
+def core_to_use(core: int | None) -> int | None:
+    """Returns the core to measure on: the given one, or else the last that this process may use.
+
+    Returns:
+        number of the core; None where the system binds no processes to cores.
+
+    Raises:
+        DataError: for a core that the process may not use.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    allowed = os.sched_getaffinity(0)
+    if core is not None and core not in allowed:
+        expected = "one of " + ", ".join(map(str, sorted(allowed)))
+        raise DataError(f"no core {core}", field="--core", expected=expected)
+    return max(allowed) if core is None else core
 
 
 def input_array(shape: Shape, rng: np.random.Generator) -> AnyArray:

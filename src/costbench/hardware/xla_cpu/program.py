@@ -76,9 +76,11 @@ def named_bytes(module: HloModule) -> bytes:
         )
         computations.append(HloComputation(f"c{offset}", instructions, body.root))
     proto = module_to_proto(HloModule(module.name, tuple(computations), module.entry))
-    for inst in (inst for body in proto.computations for inst in body.instructions if inst.opcode == "topk"):
-        # XLA wants in fields what the shape of the result says: how many, and that they are the largest.
-        inst.MergeFromString(_TOP_K + _varint(inst.shape.tuple_shapes[0].dimensions[-1]) + _LARGEST)
+    for message in (message for body in proto.computations for message in body.instructions):
+        if message.opcode == "topk":
+            # XLA wants in fields what the shape of the result says: how many, and that they are the largest.
+            count = message.shape.tuple_shapes[0].dimensions[-1]
+            message.MergeFromString(_TOP_K + _varint(count) + _LARGEST)
     return proto.SerializeToString(deterministic=True)
 
 

@@ -5,8 +5,8 @@ as JSON, its executable), then the results of each round. A later session reads 
 compiling again, so the second round costs no compilation and may come at any time. What a killed session has
 written stays.
 
-`python -m costbench.hardware.xla_cpu.session PROGRAM FOLDER SECONDS` runs one session: the second round of
-what has a first, further configs for so many seconds, and their first round.
+`python -m costbench.hardware.xla_cpu.session PROGRAM FOLDER SECONDS [CORE]` runs one session: the second
+round of what has a first, further configs for so many seconds, and their first round.
 """
 
 from __future__ import annotations
@@ -57,11 +57,13 @@ class SessionSpec:
         seconds: processor time of compilations and runs after which no further config is added.
         max_kernels: distinct kernels after which none is added.
         seed: seed of configs, inputs and orders.
+        core: core that is measured on; None for the last that the process may use.
     """
 
     seconds: float
     max_kernels: int = 700
     seed: int = 0
+    core: int | None = None
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class Session:
     def __init__(self, path: Path, folder: Path, spec: SessionSpec) -> None:
         self._folder, self._spec = folder, spec
         self._program = MachineProgram(read_module(path), path.name.removesuffix(PROGRAM_SUFFIX))
-        self._runner = ProgramRunner(self._program, Backend(GIVEN_FLAGS), spec.seed, folder)
+        self._runner = ProgramRunner(self._program, Backend(GIVEN_FLAGS, spec.core), spec.seed, folder)
         self._compiled: dict[int, CompiledConfig] = {}
 
     # ---- configs -----------------------------------------------------------------------------------------
@@ -299,14 +301,15 @@ def main(arguments: Sequence[str]) -> int:
     """Runs a session.
 
     Args:
-        arguments: file of the program, folder of its state, seconds of compilations and runs.
+        arguments: file of the program, folder of its state, seconds of compilations and runs, core if any.
 
     Returns:
         0, or `EXIT_LEFT_OUT` for a program that is left out; `LEFT_OUT` in the folder says why.
     """
     path, folder, seconds = Path(arguments[0]), Path(arguments[1]), float(arguments[2])
+    core = int(arguments[3]) if len(arguments) > 3 else None
     try:
-        session = Session(path, folder, SessionSpec(seconds))
+        session = Session(path, folder, SessionSpec(seconds, core=core))
         again = session.measure(SECOND)
         added = session.extend() if seconds else 0
         first = session.measure(FIRST)

@@ -95,11 +95,11 @@ class GpuResults:
     def reference(self) -> str:
         """Returns the strategy that trials are compared with: Kernel Tuner's best, else random search.
 
-        The best has the least geometric mean over tables of expected trials to 95%. It is chosen on the
-        tables that it is compared on, which favours it.
+        The best has the least geometric mean of expected trials to 95%, over the tables that no strategy was
+        made on where there are any. It is chosen on tables that it is compared on, which favours it.
         """
         of_kernel_tuner = [name for name in self.strategies if name.startswith(KERNEL_TUNER)]
-        trials = self.trials("95")
+        trials = expected_trials(self.scores if self.unseen.empty else self.unseen, "95")
         means = {name: geometric_mean(trials[name].dropna()) for name in of_kernel_tuner}
         return min(means, key=lambda name: means[name]) if means else RANDOM
 

@@ -21,6 +21,8 @@ ANCHOR = "gpus"
 _ENDS = ("95", "99")
 _COMPARED = 5
 """Strategies, besides the reference and random search, that stand beside each other on every table."""
+_TRANSFER = "transfer"
+"""Part of the names of strategies that begin with records of other devices."""
 _DARK = 60.0
 """Percent below which a cell of a matrix is dark."""
 
@@ -55,7 +57,7 @@ def _lead(results: GpuResults) -> str:
     tables = results.tables
     kernels, devices = ({getattr(table, name) for table in tables} for name in ("kernel", "device"))
     random = [table.random_trials_to_95 for table in tables]
-    marked = [f"{table.kernel} on {table.device}" for table in tables if table.development]
+    marked = [f"{table.kernel} on {table.device}".replace("_", " ") for table in tables if table.development]
     used = (
         f"Strategies were made with {len(marked)} of them ({', '.join(marked)}); these are marked, and the "
         "numbers of the others stand apart."
@@ -73,19 +75,24 @@ def _lead(results: GpuResults) -> str:
 
 
 def _finding(results: GpuResults) -> tuple[str, ...]:
-    """Returns a sentence on the strategy that needs the fewest trials, on tables that none was made with."""
+    """Returns who needs the fewest trials on tables that no strategy was made with: alone, with records."""
     unseen = over_tables(results.unseen, results.reference)
     rows = unseen[unseen["metric"] == "trials_to_95_ratio"].dropna()
-    ours = rows[~rows["strategy"].str.startswith(KERNEL_TUNER) & (rows["strategy"] != results.reference)]
-    if ours.empty:
-        return ()
-    best = ours.sort_values("value").iloc[0]
-    return (
-        f"On the {best['tables']} tables that no strategy was made with, {best['strategy']} needs "
-        f"{best['value']:.2f} times the trials of {results.reference} to reach 95% of the best speed, "
-        f"geometric mean, interval over tables from {best['low']:.2f} to {best['high']:.2f}. It is the one "
-        "with the least ratio of those strategies that are not Kernel Tuner's.",
-    )
+    rows = rows[~rows["strategy"].str.startswith(KERNEL_TUNER) & (rows["strategy"] != results.reference)]
+    with_records = rows["strategy"].str.contains(_TRANSFER)
+    sentences = []
+    for ours, kind in ((rows[~with_records], "without records"), (rows[with_records], "with records")):
+        if ours.empty:
+            continue
+        best = ours.sort_values("value").iloc[0]
+        sentences.append(
+            f"Of the strategies {kind} of other GPUs that are not Kernel Tuner's, {best['strategy']} needs "
+            "the fewest trials to 95% of the best speed on the "
+            f"{best['tables']} tables that none was made with: {best['value']:.2f} times those of "
+            f"{results.reference}, geometric mean, interval over tables from "
+            f"{best['low']:.2f} to {best['high']:.2f}."
+        )
+    return (" ".join(sentences),) if sentences else ()
 
 
 def strategies_table(results: GpuResults) -> Table:
@@ -126,7 +133,7 @@ def strategies_table(results: GpuResults) -> Table:
 def _reference_note(results: GpuResults) -> str:
     if results.reference == RANDOM:
         return "as none of Kernel Tuner's strategies was run"
-    return "the one of Kernel Tuner's strategies that is best on these tables"
+    return "the one of Kernel Tuner's strategies that is best on tables that no strategy was made with"
 
 
 def _mean_trials(trials: pd.DataFrame, strategy: str) -> float | None:
