@@ -61,7 +61,8 @@ def _is_bounded(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind))
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(inner) or pa.types.is_large_string(inner))
 
 
 def _plain_bytes(column: pa.Array) -> int:

@@ -28,6 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from costbench.arrays import I64
+from costbench.artifacts import atomic_path, read_bytes, seal
+from costbench.datasets.parquet_files import read_parquet
 from costbench.errors import DataError, one_line
 from costbench_schedules.experiments.table_scores import TableSearches, choices
 from costbench_schedules.records.tuning_table import TuningTable
@@ -55,10 +57,10 @@ class ArchiveFacts:
 
 
 def write_archive(path: Path, searches: Iterable[TableSearches], facts: ArchiveFacts) -> None:
-    """Writes searches; equal ones give equal bytes.
+    """Writes searches, and seals their folder; equal ones give equal bytes.
 
     Raises:
-        OSError: if the file cannot be written.
+        DataError: if the file cannot be written.
     """
     rows: list[tuple[str, str, str, int, int, int]] = []
     for search in searches:
@@ -68,11 +70,14 @@ def write_archive(path: Path, searches: Iterable[TableSearches], facts: ArchiveF
             names = (search.table.kernel, search.table.device, search.strategy, repeat)
             rows += [(*names, trial + 1, int(chosen[trial])) for trial in changed.tolist()]
     frame = pd.DataFrame(rows, columns=[*_COLUMNS])
-    kinds = {"repeat": np.int16, "trial": np.int32, "number": np.int32}
-    table = pa.Table.from_pandas(frame.astype(kinds), preserve_index=False)
+    kinds = {"repeat": "int16", "trial": "int32", "number": "int32"}
+    table = pa.Table.from_pandas(
+        frame.astype({**dict.fromkeys(_COLUMNS, "str"), **kinds}), preserve_index=False
+    )
     table = table.replace_schema_metadata({_KEY: json.dumps(asdict(facts), sort_keys=True).encode()})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, compression="zstd")
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+    seal(path.parent, "`git checkout`")
 
 
 def read_facts(path: Path) -> ArchiveFacts:
@@ -81,8 +86,9 @@ def read_facts(path: Path) -> ArchiveFacts:
     Raises:
         DataError: naming the file, if it is damaged or no archive.
     """
+    data = read_bytes(path)
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
         return ArchiveFacts(**json.loads(metadata[_KEY]))
     except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
         expected = "searches of tuning tables"
@@ -104,7 +110,10 @@ def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> lis
         DataError: naming the file, if it is damaged or a choice is none of the table's configurations.
     """
     facts = read_facts(path)
-    frame = pd.read_parquet(path)
+    try:
+        frame = read_parquet(read_bytes(path)).to_pandas()
+    except DataError as error:
+        raise error.recast(DataError, where=path) from error
     if tuple(frame.columns) != _COLUMNS:
         raise DataError(f"has the columns {list(frame.columns)}", where=path, expected=str(list(_COLUMNS)))
     groups: dict[Any, pd.DataFrame] = dict(iter(frame.groupby(["kernel", "device", "strategy", "repeat"])))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_file, unseal, write_json
+from costbench.artifacts import check_sealed, digest_file, unseal, write_json
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.comparison import autotune
 from costbench.experiments.autotuning.fusion_comparison import FusionCurve
@@ -139,6 +139,8 @@ def _work_items(
     items.sort(key=lambda item: (-_effort(item), item.name))
     code = code_digest(autotune)
     files = {path for item in items for path in _inputs(item)}
+    for path in files:
+        check_sealed(path)
     digests = {path: digest_file(path) for path in sorted(files)}
     folder = workspace.stage("autotune") / _ITEMS
     work_items = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from costbench.artifacts import digest_file, digest_files, seal, write_json
+from costbench.artifacts import check_sealed, digest_file, digest_files, seal, write_json
 from costbench.datasets.leakage import common_fingerprints
 from costbench.datasets.splits import read_split, reported_split
 from costbench.errors import DataError, choose
@@ -233,6 +233,8 @@ def _work_items(
         trained = [checkpoint.folder for checkpoint in program.checkpoints]
         trained += [] if program.fitted is None else [program.fitted]
         trained += [*program.fitted_to.values(), *program.fitted_with.values()]
+        for folder in trained:
+            check_sealed(folder / DONE)
         evaluate = (EVALUATE_IMPORTED if program.imported else EVALUATE)[kind]
         parts = [name, identity.params_digest, identity.data_digest, identity.code_digest]
         parts += [code_digest(evaluate), *(digest_file(folder / DONE) for folder in trained)]
