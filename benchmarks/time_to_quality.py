@@ -3,8 +3,8 @@
     python -m benchmarks.time_to_quality [--params params.yaml] [--seeds 0 1 2] [--json]
 
 Trains the hybrid of each task on the random split of a profile whose stages `features` and `split` have run,
-until its validation values reach `TARGETS`. No test program is read. Recipes are `muon`, the optimiser and
-batches of section `train`, and `adam`, what that section had before and what all others are compared with.
+until its validation values reach `TARGETS`. No test program is read. Recipes are `muon`, the optimiser of
+section `train`, and `adam`, what that section had before and what all others are compared with.
 A training is one of `STEPS` steps whose learning rate falls to its end; it stops where the target is reached.
 Recipes take turns, so a busy machine slows all; the median over the seeds counts.
 
@@ -36,9 +36,10 @@ from torch import nn
 from benchmarks.naive_pyg import NaiveCollator, NaiveNet
 from benchmarks.synthetic_kernels import kernels
 from benchmarks.training_overhead import ColumnSource, columns_of
-from costbench.datasets.splits import read_split
+from costbench.datasets.splits import read_training_programs
 from costbench.execution.workers import NO_FLAGS
 from costbench.experiments.parameter_file import load_params
+from costbench.experiments.stages.train import with_samples
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import paths_of_programs
 from costbench.models.execution import apply_execution
@@ -48,7 +49,7 @@ from costbench.training.batches import BatchSampler, SampleSource
 from costbench.training.fit import fit
 from costbench.training.kernel_source import KernelSource
 from costbench.training.losses import find_loss
-from costbench.training.spec import BatchSpec, OptimizerSpec, TrainParams, TrainSpec
+from costbench.training.spec import OptimizerSpec, TrainParams, TrainSpec
 
 TASKS = ("tile", "fusion")
 TARGETS: Mapping[str, Mapping[str, float]] = {
@@ -59,13 +60,10 @@ TARGETS: Mapping[str, Mapping[str, float]] = {
 LARGER_IS_BETTER = ("validation/tau",)
 BASELINE = "adam"
 ADAM = {
-    "tile": (OptimizerSpec(averaging=0.99), BatchSpec(kernels=8, configs=32)),
-    "fusion": (
-        OptimizerSpec(learning_rate=3e-3, averaging=0.99, weight_decay=0.1),
-        BatchSpec(kernels=256, configs=1),
-    ),
+    "tile": OptimizerSpec(learning_rate=1e-3, averaging=0.99),
+    "fusion": OptimizerSpec(learning_rate=3e-3, averaging=0.99, weight_decay=0.1),
 }
-"""Optimiser and batches of section `train` before Muon, by task."""
+"""Optimiser of section `train` before Muon, by task."""
 STEPS: Mapping[str, Mapping[str, int]] = {
     "adam": {"tile": 25_600, "fusion": 25_600},
     "muon": {"tile": 6_400, "fusion": 6_400},
@@ -167,8 +165,7 @@ def naive_step_s(spec: TrainSpec, sources: Sources) -> float:
 
 def recipes(spec: TrainSpec, task: str, steps: Mapping[str, Mapping[str, int]]) -> dict[str, TrainSpec]:
     """Returns the settings of every recipe, by its name; those of `muon` are the given ones."""
-    optimizer, batch = ADAM[task]
-    settings = {"adam": replace(spec, optimizer=optimizer, batch=batch), "muon": spec}
+    settings = {"adam": replace(spec, optimizer=ADAM[task]), "muon": spec}
     return {
         name: replace(
             one,
@@ -214,11 +211,11 @@ def profile_sources(params: Path, task: str) -> tuple[TrainSpec, Sources]:
     loaded = load_params(params)
     workspace = load_workspace(loaded, NO_FLAGS)
     spec: TrainSpec = getattr(loaded.section("train", TrainParams), task)
-    split = read_split(workspace.stage("split") / "random.json")
     features, chip = workspace.stage("features"), loaded.sections["features"]["chips"][0]
+    programs = read_training_programs(workspace.stage("split") / "random.json")
+    measured = with_samples(programs, features, task, chip)
     train, validation = (
-        paths_of_programs(features, task, chip, tuple(programs))
-        for programs in (split.train, split.validation)
+        paths_of_programs(features, task, chip, names) for names in (measured.train, measured.validation)
     )
     return spec, Sources(train, validation)
 

@@ -122,7 +122,7 @@ def test_every_network_overfits_one_kernel_by_every_optimiser(
     """Eight decisions of a kernel come to be in the order of their runtimes."""
     kernels = small_kernels(3, num_kernels=4, num_configs=8)
     kernel = kernels[3]
-    net_spec = NetSpec(encoder=encoder, reduction=reduction, hidden=16, opcode_embedding=4, gat_heads=2)
+    net_spec = NetSpec(encoder=encoder, reduction=reduction, hidden=8, opcode_embedding=4, gat_heads=2)
     spec = TrainSpec(net=net_spec, optimizer=OptimizerSpec(method=method, learning_rate=5e-3))
     scaling = FeatureScaling.fit([kernel])
     net = LearnedCostNet(net_spec, scaling.sizes, seed=1)
