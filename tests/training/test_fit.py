@@ -206,6 +206,18 @@ def test_stopped_twice_a_run_ends_as_a_whole_one(
     assert list(after) == list(stopped_early[1])[2:]
 
 
+def test_stopped_between_epochs_a_run_by_muon_ends_as_a_whole_one(tmp_path: Path) -> None:
+    spec, epochs, before = (
+        replace(SPEC, optimizer=replace(SPEC.optimizer, method="muon")),
+        Epochs(),
+        Epochs(2),
+    )
+    whole = run(tmp_path / "whole", spec, epochs)
+    with pytest.raises(StoppedError):
+        run(tmp_path / "stopped", spec, before)
+    require_ends_as((whole, epochs), tmp_path / "stopped", spec, before)
+
+
 @pytest.mark.parametrize("spec", [SPEC, IMPATIENT], ids=["all epochs", "out of patience"])
 def test_stopped_after_its_last_epoch_a_run_does_no_more(
     spec: TrainSpec, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from costbench.errors import DivergedError
 from costbench.models.graph_batch import GraphBatch
 from costbench.rng import stream_key
 from costbench.training.losses import Loss
+from costbench.training.muon import Muon
 from costbench.training.spec import AnyTrainSpec
 from costbench.training.validation import ValidationScores
 
@@ -48,8 +49,10 @@ class CostModelModule(pl.LightningModule):
         return self.net if self.average is None else self.average
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Returns Adam over all parameters, with decoupled weight decay."""
+        """Returns the optimiser of all parameters, with decoupled weight decay."""
         spec = self._optimizer
+        if spec.method == "muon":
+            return Muon(self.net, lr=spec.learning_rate, weight_decay=spec.weight_decay)
         return torch.optim.AdamW(
             self.net.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay, fused=True
         )

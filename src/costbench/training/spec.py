@@ -120,9 +120,11 @@ class ValidationSpec:
 
 @dataclass(frozen=True)
 class OptimizerSpec:
-    """Adam and its learning rate.
+    """Optimiser and learning rate.
 
     Attributes:
+        method: `adam`, or `muon`, which makes the steps of weight matrices orthogonal and leaves other
+            parameters to Adam; their learning rates are alike.
         learning_rate: learning rate at the start.
         schedule: `exponential` multiplies by `decay` after every epoch (lpm2021, table 6); `cosine` falls
             from `learning_rate` to `decay` times that over the whole training.
@@ -133,6 +135,7 @@ class OptimizerSpec:
         weight_decay: factor by which every step shrinks the weights, times the learning rate (AdamW).
     """
 
+    method: Literal["adam", "muon"] = later("adam")
     learning_rate: float = 1e-3
     schedule: Literal["exponential", "cosine"] = "cosine"
     decay: float = 0.02
@@ -190,7 +193,7 @@ class TrainSpec:
         loss: loss by its name in `losses.LOSSES`, or a function of your own, `module:function`.
         batch: how training batches are drawn.
         validation: what is validated on after every epoch.
-        optimizer: Adam, its learning rate and clipping.
+        optimizer: optimiser, its learning rate and clipping.
         epochs: largest number of epochs.
         patience: number of epochs without a better validation metric after which training stops.
         monitor: validation metric: `tau` or `opa` (larger is better), `ape`, `slowdown` or `mape` (smaller is
@@ -372,7 +375,7 @@ class LayoutTrainSpec:
         sampling: how configs are drawn.
         segments: what a step's gradient goes through.
         hold_out: which configs are kept apart where there are no validation graphs.
-        optimizer: Adam, its learning rate, clipping and weight averaging.
+        optimizer: optimiser, its learning rate, clipping and weight averaging.
         steps_per_epoch: steps between two validations.
         epochs: largest number of epochs.
         patience: number of epochs without a better validation metric after which training stops.
