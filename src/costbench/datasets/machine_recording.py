@@ -362,6 +362,7 @@ def machine_facts() -> dict[str, Any]:
         "threads": 1,
         "max_run_seconds": MAX_RUN_S,
         "tolerance": "0.001 of the norm of a result, 0.05 in programs with 16-bit floats",
+        "memory": "freed memory stays with the process",
         "state_of_caches": "in the whole program, as the kernels before left them",
         "kernel_runtime": "mean over the places of a kernel, then minimum and median over traced runs",
     }

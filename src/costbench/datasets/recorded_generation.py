@@ -34,6 +34,7 @@ from costbench.datasets.recorded_kernels import (
 )
 from costbench.datasets.storage import ShardSummary, write_shard
 from costbench.errors import DataError
+from costbench.hardware.xla_cpu.program import row_major
 from costbench.hlo.reader import module_from_bytes
 from costbench.programs.manifest import ProgramEntry
 from costbench.store import Entry, key_of
@@ -133,7 +134,8 @@ class RecordedTask:
         )
         # Shards list the kernels of a computation together, as packed positions are those of one computation.
         kernels = kernels.sort_values("computation", kind="stable", ignore_index=True)
-        module = module_from_bytes(self.program, where=self.name)
+        # As the machine sees it: its compiler gives arrays row-major layouts before anything is measured.
+        module = row_major(module_from_bytes(self.program, where=self.name))
         fingerprints = [bytes(value).hex() for value in kernels["fingerprint"]]
         self._check_fingerprints(kernels, fingerprints, ModuleFingerprints(module))
         columns = kernel_columns(_arrays(kernels), _integers(kernels["computation"]), fingerprints)

@@ -28,14 +28,16 @@ _TWICE = ("random", "genetic")
 
 
 def rows_of_tables(schedules: ScheduleResults, gpu: GpuResults) -> tuple[MetricRow, ...]:
-    """Returns the rows of all tables that were searched, of the repeats that both kinds of tables have.
+    """Returns the rows of all tables that were searched, of the repeats that all searches have.
 
     Claims are about programs that all repeats of a side were run on.
     """
-    of_schedules, of_gpus = [*_of_schedules(schedules)], [*_of_gpus(gpu)]
-    repeats = [{row.seed for row in rows} for rows in (of_schedules, of_gpus) if rows]
-    shared = set.intersection(*repeats) if repeats else set()
-    return tuple(row for row in (*of_schedules, *of_gpus) if row.seed in shared)
+    rows = (*_of_schedules(schedules), *_of_gpus(gpu))
+    repeats: dict[tuple[str, str, str], set[int]] = {}
+    for row in rows:
+        repeats.setdefault((row.split, row.program, row.model), set()).add(row.seed)
+    shared = set.intersection(*repeats.values()) if repeats else set()
+    return tuple(row for row in rows if row.seed in shared)
 
 
 def _of_schedules(results: ScheduleResults) -> Iterator[MetricRow]:

@@ -9,11 +9,13 @@ single dots and convolutions, and reductions alone where the fusions say so.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +36,8 @@ GIVEN_FLAGS = f"{OWN_FLAGS} --xla_cpu_experimental_ynn_fusion_type=individual_do
 DISABLED_PASSES = "fusion,fusion-wrapper,cpu_multi_output_fusion,tree_reduction_rewriter"
 """Passes that decide fusions, and one that takes reductions apart for several cores."""
 _HOOK = "costbench-fusions"
+_ALLOCATOR = {-1: 2**31 - 1, -2: 2**28, -4: 0, -8: 1}
+"""glibc's M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX and M_ARENA_MAX: one heap, which never shrinks."""
 _MAX_INTEGER = 1000
 _DTYPES = {
     ElementType.PRED: "bool", ElementType.S8: "int8", ElementType.S16: "int16", ElementType.S32: "int32",
@@ -93,6 +97,7 @@ class Backend:
         chosen = core_to_use(core)
         if chosen is not None:
             os.sched_setaffinity(0, {chosen})
+        keep_memory()
         os.environ.update(XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
         import jax
 
@@ -278,6 +283,18 @@ def require_jax() -> None:
     """Raises DataError if jaxlib is not installed."""
     if importlib.util.find_spec("jaxlib") is None:
         raise DataError("JAX is not installed", expected=install_line("jax"))
+
+
+def keep_memory() -> None:
+    """Makes the allocator of this process keep memory that was freed, where it is glibc's.
+
+    By default it returns large blocks to the system, or keeps them, by what the process did before: runs of
+    one program then differ by up to a half between processes, as new pages have to be zeroed.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for option, value in _ALLOCATOR.items():
+            mallopt(option, value)
 
 
 def core_to_use(core: int | None) -> int | None:

@@ -98,9 +98,9 @@ class GpuResults:
         The best has the least geometric mean of expected trials to 95%, over the tables that no strategy was
         made on where there are any. It is chosen on tables that it is compared on, which favours it.
         """
-        of_kernel_tuner = [name for name in self.strategies if name.startswith(KERNEL_TUNER)]
         trials = expected_trials(self.scores if self.unseen.empty else self.unseen, "95")
-        means = {name: geometric_mean(trials[name].dropna()) for name in of_kernel_tuner}
+        peers = [str(name) for name in trials if str(name).startswith(KERNEL_TUNER)]
+        means = {name: geometric_mean(trials[name].dropna()) for name in peers}
         return min(means, key=lambda name: means[name]) if means else RANDOM
 
     def ratios(self, strategy: str) -> Mapping[tuple[str, str], TrialsRatio]:
@@ -112,13 +112,14 @@ class GpuResults:
         ratios = {}
         for key, rows in by_table.groupby(["kernel", "device"], sort=True):
             values = rows.pivot(index="repeat", columns=["strategy", "metric"], values="value")
-            sides = []
-            for name in (strategy, self.reference):
-                if name not in values.columns.get_level_values("strategy"):
-                    break
-                sides.append(values[name][["trials_to_95", "reached_95"]].dropna().to_numpy(dtype=np.float64))
-            if len(sides) < 2 or sides[0].shape != sides[1].shape or not len(sides[0]):
+            names = [name for name in (strategy, self.reference) if name in {*rows["strategy"]}]
+            # Repeats that both have.
+            common = values[names].dropna()
+            if len(names) < 2 or common.empty:
                 continue
+            sides = [
+                common[name][["trials_to_95", "reached_95"]].to_numpy(dtype=np.float64) for name in names
+            ]
             count = len(sides[0])
             draws = stream(0, "repeats of tables", *map(str, key), count).integers(
                 count, size=(_RESAMPLES, count)

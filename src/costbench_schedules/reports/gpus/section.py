@@ -216,7 +216,8 @@ def _searches_figure(results: GpuResults, folder: Path) -> PageFigure:
         ]
     )
     svg, _ = write_tuning_curves(titled, compared(results), folder / "gpu_searches")
-    repeats = int(results.curves["repeats"].max())
+    counts = results.curves["repeats"]
+    repeats = " to ".join(map(str, dict.fromkeys((counts.min(), counts.max()))))
     caption = (
         "Speed of the fastest configuration so far, by its second measurement, in percent of the best, "
         f"against trials: median over {repeats} repeats, band from the lower to the upper quartile. "

@@ -53,7 +53,8 @@ def results() -> GpuResults:
 
 def test_the_reference_is_the_best_of_kernel_tuners() -> None:
     assert results().reference == "kernel-tuner-b"
-    without = replace(results(), curves=pd.DataFrame({"arm": ["random", "gbt-rank"]}))
+    rows = tuple(row for row in results().rows if not row.model.startswith("kernel-tuner"))
+    without = replace(results(), rows=rows)
     assert without.reference == "random"
 
 
@@ -74,6 +75,15 @@ def test_ratios_have_intervals_and_development_is_marked() -> None:
     overall = {line[0]: line for line in strategies_table(results()).rows}
     assert overall["gbt-rank"][1:5] == (4, pytest.approx(46.0), pytest.approx(92.0), 0.5)
     assert overall["gbt-rank"][5] == overall["gbt-rank"][7] == "0.50 [0.50, 0.50]"
+
+
+def test_repeats_that_both_have_are_compared() -> None:
+    """The reference has repeats 0 and 1 alone."""
+    rows = (row for row in results().rows if row.model != "kernel-tuner-b" or row.seed < 2)
+    fewer = replace(results(), rows=tuple(row for row in rows if row.model != "kernel-tuner-a"))
+    ratios = fewer.ratios("gbt-rank")
+    assert {key: ratio.value for key, ratio in ratios.items()} == {("blur", gpu): 0.5 for gpu in GPUS}
+    assert {row.seed for row in rows_of_tables(ScheduleResults(), fewer)} == {0, 1}
 
 
 def test_ratios_are_headline_numbers() -> None:
