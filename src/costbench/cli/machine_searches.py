@@ -35,6 +35,9 @@ def search_fusions(  # noqa: PLR0913 (a command has its options)
     ] = 5,
     compare_seconds: Annotated[float, typer.Option(help="Seconds that they run, all together.")] = 60.0,
     seed: Annotated[int, typer.Option(help="Of searches, starts and inputs.")] = 0,
+    records: Annotated[
+        Path, typer.Option(help="Recorded runtimes, which the model `analytical` is fitted to.")
+    ] = Path("data/xla_cpu"),
 ) -> None:
     """Search for fusions of many programs on this processor, with a model and without, at equal seconds.
 
@@ -52,5 +55,5 @@ def search_fusions(  # noqa: PLR0913 (a command has its options)
     calm_threads()
     entries = {entry.name: entry for entry in load_manifest(programs)}
     chosen = [choose(entries, name, "program") for name in names or entries]
-    settings = SearchSettings(seconds, model, model_seconds, processes, compare_seconds, seed)
+    settings = SearchSettings(seconds, model, model_seconds, processes, compare_seconds, seed, str(records))
     search_programs(chosen, programs, out, work, settings, lambda line: typer.echo(line, err=True))

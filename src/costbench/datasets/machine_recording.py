@@ -33,6 +33,7 @@ from costbench.datasets.machine_records import (
     write_table,
 )
 from costbench.errors import DataError
+from costbench.hardware.xla_cpu.acceptance import MAX_RUN_S, tolerance_of
 from costbench.hardware.xla_cpu.backend import (
     DISABLED_PASSES,
     GIVEN_FLAGS,
@@ -40,7 +41,6 @@ from costbench.hardware.xla_cpu.backend import (
     core_to_use,
     require_jax,
 )
-from costbench.hardware.xla_cpu.fusion_machine import MAX_RUN_S, tolerance_of
 from costbench.hardware.xla_cpu.session import (
     DEFAULT,
     EXIT_LEFT_OUT,

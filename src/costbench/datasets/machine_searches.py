@@ -39,7 +39,7 @@ COLUMNS: Mapping[str, RecordColumn] = {
     "low": RecordColumn(pa.float64(), "lower end of its 95% interval over processes"),
     "high": RecordColumn(pa.float64(), "upper end"),
     "is_own": RecordColumn(pa.bool_(), "whether it ends with XLA's own fusions, as nothing faster was found"),
-    "difference": RecordColumn(pa.float32(), "largest difference of results, of their largest magnitude"),
+    "difference": RecordColumn(pa.float32(), "largest difference of results, relative to their norm"),
 }
 """Columns of `searches.parquet`."""
 

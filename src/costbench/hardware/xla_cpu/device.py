@@ -23,9 +23,9 @@ from costbench.arrays import F64, I16, I64, Bool
 from costbench.artifacts import read_bytes, write_bytes
 from costbench.compiler.kernel import Kernel, kernel_module
 from costbench.errors import CostbenchError, DataError
+from costbench.hardware.xla_cpu.acceptance import MAX_RUN_S, tolerance_of
 from costbench.hardware.xla_cpu.backend import Backend, Executable, Run, largest_difference
 from costbench.hardware.xla_cpu.fusing import Membership
-from costbench.hardware.xla_cpu.fusion_machine import MAX_RUN_S, tolerance_of
 from costbench.hardware.xla_cpu.program import (
     REMADE,
     MachineProgram,

@@ -25,6 +25,7 @@ import numpy as np
 from costbench.arrays import I16
 from costbench.artifacts import read_bytes, read_json, write_bytes, write_json
 from costbench.errors import DataError, HloError
+from costbench.hardware.xla_cpu.acceptance import MAX_RUN_S
 from costbench.hardware.xla_cpu.backend import GIVEN_FLAGS, Backend, Executable
 from costbench.hardware.xla_cpu.device import (
     CompiledConfig,
@@ -32,7 +33,6 @@ from costbench.hardware.xla_cpu.device import (
     LeftOutError,
     ProgramRunner,
 )
-from costbench.hardware.xla_cpu.fusion_machine import MAX_RUN_S
 from costbench.hardware.xla_cpu.program import MachineProgram, PlacedKernels
 from costbench.hlo.reader import read_module
 from costbench.rng import stream
