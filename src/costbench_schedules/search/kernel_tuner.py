@@ -13,6 +13,7 @@ autotuning_methodology, compare_hypertuners_paper.json), also with these.
 from __future__ import annotations
 
 import random  # noqa: TID251 (the numbers that Kernel Tuner draws from)
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
@@ -95,7 +96,10 @@ class KernelTunerSearch:
             metrics=None,
             verbose=False,
         )
-        with _global_random(int(rng.integers(2**31))), redirect_stdout(StringIO()):
+        seed = int(rng.integers(2**31))
+        with _global_random(seed), redirect_stdout(StringIO()), warnings.catch_warnings():
+            # Costs of failures, the largest float, overflow in it.
+            warnings.simplefilter("ignore")
             strategy_map[self.strategy].tune(_search_space(replay.space, values), _runner(replay), settings)
 
 
