@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from costbench.datasets.machine_searches import CARD, read_card, read_searches, write_searches
 from costbench.errors import DataError
+from costbench.reports.inputs import ReportData
 from costbench.reports.machine_searches import flat_machine_searches, search_gains
+from costbench.reports.sections.machine_searches import machine_searches_section
 
 
 def row(program: str, arm: str = "hardware", **changes: Any) -> dict[str, Any]:
@@ -88,3 +91,18 @@ def test_what_is_no_result_is_one_line(folder: Path) -> None:
     (folder / CARD).write_text("[]")
     with pytest.raises(DataError, match="is no card"):
         read_card(folder)
+
+
+def test_the_section_has_a_row_for_each_kind_and_each_search(folder: Path) -> None:
+    data = cast("ReportData", SimpleNamespace(inputs=SimpleNamespace(machine_searches=folder)))
+    section = machine_searches_section(data)
+    assert section is not None
+    kinds, searches = section.tables
+    assert [len(table.rows) for table in (kinds, searches)] == [2, 5]
+    assert kinds.rows[1][:2] == ("XLA's own fusions", "hardware")
+    # Runtimes are shown in milliseconds.
+    assert [column.header for column in searches.columns[3:5]] == ["XLA's own", "chosen"]
+    assert searches.rows[0][3:5] == (2.0, 1.0)
+    assert "4 programs" in section.paragraphs[0]
+    nothing = cast("ReportData", SimpleNamespace(inputs=SimpleNamespace(machine_searches=None)))
+    assert machine_searches_section(nothing) is None
