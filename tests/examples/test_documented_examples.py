@@ -83,6 +83,7 @@ NOT_RUN = {
     "models 1": "needs a model that the default profile has trained",
     "results 0": "reads the results of the default profile; tests/pipelines/test_smoke.py leaves such a file",
     "packed_results 0": "reads an archive of results; tests/experiments/archive writes such a file",
+    "suite 0": "the form of a class; tests/suite/test_examples.py runs examples of it",
     "schedules 1": "reads a file of Kernel Tuner's, which is not in the repository",
 }
 
