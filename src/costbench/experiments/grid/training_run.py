@@ -18,7 +18,7 @@ from typing import Protocol
 
 import pandas as pd
 
-from costbench.artifacts import digest_file, digest_files, write_json
+from costbench.artifacts import check_sealed, digest_file, digest_files, write_json
 from costbench.datasets.splits import TrainingPrograms
 from costbench.datasets.storage import Shard
 from costbench.execution.workers import load
@@ -156,7 +156,10 @@ class CellTask:
         Raises:
             DataError: if the model that training starts from is missing.
         """
-        before = () if self.pretrained is None else (digest_file(self.pretrained / DONE),)
+        before: tuple[str, ...] = ()
+        if self.pretrained is not None:
+            check_sealed(self.pretrained / DONE)
+            before = (digest_file(self.pretrained / DONE),)
         return _digest(self.cell.task, digest(self.seeded), self.data_digest, self.code, *before)
 
     def key(self) -> str:

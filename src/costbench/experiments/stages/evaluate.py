@@ -233,8 +233,8 @@ def _work_items(
         trained = [checkpoint.folder for checkpoint in program.checkpoints]
         trained += [] if program.fitted is None else [program.fitted]
         trained += [*program.fitted_to.values(), *program.fitted_with.values()]
-        for folder in trained:
-            check_sealed(folder / DONE)
+        for trained_folder in trained:
+            check_sealed(trained_folder / DONE)
         evaluate = (EVALUATE_IMPORTED if program.imported else EVALUATE)[kind]
         parts = [name, identity.params_digest, identity.data_digest, identity.code_digest]
         parts += [code_digest(evaluate), *(digest_file(folder / DONE) for folder in trained)]
