@@ -78,7 +78,7 @@ def test_restored_results_ask_for_no_weights(tmp_path: Path, monkeypatch: pytest
     def compute(*_: object) -> None:
         raise RuntimeError("evaluated")
 
-    monkeypatch.setattr(evaluate, "_tasks", compute)
+    monkeypatch.setattr(evaluate, "evaluation_tasks", compute)
     with pytest.raises(RuntimeError):
         evaluate.run(params)
     identity = identify(evaluate.__name__, EvaluateParams(("analytical",), (1,), (0,)), "data", trained)
