@@ -4,9 +4,11 @@ A kernel takes a start, and then either as long as its arithmetic or as long as 
 
     t = launch + max(a FLOPs + c special functions, b (bytes read + bytes written))
 
-The work is that of the static performance features, counted from the operations alone. The constants have the
-least mean relative error over training kernels, each application counting the same. The sum is not convex in
-them, so a simplex search (Nelder and Mead) goes down from a start of the right scale.
+The work is that of the static performance features, counted from the operations alone. The constants have
+the least mean of |log(t / runtime)| over training kernels, each application counting the same: a kernel that
+takes twice as long as estimated counts as one that takes half as long. Relative errors would be least for
+hardly any time at all, since too short a time has at most 100% of them. The sum is not convex, so a simplex
+search (Nelder and Mead) goes down from a start of the right scale.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from costbench.params import parse
 
 ROOFLINE_FILE = "roofline.json"
 """File beside a trained model that reads the estimates of a roofline fitted to its training programs."""
-_EVALUATIONS, _RESTARTS, _GAIN = 1000, 8, 1e-4
+_EVALUATIONS, _RESTARTS, _GAIN = 600, 6, 1e-3
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def _times(constants: F64, static: F64) -> F64:
 
 
 def fit_roofline(static: F64, runtime_ns: F64, weights: F64) -> Roofline:
-    """Returns the constants of least mean relative error, sum of weights |t / runtime - 1|.
+    """Returns the constants of least mean log error, sum of weights |log(t / runtime)|.
 
     Args:
         static: static performance features of kernels, float64 [k, 4].
@@ -87,8 +89,10 @@ def fit_roofline(static: F64, runtime_ns: F64, weights: F64) -> Roofline:
     start = np.array([_rate(runtime_ns, column) for column in work.T])
     start[0] = float(np.min(runtime_ns))
 
+    measured = np.log(runtime_ns)
+
     def error(logs: F64) -> float:
-        return float(share @ np.abs(_times(np.exp(logs), static) / runtime_ns - 1.0))
+        return float(share @ np.abs(np.log(_times(np.exp(logs), static)) - measured))
 
     options: Any = {"maxfev": _EVALUATIONS, "xatol": 1e-4, "fatol": 1e-7, "adaptive": True}
     logs, least = np.log(start), np.inf

@@ -15,6 +15,7 @@ from costbench.models.baselines.runtimes import (
     LinearInWork,
     ScaledEstimate,
     UnscaledEstimate,
+    least_log_error,
     least_relative_error,
     weighted_median,
 )
@@ -135,3 +136,26 @@ def test_nothing_to_fit_to() -> None:
         least_relative_error(np.empty((0, 2)), np.empty(0), np.empty(0))
     with pytest.raises(DataError, match="not finite"):
         least_relative_error(np.ones((2, 1)), np.array([0.0, 1.0]), np.ones(2))
+
+
+def test_the_least_log_error_is_not_drawn_to_no_time_at_all() -> None:
+    """Four of ten kernels take a thousandth of their work's time: by relative errors none takes any."""
+    draw = np.random.default_rng(2)
+    columns = np.exp(draw.uniform(0.0, 10.0, (300, 2)))
+    expected = columns @ np.array([3.0, 0.5])
+    runtime = expected.copy()
+    for first in range(4):
+        runtime[first::10] /= 1000.0
+    by_log = least_log_error(columns, runtime, np.ones(300))
+    by_relative = least_relative_error(columns, runtime, np.ones(300))
+    np.testing.assert_allclose(columns @ by_log, expected, rtol=0.1)
+    assert np.median(columns @ by_relative / expected) < 0.01
+
+
+def test_work_that_no_kernel_has_costs_nothing() -> None:
+    columns = np.array([[1.0, 0.0], [2.0, 0.0], [4.0, 0.0]])
+    assert least_log_error(columns, np.array([5.0, 10.0, 20.0]), np.ones(3)).tolist() == pytest.approx(
+        [5.0, 0.0], rel=0.01
+    )
+    with pytest.raises(DataError, match="no kernels to fit a baseline to"):
+        least_log_error(np.zeros((0, 2)), np.zeros(0), np.zeros(0))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
+
+from costbench.params import later
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,16 @@ class BaselineSpec:
         validation: samples of validation programs, which decide about the number of trees.
         trees: the gradient-boosted trees.
         ridge: penalty of the linear ranker's squared weights; models without it ignore it.
+        error: error of runtimes that formulas, and the number of trees, are chosen by: `relative`, as MAPE,
+            or `log`, |log(predicted / measured)|. Where formulas explain little, too little time is never off
+            by more than 100%, and the least relative error is that of hardly any time at all.
     """
 
     training: SampleSpec
     validation: SampleSpec
     trees: TreesSpec
     ridge: float = 0.0
+    error: Literal["relative", "log"] = later("relative")
 
     def __post_init__(self) -> None:
         if self.ridge < 0.0:

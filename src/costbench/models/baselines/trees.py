@@ -20,7 +20,7 @@ from costbench.arrays import F32, F64, I64
 from costbench.errors import DataError
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.models.baselines.kernel_tables import NUM_FEATURES, KernelTable
-from costbench.models.baselines.runtimes import columns_of, least_relative_error, sum_columns
+from costbench.models.baselines.runtimes import columns_of, fit_columns, sum_columns
 from costbench.models.baselines.spec import BaselineSpec, TreesSpec
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class RuntimeTrees(Trees):
     """Runtime of a kernel: that of its work by a formula, times exp(sum of trees).
 
     The formula is a launch, FLOPs, bytes read, bytes written and special functions with non-negative
-    coefficients of least relative error. Trees are constant where training has seen nothing, so without a
+    coefficients of least error. Trees are constant where training has seen nothing, so without a
     formula they would know of no kernel that is longer than all of training. They are fitted to
     log(measured / formula) by a Huber loss.
 
@@ -175,12 +175,14 @@ class RuntimeTrees(Trees):
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Returns the trees with the least relative error on `validation`."""
+        """Returns the trees with the least error on `validation`, of the kind of the settings."""
         columns = columns_of(train)[:, cls._terms()]
-        coefficients = tuple(least_relative_error(columns, train.runtime_ns, train.row_weights).tolist())
+        coefficients = tuple(fit_columns(columns, train, spec).tolist())
         weights = validation.row_weights / validation.row_weights.sum()
 
         def accuracy(log_runtime: F64) -> float:
+            if spec.error == "log":
+                return -float(weights @ np.abs(log_runtime - np.log(validation.runtime_ns)))
             return -float(weights @ np.abs(np.exp(log_runtime) / validation.runtime_ns - 1.0))
 
         fitted, held_out = (
