@@ -3,7 +3,7 @@
 The gradients of a layer's weights are nearly of low rank, so that steps along them move few directions. Muon
 replaces the running mean of a matrix's gradients by the orthogonal matrix closest to it, in which all
 directions count alike. `torch.optim.Muon` does the same to one matrix after another and in bfloat16. Here
-matrices of one shape go through the iteration together and in float32: on processors it costs a quarter, and
+matrices of one shape go through the iteration together and in float32: on processors it costs two fifths, and
 equal runs give equal bytes.
 
 Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024); scale of the steps
