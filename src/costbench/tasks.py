@@ -70,6 +70,8 @@ class Task:
             executions, for the audit of leaks; empty where samples are programs.
         is_searched: whether the stage `autotune` searches for decisions.
         is_tuned: whether `costbench tune` does.
+        on_processor: whether XLA on a processor takes decisions that it is given, so that they can be tuned
+            on a machine that exists.
         labels: names and sentences in reports.
     """
 
@@ -86,6 +88,7 @@ class Task:
     default_columns: tuple[str, ...] = ()
     is_searched: bool = False
     is_tuned: bool = False
+    on_processor: bool = False
     labels: Labels | None = None
 
     @property
@@ -149,6 +152,7 @@ _FUSION = Task(
     default_columns=("kernel_runtime_ns", "kernel_default_runs"),
     is_searched=True,
     is_tuned=True,
+    on_processor=True,
     labels=Labels(
         title="Fusion",
         heading="Fusion task",

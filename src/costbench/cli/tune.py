@@ -171,7 +171,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
     `costbench tune --task schedule conv2d:n=1,h=28,w=28,ci=128,co=128,kh=3,kw=3,pad=1 --trials 200`
     """
     from costbench.errors import choose
-    from costbench.tasks import TUNED
+    from costbench.tasks import TASKS, TUNED
 
     def of_program() -> None:
         from costbench.errors import DataError
@@ -197,8 +197,9 @@ def tune(  # noqa: PLR0913 (a command has its options)
             _tune_program(options, chip, out, resume)
             return
         choose({SIMULATED: None, CHIP: None}, device, "device")
-        if task != "fusion":
-            raise DataError(f"{device} has no {task}s to choose", field="--task", expected="fusion")
+        if not TASKS[task].on_processor:
+            tasks = ", ".join(name for name, known in TASKS.items() if known.on_processor)
+            raise DataError(f"{device} has no {task}s to choose", field="--task", expected=tasks)
         for option in _OF_SIMULATED:
             if _given(context, option):
                 _refuse_option(option, f"--device {device}")

@@ -206,7 +206,9 @@ class MachineProgram:
             for inst in by_id[computation].instructions:
                 if inst.opcode in NO_WORK:
                     continue
-                body = by_id[inst.called_computation_ids[0]] if inst.opcode == "fusion" else None
+                body = (
+                    by_id[inst.called_computation_ids[0]] if inst.opcode == Opcode.FUSION.xla_name else None
+                )
                 if inst.fusion_kind == "kCustom" and body is not None:
                     library.update(i.metadata.op_name for i in body.instructions if i.opcode == "reduce")
                 kernel = self._own_kernel(inst, body)
