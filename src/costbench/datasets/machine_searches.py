@@ -53,7 +53,10 @@ def write_searches(folder: Path, rows: Sequence[Mapping[str, Any]], card: Mappin
     key = ("program", "start", "arm")
     ordered = sorted(rows, key=lambda row: tuple(str(row[name]) for name in key))
     rounded = [
-        {name: round(value, _DIGITS) if isinstance(value, float) else value for name, value in row.items()}
+        {
+            name: float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+            for name, value in row.items()
+        }
         for row in ordered
     ]
     write_table(folder / SEARCHES, rounded, COLUMNS)
