@@ -12,12 +12,11 @@ from pathlib import Path
 from costbench.artifacts import read_json, with_checksum, without_checksum, write_json
 from costbench.errors import DataError
 from costbench.params import load_yaml, parse
-from costbench_suite import VERSION
 from costbench_suite.predictions import Predictions
 from costbench_suite.scoring import Score
 from costbench_suite.searches import Searches
 from costbench_suite.task_data import TaskData
-from costbench_suite.tasks import TASKS
+from costbench_suite.tasks import TASKS, VERSION
 
 
 @dataclass(frozen=True)

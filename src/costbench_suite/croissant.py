@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from costbench.artifacts import digest_file, write_json
 from costbench.features.schema import DECISION_FEATURES, LAYOUT_FEATURES, NODE_FEATURES, STATIC_FEATURES
-from costbench_suite import VERSION
 from costbench_suite.kernel_samples import SUMMARY_FEATURES
 from costbench_suite.program_tables import open_table
-from costbench_suite.tasks import SuiteTask
+from costbench_suite.tasks import VERSION, SuiteTask
 
 CROISSANT_FILE = "croissant.json"
 LICENSE_URL = "https://spdx.org/licenses/Apache-2.0"

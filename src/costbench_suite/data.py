@@ -23,14 +23,13 @@ from costbench.installation import installed_files
 from costbench.programs.manifest import load_manifest
 from costbench.rng import stream
 from costbench.target import Target, load_target
-from costbench_suite import VERSION
 from costbench_suite.croissant import describe, write_croissant
 from costbench_suite.kernel_samples import fusion_tables, tile_tables
 from costbench_suite.layout_samples import layout_tables
 from costbench_suite.program_tables import digest_table, table_writers
 from costbench_suite.readme import write_readme
 from costbench_suite.task_data import FACTS_FILE, PROGRAMS, SPLITS, DataFacts
-from costbench_suite.tasks import CHIP, TASKS, SuiteTask
+from costbench_suite.tasks import CHIP, TASKS, VERSION, SuiteTask
 from costbench_suite.tuning_samples import read_tuning_tables, tuning_samples
 
 PROFILE = "profiles/suite/params.yaml"

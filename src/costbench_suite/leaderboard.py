@@ -14,9 +14,8 @@ from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.page import FIRST, PageFigure, Section, write_pages
 from costbench.reports.rendering import write_tables
 from costbench.reports.table import Column, Table, Value
-from costbench_suite import VERSION
 from costbench_suite.card import Card, read_card
-from costbench_suite.tasks import TASKS, SuiteTask
+from costbench_suite.tasks import TASKS, VERSION, SuiteTask
 
 _TITLES: Mapping[str, str] = {
     "ape_mean": "APE (%)",

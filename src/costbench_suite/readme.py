@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from costbench.artifacts import write_text
-from costbench_suite import VERSION
 from costbench_suite.croissant import DescribedTable
-from costbench_suite.tasks import SuiteTask
+from costbench_suite.tasks import VERSION, SuiteTask
 
 _TEXT = """\
 # costbench-suite, version {version}: {title}

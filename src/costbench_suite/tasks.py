@@ -10,6 +10,8 @@ from costbench.tasks import LEARNED
 from costbench_suite.kernel_samples import DECISIONS, KERNELS, SUMMARIES
 from costbench_suite.layout_samples import GRAPHS
 
+VERSION = 1
+"""Version of the data, splits and metrics. They never change: what differs gets a new number."""
 CHIP = "tpu_v3"
 """Chip of all tasks of simulated machines."""
 
