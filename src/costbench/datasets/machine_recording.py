@@ -97,7 +97,11 @@ def record(programs: Path, work: Path, spec: RecordSpec, on_program: Callable[[s
             folder = work / entry.name
             if (folder / LEFT_OUT).exists() or _passes(folder) > number:
                 continue
-            outcome = _run_session(programs / entry.file, folder, seconds, core)
+            path, outcome = programs / entry.file, ""
+            if seconds:
+                outcome = _run_session(path, folder, seconds, core)
+            if not (folder / LEFT_OUT).exists():
+                outcome = f"{outcome} {_run_session(path, folder, 0.0, core)}".strip()
             write_bytes(folder / _PASSES, str(number + 1).encode())
             on_program(entry.name, number, outcome)
 
