@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from costbench.hardware.xla_cpu.fusing import LIBRARY, OUTSIDE, Fused, Membership, fuse_module
 from costbench.hardware.xla_cpu.program import named_bytes
-from costbench.hlo.conversion import module_from_proto
+from costbench.hlo.conversion import module_from_proto, module_to_proto
 from costbench.hlo.proto import hlo_pb2
+from costbench.hlo.text.parser import proto_from_text
 from tests.hardware.xla_cpu.programs import small_module, small_program
 
 # Instructions of the small program by the names that XLA is given.
@@ -22,7 +23,11 @@ NAMES = {
 
 def as_compiled() -> bytes:
     """Returns the small program as it comes out of XLA's passes: instructions remember their names."""
-    proto = hlo_pb2.HloModuleProto.FromString(named_bytes(small_module()))
+    return remember_names(hlo_pb2.HloModuleProto.FromString(named_bytes(small_module())))
+
+
+def remember_names(proto: hlo_pb2.HloModuleProto) -> bytes:
+    """Returns a module with ids as XLA has them, whose instructions remember their names."""
     for body in proto.computations:
         for inst in body.instructions:
             inst.metadata.op_name = inst.name
@@ -126,3 +131,31 @@ def test_membership_of_the_default_kernels() -> None:
     assert {NAMES["exp"], NAMES["negate"], NAMES["multiply"]} <= kernels[0]
     assert {NAMES["dot"]} == kernels[1]
     assert {NAMES["add"], NAMES["tanh"], NAMES["reduce"]} <= kernels[2]
+
+
+def test_what_is_changed_in_place_is_in_memory() -> None:
+    # A scatter reads zeros from memory, where its result will be; its updates it computes itself.
+    text = """HloModule scattered
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main {
+  i = s32[4,1]{1,0} parameter(0)
+  zero = f32[] constant(0)
+  zeros = f32[16]{0} broadcast(zero), dimensions={}
+  one = f32[] constant(1)
+  ones = f32[4]{0} broadcast(one), dimensions={}
+  ROOT s = f32[16]{0} scatter(zeros, i, ones), update_window_dims={}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum
+}
+"""
+    proto = module_to_proto(module_from_proto(proto_from_text(text, where="scattered"), where="scattered"))
+    fused = fuse_module(remember_names(proto), Membership({"s": 0}))
+    inside = opcodes_of(fused)
+    assert sorted(inside.values()) == [["constant", "broadcast"], ["constant", "broadcast", "scatter"]]
+    # Writing the zeros belongs to the scatter.
+    assert set(fused.kernels.values()) == {0}

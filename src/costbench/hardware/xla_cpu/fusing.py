@@ -33,6 +33,8 @@ BARE = frozenset((
 """Opcodes that XLA runs by themselves; it wraps all others in fusions."""
 ALONE = frozenset(("scatter", "dynamic-update-slice", "reduce-window", "select-and-scatter", "map"))
 """Opcodes that get a fusion of their own: they work in place, or one loop cannot hold them and others."""
+_IN_PLACE = frozenset(("scatter", "dynamic-update-slice", "select-and-scatter"))
+"""Opcodes of `ALONE` whose first operands become the result; they have to be in memory."""
 _DUPLICATED = frozenset(("broadcast", "iota", "bitcast"))
 NO_WORK = frozenset(
     ["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call", "conditional"]
@@ -258,10 +260,11 @@ class _Body:
         clones: dict[int, None] = {}
 
         def visit(number: int) -> None:
+            updated = self._updated(number)
             for operand in self._insts[number].operand_ids:
                 if unit_of[operand] == unit or operand in clones:
                     continue
-                if is_loop and self._inside(unit, operand, unit_of):
+                if is_loop and operand not in updated and self._inside(unit, operand, unit_of):
                     visit(operand)
                     clones[operand] = None
                 else:
@@ -271,6 +274,15 @@ class _Body:
             is_loop = self._is_fusion(member)
             visit(member)
         return list(inputs), list(clones)
+
+    def _updated(self, number: int) -> frozenset[int]:
+        """Returns the operands that an operation changes in place."""
+        inst = self._insts[number]
+        if inst.opcode not in _IN_PLACE:
+            return frozenset()
+        # A scatter has as many arrays as updates, and indices between them.
+        count = (len(inst.operand_ids) - 1) // 2 if inst.opcode == "scatter" else 1
+        return frozenset(inst.operand_ids[:count])
 
     def _is_fusion(self, number: int) -> bool:
         return self._insts[number].opcode not in BARE
@@ -401,8 +413,13 @@ class _Body:
             return
         kernel = self._kernel[members[0]]
         if kernel == OUTSIDE:
-            # A duplicate that something other than a loop reads is part of that.
-            readers = (self._kernel[user] for user in self._users[members[0]] if not self._is_fusion(user))
+            # A duplicate that is read from memory is part of what reads it.
+            number = members[0]
+            readers = (
+                self._kernel[user]
+                for user in self._users[number]
+                if not self._is_fusion(user) or number in self._updated(user)
+            )
             kernel = next((reader for reader in readers if reader != OUTSIDE), OUTSIDE)
         self.kernels[name] = kernel
 
