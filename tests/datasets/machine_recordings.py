@@ -30,6 +30,7 @@ from costbench.datasets.machine_records import (
     write_table,
 )
 from costbench.features.decision_features import static_performance
+from costbench.hardware.xla_cpu.program import row_major
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import module_from_bytes
@@ -57,7 +58,7 @@ def write_records(
     for name in names:
         entry = entries[name]
         module = inline_fusions(module_from_bytes(read_program_bytes(corpus, entry), where=name))
-        prepared = PreparedProgram(module, name)
+        prepared = PreparedProgram(module, name, lay_out=row_major)
         data = module_to_bytes(prepared.module)
         path = f"{name}.hlo.pb"
         write_bytes(folder / PROGRAMS / path, data)

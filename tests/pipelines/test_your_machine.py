@@ -60,5 +60,5 @@ def test_the_lines_of_the_page_profile_and_score_a_program(tmp_path: Path) -> No
     lines = [line.rsplit(" ", 1) for line in run(tmp_path, "-c", read).splitlines()]
     assert len(lines) == program["kernels"]
     times = {kernel: int(runtime.strip("[]")) for kernel, runtime in lines}
-    (dot,) = [ns for kernel, ns in times.items() if "dot" in kernel]
-    assert 100_000 < dot <= program["run_ns"]
+    # The kernel that has the product is called after its root, which XLA chooses.
+    assert 100_000 < max(times.values()) <= program["run_ns"]
