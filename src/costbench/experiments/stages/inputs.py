@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from costbench.artifacts import digest_file, write_json
+from costbench.artifacts import digest_file, digest_files, write_json
 from costbench.errors import ParamsError
 from costbench.execution.dotted import is_part
 from costbench.experiments.grid.cells import experiment_names
@@ -90,14 +90,27 @@ def run(params: Path) -> None:
             # The user's own tables are files that dvc.yaml does not name.
             if tables := _sequence(_mapping(sections.get(stage)).get("tables")):
                 content["tables"] = {str(table): digest_file(workspace.root / str(table)) for table in tables}
-            # Packed results, whose manifest has the digests of all of them.
-            if packed := _mapping(_mapping(sections.get(stage)).get("headline")).get("results"):
-                manifest = workspace.root / str(packed) / _MANIFEST_FILE
-                content["headline"] = digest_file(manifest) if manifest.is_file() else ""
+            content |= _packed(_mapping(sections.get(stage)), workspace.root)
             write_json(folder / f"{stage}.json", content)
     for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
         code = asdict(module_closure(extension.module))
         write_json(folder / f"{name}.json", {"parameters": dict(extension.parameters(params)), **code})
+
+
+def _packed(section: Mapping[str, object], root: Path) -> dict[str, object]:
+    """Returns digests of the packed results that a section names, which dvc.yaml cannot.
+
+    Those of an archive are in its manifest; searches on a machine are files of a folder.
+    """
+    digests: dict[str, object] = {}
+    for name in ("headline", "real"):
+        if packed := _mapping(section.get(name)).get("results"):
+            manifest = root / str(packed) / _MANIFEST_FILE
+            digests[name] = digest_file(manifest) if manifest.is_file() else ""
+    if searches := section.get("machine_searches"):
+        folder = root / str(searches)
+        digests["machine_searches"] = digest_files(sorted(folder.glob("*")), folder)
+    return digests
 
 
 def _sources(values: object, params: Path) -> dict[str, object]:
