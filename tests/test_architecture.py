@@ -148,8 +148,8 @@ def test_arrays_and_checkpoints_are_loaded_without_running_code() -> None:
 def test_folders_of_tests_are_packages() -> None:
     """Tests mirror packages: `tests/hlo/text/` is about `costbench.hlo.text`.
 
-    `tests/schedules/` is about `costbench_schedules`, `tests/kernels/` about `costbench_kernels`, `tests/suite/`
-    about `costbench_suite`.
+    `tests/schedules/` is about `costbench_schedules`, `tests/kernels/` about `costbench_kernels`,
+    `tests/suite/` about `costbench_suite`.
     """
     elsewhere = {
         "contracts",
