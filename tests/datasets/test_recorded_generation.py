@@ -10,7 +10,15 @@ import pandas as pd
 import pytest
 
 from costbench.datasets.generation import summaries_of
-from costbench.datasets.machine_records import KERNEL_COLUMNS, KERNELS, write_table
+from costbench.datasets.machine_records import (
+    CONFIG_COLUMNS,
+    CONFIGS,
+    KERNEL_COLUMNS,
+    KERNELS,
+    XLA_DEFAULT,
+    read_table,
+    write_table,
+)
 from costbench.datasets.measured_kernels import compiled_program_path
 from costbench.datasets.recorded_generation import RecordedTask, find_records, records_digest, records_of
 from costbench.datasets.recorded_kernels import (
@@ -30,14 +38,14 @@ from costbench.programs.manifest import read_program_bytes
 from tests.datasets.machine_recordings import BYTE_NS, LAUNCH_NS, machine_ns, write_records
 
 NAME = "ncf_b8192_infer_bf16"
-CONFIGS = 3
+NUM_CONFIGS = 3
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     """Folder of records of one program."""
     folder = tmp_path_factory.mktemp("records")
-    write_records(folder, repository / "data" / "programs", [NAME], CONFIGS)
+    write_records(folder, repository / "data" / "programs", [NAME], NUM_CONFIGS)
     return folder
 
 
@@ -88,6 +96,27 @@ def test_second_measurements_and_whole_programs_stand_beside_it(recorded: Path, 
     default = dict(zip(measured.programs[0].kernels, measured.programs[0].runs, strict=True))
     runs = shard["kernel_default_runs"]
     assert default == {row: runs[row] for row in np.flatnonzero(runs).tolist()}
+
+
+def test_what_xla_fused_by_itself_is_no_config_and_kernels_without_time_are_in_no_sum(
+    recorded: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(recorded, tmp_path / "records")
+    folder = tmp_path / "records" / "toy"
+    configs = read_table(folder / CONFIGS, CONFIG_COLUMNS).to_dict("records")
+    configs[0]["origin"] = XLA_DEFAULT
+    kernels = pd.read_parquet(folder / KERNELS).to_dict("records")
+    gone = bytes(kernels[-1]["fingerprint"])
+    write_table(folder / CONFIGS, configs, CONFIG_COLUMNS)
+    write_table(folder / KERNELS, kernels[:-1], KERNEL_COLUMNS)
+    task_of(tmp_path / "records", tmp_path / "data").make()
+    measured = read_measurements(tmp_path / "data", "toy", NAME)
+    assert [program.first_ns for program in measured.programs] == [
+        config["first_ns"] for config in configs[1:]
+    ]
+    for program, config in zip(measured.programs, configs[1:], strict=True):
+        known = [bytes(name) for name in config["fingerprints"]]
+        assert len(program.kernels) == len(known) - (gone in known)
 
 
 def test_a_program_is_the_sum_of_its_runs() -> None:

@@ -21,8 +21,15 @@ from costbench.arrays import I64
 from costbench.artifacts import digest_bytes, digest_files, write_json
 from costbench.compiler.fingerprints import ModuleFingerprints
 from costbench.compiler.kernel_arrays import KernelArrays, lists_to_arrays
+from costbench.compiler.trip_counts import assumed_trip_counts
 from costbench.datasets.generation import Shards, SharedProgram, write_compiled_program
-from costbench.datasets.machine_records import MACHINE, MachineRecords, machines, open_records
+from costbench.datasets.machine_records import (
+    MACHINE,
+    XLA_DEFAULT,
+    MachineRecords,
+    machines,
+    open_records,
+)
 from costbench.datasets.measured_kernels import compiled_program_path, fusion_part_path, kernel_columns
 from costbench.datasets.record_types import FUSION
 from costbench.datasets.recorded_kernels import (
@@ -35,6 +42,7 @@ from costbench.datasets.recorded_kernels import (
 from costbench.datasets.storage import ShardSummary, write_shard
 from costbench.errors import DataError
 from costbench.hardware.xla_cpu.program import row_major
+from costbench.hlo.module import HloModule
 from costbench.hlo.reader import module_from_bytes
 from costbench.programs.manifest import ProgramEntry
 from costbench.store import Entry, key_of
@@ -99,10 +107,15 @@ class RecordedTask:
         return (fusion_part_path(self.folder, self.chip, self.name, 0),)
 
     @property
+    def key(self) -> str:
+        """Returns the digest of all that the shard follows from but the code."""
+        return key_of(self.chip, digest_bytes(self.program), self.digest, str(_VERSION))
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """Where the store keeps shard, program and measurements."""
         (shard,) = self.paths
-        key = key_of(self.chip, digest_bytes(self.program), self.digest, self.code, str(_VERSION))
+        key = key_of(self.key, self.code)
         compiled = compiled_program_path(self.folder, name_of_recorded(self.chip, self.name))
         files = (shard, compiled, measurements_path(self.folder, self.chip, self.name))
         return (Entry(shard.with_name(f"{self.name}.json"), key, files),)
@@ -148,7 +161,7 @@ class RecordedTask:
             "dropped_fingerprint": np.zeros((0, 16), np.uint8),
         }
         metadata = {
-            "key": entry.key,
+            "key": self.key,
             "task": FUSION.name,
             "program": self.name,
             "application": self.entry_of_program.application,
@@ -167,7 +180,8 @@ class RecordedTask:
             compiled_program_path(self.folder, name_of_recorded(self.chip, self.name)), module
         )
         measurements = Measurements(
-            tuple(_integers(kernels["second_ns"]).tolist()), tuple(_whole_programs(configs, fingerprints))
+            tuple(_integers(kernels["second_ns"]).tolist()),
+            tuple(_whole_programs(configs, fingerprints, module)),
         )
         write_json(measurements_path(self.folder, self.chip, self.name), asdict(measurements))
         write_shard(path, columns, metadata, FUSION)
@@ -212,14 +226,25 @@ def _seconds(configs: pd.DataFrame) -> float:
     return 1e-9 * float(sum((median * repeats).sum() for median, repeats in rounds))
 
 
-def _whole_programs(configs: pd.DataFrame, fingerprints: list[str]) -> list[WholeProgram]:
-    """Returns the configs whose kernels are all in the shard."""
+def _whole_programs(configs: pd.DataFrame, fingerprints: list[str], module: HloModule) -> list[WholeProgram]:
+    """Returns the configs that ran as they are, each with its kernels that took time.
+
+    The compiler made no operation of the others. What it fused by itself is left out, as only some of its
+    kernels are known, and so is a program with loops of which only a bound says how often they run.
+    """
+    if assumed_trip_counts(module):
+        return []
     row_of = {fingerprint: row for row, fingerprint in enumerate(fingerprints)}
     programs = []
-    for config in configs.to_dict("records"):
-        names = [bytes(value).hex() for value in config["fingerprints"]]
-        if all(name in row_of for name in names):
-            rows, runs = tuple(row_of[name] for name in names), tuple(int(count) for count in config["runs"])
+    for config in configs[configs["origin"] != XLA_DEFAULT].to_dict("records"):
+        names = (bytes(value).hex() for value in config["fingerprints"])
+        runs_of = {
+            row_of[name]: int(runs)
+            for name, runs in zip(names, config["runs"], strict=True)
+            if name in row_of
+        }
+        if runs_of:
+            rows, runs = tuple(runs_of), tuple(runs_of.values())
             times = (int(config["first_ns"]), int(config["second_ns"]))
             programs.append(WholeProgram(str(config["origin"]), rows, runs, *times))
     return programs

@@ -46,7 +46,7 @@ class WholeProgram:
 
     Attributes:
         origin: origin of the config, as in `machine_records`.
-        kernels: rows of its distinct kernels in the shard.
+        kernels: rows in the shard of its distinct kernels, as far as the machine spent time on them.
         runs: runs of each of them in one run of the program.
         first_ns: runtime of the program.
         second_ns: runtime at another time; 0 where it was measured once.
@@ -69,7 +69,7 @@ class Measurements:
 
     Attributes:
         second_ns: second measurement of each kernel, in the order of the shard; 0 where there is none.
-        programs: runs of the whole program of which all kernels are in the shard.
+        programs: runs of the whole program.
     """
 
     second_ns: tuple[int, ...]
