@@ -14,6 +14,7 @@ from costbench.datasets.splits import reported_split
 from costbench.experiments.grid.cells import experiment_names, listed_as
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import Params, load_params, load_sections
+from costbench.experiments.profiles import profiles, sizes
 from costbench.experiments.stages.sweep import load_sweep
 from costbench.experiments.sweeps.space import resolve
 from costbench.params import load_yaml
@@ -23,6 +24,12 @@ from costbench.tasks import LEARNED
 from costbench.training.spec import AnyTrainSpec, TrainSpec
 
 PROFILES = ("smoke", "evidence", "paper")
+
+
+def test_the_sizes_of_all_profiles_are_known(repository: Path) -> None:
+    known = {name: sizes(path) for name, path in profiles(repository).items()}
+    assert set(PROFILES) < set(known)
+    assert all(size.name == name and size.runs > 0 for name, size in known.items())
 
 
 def without_experiments(params: dict[str, object]) -> dict[str, object]:

@@ -244,8 +244,8 @@ def test_damaged_bytes_end_in_a_profile_or_one_line(
     folder = tmp_path_factory.mktemp("damaged")
     path = tpu_profile(folder / "trace")
     content = np.frombuffer(path.read_bytes(), np.uint8).copy()
-    places = data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=6))
-    content[places] = data.draw(st.integers(0, 255))
+    offsets = data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=6))
+    content[offsets] = data.draw(st.integers(0, 255))
     path.write_bytes(content.tobytes())
     try:
         imported = import_profiles(folder / "trace", folder / "data")

@@ -108,16 +108,16 @@ def inputs(real: HeadlineParams, tmp_path: Path) -> ReportInputs:
 
 def test_claims_are_decided_again_on_the_machine(real: HeadlineParams) -> None:
     loaded = load_headline(real, COLUMNS, load_claims())
-    found = {
+    by_claim = {
         finding.claim.restates: finding for finding in find_on_machine(loaded, NO_ROWS, load_claims(), 0)
     }
-    assert {finding.claim.set for finding in found.values()} == {"real"}
-    assert {side.chip for finding in found.values() for side in finding.claim.sides} == {CHIP}
+    assert {finding.claim.set for finding in by_claim.values()} == {"real"}
+    assert {side.chip for finding in by_claim.values() for side in finding.claim.sides} == {CHIP}
     # Sums within 2.1% of the programs are well approximated.
-    assert found[SUM_OF_KERNELS].verdict == HOLDS
-    assert found[SUM_OF_KERNELS].effect == pytest.approx(1.55, abs=0.1)
-    assert found[TREES_AHEAD].verdict == DOES_NOT_HOLD
-    assert found["lpm2020.fusion_vs_analytical"].verdict == HOLDS
+    assert by_claim[SUM_OF_KERNELS].verdict == HOLDS
+    assert by_claim[SUM_OF_KERNELS].effect == pytest.approx(1.55, abs=0.1)
+    assert by_claim[TREES_AHEAD].verdict == DOES_NOT_HOLD
+    assert by_claim["lpm2020.fusion_vs_analytical"].verdict == HOLDS
     assert find_on_machine(None, NO_ROWS, load_claims(), 0) == ()
 
 
@@ -149,9 +149,9 @@ def test_searches_with_a_model_are_held_against_the_machine_alone(tmp_path: Path
     ]  # fmt: skip
     write_searches(tmp_path, rows, {})
     findings = find_on_machine(None, search_rows(tmp_path), load_claims(), 0)
-    found = {finding.claim.restates: finding for finding in findings}
-    assert set(found) == {"lpm2021.fusion_search_model_plus_hw", "lpm2020.search_max_gain"}
-    ahead = found["lpm2021.fusion_search_model_plus_hw"]
+    by_claim = {finding.claim.restates: finding for finding in findings}
+    assert set(by_claim) == {"lpm2021.fusion_search_model_plus_hw", "lpm2020.search_max_gain"}
+    ahead = by_claim["lpm2021.fusion_search_model_plus_hw"]
     assert ahead.verdict == HOLDS
     assert ahead.effect == pytest.approx(100 * (1.2 / 1.1 - 1.0), abs=0.01)
     assert [side.model for side in ahead.claim.left] == [f"analytical and {HARDWARE}"]

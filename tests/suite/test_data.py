@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from costbench.errors import CostbenchError
@@ -89,12 +91,21 @@ def test_a_fresh_test_set_is_of_other_decisions_on_another_machine(suite: Path, 
 
 
 def test_the_digest_is_of_values_and_not_of_the_file(tile: TaskData, tmp_path: Path) -> None:
-    path = tile.folder / "programs.parquet"
-    frame = pd.read_parquet(path)
-    frame.to_parquet(tmp_path / "same.parquet", index=False, compression="gzip")
-    frame.iloc[::-1].to_parquet(tmp_path / "other.parquet", index=False)
-    assert digest_table(tmp_path / "same.parquet").isalnum()
-    assert digest_table(tmp_path / "other.parquet") != digest_table(tmp_path / "same.parquet")
+    path = tile.folder / "decisions.parquet"
+    file = pq.ParquetFile(path)
+    with pq.ParquetWriter(tmp_path / "same.parquet", file.schema_arrow, compression="gzip") as writer:
+        for number in range(file.num_row_groups):
+            writer.write_table(file.read_row_group(number))
+    assert digest_table(tmp_path / "same.parquet") == digest_table(path)
+    assert (tmp_path / "same.parquet").read_bytes() != path.read_bytes()
+    table = file.read()
+    changed = table.set_column(
+        table.schema.get_field_index("decision"),
+        "decision",
+        pc.add(table["decision"], pa.scalar(1, pa.int32())),
+    )
+    pq.write_table(changed, tmp_path / "other.parquet")
+    assert digest_table(tmp_path / "other.parquet") != digest_table(path)
 
 
 def test_a_changed_byte_of_the_data_is_one_line(suite: Path, tmp_path: Path) -> None:

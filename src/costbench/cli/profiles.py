@@ -57,7 +57,7 @@ def import_profile(
     become a data set of the fusion task in OUT whose chip is the device's name; `profile.json` in it counts
     what became none.
 
-    Example: `costbench import-profile /tmp/trace --model
+    Example: `costbench import-profile trace --model
     out/laptop/train/folds-fusion/fusion-fold1-tpu_v3-main-s0`
     """
     from costbench.datasets.profiles.importing import import_profiles

@@ -223,11 +223,11 @@ def _run_searches(
             sources = tuple(other for other in files if other.kernel == file.kernel and other != file)
             task = TableTask(file, strategy, section.trials, section.repeats, sources, section.seed)
             name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{file.name}-{strategy}")
-            own = source_digest(strategy) if is_part(strategy) else ""
+            user_code = source_digest(strategy) if is_part(strategy) else ""
             parts = [
                 code,
                 f"{file.name}-{strategy}",
-                own,
+                user_code,
                 str(task.trials),
                 str(task.repeats),
                 str(task.seed),

@@ -56,11 +56,17 @@ def runner_facts() -> dict[str, Any]:
     configs = [runner.own_default, runner.compile(program.space.default)]
     runner.check(configs[1])
     own, default = runner.measure(configs)
+    apart = runner.measure_apart(configs)
     names = [name.hex() for name in configs[1].placed.fingerprints]
     wrong = [np.asarray(output) * 1.01 for output in runner.reference]
     return {
         "own_ns": own.wall_ns,
         "default_ns": default.wall_ns,
+        "apart": [
+            sorted(name.hex() for name in runs.kernel_ns) == sorted(name.hex() for name in here.kernel_ns)
+            and min(runs.wall_ns) > 0
+            for runs, here in zip(apart, (own, default), strict=True)
+        ],
         "timed": sorted(name.hex() for name in default.kernel_ns),
         "names": sorted(set(names)),
         "share": sum(row.share for row in configs[1].rows(default)),
@@ -84,6 +90,7 @@ def test_a_program_with_xlas_fusions_and_with_others(process: ProcessPoolExecuto
     assert min(facts["own_ns"]) > 10_000
     assert min(facts["default_ns"]) > 10_000
     assert facts["timed"] == facts["names"]
+    assert facts["apart"] == [True, True]
     assert facts["share"] == pytest.approx(1.0)
     assert facts["difference"] == pytest.approx(0.01, rel=1e-3)
 

@@ -192,14 +192,14 @@ def _join_program(
 ) -> ProfiledProgram:
     module = module_from_proto(proto, where=f"{path}: {proto.name}")
     inlined = trace_inlining(module)
-    places = _places(module)
+    positions_of = _positions_by_name(module)
     entry = {inst.name for inst in module.entry_computation.instructions}
     # A trace may begin or end within a run, so the entry's operations are counted and the mode taken.
     counts = [len(times) for name, times in operations.items() if name in entry]
     executions = statistics.mode(counts or [1])
     kernels = []
     for name, times in operations.items():
-        positions = places.get(name, ())
+        positions = positions_of.get(name, ())
         if len(positions) != 1:
             left_out.add(AMBIGUOUS_INSTRUCTION if positions else NO_INSTRUCTION, name, sum(times))
             continue
@@ -216,7 +216,7 @@ def _order(profiled: ProfiledKernel) -> tuple[int, tuple[int, ...]]:
     return profiled.kernel.computation, profiled.kernel.instructions
 
 
-def _places(module: HloModule) -> dict[str, list[tuple[int, int]]]:
+def _positions_by_name(module: HloModule) -> dict[str, list[tuple[int, int]]]:
     """Returns computation and position of instructions by name, bodies of fusions left out."""
     bodies = {
         callee
@@ -225,12 +225,12 @@ def _places(module: HloModule) -> dict[str, list[tuple[int, int]]]:
         if inst.opcode is Opcode.FUSION
         for callee in inst.called
     }
-    places: dict[str, list[tuple[int, int]]] = {}
+    positions: dict[str, list[tuple[int, int]]] = {}
     for index, computation in enumerate(module.computations):
         if index not in bodies:
             for position, inst in enumerate(computation.instructions):
-                places.setdefault(inst.name, []).append((index, position))
-    return places
+                positions.setdefault(inst.name, []).append((index, position))
+    return positions
 
 
 def _kernel_at(module: HloModule, inlined: InlinedModule, computation: int, position: int) -> Kernel | None:

@@ -204,29 +204,29 @@ def tune_on_machine(session: Session, name: str, folder: Path) -> tuple[TuningRe
         shortlist = Shortlist(None, distinct=True, budget=budget)
         search = partial(measure_best, tuner.problem, predicted, tuner.device(), shortlist)
         measured = session.search(MEASURING, search)
-    found = best_of(measured)
-    if found is None:
+    best = best_of(measured)
+    if best is None:
         raise DataError("nothing was measured", where=program.name, expected="a larger --budget")
-    return _finish(tuner, session, folder, found, predicted, measured)
+    return _finish(tuner, session, folder, best, predicted, measured)
 
 
 def _finish(
     tuner: MachineTuner,
     session: Session,
     folder: Path,
-    found: Found,
+    best: Found,
     predicted: SearchTrace | None,
     measured: SearchTrace | None,
 ) -> tuple[TuningResult, str]:
     """Measures the chosen config anew and writes it; returns the result and a sentence about the gain."""
     assert measured is not None
-    module = tuner.module_of(found.number)
+    module = tuner.module_of(best.number)
     comparison = tuner.compare({_TUNED: module})
     own_ns, tuned_ns = (float(np.median(comparison.runtime_ns[name])) for name in ("xla", _TUNED))
     gain = comparison.gain(_TUNED)
     _write_module(folder, tuner, module, comparison.tolerance)
     known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
-    config, space = tuner.problem.decode(found.number)[0], tuner.program.space
+    config, space = tuner.problem.decode(best.number)[0], tuner.program.space
     spent = measured.spent_seconds.tolist()
     result = TuningResult(
         program=tuner.program.name,
@@ -237,7 +237,7 @@ def _finish(
         hardware_seconds=spent[-1],
         decisions=describe_fusions(space, config)
         | {"gain": {"estimate": gain.estimate, "low": gain.low, "high": gain.high}},
-        gains=(Gain("the program", 1, own_ns, known.get(found.number), tuned_ns),),
+        gains=(Gain("the program", 1, own_ns, known.get(best.number), tuned_ns),),
         rows=tuple(cost_rows(measured, predicted)),
         curve=tuple(zip(spent, measured.best_so_far.tolist(), strict=True)),
         changes=tuple(

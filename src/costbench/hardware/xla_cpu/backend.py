@@ -57,6 +57,7 @@ class Executable:
         num_split: number of kernels that became several loops.
         compile_seconds: processor time of the compilation; 0 for one that was read.
         module: serialised module with the fusions, as `compile_fused` takes it; empty for one that was read.
+        read_from: bytes of one that was read, which XLA cannot serialise again; empty for one compiled here.
     """
 
     loaded: Any
@@ -64,6 +65,7 @@ class Executable:
     num_split: int = 0
     compile_seconds: float = 0.0
     module: bytes = b""
+    read_from: bytes = b""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,7 @@ class Backend:
 
     def __init__(self, flags: str = GIVEN_FLAGS, core: int | None = None) -> None:
         require_jax()
+        self.core = core
         chosen = core_to_use(core)
         if chosen is not None:
             os.sched_setaffinity(0, {chosen})

@@ -57,9 +57,9 @@ class Comparison:
 
     def gain(self, name: str) -> Gain:
         """Returns how many times as fast as with XLA's own default the program is."""
-        own, other = (np.log(np.array(self.runtime_ns[key])) for key in (OWN, name))
+        default, other = (np.log(np.array(self.runtime_ns[key])) for key in (OWN, name))
         rng = stream(0, "comparison with XLA's own fusions", name)
-        interval = paired_bootstrap(own, other, rng)
+        interval = paired_bootstrap(default, other, rng)
         estimate, low, high = np.exp([interval.difference, interval.low, interval.high]).tolist()
         return Gain(estimate, low, high)
 
@@ -154,12 +154,12 @@ def run_all(backend: Backend, folder: Path, seconds: float) -> Comparison:
     names = [OWN, *sorted(path.name.removesuffix(_FUSED) for path in folder.glob(f"*{_FUSED}"))]
     loaded = {name: _load(backend, folder, name) for name in names}
     inputs = backend.inputs(module)
-    own = backend.run(loaded[OWN], inputs)
+    expected = backend.run(loaded[OWN], inputs)
     difference = {
-        name: min(largest_difference(backend.run(executable, inputs), own), sys.float_info.max)
+        name: min(largest_difference(backend.run(executable, inputs), expected), sys.float_info.max)
         for name, executable in loaded.items()
     }
-    del own
+    del expected
     runtimes = _rounds(backend, loaded, inputs, seconds)
     times = {name: tuple(column.tolist()) for name, column in zip(loaded, runtimes.T, strict=True)}
     return Comparison(times, difference, tolerance_of(module))

@@ -12,8 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,11 @@ from costbench.hardware.xla_cpu.program import (
     named_bytes,
     row_major,
 )
+from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
+from costbench.hlo.reader import module_from_bytes
 from costbench.hlo.shape import ElementType, Shape
 from costbench.rng import stream
 
@@ -191,11 +195,12 @@ class ProgramRunner:
     def _compile_own(self, folder: Path) -> _OwnDefault:
         compile_own_default(self.data, folder)
         placed, operations, library = self.program.own_fusions(read_bytes(folder / OWN_MODULE))
-        if (folder / OWN_EXECUTABLE).exists():
-            loaded = self.backend.from_bytes(read_bytes(folder / OWN_EXECUTABLE))
+        data = read_bytes(folder / OWN_EXECUTABLE) if (folder / OWN_EXECUTABLE).exists() else b""
+        if data:
+            loaded = self.backend.from_bytes(data)
         else:
             loaded = self.backend.compile_fused(self.data, read_bytes(folder / OWN_FUSED))
-        return _OwnDefault(placed, Executable(loaded, operations), library)
+        return _OwnDefault(placed, Executable(loaded, operations, read_from=data), library)
 
     @cached_property
     def reference(self) -> list[Any]:
@@ -233,41 +238,109 @@ class ProgramRunner:
             )
 
     def measure(self, configs: Sequence[CompiledConfig], draw: str = "") -> list[ConfigRuns]:
-        """Times whole programs and their kernels; the runs of the configs are interleaved.
-
-        Every sweep visits all configs in an order drawn at random, without and with a trace.
+        """Times whole programs and their kernels in this process; see `time_configs`.
 
         Args:
             configs: the configs.
             draw: name of the draw of orders.
 
         Raises:
-            LeftOutError: if a run takes longer than `MAX_RUN_S` or has more than `MAX_EVENTS` operations.
+            LeftOutError: if a run takes too long, or has too many operations.
         """
-        executables = [config.executable for config in configs]
-        warm = [self.backend.time(executable.loaded, self.inputs, 1)[0] for executable in executables]
-        typical_s = float(np.median([run.wall_ns for run in warm])) * 1e-9
-        [[probe]] = self.backend.trace(executables[:1], self.inputs, 1)
-        events = sum(count for _, count in probe.operations.values())
-        if events > MAX_EVENTS or typical_s > MAX_RUN_S:
-            raise LeftOutError(
-                f"a run takes {typical_s:.1f} s and has {events} events", where=self.program.name
+        timed = [TimedConfig(config.placed.fingerprints, config.executable) for config in configs]
+        rng = stream(self._seed, *self._orders, draw)
+        return time_configs(self.backend, self.inputs, timed, rng, self.program.name)
+
+    def measure_apart(self, configs: Sequence[CompiledConfig]) -> list[ConfigRuns]:
+        """Times them as `measure` does, in a new process that compiles nothing.
+
+        Where arrays lie after a compilation has made kernels up to ten times slower.
+
+        Raises:
+            LeftOutError: if a run takes too long, or has too many operations.
+            HloError: if a config holds an operation of which XLA cannot keep the executable.
+        """
+        kept = [
+            (
+                config.placed.fingerprints,
+                config.executable.read_from or self.backend.to_bytes(config.executable.loaded),
+                dict(config.executable.kernels),
             )
-        visits, sweeps = _repeats(typical_s, events)
-        plain: list[list[Run]] = [[] for _ in configs]
-        traced: list[list[Run]] = [[] for _ in configs]
-        rng = stream(self._seed, "order of configs", self.program.name, draw)
-        for _ in range(sweeps):
-            order = rng.permutation(len(configs)).tolist()
-            for index in order:
-                plain[index] += self.backend.time(executables[index].loaded, self.inputs, visits)
-            runs = self.backend.trace([executables[index] for index in order], self.inputs, visits)
-            for index, runs_of_one in zip(order, runs, strict=True):
-                traced[index] += runs_of_one
-        return [
-            runs_of(config.placed.fingerprints, config.executable.kernels, *runs)
-            for config, *runs in zip(configs, plain, traced, strict=True)
+            for config in configs
         ]
+        module, seed = module_to_bytes(self.program.module), self._seed
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            return process.submit(_time_kept, module, kept, seed, self._orders, self.backend.core).result()
+
+    @property
+    def _orders(self) -> tuple[str, str]:
+        """Returns the name of the stream of orders."""
+        return "order of configs", self.program.name
+
+
+@dataclass(frozen=True, eq=False)
+class TimedConfig:
+    """What is needed to time a config: fingerprints of its kernels, and what runs."""
+
+    fingerprints: Sequence[bytes]
+    executable: Executable
+
+
+def time_configs(
+    backend: Backend, inputs: list[Any], configs: Sequence[TimedConfig], rng: np.random.Generator, where: str
+) -> list[ConfigRuns]:
+    """Times whole programs and their kernels; the runs of the configs are interleaved.
+
+    Every sweep visits all configs in an order drawn at random, without and with a trace.
+
+    Args:
+        backend: client of this process.
+        inputs: arguments of the program.
+        configs: the configs.
+        rng: source of the orders.
+        where: name of the program, for errors.
+
+    Raises:
+        LeftOutError: if a run takes longer than `MAX_RUN_S` or has more than `MAX_EVENTS` operations.
+    """
+    executables = [config.executable for config in configs]
+    warm = [backend.time(executable.loaded, inputs, 1)[0] for executable in executables]
+    typical_s = float(np.median([run.wall_ns for run in warm])) * 1e-9
+    [[probe]] = backend.trace(executables[:1], inputs, 1)
+    events = sum(count for _, count in probe.operations.values())
+    if events > MAX_EVENTS or typical_s > MAX_RUN_S:
+        raise LeftOutError(f"a run takes {typical_s:.1f} s and has {events} events", where=where)
+    visits, sweeps = _repeats(typical_s, events)
+    plain: list[list[Run]] = [[] for _ in configs]
+    traced: list[list[Run]] = [[] for _ in configs]
+    for _ in range(sweeps):
+        order = rng.permutation(len(configs)).tolist()
+        for index in order:
+            plain[index] += backend.time(executables[index].loaded, inputs, visits)
+        runs = backend.trace([executables[index] for index in order], inputs, visits)
+        for index, runs_of_config in zip(order, runs, strict=True):
+            traced[index] += runs_of_config
+    return [
+        runs_of(config.fingerprints, config.executable.kernels, *runs)
+        for config, *runs in zip(configs, plain, traced, strict=True)
+    ]
+
+
+def _time_kept(
+    program: bytes,
+    kept: Sequence[tuple[Sequence[bytes], bytes, Mapping[str, int]]],
+    seed: int,
+    orders: tuple[str, str],
+    core: int | None,
+) -> list[ConfigRuns]:
+    """Times executables that another process has compiled."""
+    backend = Backend(core=core)
+    module = module_from_bytes(program, where=orders[1])
+    configs = [
+        TimedConfig(fingerprints, Executable(backend.from_bytes(data), kernels))
+        for fingerprints, data, kernels in kept
+    ]
+    return time_configs(backend, backend.inputs(module, seed), configs, stream(seed, *orders, ""), orders[1])
 
 
 def _repeats(typical_s: float, events: int) -> tuple[int, int]:
@@ -295,7 +368,7 @@ def runs_of(
     num_operations: dict[bytes, int] = {}
     outside_ns: list[float] = []
     for run in traced:
-        places: dict[bytes, list[float]] = {}
+        times: dict[bytes, list[float]] = {}
         for kernel, operations in operations_of.items():
             timed = [run.operations[name] for name in operations if name in run.operations]
             total = sum(total for total, _ in timed)
@@ -303,9 +376,9 @@ def runs_of(
                 outside_ns.append(total)
             elif timed:
                 name = fingerprints[kernel]
-                places.setdefault(name, []).append(total / max(count for _, count in timed))
+                times.setdefault(name, []).append(total / max(count for _, count in timed))
                 num_operations[name] = max(num_operations.get(name, 0), len(timed))
-        for name, values in places.items():
+        for name, values in times.items():
             kernel_ns.setdefault(name, []).append(round(sum(values) / len(values), 1))
     everything = [*plain, *traced]
     share = sum(run.cpu_ns for run in everything) / max(1, sum(run.wall_ns for run in everything))

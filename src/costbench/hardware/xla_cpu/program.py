@@ -273,20 +273,20 @@ class MachineProgram:
         Raises:
             ChoiceError: for a name that the program does not have.
         """
-        places = {
+        positions = {
             inst.name: (computation, position)
             for computation, body in enumerate(self.module.computations)
             for position, inst in enumerate(body.instructions)
         }
         for name in (name for group in groups for name in group):
-            choose(places, name, f"{where}: fusions: instruction")
-        return self._config_inside([{places[name] for name in group} for group in groups])
+            choose(positions, name, f"{where}: fusions: instruction")
+        return self._config_inside([{positions[name] for name in group} for group in groups])
 
     def _config_inside(self, groups: Sequence[set[tuple[int, int]]]) -> I16:
         kernels_of: dict[tuple[int, int], set[int]] = {}
         for number, group in enumerate(groups):
-            for place in group:
-                kernels_of.setdefault(place, set()).add(number)
+            for instruction in group:
+                kernels_of.setdefault(instruction, set()).add(number)
         bits: list[int] = []
         for part, _ in self.space.by_computation(self.space.default):
             for source, user in zip(part.sources.tolist(), part.users.tolist(), strict=True):

@@ -24,7 +24,7 @@ _STARTS = {
 
 
 def write_machines_figure(
-    scores: Sequence[ModelScores], chips: tuple[str, str], folder: Path
+    scores: Sequence[ModelScores], simulated: str, real: str, folder: Path
 ) -> tuple[Path, ...]:
     """Draws error and tau of each model on the simulated chip and on the real machine.
 
@@ -32,7 +32,8 @@ def write_machines_figure(
 
     Args:
         scores: models.
-        chips: names of the simulated chip and of the real machine.
+        simulated: name of the simulated chip.
+        real: name of the real machine.
         folder: folder of the figure.
 
     Returns:
@@ -41,7 +42,7 @@ def write_machines_figure(
     Raises:
         DataError: if a file cannot be written.
     """
-    shown = [one for one in scores if one.model in _SHOWN and "mape_ge5us_mean" in one.real]
+    shown = [model for model in scores if model.model in _SHOWN and "mape_ge5us_mean" in model.real]
     if not shown:
         return ()
     positions = np.arange(len(shown), dtype=np.float64)
@@ -54,16 +55,16 @@ def write_machines_figure(
                 BarSeries(
                     chip,
                     colour,
-                    np.array([getattr(one, machine).get(name, np.nan) for one in shown]),
+                    np.array([getattr(model, machine).get(name, np.nan) for model in shown]),
                 )
-                for (machine, colour), chip in zip(_MACHINES, chips, strict=True)
+                for (machine, colour), chip in zip(_MACHINES, (simulated, real), strict=True)
             ]
             draw_grouped_bars(axes, positions, series, 0.4)
-            for one in scores:
-                if _is_ceiling(one.model) and name in one.real:
-                    title = f"{title_of(one.model)}, {chips[1]}"
-                    axes.axhline(one.real[name], color="#D55E00", linestyle="dotted", label=title)
-            axes.set_xticks(positions, [title_of(one.model) for one in shown], rotation=35, ha="right")
+            for model in scores:
+                if _is_ceiling(model.model) and name in model.real:
+                    title = f"{title_of(model.model)}, {real}"
+                    axes.axhline(model.real[name], color="#D55E00", linestyle="dotted", label=title)
+            axes.set_xticks(positions, [title_of(model.model) for model in shown], rotation=35, ha="right")
             axes.set_ylabel(label)
         _scale_errors(panels[0])
         legend_above(figure, panels[0], 4)

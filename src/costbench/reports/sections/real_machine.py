@@ -117,9 +117,9 @@ def machines_figure(data: ReportData) -> tuple[PageFigure, ...]:
     """
     if data.real is None:
         return ()
-    chips = PRIMARY_CHIP, data.real.chip
-    paths = write_machines_figure(machine_models(data), chips, data.figures)
-    return (page_figure(paths[0], _PAGE, "machines", chip=chips[1]),) if paths else ()
+    chip = data.real.chip
+    paths = write_machines_figure(machine_models(data), PRIMARY_CHIP, chip, data.figures)
+    return (page_figure(paths[0], _PAGE, "machines", chip=chip),) if paths else ()
 
 
 def machine_pointer(data: ReportData) -> tuple[Pointer, ...]:
