@@ -27,7 +27,10 @@ def search_fusions(  # noqa: PLR0913 (a command has its options)
     ] = 60.0,
     model: Annotated[
         str,
-        typer.Option(help="Asked first in two of them, as in `costbench tune`; `none`: hardware alone."),
+        typer.Option(
+            help="Asked first in two of them, as in `costbench tune`; `none`: hardware alone. In the "
+            "path of a network, {fold} stands for the fold in whose test set a program is."
+        ),
     ] = "analytical",
     model_seconds: Annotated[float, typer.Option(help="Seconds charged for its predictions.")] = 60.0,
     processes: Annotated[
@@ -38,6 +41,9 @@ def search_fusions(  # noqa: PLR0913 (a command has its options)
     records: Annotated[
         Path, typer.Option(help="Recorded runtimes, which the model `analytical` is fitted to.")
     ] = Path("data/xla_cpu"),
+    splits: Annotated[Path, typer.Option(help="Folds that networks were trained on.")] = Path(
+        "out/xla_cpu/split"
+    ),
 ) -> None:
     """Search for fusions of many programs on this processor, with a model and without, at equal seconds.
 
@@ -55,5 +61,7 @@ def search_fusions(  # noqa: PLR0913 (a command has its options)
     calm_threads()
     entries = {entry.name: entry for entry in load_manifest(programs)}
     chosen = [choose(entries, name, "program") for name in names or entries]
-    settings = SearchSettings(seconds, model, model_seconds, processes, compare_seconds, seed, str(records))
+    settings = SearchSettings(
+        seconds, model, model_seconds, processes, compare_seconds, seed, str(records), str(splits)
+    )
     search_programs(chosen, programs, out, work, settings, lambda line: typer.echo(line, err=True))

@@ -21,14 +21,14 @@ from costbench.errors import DataError
 SEARCHES, CARD = "searches.parquet", "searches.json"
 XLA, RANDOM = "xla", "random"
 """Starts of searches: the config nearest to XLA's own fusions, and a random one."""
-HARDWARE = "hardware"
+HARDWARE, MODEL = "hardware", "model"
 _DIGITS = 6
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 COLUMNS: Mapping[str, RecordColumn] = {
     "program": RecordColumn(_TEXT, "name of the program"),
     "application": RecordColumn(_TEXT, "family of the program"),
     "start": RecordColumn(_TEXT, f"`{XLA}`, the config nearest to XLA's own fusions, or `{RANDOM}`"),
-    "arm": RecordColumn(_TEXT, f"`{HARDWARE}` alone, or a model's name and ` and {HARDWARE}`"),
+    "arm": RecordColumn(_TEXT, f"`{HARDWARE}` alone, `analytical` or `{MODEL}` ` and {HARDWARE}`"),
     "budget_s": RecordColumn(pa.float32(), "seconds of the processor that the search had"),
     "spent_s": RecordColumn(pa.float32(), "seconds that it spent, compiling included"),
     "measured": RecordColumn(pa.int32(), "configs that were compiled and run"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from costbench.datasets.machine_searches import HARDWARE, RANDOM, XLA, read_searches
+from costbench.datasets.machine_searches import HARDWARE, MODEL, RANDOM, XLA, read_searches
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MetricRow
 from costbench.reports.frame import frame_of
@@ -19,7 +19,7 @@ from costbench.rng import stream
 TITLES = {XLA: "XLA's own fusions", RANDOM: "a random config"}
 """Starts of searches in words."""
 _CHIP = "xla_cpu"
-_WITH_MODEL = f"model and {HARDWARE}"
+_WITH_MODEL = f"{MODEL} and {HARDWARE}"
 _NAMED = (HARDWARE, f"analytical and {HARDWARE}")
 """Kinds of search that result rows call by their names."""
 

@@ -16,6 +16,7 @@ import pytest
 from costbench.compiler.kernel import Kernel
 from costbench.datasets.machine_records import open_records
 from costbench.datasets.machine_searches import read_card, read_searches
+from costbench.datasets.splits import Split, write_split
 from costbench.errors import DataError
 from costbench.experiments.autotuning import machine_searches
 from costbench.experiments.autotuning.machine_models import machine_model, recorded_roofline
@@ -174,3 +175,15 @@ def test_a_stopped_run_goes_on_with_the_programs_that_have_no_rows(
     other = SearchSettings(seconds=6.0)
     with pytest.raises(DataError, match="is another settings"):
         search_programs(programs, CORPUS, out, tmp_path, other, lines.append)
+
+
+def test_a_program_is_searched_by_the_network_of_the_fold_that_tests_it(tmp_path: Path) -> None:
+    for number, test in ((1, "a"), (2, "b")):
+        others = tuple({"a", "b", "c"} - {test, "c"})
+        split = Split(f"fold{number}", others, ("c",), (test,))
+        write_split(tmp_path / f"fold{number}.json", split)
+    settings = SearchSettings(model="train/{fold}-s0", splits=str(tmp_path))
+    assert [settings.model_of(name) for name in "ab"] == ["train/fold1-s0", "train/fold2-s0"]
+    with pytest.raises(DataError, match="is in no test set"):
+        settings.model_of("c")
+    assert SearchSettings(splits=str(tmp_path)).model_of("c") == "analytical"

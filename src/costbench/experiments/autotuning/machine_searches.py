@@ -28,25 +28,29 @@ from costbench.autotuning.search import Plan, Shortlist, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
 from costbench.datasets.machine_searches import (
     HARDWARE,
+    MODEL,
     RANDOM,
     XLA,
     read_card,
     read_searches,
     write_searches,
 )
+from costbench.datasets.splits import read_split
 from costbench.errors import CostbenchError, DataError
 from costbench.experiments.autotuning.fusion_tuning import STRATEGY
 from costbench.experiments.autotuning.machine_models import RECORDS, machine_model
 from costbench.experiments.autotuning.machine_tuning import Found, MachineTuner, best_of
+from costbench.experiments.autotuning.session import ANALYTICAL
 from costbench.hardware.xla_cpu.backend import GIVEN_FLAGS, OWN_FLAGS
 from costbench.hardware.xla_cpu.comparison import OWN
-from costbench.hardware.xla_cpu.program import MachineProgram
+from costbench.hardware.xla_cpu.program import CHIP, MachineProgram
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.reader import read_module
 from costbench.params import parse
 from costbench.programs.manifest import ProgramEntry
 from costbench.rng import stream
 
+FOLD = "{fold}"
 LEFT_OUT, MACHINE, SETTINGS = "left_out", "machine", "settings"
 _RANDOM_DRAWS = 10
 _STARTS = (XLA, RANDOM)
@@ -58,12 +62,14 @@ class SearchSettings:
 
     Attributes:
         seconds: processor seconds of a search, for compiling and running.
-        model: model that is asked first in one of the two kinds of search; `none` for hardware alone.
+        model: model that is asked first in one of the two kinds of search; `none` for hardware alone. In the
+            path of a network, `{fold}` stands for the fold in whose test set the program is.
         model_seconds: seconds charged for its predictions.
         processes: new processes in which choices are run beside XLA's own fusions.
         compare_seconds: seconds of these processes, compiling not counted.
         seed: seed of searches, starts and inputs.
         records: folder of recorded runtimes, for models that are fitted to them.
+        splits: folder of the folds that networks were trained on.
     """
 
     seconds: float = 60.0
@@ -73,6 +79,7 @@ class SearchSettings:
     compare_seconds: float = 60.0
     seed: int = 0
     records: str = str(RECORDS)
+    splits: str = str(Path("out") / CHIP / "split")
 
     def __post_init__(self) -> None:
         for name in ("seconds", "model_seconds", "compare_seconds"):
@@ -81,6 +88,21 @@ class SearchSettings:
                 raise DataError(f"{getattr(self, name)}", field=option, expected="seconds, above 0")
         if self.processes < 2:
             raise DataError(f"{self.processes}", field="--processes", expected="at least 2")
+
+    def model_of(self, program: str) -> str:
+        """Returns the model of a program: one that was trained without its application, where it has folds.
+
+        Raises:
+            DataError: if the program is in the test set of no fold.
+        """
+        if FOLD not in self.model:
+            return self.model
+        folds = Path(self.splits)
+        for path in sorted(folds.glob("fold*.json")):
+            split = read_split(path)
+            if program in split.test:
+                return self.model.replace(FOLD, split.name)
+        raise DataError("is in no test set", where=folds, field=program, expected="one fold that tests it")
 
 
 @dataclass(frozen=True)
@@ -112,9 +134,12 @@ def search_programs(
         report: called with a line for each program.
 
     Raises:
-        DataError: if the results in the folder are of other settings or another machine.
+        DataError: if the results in the folder are of other settings or another machine, or a program is in
+            the test set of no fold that a network was trained on.
     """
     card = _card(read_card(out), settings, out)
+    for entry in entries:
+        settings.model_of(entry.name)
     rows: list[Mapping[Any, Any]] = [*read_searches(out).to_dict("records")]
     done = {row["program"] for row in rows} | set(card[LEFT_OUT])
     for number, entry in enumerate(entries, start=1):
@@ -171,7 +196,7 @@ def search_program(order: _Order, folder: Path) -> list[dict[str, Any]]:
     settings = order.settings
     program = MachineProgram(inline_fusions(read_module(order.file)), order.name)
     tuner = MachineTuner(program, folder, settings.seed)
-    model = machine_model(settings.model, program.module, order.name, Path(settings.records))
+    model = machine_model(settings.model_of(order.name), program.module, order.name, Path(settings.records))
     searches = {
         (start, arm): search
         for start in _STARTS
@@ -217,10 +242,11 @@ def _search_from(
     traces: dict[str, tuple[SearchTrace | None, SearchTrace]] = {HARDWARE: (None, alone)}
     if model is not None:
         plan = Plan(STRATEGY, MeasurementBudget(seconds=settings.model_seconds), settings.seed, first)
-        predicted = tune(tuner.problem, tuner.predictor(model, settings.model), plan)
+        name = settings.model if settings.model == ANALYTICAL else MODEL
+        predicted = tune(tuner.problem, tuner.predictor(model, name), plan)
         shortlist = Shortlist(None, distinct=True, budget=budget)
         measured = measure_best(tuner.problem, predicted, tuner.device(), shortlist)
-        traces[f"{settings.model} and {HARDWARE}"] = (predicted, measured)
+        traces[f"{name} and {HARDWARE}"] = (predicted, measured)
     return {arm: _ending(tuner, *pair) for arm, pair in traces.items()}
 
 
