@@ -263,3 +263,13 @@ def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
     assert artifacts.read_bytes(tmp_path / "x", 5) == b"12345"
     with pytest.raises(DataError, match=r"5 bytes .expected at most 4"):
         artifacts.read_bytes(tmp_path / "x", 4)
+
+
+def test_a_killed_process_that_nobody_waited_for_is_gone() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert artifacts.is_alive(process.pid)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not artifacts.is_alive(process.pid)
+    process.communicate()
+    assert not artifacts.is_alive(process.pid)

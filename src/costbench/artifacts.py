@@ -484,11 +484,16 @@ def _is_stale(entry: Path, host: str, pid: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Returns whether a process of this host is running."""
+    """Returns whether a process of this host is running; one that has ended and was not waited for is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
         return True
-    return True
+    try:
+        # The name, in brackets, may have any characters; the state is what comes after it.
+        state = Path("/proc", str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):  # no Linux
+        return True
+    return state not in "ZX"
