@@ -167,6 +167,38 @@ def test_of_equal_content_one_is_computed(tmp_path: Path) -> None:
     assert {(item.entry.note.parent / "weights.bin").read_text() for item in items} == {"a"}
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """A task of which each part is kept."""
+
+    parts: tuple[Entry, ...]
+
+
+def sum_of_parts(item: WorkItem[_Parts]) -> Squared:
+    results = [part.get(Squared, partial(Squared, part.key, 2)) for part in item.task.parts]
+    return item.keep(Squared(item.key, sum(result.value for result in results)))
+
+
+@pytest.mark.parametrize("name", ["a", "b", "whole"])
+def test_a_damaged_part_is_made_again(tmp_path: Path, name: str) -> None:
+    whole, *parts = (Entry(tmp_path / f"{name}.json", key_of(name)) for name in ("whole", "a", "b"))
+    item = WorkItem("sum", _Parts(tuple(parts)), whole, tuple(parts))
+    computed: list[str] = []
+    for number in range(3):
+        results = compute(
+            sum_of_parts, Squared, [item], Backend(jobs=1), "sums", lambda p: computed.append(p.name)
+        )
+        assert results["sum"].value == 4
+        assert len(computed) == min(number + 1, 2)
+        notes = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        if number == 0:
+            before = notes
+            (tmp_path / f"{name}.json").write_bytes(
+                notes[f"{name}.json"].replace(b"2", b"3").replace(b"4", b"5")
+            )
+        assert notes == before
+
+
 def test_what_nobody_asks_for_is_removed(tmp_path: Path) -> None:
     for name in ("kept.json", "gone.json", "cell/a/weights.bin", "old/a/weights.bin", ".tmp-live"):
         path = tmp_path / name

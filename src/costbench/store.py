@@ -190,11 +190,13 @@ class WorkItem(Generic[T]):
         name: name that no other item has.
         task: task that is computed; it travels to other processes.
         entry: entry of the result.
+        parts: entries that the task makes the result from; the result is missing where one of them is.
     """
 
     name: str
     task: T
     entry: Entry
+    parts: tuple[Entry, ...] = ()
 
     @classmethod
     def of(cls, name: str, task: T, folder: Path, parts: Iterable[str]) -> WorkItem[T]:
@@ -212,6 +214,11 @@ class WorkItem(Generic[T]):
     def key(self) -> str:
         """Returns the key of the result."""
         return self.entry.key
+
+    def read(self, kind: type[R]) -> R | None:
+        """Returns the result; None where it or a part of it, which is of the same kind, is missing."""
+        is_whole = all(part.read(kind) is not None for part in self.parts)
+        return self.entry.read(kind) if is_whole else None
 
     def keep(self, result: R) -> R:
         """Writes the result to its note, and returns it. Raises: DataError, if that is impossible."""
@@ -263,7 +270,7 @@ def compute(
     """
     if folder is not None:
         remove_outdated(folder, [path for item in items for path in item.entry.paths])
-    results = {item.name: result for item in items if (result := item.entry.read(kind)) is not None}
+    results = {item.name: result for item in items if (result := item.read(kind)) is not None}
     missing = {item.name: item for item in items if item.name not in results}
     names = {item.entry.content or item.name: item.name for item in reversed(missing.values())}
     first = {name: item for name, item in missing.items() if name in names.values()}

@@ -55,6 +55,7 @@ READERS: Mapping[str, tuple[str, ...]] = {
     f"{OUT}/features/fusion/*/*.arrow": ("features", "evaluate:main-fusion"),
     f"{OUT}/features/layout/*/*/*.arrow": ("features", "evaluate:tpugraphs-layout"),
     f"{OUT}/features/programs/*.json": ("features", "autotune"),
+    f"{OUT}/features/notes/*/*.json": ("features",),
     f"{OUT}/features/identity.json": ("features", "train:main-tile"),
     f"{OUT}/sweep/*": ("sweep", "report", "train:tuned-tile"),
     f"{OUT}/optuna.db": ("sweep",),
@@ -82,11 +83,7 @@ READERS: Mapping[str, tuple[str, ...]] = {
     "data/networks/*.*": ("schedules", "report"),
     "data/*/costbench.sha256": ("generate", "schedules"),
 }
-"""Kinds of files, and the stages that read them or write them; `train:` is the file's own experiment.
-
-Left out are notes of a single chip (`features/notes`), which are read only where that of the program is
-missing, and have a checksum of their own.
-"""
+"""Kinds of files, and the stages that read them or write them; `train:` is the file's own experiment."""
 
 
 def run_stage(stage: str, path: Path) -> None:

@@ -21,6 +21,7 @@ from costbench.features.node import module_node_features
 from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import module_from_bytes
 from costbench.target import load_target
+from tests.pipelines.stage_flips import flip
 
 PROGRAMS = ["rnn_char_b64_infer_f32", "wavernn_3_b1_infer_bf16"]
 
@@ -98,6 +99,15 @@ def test_a_shard_of_other_samples_is_made_again_and_what_is_not_wanted_removed(
     features.run(profile(made, repository))
     assert damaged.read_bytes() == whole
     assert not stale.exists()
+
+
+def test_a_damaged_note_is_made_again_before_the_folder_is_sealed(made: Path, repository: Path) -> None:
+    folder = made / "out" / "features"
+    before = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    damaged = folder / "notes" / "tpu_v2" / f"{PROGRAMS[0]}.json"
+    flip(damaged, 8 * len(before[damaged]) // 2)
+    features.run(profile(made, repository))
+    assert {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()} == before
 
 
 def test_shards_by_other_code_are_made_again_with_equal_bytes(made: Path, repository: Path) -> None:

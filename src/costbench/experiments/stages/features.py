@@ -359,7 +359,8 @@ def _work_items(section: FeaturesParams, data: Path, folder: Path) -> list[WorkI
             for label, several in by_entry.items()
         )
         entry = _entry(folder, Path("programs", name), by_program[name], code)
-        items.append(WorkItem(name, ProgramItem(data, name, shards), entry))
+        parts = tuple(part for part, _ in shards)
+        items.append(WorkItem(name, ProgramItem(data, name, shards), entry, parts))
     return items
 
 
