@@ -16,7 +16,8 @@ from costbench_suite.predictions import Predictions
 from costbench_suite.scoring import Score
 from costbench_suite.searches import Searches
 from costbench_suite.task_data import TaskData
-from costbench_suite.tasks import TASKS, VERSION
+from costbench_suite.tasks import TASKS
+from costbench_suite.versions import published
 
 
 @dataclass(frozen=True)
@@ -98,15 +99,8 @@ class Card:
     @property
     def is_of_version(self) -> bool:
         """Returns whether it is of the whole data of the suite's version, and of no fresh test set."""
-        return version_digests().get(TASKS[self.task].folder) == self.data_digest
-
-
-def version_digests() -> dict[str, str]:
-    """Returns the digest of the data of this version by folder; none before it is published."""
-    path = Path(__file__).with_name(f"version{VERSION}.json")
-    content = read_json(path) if path.is_file() else {}
-    assert isinstance(content, dict), "the file ships with the package"
-    return {str(task): str(digest) for task, digest in content.items()}
+        known = published().get(TASKS[self.task].folder)
+        return known is not None and known.digest == self.data_digest
 
 
 def make_card(data: TaskData, about: About, entry: Predictions | Searches, score: Score) -> Card:

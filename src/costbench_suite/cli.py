@@ -30,7 +30,8 @@ Anyone's cost model, scored on fixed, versioned data.
 )
 COMMANDS = CommandGroup("Benchmark suite", (), {"suite": app})
 
-Task = Annotated[str, typer.Option(help="`tile`, `fusion`, `layout`, `gpu` or `gpu_search`.")]
+_TASKS = "`tile`, `fusion`, `fusion_xla_cpu`, `layout`, `gpu`, `gpu_search` or `schedules`"
+Task = Annotated[str, typer.Option(help=f"{_TASKS}.")]
 Data = Annotated[Path, typer.Option("--data", help="Folder that `costbench suite data` wrote.")]
 Entries = Annotated[Path, typer.Option(help="Folder of result cards, `TASK/NAME.json`.")]
 _DATA = Path("suite")
@@ -40,7 +41,8 @@ _ENTRIES = Path("leaderboard")
 @app.command()
 def data(
     task: Annotated[
-        list[str] | None, typer.Option(help="`tile`, `fusion`, `layout`, `gpu`; all of them if left out.")
+        list[str] | None,
+        typer.Option(help=f"{_TASKS}, several times for several; all of them if left out."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder; each task has its own in it.")] = _DATA,
     work: Annotated[
@@ -57,8 +59,9 @@ def data(
 ) -> None:
     """Make the data of the suite: Parquet files, a README and Croissant metadata for each task.
 
-    Everything is made from the corpus that comes with costbench, in minutes, and is the same for everyone,
-    value by value. A fresh test set shows how an entry does on data that nobody could tune it to.
+    Everything is made from programs and records that come with costbench, in minutes, and is the same for
+    everyone, value by value: what differs from the published version is an error. A fresh test set shows how
+    an entry does on data that nobody could tune it to; machines that exist have none.
 
     Examples:
 
@@ -67,13 +70,18 @@ def data(
     `costbench suite data --task tile --fresh 7 --out suite-fresh7 --work out/suite-fresh7`
     """
     from costbench_suite.data import make_data
-    from costbench_suite.tasks import TASKS
+    from costbench_suite.tasks import TASKS, VERSION
+    from costbench_suite.versions import differing_tables, unpublished
 
-    names = list(dict.fromkeys(choose(TASKS, name, "task of the suite").folder for name in task or TASKS))
-    for name in names if fresh else ():
-        if not TASKS[name].fresh:
-            expected = ", ".join(known.name for known in TASKS.values() if known.fresh)
-            raise DataError(f"no fresh test set of {name}", field="--task", expected=expected)
+    wanted = task or [known.name for known in TASKS.values() if known.fresh or not fresh]
+    names = list(dict.fromkeys(choose(TASKS, name, "task of the suite").folder for name in wanted))
+    recorded = [name for name in names if fresh and not TASKS[name].fresh]
+    if recorded:
+        problem = (
+            f"no fresh test set of {', '.join(recorded)}: measured on a machine that exists, once and for all"
+        )
+        expected = "a task of simulated machines: " + ", ".join(t.name for t in TASKS.values() if t.fresh)
+        raise DataError(problem, field="--task", expected=expected)
     calm_threads()
     announce_compiling()
     start = time.monotonic()
@@ -81,11 +89,24 @@ def data(
     def say(text: str) -> None:
         typer.echo(f"costbench: {text}", err=True)
 
+    differing: dict[str, tuple[str, ...]] = {}
     for made in make_data(out, names, work, say, jobs, fresh):
         typer.echo(f"{made.folder}: {made.size:,} bytes")
         for table, digest in made.digests.items():
             typer.echo(f"  {table}.parquet  {digest[:16]}")
+        if fresh:
+            continue
+        if made.task.folder in unpublished():
+            say(f"{made.folder}: not published yet, its data may still change")
+        elif tables := differing_tables(made.task, made.digests):
+            differing[str(made.folder)] = tables
     typer.echo(f"{time.monotonic() - start:.0f} s")
+    if differing:
+        problem = "; ".join(f"{folder}: {', '.join(tables)}" for folder, tables in differing.items())
+        expected = (
+            f"the values of version {VERSION}; scores on these data are not comparable with the leaderboard"
+        )
+        raise DataError("other values than published", where=problem, expected=expected)
 
 
 @app.command()

@@ -16,10 +16,11 @@ from costbench.artifacts import digest_file, write_json
 from costbench.features.schema import DECISION_FEATURES, LAYOUT_FEATURES, NODE_FEATURES, STATIC_FEATURES
 from costbench_suite.kernel_samples import SUMMARY_FEATURES
 from costbench_suite.program_tables import open_table
+from costbench_suite.schedule_samples import LOOP_FEATURES
 from costbench_suite.tasks import VERSION, SuiteTask
 
 CROISSANT_FILE = "croissant.json"
-LICENSE_URL = "https://spdx.org/licenses/Apache-2.0"
+_LICENSES = "https://spdx.org/licenses/"
 _CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 _TERMS = """citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes
 isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate
@@ -45,7 +46,8 @@ _MEANINGS: Mapping[str, str] = {
     "set": "train, validation or test",
     "decision": "number of the decision among those about the same id",
     "runtime_ns": "measured runtime in ns: what is to be predicted",
-    "again_ns": "second measurement, by which choices and orders are scored",
+    "again_ns": "second measurement in ns",
+    "measured_again": "whether `again_ns` was measured; else expected from similar schedules",
     "estimate_ns": "estimate of the compiler's own analytical model; only its order has a meaning",
     "scored": "whether metrics count it; predictions are asked for all the same",
     "fingerprint": "equal for equal kernels, in whichever program",
@@ -57,6 +59,13 @@ _MEANINGS: Mapping[str, str] = {
     "option_offsets": "first option of each of these nodes, and the number of all options",
     "option_features": f"features of each option in turn, {len(LAYOUT_FEATURES)} numbers each",
     "options": "option of each configurable node",
+    "operator": "kind of the operator",
+    "flops": "floating-point operations of a run",
+    "target": "whether code was built for this processor (native) or for any of its architecture (generic)",
+    "processor": "processor that it ran on",
+    "parents": "position of the node around each node, in the order of the program; -1 for none",
+    "loop_features": f"features of each node in turn, {len(LOOP_FEATURES)} numbers each: "
+    + ", ".join(LOOP_FEATURES),
     "features": "numbers that sum up the kernel, in this order: " + ", ".join(SUMMARY_FEATURES),
 }
 _FEATURES = {feature.name: feature.meaning for feature in (*STATIC_FEATURES, *DECISION_FEATURES)}
@@ -108,6 +117,10 @@ def _meaning(column: str) -> str:
         return _MEANINGS[column]
     if column in _FEATURES:
         return _FEATURES[column]
+    if column.startswith("tile_"):
+        return "factor of the axis at this level, outermost first"
+    if column.startswith("size_"):
+        return "size of the operator's shape, by its name in it"
     return column.replace("_", " ")
 
 
@@ -145,7 +158,7 @@ def write_croissant(folder: Path, task: SuiteTask, tables: Mapping[str, Describe
         "name": f"costbench-suite-{task.name}",
         "description": f"{task.title}: {task.predicts}. Version {VERSION} of costbench-suite.",
         "conformsTo": _CONFORMS_TO,
-        "license": LICENSE_URL,
+        "license": _LICENSES + task.license,
         "url": f"costbench-suite-{task.name}",
         "version": f"{VERSION}.0.0",
         "distribution": files,

@@ -1,4 +1,4 @@
-"""Makes the data of the suite from the corpus, by stages of costbench, as Parquet that anyone can open."""
+"""Makes the data of the suite from corpus and records, by stages of costbench, as Parquet files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from ruamel.yaml import YAML
 
 from costbench.artifacts import seal, write_json, write_text
+from costbench.datasets.machine_records import MACHINE
 from costbench.datasets.splits import FOLDS, ProgramInfo
 from costbench.errors import DataError
 from costbench.experiments.parameter_file import load_params, load_sections
@@ -24,24 +25,47 @@ from costbench.programs.manifest import load_manifest
 from costbench.rng import stream
 from costbench.target import Target, load_target
 from costbench_suite.croissant import describe, write_croissant
-from costbench_suite.kernel_samples import fusion_tables, tile_tables
+from costbench_suite.kernel_samples import fusion_tables, recorded_tables, tile_tables
 from costbench_suite.layout_samples import layout_tables
 from costbench_suite.program_tables import digest_table, table_writers
 from costbench_suite.readme import write_readme
+from costbench_suite.samples import Samples, Sets
+from costbench_suite.schedule_samples import schedule_samples
 from costbench_suite.task_data import FACTS_FILE, PROGRAMS, SPLITS, DataFacts
 from costbench_suite.tasks import CHIP, TASKS, VERSION, SuiteTask
-from costbench_suite.tuning_samples import read_tuning_tables, tuning_samples
+from costbench_suite.tuning_samples import tuning_samples
 
-PROFILE = "profiles/suite/params.yaml"
-"""Parameter file of the suite's data, among the files of a project."""
 _MADE_BY = "costbench suite data"
 _DATA_SECTIONS = ("run", "generate", "split", "features")
-_FROM_FEATURES: Mapping[str, Callable[[Path], Mapping[str, pa.Table]]] = {
-    "tile": tile_tables,
-    "fusion": fusion_tables,
-    "layout": layout_tables,
+
+
+@dataclass(frozen=True)
+class _ShardSource:
+    """How the data of a task follow from shards of costbench's stages.
+
+    Attributes:
+        profile: parameter file among the files of a project.
+        task: name of the stages' task.
+        chip: chip of the shards.
+        tables: function from a feature shard, and the output folder of the stage `generate`, to the tables
+            of its program.
+    """
+
+    profile: str
+    task: str
+    chip: str
+    tables: Callable[[Path, Path], Mapping[str, pa.Table]]
+
+
+_SIMULATED, _RECORDED = "profiles/suite/params.yaml", "profiles/suite/xla_cpu.yaml"
+_FROM_SHARDS: Mapping[str, _ShardSource] = {
+    "tile": _ShardSource(_SIMULATED, "tile", CHIP, lambda path, _: tile_tables(path)),
+    "fusion": _ShardSource(_SIMULATED, "fusion", CHIP, lambda path, _: fusion_tables(path)),
+    "layout": _ShardSource(_SIMULATED, "layout", CHIP, lambda path, _: layout_tables(path)),
+    "fusion_xla_cpu": _ShardSource(_RECORDED, "fusion", "xla_cpu", recorded_tables),
 }
-"""Functions from a feature shard to the tables of its program, by task."""
+_FROM_TABLES: Mapping[str, Callable[[], Samples]] = {"gpu": tuning_samples, "schedules": schedule_samples}
+"""Functions that return the samples of tasks whose measurements come with costbench, by folder."""
 
 
 @dataclass(frozen=True)
@@ -84,32 +108,44 @@ def make_data(
     Raises:
         CostbenchError: for a corpus that cannot be used, or files that cannot be written.
     """
-    of_corpus = [name for name in tasks if name in _FROM_FEATURES]
+    sources = {name: _FROM_SHARDS[name] for name in tasks if name in _FROM_SHARDS}
     made: list[MadeTask] = []
-    if of_corpus:
-        params = _parameter_file(work, of_corpus, jobs, fresh, programs)
+    for profile in dict.fromkeys(source.profile for source in sources.values()):
+        of_profile = {name: source for name, source in sources.items() if source.profile == profile}
+        folder = work if profile == _SIMULATED else work / Path(profile).stem
+        params = _parameter_file(
+            profile, folder, [s.task for s in of_profile.values()], jobs, fresh, programs
+        )
         for stage in (generate, features):
-            progress(f"stage {stage.__name__.rpartition('.')[2]}")
+            progress(f"stage {stage.__name__.rpartition('.')[2]} of {', '.join(of_profile)}")
             stage.run(params)
         workspace = load_workspace(load_params(params))
-        for name in of_corpus:
+        for name, source in of_profile.items():
             progress(f"writing {name}")
-            made.append(_write_task(out / name, TASKS[name], _of_corpus(name, workspace, fresh), fresh))
-    for folder in dict.fromkeys(TASKS[name].folder for name in tasks if name not in _FROM_FEATURES):
-        progress(f"writing {folder}")
-        made.append(_write_task(out / folder, TASKS[folder], _of_gpus(), 0))
+            made.append(_write_task(out / name, TASKS[name], _of_shards(source, workspace, fresh), fresh))
+    for folder_name in dict.fromkeys(TASKS[name].folder for name in tasks if name not in _FROM_SHARDS):
+        progress(f"writing {folder_name}")
+        samples = _FROM_TABLES[folder_name]()
+        made.append(_write_task(out / folder_name, TASKS[folder_name], samples, 0))
     return tuple(made)
 
 
-def _parameter_file(work: Path, tasks: Sequence[str], jobs: int, fresh: int, programs: Sequence[str]) -> Path:
-    """Writes the parameters of the suite for these tasks and this folder, and returns the file."""
+def _parameter_file(
+    profile: str, work: Path, tasks: Sequence[str], jobs: int, fresh: int, programs: Sequence[str]
+) -> Path:
+    """Writes the parameters of a profile for these tasks and this folder, and returns the file."""
     files = installed_files()
-    sections = load_sections(files[PROFILE])
+    sections = load_sections(files[profile])
     sections = {name: dict(sections[name]) for name in _DATA_SECTIONS}
-    path, corpus = work / "params.yaml", files["data/programs/manifest.json"].parent
+    path = work / "params.yaml"
+    corpus = files[f"{sections['run']['programs']}/manifest.json"].parent
     sections["run"] |= {"root": ".", "params": path.name, "out": ".", "reports": "reports", "jobs": jobs}
     sections["run"]["programs"] = str(corpus.resolve())
     generated = sections["generate"]
+    recorded = generated.get("recorded") or {}
+    generated["recorded"] = {
+        chip: str(files[f"{folder}/{MACHINE}"].parent.resolve()) for chip, folder in recorded.items()
+    }
     generated["programs"] = list(programs)
     generated["tasks"] = sections["features"]["tasks"] = list(tasks)
     if fresh:
@@ -135,48 +171,22 @@ def _write_yaml(path: Path, content: object) -> None:
     write_text(path, text.getvalue())
 
 
-@dataclass(frozen=True)
-class _Samples:
-    """What the data of a task is made of.
-
-    Attributes:
-        applications: application of each program, in order.
-        sets: fold -> set -> programs; folds may name programs without samples.
-        tables: tables of each program by name, in the same order.
-    """
-
-    applications: Mapping[str, str]
-    sets: Mapping[int, Mapping[str, tuple[str, ...]]]
-    tables: Iterator[Mapping[str, pa.Table]]
-
-
-def _of_corpus(task: str, workspace: Workspace, fresh: int) -> _Samples:
+def _of_shards(source: _ShardSource, workspace: Workspace, fresh: int) -> Samples:
     folder = workspace.stage("features")
-    chip = f"{CHIP}_fresh{fresh}" if fresh else CHIP
-    names = _programs_with_samples(folder / task / chip)
+    chip = f"{source.chip}_fresh{fresh}" if fresh else source.chip
+    names = _programs_with_samples(folder / source.task / chip)
     known = {entry.name: entry.application for entry in load_manifest(workspace.programs)}
 
     def tables() -> Iterator[Mapping[str, pa.Table]]:
         for name in names:
-            parts = [_FROM_FEATURES[task](path) for path in sample_paths(folder, task, chip, name)]
+            paths = sample_paths(folder, source.task, chip, name)
+            parts = [source.tables(path, workspace.stage("generate")) for path in paths]
             yield {table: pa.concat_tables([part[table] for part in parts]) for table in parts[0]}
 
-    return _Samples({name: known[name] for name in names}, _sets(workspace), tables())
+    return Samples({name: known[name] for name in names}, _sets(workspace), tables())
 
 
-def _of_gpus() -> _Samples:
-    """Returns the tables of GPUs: each is tested in a fold of its own, by what all others tell."""
-    tables = read_tuning_tables()
-    names = [table.name for table in tables]
-    sets = {
-        number: {"train": tuple(other for other in names if other != name), "validation": (), "test": (name,)}
-        for number, name in enumerate(names, start=1)
-    }
-    # The unit that is independent is a table.
-    return _Samples({name: name for name in names}, sets, (made for _, made in tuning_samples(tables)))
-
-
-def _write_task(folder: Path, task: SuiteTask, samples: _Samples, fresh: int) -> MadeTask:
+def _write_task(folder: Path, task: SuiteTask, samples: Samples, fresh: int) -> MadeTask:
     names = list(samples.applications)
     tested_in = {program: fold for fold, parts in samples.sets.items() for program in parts["test"]}
     rows = [
@@ -213,7 +223,7 @@ def _programs_with_samples(folder: Path) -> list[str]:
     return names
 
 
-def _sets(workspace: Workspace) -> dict[int, dict[str, tuple[str, ...]]]:
+def _sets(workspace: Workspace) -> dict[int, Sets]:
     """Returns the programs of each fold by set. Folds are of the whole corpus, whichever tasks are made."""
     section = workspace.params.section("split", SplitParams)
     corpus = tuple(

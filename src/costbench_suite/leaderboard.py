@@ -17,7 +17,7 @@ from costbench.reports.table import Column, Table, Value
 from costbench_suite.card import Card, read_card
 from costbench_suite.tasks import TASKS, VERSION, SuiteTask
 
-_TITLES: Mapping[str, str] = {
+TITLES: Mapping[str, str] = {
     "ape_mean": "APE (%)",
     "tau_mean": "Kendall's τ",
     "mape_ge5us_mean": "MAPE from 5 µs (%)",
@@ -119,14 +119,14 @@ def leaderboard_table(task: SuiteTask, ranked: Sequence[Card], fresh: Sequence[C
     """
     columns = [Column("entry", "Entry")]
     for metric in task.metrics:
-        title = _TITLES.get(metric, metric)
+        title = TITLES.get(metric, metric)
         columns += [
             Column(metric, title, decimals=_DECIMALS),
             Column(f"{metric}_low", "from", title, decimals=_DECIMALS),
             Column(f"{metric}_high", "to", title, decimals=_DECIMALS),
         ]
     seeds = sorted({card.fresh for card in fresh})
-    first = _TITLES.get(task.metrics[0], task.metrics[0])
+    first = TITLES.get(task.metrics[0], task.metrics[0])
     columns += [Column(f"fresh{s}", f"seed {s}", f"Fresh, {first}", decimals=_DECIMALS) for s in seeds]
     columns += [
         Column("estimate", "Estimate"),
@@ -191,7 +191,7 @@ def draw_ranking(path: Path, task: SuiteTask, ranked: Sequence[Card]) -> Path:
         error = np.abs(values[:, 1:].T - values[:, 0])
         axes.errorbar(values[:, 0], positions, xerr=error, fmt="o", color=PALETTE[0], capsize=2.5)
         axes.set_yticks(positions, [card.about.name for card in ranked])
-        axes.set_xlabel(f"{_TITLES.get(metric, metric)}, {'less' if is_error(metric) else 'more'} is better")
+        axes.set_xlabel(f"{TITLES.get(metric, metric)}, {'less' if is_error(metric) else 'more'} is better")
         if is_error(metric) and values[:, 0].min() > 0 and values[:, 2].max() > 20 * values[:, 0].min():
             axes.set_xscale("log")
         axes.grid(axis="x")
@@ -201,7 +201,7 @@ def draw_ranking(path: Path, task: SuiteTask, ranked: Sequence[Card]) -> Path:
 def _section(task: SuiteTask, table: Table, figure: Path, ranked: Sequence[Card]) -> Section:
     first = ranked[0]
     best = first.metrics[task.metrics[0]]
-    title = _TITLES.get(task.metrics[0], task.metrics[0])
+    title = TITLES.get(task.metrics[0], task.metrics[0])
     caption = f"{title} of each entry with its 95% interval, over {first.programs} programs of "
     caption += f"{first.applications} applications."
     alt = f"{first.about.name} is first with {best.value:.3g}."

@@ -24,8 +24,8 @@ Metrics: {metrics}; what they mean is in `docs/suite.md` of costbench.
 
 **Weaknesses**: {weaknesses}
 
-**Source and licence**: measured by costbench on its corpus of XLA programs, Apache-2.0. `costbench suite data
---task {name}` makes these files again, value by value.
+**Source and licence**: {source}; {license}.
+`costbench suite data --task {name}` makes these files again, value by value.
 
 | file | rows | columns | digest of the values |
 |---|---|---|---|
@@ -54,6 +54,8 @@ def write_readme(
         predicts=task.predicts,
         metrics=", ".join(f"`{metric}`" for metric in task.metrics),
         weaknesses=task.weaknesses,
+        source=task.source,
+        license=task.license,
         files=files,
         columns=columns,
     )

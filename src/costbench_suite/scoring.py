@@ -14,6 +14,7 @@ from costbench.experiments.evaluation.layout import order_metrics, over_collecti
 from costbench.experiments.evaluation.program import ALL_KERNELS, ModelKey
 from costbench.experiments.evaluation.tile import EvaluatedKernel, evaluate_program
 from costbench.metrics.measures import Measure
+from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Estimate, estimate
 from costbench.reports.losses import SKEWED
@@ -184,11 +185,25 @@ def _gpu_metrics(data: TaskData, program: str, costs: Costs) -> BySeed:
     return {seed: order_metrics(measured, values[scored]) for seed, values in costs.items()}
 
 
+def _schedule_metrics(data: TaskData, program: str, costs: Costs) -> BySeed:
+    """Returns the order of what was measured twice, and choices among all that ran."""
+    rows = data.table("decisions", program, ("scored", "again_ns", "measured_again"))
+    ran, twice = rows["scored"].to_numpy(), rows["measured_again"].to_numpy()
+    second = rows["again_ns"].to_numpy()
+    return {
+        seed: order_metrics(second[ran], values[ran])
+        | {"kendall_tau": tau_of(count_pairs(values[twice], second[twice]))}
+        for seed, values in costs.items()
+    }
+
+
 _METRICS: Mapping[str, Callable[[TaskData, str, Costs], BySeed]] = {
     "tile": _tile_metrics,
     "fusion": _fusion_metrics,
+    "fusion_xla_cpu": _fusion_metrics,
     "layout": _layout_metrics,
     "gpu": _gpu_metrics,
+    "schedules": _schedule_metrics,
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.arrays import F64
-from costbench.errors import DataError, choose
+from costbench.errors import DataError
 from costbench.experiments.evaluation.fusion import scaled_estimates
 from costbench.experiments.evaluation.layout import baseline_scores
 from costbench.experiments.evaluation.program import EvaluateParams, ModelKey, ProgramTask
@@ -19,6 +19,7 @@ from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.evaluate import evaluation_tasks
 from costbench.experiments.workspace import load_workspace
 from costbench.features.feature_shards import FeatureShard, feature_path, paths_of_programs
+from costbench.features.roofline import read_roofline
 from costbench_suite.predictions import Predictions, digest_costs
 from costbench_suite.task_data import TaskData
 
@@ -43,13 +44,14 @@ def predict_experiment(params: Path, experiment: str, data: TaskData) -> dict[st
     workspace = load_workspace(profile)
     section = profile.section("evaluate", EvaluateParams)
     loaded = load_experiment(profile, experiment)
-    if loaded.grid.task != data.task.name:
+    if loaded.grid.task != data.task.learned:
         problem = f"is of the task {loaded.grid.task}"
-        raise DataError(problem, where=experiment, expected=data.task.name)
+        expected = data.task.learned or f"predictions of other models: costbench has none of {data.task.name}"
+        raise DataError(problem, where=experiment, expected=expected)
     costs: dict[ModelKey, dict[str, F64]] = {}
-    predict = choose(_PREDICT, data.task.name, "task")
+    predict = _PREDICT[data.task.learned]
     for task in evaluation_tasks(loaded, section, workspace).values():
-        for key, values in predict(task.program, data.task.name):
+        for key, values in predict(task.program, data.task.learned):
             costs.setdefault(key, {})[task.program.program] = values
     models: dict[str, dict[int, dict[str, F64]]] = {}
     for (model, variant, seed), by_program in costs.items():
@@ -66,6 +68,8 @@ def predict_experiment(params: Path, experiment: str, data: TaskData) -> dict[st
 def _predict_kernels(program: ProgramTask, task: str) -> Iterator[tuple[ModelKey, F64]]:
     """Yields the costs of all decisions of a program's kernels by each model."""
     shard = FeatureShard(feature_path(program.features, task, program.chip, program.program))
+    if shard.is_recorded and program.fitted is not None:
+        shard = shard.with_roofline(read_roofline(program.fitted))
     for checkpoint in program.checkpoints:
         yield checkpoint.key, network_costs(shard, checkpoint)[0]
     for key, parts in fitted_costs(program, task, shard).items():

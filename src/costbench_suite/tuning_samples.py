@@ -13,6 +13,7 @@ from costbench_schedules.records.imported.parquet import read_parquet
 from costbench_schedules.records.tuning_table import TuningTable
 from costbench_schedules.spaces.parameter_space import ParameterSpace
 from costbench_suite.kernel_samples import DECISIONS
+from costbench_suite.samples import Samples, leave_one_out
 
 _FOLDER = "data/gpu_tuning/"
 _MEASURED = ("id", "decision", "scored", "runtime_ns", "again_ns")
@@ -28,8 +29,19 @@ def read_tuning_tables() -> tuple[TuningTable, ...]:
     return tuple(read_parquet(path) for path in sorted(paths) if path.suffix == ".parquet")
 
 
-def tuning_samples(tables: tuple[TuningTable, ...]) -> Iterator[tuple[TuningTable, Mapping[str, pa.Table]]]:
-    """Yields each table with the table of its decisions.
+def tuning_samples() -> Samples:
+    """Returns the samples of these tables; each is tested in a fold of its own, by what all others tell.
+
+    Raises:
+        DataError: for a damaged table.
+    """
+    tables = read_tuning_tables()
+    applications = {table.name: table.name for table in tables}
+    return Samples(applications, leave_one_out(applications), _tables(tables))
+
+
+def _tables(tables: tuple[TuningTable, ...]) -> Iterator[Mapping[str, pa.Table]]:
+    """Yields the table of the decisions of each tuning table.
 
     `scored` says which configurations ran. Parameters of all kernels are columns, of numbers; one that a
     kernel has not is NaN there, and a value that is no number counts as its position among the values.
@@ -51,7 +63,7 @@ def tuning_samples(tables: tuple[TuningTable, ...]) -> Iterator[tuple[TuningTabl
                 "again_ns": np.where(table.failed, np.nan, table.second_ns),
             }
         )
-        yield table, {DECISIONS: decisions}
+        yield {DECISIONS: decisions}
 
 
 def table_of_rows(rows: pd.DataFrame) -> TuningTable:

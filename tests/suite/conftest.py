@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from costbench_suite import tasks as suite_tasks
 from costbench_suite.data import make_data
 from costbench_suite.task_data import TaskData
 
@@ -19,7 +20,16 @@ PROGRAMS = (
     "rnn_char_b64_infer_f32",
     "small_bert_L2_H512_b128_infer_f32",
 )
-TASKS = ("tile", "fusion", "layout")
+RECORDED_PROGRAMS = (
+    "char2feats_b1_infer_bf16",
+    "mlp_mnist_b128_train_f32",
+    "ranking_b4_infer_f32",
+    "rnn_char_b2_infer_f32",
+    "small_bert_L2_H128_b4_train_bf16",
+)
+SIMULATED = ("tile", "fusion", "layout")
+TASKS = tuple(name for name, task in suite_tasks.TASKS.items() if not task.searches)
+"""Tasks of predictions."""
 
 
 @pytest.fixture(scope="session")
@@ -28,19 +38,41 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def suite(work: Path) -> Path:
-    """The folder of the data of all tasks."""
+def simulated(work: Path) -> Path:
+    """The folder of the data of all tasks, with those of simulated machines."""
     folder = work.parent / "data"
-    make_data(folder, TASKS, work, lambda _: None, jobs=1, programs=PROGRAMS)
+    make_data(folder, SIMULATED, work, lambda _: None, jobs=1, programs=PROGRAMS)
     return folder
 
 
 @pytest.fixture(scope="session")
-def tile(suite: Path) -> TaskData:
-    return TaskData(suite, "tile")
+def recorded(work: Path) -> Path:
+    """The same folder with the data of machines that exist; tables of GPUs and schedules are whole."""
+    folder = work.parent / "data"
+    make_data(folder, ["fusion_xla_cpu"], work, lambda _: None, jobs=1, programs=RECORDED_PROGRAMS)
+    make_data(folder, ["gpu", "schedules"], work, lambda _: None)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def suite(simulated: Path, recorded: Path) -> Path:
+    """The folder of the data of all tasks."""
+    assert simulated == recorded
+    return simulated
+
+
+@pytest.fixture(scope="session")
+def tile(simulated: Path) -> TaskData:
+    return TaskData(simulated, "tile")
 
 
 Costs = Callable[[pd.DataFrame], pd.Series]
+
+
+def truth(rows: pd.DataFrame, task: str) -> pd.Series:
+    """Returns what metrics of a task are over; 0 for decisions that failed."""
+    column = "again_ns" if suite_tasks.TASKS[task].second == "runtime_ns" else "runtime_ns"
+    return rows[column].fillna(0.0)
 
 
 def predictions_of(data: TaskData, costs: Costs) -> pd.DataFrame:

@@ -1,0 +1,86 @@
+"""The published version: the same values for everyone, an error where they differ, and never changed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from costbench.errors import DataError
+from costbench_suite import versions
+from costbench_suite.cli import app
+from costbench_suite.data import make_data
+from costbench_suite.task_data import TaskData
+from costbench_suite.tasks import TASKS
+from costbench_suite.versions import PublishedTask, differing_tables, publish, published, unpublished
+
+CHEAP = ("gpu", "schedules")
+"""Tasks whose data are made in seconds."""
+_MAX_BYTES = 300_000_000
+
+
+@pytest.mark.parametrize("task", CHEAP)
+def test_data_made_here_are_those_of_the_version(recorded: Path, task: str) -> None:
+    facts = TaskData(recorded, task).facts
+    assert facts.digest == published()[task].digest
+    assert differing_tables(TASKS[task], facts.digests) == ()
+
+
+@pytest.mark.slow
+def test_kernels_of_a_real_machine_are_those_of_the_version(tmp_path: Path) -> None:
+    (made,) = make_data(tmp_path, ["fusion_xla_cpu"], tmp_path / "work", lambda _: None)
+    assert differing_tables(TASKS["fusion_xla_cpu"], made.digests) == ()
+
+
+def test_every_task_is_published_or_said_not_to_be() -> None:
+    folders = {task.folder for task in TASKS.values()}
+    assert set(published()) | set(unpublished()) == folders
+    assert not set(published()) & set(unpublished())
+    assert sum(entry.size for entry in published().values()) < _MAX_BYTES
+
+
+def test_every_published_task_has_the_ceiling_of_its_metrics() -> None:
+    for folder, entry in published().items():
+        assert set(entry.ceiling) == set(TASKS[folder].metrics)
+        assert set(TASKS[folder].tables) < set(entry.digests)
+
+
+def test_the_ceiling_of_real_kernels_is_that_of_the_report(repository: Path) -> None:
+    summary = json.loads((repository / "reports" / "summary.json").read_text("utf-8"))
+    for metric, value in published()["fusion_xla_cpu"].ceiling.items():
+        reported = summary[f"fusion/folds/xla_cpu/measured_again/{metric}"]
+        assert value == pytest.approx(reported, rel=1e-3)
+
+
+def test_the_page_says_what_is_published(repository: Path) -> None:
+    command = [sys.executable, str(repository / "tools" / "publish_suite.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_published_never_changes(tmp_path: Path) -> None:
+    path = tmp_path / "version1.json"
+    entry = PublishedTask({"decisions": "aa"}, 1, 10, 100, {"tau_mean": 0.9})
+    publish({"gpu": entry}, path)
+    publish({"gpu": entry, "schedules": replace(entry, size=7)}, path)
+    assert list(published(path)) == ["gpu", "schedules"]
+    with pytest.raises(DataError, match="gpu is published with other values"):
+        publish({"gpu": replace(entry, digests={"decisions": "bb"})}, path)
+
+
+def test_other_values_than_published_are_an_error_that_names_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = published()["schedules"]
+    other = replace(entry, digests={**entry.digests, "decisions": "00" * 32})
+    monkeypatch.setattr(versions, "published", lambda: {"schedules": other})
+    arguments = ["data", "--task", "schedules", "--out", str(tmp_path / "suite")]
+    with pytest.raises(DataError, match="schedules: decisions") as error:
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert "loops" not in str(error.value)
+    assert TaskData(tmp_path / "suite", "schedules").facts.digest == entry.digest
