@@ -25,6 +25,8 @@ MAX_LINE_BYTES = 1 << 24
 """A line of a file of records."""
 MAX_INSTRUCTIONS = 1 << 18
 """Instructions of a module."""
+MAX_MESSAGES = 1 << 21
+"""Messages in a protocol buffer: eight for each of the most instructions; programs have four."""
 MAX_NESTING = 64
 """Tuples within tuples, and operands within operands; protocol buffers end at 100 levels of messages."""
 MAX_RANK = 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from costbench.arrays import F64
 from costbench.compiler.analytical_model import AnalyticalModel
@@ -20,6 +22,7 @@ from costbench.serving.requests import RequestLimits, limits_from
 from costbench.serving.service import CostService, load_service
 from costbench.target import load_target
 from tests.experiments.finished_cells import finish_cell
+from tests.hlo.test_wire import computation_of
 from tests.serving.served import post, serving
 from tests.serving.test_service import GOOD, TEXT
 
@@ -56,6 +59,11 @@ def test_all_forms_of_a_request_have_one_answer(port: int, body: object) -> None
     assert (status, json.loads(text)) == (200, {"predictions": service().answer([RECORD, RECORD])})
 
 
+def compressed(content: bytes) -> str:
+    """Returns a kernel as a client may send it."""
+    return base64.b64encode(zstandard.ZstdCompressor().compress(content)).decode()
+
+
 CHAIN = "HloModule m\nENTRY e { x0 = f32[8,128] parameter(0)\n" + "".join(
     f"x{n} = f32[8,128] tanh(x{n - 1})\n" for n in range(1, 22)
 )
@@ -80,6 +88,11 @@ CHAIN = "HloModule m\nENTRY e { x0 = f32[8,128] parameter(0)\n" + "".join(
         (400, {"inputs": [{"kernel": TEXT, "tiles": [GOOD] * 6}] * 2}, "tiles: 12 tile sizes (expected at"),
         (400, {"inputs": [{"kernel": "HloModule " + "m" * 2_000}]}, "kernel: has 2,010 characters ("),
         (400, {"inputs": [{"kernel": CHAIN + "}"}]}, "0.kernel: has 22 instructions (expected at"),
+        (400, {"inputs": [{"kernel": compressed(bytes(1 << 22))}]}, "or more (expected at most 100000)"),
+        (400, {"inputs": [{"kernel": compressed(computation_of(9_000))}]}, "18004 bytes of more than 1280 m"),
+        (400, {"inputs": [{"kernel": compressed(computation_of(1_200))}]}, "has 1,200 instructions (exp"),
+        (400, {"inputs": [{"kernel": "HloModule m " + "/* " * 600}]}, "a comment that is not closed"),
+        (400, {"inputs": [{"kernel": 'HloModule m, a="' + '"a\\' * 600}]}, "a string that is not closed"),
         (400, {"inputs": [{"tiles": [GOOD]}]}, "request 0.kernel: is None (expected base64"),
         (400, {"inputs": [{"kernel": TEXT}]}, "request 0.tiles: is None"),
         (413, b" " * 100_001, "body: too large (expected at most 100,000 bytes)"),

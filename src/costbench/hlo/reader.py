@@ -14,7 +14,8 @@ from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.module import HloModule
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.text.parser import looks_like_text, proto_from_text
-from costbench.limits import max_expanded_bytes
+from costbench.hlo.wire import parse_message
+from costbench.limits import MAX_MESSAGES, max_expanded_bytes
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # Four bytes may stand for 128 KiB, so a chunk expands to 32 MiB at most before the total is compared.
@@ -68,8 +69,13 @@ def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
         raise HloError("no HLO module", where=path, expected=expected) from error
 
 
-def decompress(data: bytes, *, where: str) -> bytes:
+def decompress(data: bytes, *, where: str, max_bytes: int | None = None) -> bytes:
     """Returns `data` itself, or its decompressed contents if it is a zstd frame.
+
+    Args:
+        data: the bytes.
+        where: file that they are from, for errors.
+        max_bytes: number of bytes that they may expand to, if not as many as a file's.
 
     Raises:
         HloError: on a truncated or corrupt frame, or one that expands further than `costbench.limits` say.
@@ -78,7 +84,7 @@ def decompress(data: bytes, *, where: str) -> bytes:
         return data
     frame = zstandard.ZstdDecompressor().decompressobj()
     chunks: list[bytes] = []
-    total, max_bytes = 0, max_expanded_bytes(len(data))
+    total, max_bytes = 0, max_bytes or max_expanded_bytes(len(data))
     try:
         for start in range(0, len(data), _CHUNK_BYTES):
             if frame.eof:
@@ -100,17 +106,25 @@ def module_from_bytes(data: bytes, *, where: str) -> HloModule:
     return module_from_proto(parse_proto(data, where=where), where=where)
 
 
-def parse_proto(data: bytes, *, where: str) -> hlo_pb2.HloModuleProto:
+def parse_proto(
+    data: bytes, *, where: str, max_bytes: int | None = None, max_messages: int = MAX_MESSAGES
+) -> hlo_pb2.HloModuleProto:
     """Returns the module message inside `data`.
 
+    Args:
+        data: binary message, plain or compressed.
+        where: file that it is from, for errors.
+        max_bytes: number of bytes that it may expand to, if not as many as a file's.
+        max_messages: number of messages within it that are accepted.
+
     Raises:
-        HloError: if the bytes are truncated or are no HLO module.
+        HloError: if the bytes are truncated, are no HLO module, or beyond the limits.
     """
-    content = decompress(data, where=where)
+    content = decompress(data, where=where, max_bytes=max_bytes)
     # Read as a bare module, a dump has a name of arbitrary bytes, which may or may not pass for text.
     for message in (hlo_pb2.HloModuleProto(), hlo_pb2.HloProto()):
         try:
-            message.ParseFromString(content)
+            parse_message(message, content, where=where, max_messages=max_messages)
         except DecodeError:
             continue
         proto = message.hlo_module if isinstance(message, hlo_pb2.HloProto) else message

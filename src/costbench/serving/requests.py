@@ -30,7 +30,7 @@ class RequestLimits:
     """What a request may cost, by default about a second of one core and 100 MB.
 
     Attributes:
-        body_bytes: size of the body of a request.
+        body_bytes: size of the body of a request, and what a compressed kernel in it may expand to.
         records: number of records, each a kernel, of a request.
         tiles: number of tile sizes of a request, of all records together.
         kernel_bytes: size of a kernel, as it is in the body.

@@ -26,9 +26,10 @@ from costbench.compiler.lowering.loop_nest import LoopNest, loop_nest
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import nest_tile_space
 from costbench.errors import CostbenchError, DataError, choose
-from costbench.hlo.module import HloModule
-from costbench.hlo.reader import module_from_bytes
-from costbench.hlo.text.parser import looks_like_text, module_from_text
+from costbench.hlo.conversion import module_from_proto
+from costbench.hlo.proto.hlo_pb2 import HloModuleProto
+from costbench.hlo.reader import parse_proto
+from costbench.hlo.text.parser import looks_like_text, proto_from_text
 from costbench.models.checkpoint import load_checkpoint
 from costbench.models.cost_model import CostModel
 from costbench.models.learned import LearnedCostModel
@@ -38,6 +39,8 @@ from costbench.tasks import KERNEL_TASKS
 
 _KERNEL = "base64 of a serialised HloModuleProto or HloProto, or HLO text that begins with 'HloModule'"
 _BOUNDS = ("output_bounds", "kernel_bounds")
+_MESSAGES_PER_INSTRUCTION = 64
+"""Messages within an instruction: programs have four, tuples more."""
 
 
 def read_kernel(value: object, where: str, limits: RequestLimits = DEFAULT_LIMITS) -> Kernel:
@@ -59,22 +62,23 @@ def read_kernel(value: object, where: str, limits: RequestLimits = DEFAULT_LIMIT
     if len(value) > limits.kernel_bytes:
         expected = f"at most {limits.kernel_bytes:,}"
         raise DataError(f"has {len(value):,} characters", where=field, expected=expected)
-    module = _read_module(value, field)
-    count = sum(len(computation.instructions) for computation in module.computations)
+    proto = _read_proto(value, field, limits)
+    count = sum(len(computation.instructions) for computation in proto.computations)
     if count > limits.instructions:
         expected = f"at most {limits.instructions:,}"
         raise DataError(f"has {count:,} instructions", where=field, expected=expected)
-    return kernel_from_module(module)
+    return kernel_from_module(module_from_proto(proto, where=field))
 
 
-def _read_module(value: str, field: str) -> HloModule:
+def _read_proto(value: str, field: str, limits: RequestLimits) -> HloModuleProto:
     if looks_like_text(value):
-        return module_from_text(value, where=field)
+        return proto_from_text(value, where=field)
     try:
         data = base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise DataError(f"{_short(value)} is no base64: {error}", where=field, expected=_KERNEL) from None
-    return module_from_bytes(data, where=field)
+    max_messages = _MESSAGES_PER_INSTRUCTION * limits.instructions
+    return parse_proto(data, where=field, max_bytes=limits.body_bytes, max_messages=max_messages)
 
 
 def read_tiles(value: object, nest: LoopNest, where: str) -> TileSizes:

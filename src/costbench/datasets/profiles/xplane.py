@@ -24,14 +24,18 @@ from google.protobuf.message import DecodeError
 
 from costbench.artifacts import read_bytes
 from costbench.datasets.profiles.proto import xplane_pb2
-from costbench.errors import DataError
+from costbench.errors import DataError, HloError
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto
 from costbench.hlo.reader import parse_proto
+from costbench.hlo.wire import parse_message
+from costbench.limits import MAX_MESSAGES
 
 SUFFIX = ".xplane.pb"
 _HOST, _DEVICE, _TABLES = "/host:CPU", "/device:", "/host:metadata"
 _OPERATIONS, _PROGRAMS = "XLA Ops", "XLA Modules"
 _PS_PER_NS = 1000.0
+_BYTES_OF_MESSAGE = 3
+"""Bytes that a message has at least, on average: an event with its time has eight."""
 _WITH_NUMBER = re.compile(r"(.*)\((\d+)\)")
 _INSTRUCTION = re.compile(r"%?([\w.\-]+)(?: = .*)?", re.DOTALL)
 _EXPECTED = "a profile as jax.profiler.trace writes it (.xplane.pb)"
@@ -93,7 +97,11 @@ def read_profile(path: Path) -> Profile:
     """
     space = xplane_pb2.XSpace()
     try:
-        space.ParseFromString(read_bytes(path))
+        data = read_bytes(path)
+        max_messages = max(MAX_MESSAGES, len(data) // _BYTES_OF_MESSAGE)
+        parse_message(space, data, where=str(path), max_messages=max_messages)
+    except HloError as error:
+        raise error.recast(DataError) from error
     except DecodeError as error:
         raise DataError("truncated or damaged", where=path, expected=_EXPECTED) from error
     if not any(plane.name for plane in space.planes):

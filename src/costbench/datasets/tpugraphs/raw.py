@@ -24,6 +24,7 @@ from costbench.hlo.conversion import module_from_proto, module_to_proto
 from costbench.hlo.module import HloModule
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import decompress
+from costbench.hlo.wire import parse_message
 
 MAX_RANK = 6
 """Axes of a layout in TpuGraphs' features; longer layouts are cut."""
@@ -191,7 +192,7 @@ def read_layout_tuning(path: str | PathLike[str]) -> TuningProgram:
 
 def _parse(path: str | PathLike[str], message: _M, kind: str) -> _M:
     try:
-        message.ParseFromString(decompress(artifacts.read_bytes(path), where=str(path)))
+        parse_message(message, decompress(artifacts.read_bytes(path), where=str(path)), where=str(path))
     except (DecodeError, CostbenchError) as error:
         if isinstance(error, DataError):
             raise
@@ -209,7 +210,7 @@ def _other_kind(path: str | PathLike[str]) -> str:
     }
     for kind, message in candidates.items():
         try:
-            message.ParseFromString(decompress(artifacts.read_bytes(path), where=str(path)))
+            parse_message(message, decompress(artifacts.read_bytes(path), where=str(path)), where=str(path))
         except (DecodeError, CostbenchError):
             continue
         if any(field.name in ("modules", "module", "computations") for field, _ in message.ListFields()):
