@@ -16,6 +16,7 @@ from costbench.reports.rendering import write_tables
 from costbench.reports.table import Column, Table, Value
 from costbench_suite.card import Card, read_card
 from costbench_suite.tasks import TASKS, VERSION, SuiteTask
+from costbench_suite.versions import published
 
 TITLES: Mapping[str, str] = {
     "ape_mean": "APE (%)",
@@ -141,10 +142,21 @@ def leaderboard_table(task: SuiteTask, ranked: Sequence[Card], fresh: Sequence[C
     notes = (
         "From, to: 95% interval, the wider of those over programs and over applications.",
         "Estimate: whether the model reads the compiler's own estimate.",
+        *_ceiling(task),
         *(note for note in agreement if note),
     )
     title = f"{task.title}: {task.predicts}"
     return Table(f"leaderboard_{task.name}", title, tuple(columns), rows, notes=notes)
+
+
+def _ceiling(task: SuiteTask) -> tuple[str, ...]:
+    """Returns what a second measurement of the same decisions scores, in words; empty where it is unknown."""
+    entry = published().get(task.folder)
+    values = (
+        {} if entry is None else {name: entry.ceiling[name] for name in task.metrics if name in entry.ceiling}
+    )
+    listed = ", ".join(f"{TITLES[name]} {value:g}" for name, value in values.items())
+    return (f"Ceiling, a second measurement in place of predictions: {listed}.",) if listed else ()
 
 
 def _agreement(
