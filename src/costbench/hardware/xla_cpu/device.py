@@ -36,6 +36,7 @@ from costbench.hardware.xla_cpu.program import (
     named_bytes,
     row_major,
 )
+from costbench.hardware.xla_cpu.transposes import transposes_of
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -485,8 +486,9 @@ class XlaCpu:
         start = time.perf_counter()
         module, owner = standalone_module(kernels)
         data, inputs = named_bytes(module), self._backend.inputs(module, self._seed)
-        fused = self._backend.compile(data, Membership(owner))
-        unfused = self._backend.compile(data, Membership({}))
+        transposes = transposes_of(module)
+        fused = self._backend.compile(data, Membership(owner, transposes=transposes))
+        unfused = self._backend.compile(data, Membership({}, transposes=transposes))
         outputs, expected = (self._backend.run(e.loaded, inputs) for e in (fused, unfused))
         difference = largest_difference(outputs, expected)
         tolerance = tolerance_of(module)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from costbench.hardware.xla_cpu.transposes import Transpose, restore_transposes
 from costbench.hlo.proto import hlo_pb2
 
 _Instruction = hlo_pb2.HloInstructionProto
@@ -55,11 +56,13 @@ class Membership:
         owner: number of the kernel that an instruction runs in, for those that run in one only.
         readers: numbers of the kernels that an instruction is duplicated in.
         library: reductions that a library computes where nothing is fused with them, as XLA does.
+        transposes: transposes of the program, which are put back where XLA dropped them.
     """
 
     owner: Mapping[str, int]
     readers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     library: frozenset[str] = frozenset()
+    transposes: Mapping[str, Transpose] = field(default_factory=dict)
 
 
 @dataclass
@@ -93,6 +96,7 @@ def fuse_module(data: bytes, membership: Membership) -> Fused:
     next_id = max(by_id) + 1
     for computation in module.computations:
         if computation.id in running:
+            restore_transposes(computation, membership.transposes)
             body = _Body(computation, membership)
             made = body.fuse(next_id)
             next_id += len(made)

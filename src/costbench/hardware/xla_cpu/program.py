@@ -25,6 +25,7 @@ from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.program import PreparedProgram
 from costbench.errors import HloError, choose
 from costbench.hardware.xla_cpu.fusing import NO_WORK, Membership, running_computations
+from costbench.hardware.xla_cpu.transposes import transposes_of
 from costbench.hlo.conversion import module_to_proto
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
@@ -174,7 +175,7 @@ class MachineProgram:
         }
         several = {name: frozenset(numbers) for name, numbers in readers.items() if len(numbers) > 1}
         single = {name: number for name, number in owner.items() if name not in several}
-        return Membership(single | writers, several, library)
+        return Membership(single | writers, several, library, transposes_of(self.module))
 
     # ---- what XLA made of it -----------------------------------------------------------------------------
 
