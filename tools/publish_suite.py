@@ -26,18 +26,23 @@ _MB = 1e6
 
 
 def published_entries(folder: Path, work: Path) -> dict[str, PublishedTask]:
-    """Returns what is to be published of the tasks whose data a folder has.
+    """Returns what is to be published of the tasks whose data a folder has; the same values stay as they are.
 
     Raises:
         DataError: for damaged data, a fresh test set, or a folder without data.
     """
     entries = {}
-    for name in dict.fromkeys(task.folder for task in TASKS.values()):
-        if not (folder / name / FACTS_FILE).is_file():
-            continue
+    folders = dict.fromkeys(task.folder for task in TASKS.values())
+    names = [name for name in folders if (folder / name / FACTS_FILE).is_file()]
+    if not names:
+        raise DataError("no data of the suite", where=folder, expected="a folder of `costbench suite data`")
+    for name in names:
         data = TaskData(folder, name)
         if data.facts.fresh:
             raise DataError("is a fresh test set", where=data.folder, expected="data of the version")
+        if name in published() and published()[name].digest == data.facts.digest:
+            entries[name] = published()[name]
+            continue
         programs = list(data.programs.index)
         ceiling = score(data, measured_again(data, work)).intervals
         entries[name] = PublishedTask(
@@ -47,8 +52,6 @@ def published_entries(folder: Path, work: Path) -> dict[str, PublishedTask]:
             size=sum(path.stat().st_size for path in data.folder.iterdir()),
             ceiling={metric: float(f"{value.value:.4g}") for metric, value in ceiling.items()},
         )
-    if not entries:
-        raise DataError("no data of the suite", where=folder, expected="a folder of `costbench suite data`")
     return entries
 
 

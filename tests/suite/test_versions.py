@@ -18,6 +18,7 @@ from costbench_suite.data import make_data
 from costbench_suite.task_data import TaskData
 from costbench_suite.tasks import TASKS
 from costbench_suite.versions import PublishedTask, differing_tables, publish, published, unpublished
+from tools import publish_suite
 
 CHEAP = ("gpu", "schedules")
 """Tasks whose data are made in seconds."""
@@ -71,6 +72,17 @@ def test_what_is_published_never_changes(tmp_path: Path) -> None:
     assert list(published(path)) == ["gpu", "schedules"]
     with pytest.raises(DataError, match="gpu is published with other values"):
         publish({"gpu": replace(entry, digests={"decisions": "bb"})}, path)
+
+
+def test_a_part_of_the_data_is_not_published(
+    recorded: Path, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = versions.PUBLISHED.read_bytes()
+    assert publish_suite.main([str(recorded), "--work", str(work)]) == 1
+    assert versions.PUBLISHED.read_bytes() == before
+    problem = capsys.readouterr().err
+    assert "is published with other values" in problem
+    assert problem.count("\n") == 1
 
 
 def test_other_values_than_published_are_an_error_that_names_the_tables(
