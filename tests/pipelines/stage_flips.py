@@ -19,7 +19,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
@@ -180,14 +180,23 @@ def _is_wall_time(name: Path) -> bool:
     return not set(_WALL_TIMES).isdisjoint(name.parts) or "wall_times" in name.name
 
 
-def draw(flips: int, seed: int) -> Iterator[tuple[Path, int, str]]:
+def kinds_of_files(stages: Collection[str] = ()) -> list[tuple[list[Path], tuple[str, ...]]]:
+    """Returns the files of each kind, and those of `stages` (all, if that is empty) that read them."""
+    kinds = [
+        (_files(pattern), tuple(name for name in readers if not stages or name.partition(":")[0] in stages))
+        for pattern, readers in READERS.items()
+    ]
+    return [(files, readers) for files, readers in kinds if files and readers]
+
+
+def draw(flips: int, seed: int, stages: Collection[str] = ()) -> Iterator[tuple[Path, int, str]]:
     """Yields files, bits and stages: each kind of file in turn, everything else at random."""
     random = stream(seed, "flips of stages")
-    kinds = [(files, stages) for pattern, stages in READERS.items() if (files := _files(pattern))]
+    kinds = kinds_of_files(stages)
     for number in range(flips):
-        files, stages = kinds[number % len(kinds)]
+        files, readers = kinds[number % len(kinds)]
         path = files[int(random.integers(len(files)))]
-        yield path, int(random.integers(8 * path.stat().st_size)), stages[int(random.integers(len(stages)))]
+        yield path, int(random.integers(8 * path.stat().st_size)), readers[int(random.integers(len(readers)))]
 
 
 def _files(pattern: str) -> list[Path]:
@@ -201,6 +210,7 @@ def main() -> int:
     parser.add_argument("workplace", type=Path)
     parser.add_argument("--flips", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--stages", nargs="*", default=[], help="names of the stages that are run (all)")
     parser.add_argument("--first", type=int, default=0, help="number of the first flip")
     options = parser.parse_args()
     logging.disable(logging.ERROR)
@@ -210,7 +220,7 @@ def main() -> int:
         if not copy.exists():
             for name in ("out", "data"):
                 shutil.copytree(name, copy / name, symlinks=False)
-        for number, (path, bit, stage) in enumerate(draw(options.flips, options.seed)):
+        for number, (path, bit, stage) in enumerate(draw(options.flips, options.seed, options.stages)):
             if number < options.first:
                 continue
             try:

@@ -190,13 +190,17 @@ def call_stage(folder: Path, stage: str, params: Path) -> subprocess.CompletedPr
     return call(folder, [sys.executable, f"pipelines/{stage}.py", "--params", params])
 
 
-def call_stages(folder: Path, params: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run all stages in one process, which imports torch once."""
-    lines = ["from pathlib import Path", f"params = Path({str(params)!r})"]
-    for stage in STAGES:
-        package = "costbench.reports" if stage == "report" else f"costbench.experiments.stages.{stage}"
-        name = "stage" if stage == "report" else stage
-        lines += [f"from {package.removesuffix('.' + stage)} import {name}", f"{name}.run(params)"]
+def call_stages(
+    folder: Path, params: Path, stages: Sequence[str] = STAGES, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run stages, `train:main-tile` for one of an experiment, in one process, which imports torch once."""
+    modules = {"report": "costbench.reports.stage", "schedules": "costbench_schedules.stage"}
+    lines = ["from importlib import import_module", "from pathlib import Path"]
+    for stage in stages:
+        name, _, experiment = stage.partition(":")
+        module = modules.get(name, f"costbench.experiments.stages.{name}")
+        arguments = (f"Path({str(params)!r})", *([repr(experiment)] if experiment else []))
+        lines.append(f"import_module({module!r}).run({', '.join(arguments)})")
     return call(folder, [sys.executable, "-c", "\n".join(lines)], **more)
 
 

@@ -64,6 +64,18 @@ def compressed(content: bytes) -> str:
     return base64.b64encode(zstandard.ZstdCompressor().compress(content)).decode()
 
 
+def doubled_fusions(levels: int) -> str:
+    """Returns a kernel whose fusions each stand for twice as many instructions as the one before."""
+    bodies = "".join(
+        f"c{n} {{ p=f32[8] parameter(0)\n a=f32[8] fusion(p), kind=kLoop, calls=c{n - 1}\n"
+        f"b=f32[8] fusion(a), kind=kLoop, calls=c{n - 1} }}\n"
+        for n in range(1, levels)
+    )
+    first = "c0 { p=f32[8] parameter(0)\n r=f32[8] tanh(p) }\n"
+    last = f"ENTRY e {{ p=f32[8] parameter(0)\n r=f32[8] fusion(p), kind=kLoop, calls=c{levels - 1} }}\n"
+    return f"HloModule m\n{first}{bodies}{last}"
+
+
 CHAIN = "HloModule m\nENTRY e { x0 = f32[8,128] parameter(0)\n" + "".join(
     f"x{n} = f32[8,128] tanh(x{n - 1})\n" for n in range(1, 22)
 )
@@ -91,6 +103,7 @@ CHAIN = "HloModule m\nENTRY e { x0 = f32[8,128] parameter(0)\n" + "".join(
         (400, {"inputs": [{"kernel": compressed(bytes(1 << 22))}]}, "or more (expected at most 100000)"),
         (400, {"inputs": [{"kernel": compressed(computation_of(9_000))}]}, "18004 bytes of more than 1280 m"),
         (400, {"inputs": [{"kernel": compressed(computation_of(1_200))}]}, "has 1,200 instructions (exp"),
+        (400, {"inputs": [{"kernel": doubled_fusions(6)}]}, "too many instructions with fusions inlined (e"),
         (400, {"inputs": [{"kernel": "HloModule m " + "/* " * 600}]}, "a comment that is not closed"),
         (400, {"inputs": [{"kernel": 'HloModule m, a="' + '"a\\' * 600}]}, "a string that is not closed"),
         (400, {"inputs": [{"tiles": [GOOD]}]}, "request 0.kernel: is None (expected base64"),

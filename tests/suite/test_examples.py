@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import lightgbm
 import pandas as pd
 import pytest
 
@@ -15,15 +16,21 @@ from costbench_suite.task_data import TaskData
 
 
 @pytest.fixture
-def project(repository: Path, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(repository: Path, simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the examples and the data."""
     shutil.copytree(repository / "examples", tmp_path / "examples")
-    (tmp_path / "suite").symlink_to(suite)
+    (tmp_path / "suite").symlink_to(simulated)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_the_notebook_puts_boosted_trees_into_the_table(project: Path) -> None:
+def test_the_notebook_puts_boosted_trees_into_the_table(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a tenth of its trees."""
+    regressor = lightgbm.LGBMRegressor
+    few = {"n_estimators": 30}
+    monkeypatch.setattr(lightgbm, "LGBMRegressor", lambda **settings: regressor(**settings | few))
     notebook = json.loads((project / "examples" / "suite.ipynb").read_text("utf-8"))
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     names: dict[str, object] = {}

@@ -12,12 +12,14 @@ what runs at the same time as something else. Programs are compiled here again, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from costbench.errors import HloError
 from costbench.hlo.instruction import Instruction
 from costbench.hlo.module import HloComputation, HloModule
 from costbench.hlo.opcode import Opcode
+from costbench.limits import MAX_INSTRUCTIONS, MAX_NESTING
 
 _O = Opcode
 _PAIRS = {
@@ -52,20 +54,28 @@ class InlinedModule:
     bounds: tuple[tuple[tuple[int, int], ...], ...]
 
 
-def inline_fusions(module: HloModule) -> HloModule:
+def inline_fusions(module: HloModule, max_instructions: int = MAX_INSTRUCTIONS) -> HloModule:
     """Returns the module without fusions and asynchronous pairs in any computation that runs.
 
     See `trace_inlining`, which also says what became of each instruction.
     """
-    return trace_inlining(module).module
+    return trace_inlining(module, max_instructions).module
 
 
-def trace_inlining(module: HloModule) -> InlinedModule:
+def trace_inlining(module: HloModule, max_instructions: int = MAX_INSTRUCTIONS) -> InlinedModule:
     """Inlines fusions and asynchronous pairs in all computations that run.
 
     Computations stay where they are (bodies of fusions, now unused, too): positions of callees do not move.
     A get-tuple-element of an inlined tuple becomes the member itself. A start whose value is read by anything
     but its update and done stays as it is. A module without any of this is returned itself.
+
+    Args:
+        module: the module.
+        max_instructions: number of instructions that it may have then.
+
+    Raises:
+        HloError: if there would be more, which fusions that call others twice reach soon, or if fusions lie
+            deeper within fusions than `costbench.limits` say.
     """
     inlined = {
         callee
@@ -74,6 +84,7 @@ def trace_inlining(module: HloModule) -> InlinedModule:
         if inst.opcode in (_O.FUSION, _O.ASYNC_START)
         for callee in inst.called
     } - {module.entry}
+    _check_size(module, inlined, max_instructions)
     computations, values, bounds = [], [], []
     for index, computation in enumerate(module.computations):
         is_plain = not any(inst.opcode in _COMPILED for inst in computation.instructions)
@@ -93,6 +104,27 @@ def trace_inlining(module: HloModule) -> InlinedModule:
         return InlinedModule(module, tuple(values), tuple(bounds))
     flat_module = replace(module, computations=tuple(computations)).verify()
     return InlinedModule(flat_module, tuple(values), tuple(bounds))
+
+
+def _check_size(module: HloModule, inlined: Collection[int], max_instructions: int) -> None:
+    """Refuses a module that is too large or deep once computations are inlined wherever they are called."""
+    sizes: list[int] = []
+    levels: list[int] = []
+    total = 0
+    for index, computation in enumerate(module.computations if inlined else ()):
+        bodies = [
+            inst.called[0] for inst in computation.instructions if inst.opcode in (_O.FUSION, _O.ASYNC_START)
+        ]
+        size = len(computation.instructions) + sum(sizes[body] for body in bodies)
+        sizes.append(min(size, max_instructions + 1))
+        levels.append(1 + max((levels[body] for body in bodies), default=-1))
+        total += 0 if index in inlined else sizes[index]
+        if total > max_instructions:
+            problem, expected = "too many instructions with fusions inlined", f"at most {max_instructions}"
+            raise HloError(problem, where=module.name, field=computation.name, expected=expected)
+        if levels[index] > MAX_NESTING:
+            problem, expected = "fusions within fusions", f"at most {MAX_NESTING} levels"
+            raise HloError(problem, where=module.name, field=computation.name, expected=expected)
 
 
 def _emit(

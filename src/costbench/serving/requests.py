@@ -34,7 +34,7 @@ class RequestLimits:
         records: number of records, each a kernel, of a request.
         tiles: number of tile sizes of a request, of all records together.
         kernel_bytes: size of a kernel, as it is in the body.
-        instructions: number of instructions of a kernel.
+        instructions: number of instructions of a kernel, also once its fusions are inlined.
         beyond_training: how many times further than in any training kernel a feature may lie; further out a
             prediction is refused, and from 1 on it is marked.
         off_estimate: factor between a predicted runtime and that of the analytical model; a prediction that

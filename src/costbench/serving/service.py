@@ -27,6 +27,7 @@ from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import nest_tile_space
 from costbench.errors import CostbenchError, DataError, choose
 from costbench.hlo.conversion import module_from_proto
+from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto
 from costbench.hlo.reader import parse_proto
 from costbench.hlo.text.parser import looks_like_text, proto_from_text
@@ -67,7 +68,8 @@ def read_kernel(value: object, where: str, limits: RequestLimits = DEFAULT_LIMIT
     if count > limits.instructions:
         expected = f"at most {limits.instructions:,}"
         raise DataError(f"has {count:,} instructions", where=field, expected=expected)
-    return kernel_from_module(module_from_proto(proto, where=field))
+    module = module_from_proto(proto, where=field)
+    return kernel_from_module(inline_fusions(module, limits.instructions))
 
 
 def _read_proto(value: str, field: str, limits: RequestLimits) -> HloModuleProto:

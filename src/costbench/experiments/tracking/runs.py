@@ -52,6 +52,8 @@ FOLDER = "costbench.folder"
 """Tag: folder of the checkpoint."""
 # A server that does not answer is given up after half a minute at most, not after MLflow's three minutes.
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+# Before anything is computed somebody waits, and can be told sooner.
+_PATIENCE_AT_FIRST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 _WRITER = "costbench.writer"
 _TAG_REVISION = "git_revision"
 _TAG_PARAMS = "costbench.params_digest"
@@ -306,7 +308,7 @@ def prepare(uri: str, experiment: str) -> str:
     is_server = uri.startswith("http")
     load(("mlflow",) if is_server else ("mlflow", "mlflow.store.tracking.sqlalchemy_store"))
     tags = {ABOUT: _EXPERIMENTS[experiment]} if experiment in _EXPERIMENTS else {}
-    with store_errors(uri), _locked(uri):
+    with store_errors(uri), _locked(uri), _impatient():
         client = client_of(uri)
         existing = client.get_experiment_by_name(experiment)
         if existing is None:
@@ -314,6 +316,20 @@ def prepare(uri: str, experiment: str) -> str:
         for key in tags.keys() - existing.tags.keys():
             client.set_experiment_tag(existing.experiment_id, key, tags[key])
         return str(existing.experiment_id)
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Lets calls of a server be given up after some ten seconds, where the environment does not say when."""
+    for name, value in _PATIENCE_AT_FIRST.items():
+        if os.environ.get(name) in (None, _PATIENCE[name]):
+            os.environ[name] = value
+    try:
+        yield
+    finally:
+        for name, value in _PATIENCE_AT_FIRST.items():
+            if os.environ[name] == value:
+                os.environ[name] = _PATIENCE[name]
 
 
 @contextmanager
