@@ -40,8 +40,9 @@ def published_entries(folder: Path, work: Path) -> dict[str, PublishedTask]:
         data = TaskData(folder, name)
         if data.facts.fresh:
             raise DataError("is a fresh test set", where=data.folder, expected="data of the version")
-        if name in published() and published()[name].digest == data.facts.digest:
-            entries[name] = published()[name]
+        known = published().get(name)
+        if known is not None and known.digest == data.facts.digest and known.ceiling:
+            entries[name] = known
             continue
         programs = list(data.programs.index)
         ceiling = score(data, measured_again(data, work)).intervals
@@ -63,6 +64,7 @@ def describe() -> str:
     ]
     for folder, entry in published().items():
         numbers = ", ".join(f"{TITLES[name]} {value:g}" for name, value in entry.ceiling.items())
+        numbers = numbers or "not measured yet"
         counts = f"{entry.programs:,} | {entry.decisions:,} | {entry.size / _MB:.1f}"
         lines.append(f"| `{folder}` | {counts} | `{entry.digest[:16]}` | {numbers} |")
     total = sum(entry.size for entry in published().values()) / _MB

@@ -29,7 +29,7 @@ class PublishedTask:
         programs: number of programs, or of tables of a tuning space.
         decisions: number of measured decisions.
         size: bytes of all files, which differ a little between versions of the writer.
-        ceiling: metrics of a second measurement of the same decisions, by name; empty for searches.
+        ceiling: metrics of a second measurement of the same decisions, by name; empty if not made yet.
     """
 
     digests: Mapping[str, str]
@@ -46,7 +46,7 @@ class PublishedTask:
 
 @cache
 def published(path: Path = PUBLISHED) -> Mapping[str, PublishedTask]:
-    """Returns what is published of this version, by folder.
+    """Returns what is published of this version, by folder, in the order of the tasks.
 
     Raises:
         DataError: for a damaged file.
@@ -54,9 +54,11 @@ def published(path: Path = PUBLISHED) -> Mapping[str, PublishedTask]:
     content = read_json(path) if path.is_file() else {}
     if not isinstance(content, dict):
         raise DataError("no published version", where=path, expected="an object with an entry for each task")
+    folders = dict.fromkeys(task.folder for task in TASKS.values())
     return {
-        str(folder): parse(PublishedTask, entry, where=path, error=DataError)
-        for folder, entry in content.items()
+        folder: parse(PublishedTask, content[folder], where=path, error=DataError)
+        for folder in folders
+        if folder in content
     }
 
 
@@ -88,12 +90,10 @@ def publish(entries: Mapping[str, PublishedTask], path: Path = PUBLISHED) -> Non
     Raises:
         DataError: if a folder is published with other values: versions never change.
     """
-    known = dict(published(path))
+    known = {**published(path)}
     for folder, entry in entries.items():
         if folder in known and known[folder].digest != entry.digest:
             problem = f"{folder} is published with other values, digest {known[folder].digest[:16]}"
             raise DataError(problem, where=path, expected="the same values, or another version")
-    known |= entries
-    ordered = {task.folder: asdict(known[task.folder]) for task in TASKS.values() if task.folder in known}
-    write_json(path, ordered)
+    write_json(path, {folder: asdict(entry) for folder, entry in (known | entries).items()})
     published.cache_clear()

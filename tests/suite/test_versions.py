@@ -45,9 +45,10 @@ def test_every_task_is_published_or_said_not_to_be() -> None:
     assert sum(entry.size for entry in published().values()) < _MAX_BYTES
 
 
-def test_every_published_task_has_the_ceiling_of_its_metrics() -> None:
+def test_ceilings_are_of_the_metrics_of_their_task() -> None:
     for folder, entry in published().items():
-        assert set(entry.ceiling) == set(TASKS[folder].metrics)
+        assert set(entry.ceiling) in (set(TASKS[folder].metrics), set())
+        assert entry.ceiling or not TASKS[folder].second
         assert set(TASKS[folder].tables) < set(entry.digests)
 
 
