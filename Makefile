@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence evidence-report headline xla-cpu test test-fast fuzz coverage test-lowest test-cpu test-wheel
+.PHONY: help venv repro status profiles demo evidence evidence-report headline xla-cpu suite test test-fast fuzz coverage test-lowest test-cpu test-wheel
 .PHONY: test-postgres
 .PHONY: check docs
 .PHONY: format lock proto clean
@@ -77,6 +77,9 @@ headline: $(INSTALLED) ## Train networks and trees until they gain no more, and 
 
 xla-cpu: $(INSTALLED) ## Train and compare models on what XLA's processor backend was recorded at, and pack it: below one core-hour, a rerun goes on
 	bash tools/with_workers.sh $(WORKERS) bash tools/xla_cpu.sh
+
+suite: $(INSTALLED) ## Tune and score all architectures of the suite, and render the leaderboard: one core-hour, a rerun goes on (FRESH='1 2 3': fresh test sets)
+	bash tools/with_workers.sh $(WORKERS) bash tools/suite.sh $(FRESH)
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
 	pytest -n $(WORKERS) --dist worksteal --durations 10 --durations-min 5 $(PYTEST_ARGS)

@@ -5,6 +5,7 @@ Equal predictions give equal numbers; what is stated beside them (`About`) is th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -121,6 +122,24 @@ def make_card(data: TaskData, about: About, entry: Predictions | Searches, score
         fresh=facts.fresh,
         data_digest=facts.digest,
     )
+
+
+def card_path(folder: Path, task: str, name: str, fresh: int) -> Path:
+    """Returns the file of a card, `TASK/NAME.json`, or `TASK/NAME-freshSEED.json`.
+
+    Args:
+        folder: folder of all entries.
+        task: name of the task.
+        name: name of the entry.
+        fresh: seed of the fresh test set; 0 for the suite's own data.
+    """
+    suffix = f"-fresh{fresh}" if fresh else ""
+    return folder / task / f"{file_name(name)}{suffix}.json"
+
+
+def file_name(name: str) -> str:
+    """Returns the name of an entry's files without their ending: letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "entry"
 
 
 def write_card(path: Path, card: Card) -> None:

@@ -34,7 +34,14 @@ _TASKS = "`tile`, `fusion`, `fusion_xla_cpu`, `layout`, `gpu`, `gpu_search` or `
 Task = Annotated[str, typer.Option(help=f"{_TASKS}.")]
 Data = Annotated[Path, typer.Option("--data", help="Folder that `costbench suite data` wrote.")]
 Entries = Annotated[Path, typer.Option(help="Folder of result cards, `TASK/NAME.json`.")]
+Work = Annotated[
+    Path,
+    typer.Option(
+        help="Folder of intermediate results of `costbench suite data`, which later runs go on from."
+    ),
+]
 _DATA = Path("suite")
+_WORK = Path("out/suite")
 _ENTRIES = Path("leaderboard")
 
 
@@ -45,9 +52,7 @@ def data(
         typer.Option(help=f"{_TASKS}, several times for several; all of them if left out."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder; each task has its own in it.")] = _DATA,
-    work: Annotated[
-        Path, typer.Option(help="Folder of intermediate results, which later runs go on from.")
-    ] = Path("out/suite"),
+    work: Work = _WORK,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     fresh: Annotated[
         int,
@@ -139,7 +144,7 @@ def score(  # noqa: PLR0913 (a command has its options)
 
     `costbench suite score --model mymodel:MyModel --task fusion --about about.yaml`
     """
-    from costbench_suite.card import make_card, write_card
+    from costbench_suite.card import card_path, make_card, write_card
     from costbench_suite.predictions import Predictions, write_predictions
     from costbench_suite.scoring import score as score_entry
     from costbench_suite.searches import write_searches
@@ -157,8 +162,7 @@ def score(  # noqa: PLR0913 (a command has its options)
         else:
             write_searches(write, entry)
     card = make_card(task_data, described, entry, score_entry(task_data, entry))
-    suffix = f"-fresh{card.fresh}" if card.fresh else ""
-    path = out or entries / task / f"{_file_name(described.name)}{suffix}.json"
+    path = out or card_path(entries, task, described.name, card.fresh)
     write_card(path, card)
     _print_card(card)
     if not card.is_of_version:
@@ -182,6 +186,7 @@ def predict(
 
     Example: `costbench suite predict folds-tile --task tile --params profiles/suite/params.yaml`
     """
+    from costbench_suite.card import file_name
     from costbench_suite.predictions import write_predictions
     from costbench_suite.task_data import TaskData
     from costbench_suite.trained_models import predict_experiment
@@ -189,9 +194,39 @@ def predict(
     calm_threads()
     task_data = TaskData(folder, task)
     for name, costs in predict_experiment(params, experiment, task_data).items():
-        path = out / f"{_file_name(name)}.parquet"
+        path = out / f"{file_name(name)}.parquet"
         write_predictions(path, costs, task_data)
         typer.echo(f"wrote {path}")
+
+
+@app.command()
+def architectures(
+    task: Task,
+    folder: Data = _DATA,
+    work: Work = _WORK,
+    params: Params = Path("profiles/suite/params.yaml"),
+    entries: Entries = _ENTRIES,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Architecture, or `baselines`; all of them if left out.")
+    ] = None,
+) -> None:
+    """Tune, train and score all architectures of the profile and the baselines, each with the same budget.
+
+    Architectures are the variants of the experiment `architectures-TASK`. What is finished is kept, so a run
+    that was ended goes on where it was. On a fresh test set they have the hyper-parameters that were chosen
+    on the suite's own data.
+
+    Example: `costbench suite architectures --task tile --only gps`
+    """
+    from costbench_suite.architectures import Architectures
+    from costbench_suite.task_data import TaskData
+
+    calm_threads()
+
+    def say(text: str) -> None:
+        typer.echo(f"costbench: {text}", err=True)
+
+    Architectures(params, TaskData(folder, task), work, entries, say).enter(only or ())
 
 
 @app.command()
@@ -268,12 +303,6 @@ def _entry(path: Path | None, code: str | None, task_data: TaskData) -> Predicti
         expected = "either a file of predictions or --model module:Class"
         raise DataError("nothing to score", field="predictions", expected=expected)
     return run_strategy(code, task_data) if searches else run_model(code, task_data)
-
-
-def _file_name(name: str) -> str:
-    import re
-
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "entry"
 
 
 def _print_card(card: Card) -> None:

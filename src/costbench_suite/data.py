@@ -40,7 +40,7 @@ _DATA_SECTIONS = ("run", "generate", "split", "features")
 
 
 @dataclass(frozen=True)
-class _ShardSource:
+class ShardSource:
     """How the data of a task follow from shards of costbench's stages.
 
     Attributes:
@@ -56,13 +56,21 @@ class _ShardSource:
     chip: str
     tables: Callable[[Path, Path], Mapping[str, pa.Table]]
 
+    def work(self, folder: Path) -> Path:
+        """Returns where its stages work, in a folder of intermediate results."""
+        return folder if self.profile == _SIMULATED else folder / Path(self.profile).stem
+
+    def measured_on(self, fresh: int) -> str:
+        """Returns the name of its chip, or of the machine of a fresh test set."""
+        return f"{self.chip}_fresh{fresh}" if fresh else self.chip
+
 
 _SIMULATED, _RECORDED = "profiles/suite/params.yaml", "profiles/suite/xla_cpu.yaml"
-_FROM_SHARDS: Mapping[str, _ShardSource] = {
-    "tile": _ShardSource(_SIMULATED, "tile", CHIP, lambda path, _: tile_tables(path)),
-    "fusion": _ShardSource(_SIMULATED, "fusion", CHIP, lambda path, _: fusion_tables(path)),
-    "layout": _ShardSource(_SIMULATED, "layout", CHIP, lambda path, _: layout_tables(path)),
-    "fusion_xla_cpu": _ShardSource(_RECORDED, "fusion", "xla_cpu", recorded_tables),
+SHARD_SOURCES: Mapping[str, ShardSource] = {
+    "tile": ShardSource(_SIMULATED, "tile", CHIP, lambda path, _: tile_tables(path)),
+    "fusion": ShardSource(_SIMULATED, "fusion", CHIP, lambda path, _: fusion_tables(path)),
+    "layout": ShardSource(_SIMULATED, "layout", CHIP, lambda path, _: layout_tables(path)),
+    "fusion_xla_cpu": ShardSource(_RECORDED, "fusion", "xla_cpu", recorded_tables),
 }
 _FROM_TABLES: Mapping[str, Callable[[], Samples]] = {"gpu": tuning_samples, "schedules": schedule_samples}
 """Functions that return the samples of tasks whose measurements come with costbench, by folder."""
@@ -108,11 +116,11 @@ def make_data(
     Raises:
         CostbenchError: for a corpus that cannot be used, or files that cannot be written.
     """
-    sources = {name: _FROM_SHARDS[name] for name in tasks if name in _FROM_SHARDS}
+    sources = {name: SHARD_SOURCES[name] for name in tasks if name in SHARD_SOURCES}
     made: list[MadeTask] = []
     for profile in dict.fromkeys(source.profile for source in sources.values()):
         of_profile = {name: source for name, source in sources.items() if source.profile == profile}
-        folder = work if profile == _SIMULATED else work / Path(profile).stem
+        folder = next(iter(of_profile.values())).work(work)
         params = _parameter_file(
             profile, folder, [s.task for s in of_profile.values()], jobs, fresh, programs
         )
@@ -123,7 +131,7 @@ def make_data(
         for name, source in of_profile.items():
             progress(f"writing {name}")
             made.append(_write_task(out / name, TASKS[name], _of_shards(source, workspace, fresh), fresh))
-    for folder_name in dict.fromkeys(TASKS[name].folder for name in tasks if name not in _FROM_SHARDS):
+    for folder_name in dict.fromkeys(TASKS[name].folder for name in tasks if name not in SHARD_SOURCES):
         progress(f"writing {folder_name}")
         samples = _FROM_TABLES[folder_name]()
         made.append(_write_task(out / folder_name, TASKS[folder_name], samples, 0))
@@ -171,9 +179,9 @@ def _write_yaml(path: Path, content: object) -> None:
     write_text(path, text.getvalue())
 
 
-def _of_shards(source: _ShardSource, workspace: Workspace, fresh: int) -> Samples:
+def _of_shards(source: ShardSource, workspace: Workspace, fresh: int) -> Samples:
     folder = workspace.stage("features")
-    chip = f"{source.chip}_fresh{fresh}" if fresh else source.chip
+    chip = source.measured_on(fresh)
     names = _programs_with_samples(folder / source.task / chip)
     known = {entry.name: entry.application for entry in load_manifest(workspace.programs)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 
 from costbench.errors import DataError
 from costbench.metrics.ranking import count_pairs, tau_of
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.page import FIRST, PageFigure, Section, write_pages
 from costbench.reports.rendering import write_tables
 from costbench.reports.table import Column, Table, Value
@@ -97,9 +98,10 @@ def write_leaderboard(folder: Path, cards: Mapping[str, Sequence[Card]]) -> Path
         ranked = [card for card in of_task if not card.fresh]
         if not ranked:
             continue
-        table = leaderboard_table(task, ranked, [card for card in of_task if card.fresh])
+        fresh = [card for card in of_task if card.fresh]
+        table = leaderboard_table(task, ranked, fresh)
         tables.append(table)
-        figure = draw_ranking(folder / "figures" / table.name, task, ranked)
+        figure = draw_ranking(folder / "figures" / table.name, task, ranked, fresh)
         sections.append(_section(task, table, figure, ranked))
     lead = (
         f"Cost models of tensor programs, version {VERSION}: everyone is scored on the same data, splits and"
@@ -134,6 +136,7 @@ def leaderboard_table(task: SuiteTask, ranked: Sequence[Card], fresh: Sequence[C
         Column("us", "µs a prediction", decimals=1),
         Column("training_s", "Training (s)", count=True),
         Column("tuning", "Tuning"),
+        Column("description", "Description"),
         Column("authors", "By"),
     ]
     again = {(card.about.name, card.fresh): card.metrics[task.metrics[0]].value for card in fresh}
@@ -188,25 +191,42 @@ def _row(task: SuiteTask, card: Card, fresh: Sequence[float | None]) -> tuple[Va
         card.us_per_prediction or None,
         about.training_s or None,
         about.tuning or "–",
+        about.description or "–",
         about.authors or "–",
     )
 
 
-def draw_ranking(path: Path, task: SuiteTask, ranked: Sequence[Card]) -> Path:
-    """Draws the first metric of each entry with its interval, best on top; returns the file for the page."""
+def draw_ranking(path: Path, task: SuiteTask, ranked: Sequence[Card], fresh: Sequence[Card] = ()) -> Path:
+    """Draws the first metric of each entry with its interval, best on top; returns the file for the page.
+
+    Results on fresh test sets are marks in the same row. A line is where a second measurement of the same
+    decisions is, where the data are published.
+    """
     metric = task.metrics[0]
     values = np.array([[getattr(c.metrics[metric], end) for end in ("value", "low", "high")] for c in ranked])
+    positions = {card.about.name: -float(number) for number, card in enumerate(ranked)}
     with styled():
-        figure = Figure(figsize=(7.0, 0.9 + 0.32 * len(ranked)), layout="constrained")
+        figure = Figure(figsize=(7.0, 1.2 + 0.32 * len(ranked)), layout="constrained")
         axes = figure.subplots()
-        positions = -np.arange(len(ranked), dtype=np.float64)
         error = np.abs(values[:, 1:].T - values[:, 0])
-        axes.errorbar(values[:, 0], positions, xerr=error, fmt="o", color=PALETTE[0], capsize=2.5)
-        axes.set_yticks(positions, [card.about.name for card in ranked])
+        heights = list(positions.values())
+        axes.errorbar(values[:, 0], heights, xerr=error, fmt="o", color=PALETTE[0], capsize=2.5)
+        for seed, colour in zip(sorted({card.fresh for card in fresh}), cycle(PALETTE[1:-1]), strict=False):
+            again = [card for card in fresh if card.fresh == seed and card.about.name in positions]
+            numbers = [card.metrics[metric].value for card in again]
+            rows = [positions[card.about.name] for card in again]
+            axes.plot(numbers, rows, "D", mfc="none", color=colour, label=f"fresh, seed {seed}")
+        known = published().get(task.folder)
+        if known is not None and metric in known.ceiling and ranked[0].is_of_version:
+            label = "a second measurement"
+            axes.axvline(known.ceiling[metric], color=PALETTE[-1], linestyle=":", label=label)
+        axes.set_yticks(heights, list(positions))
         axes.set_xlabel(f"{TITLES.get(metric, metric)}, {'less' if is_error(metric) else 'more'} is better")
         if is_error(metric) and values[:, 0].min() > 0 and values[:, 2].max() > 20 * values[:, 0].min():
             axes.set_xscale("log")
         axes.grid(axis="x")
+        if axes.get_legend_handles_labels()[1]:
+            legend_above(figure, axes, max_columns=4)
         return save(figure, path)[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -30,7 +32,8 @@ ANALYTICAL = "analytical"
 def predict_experiment(params: Path, experiment: str, data: TaskData) -> dict[str, Predictions]:
     """Returns the predictions of all models of an experiment, by name: `MODEL`, or `MODEL@VARIANT`.
 
-    These are the trained networks, the fitted baselines, and the estimate.
+    These are the trained networks, the fitted baselines, and the estimate. Of networks the processor time of
+    all predictions is known.
 
     Args:
         params: parameter file of the profile, such as `profiles/suite/params.yaml`.
@@ -49,20 +52,34 @@ def predict_experiment(params: Path, experiment: str, data: TaskData) -> dict[st
         expected = data.task.learned or f"predictions of other models: costbench has none of {data.task.name}"
         raise DataError(problem, where=experiment, expected=expected)
     costs: dict[ModelKey, dict[str, F64]] = {}
+    spent: dict[str, float] = defaultdict(float)
     predict = _PREDICT[data.task.learned]
     for task in evaluation_tasks(loaded, section, workspace).values():
+        networks = {checkpoint.key for checkpoint in task.program.checkpoints}
+        start = time.process_time()
         for key, values in predict(task.program, data.task.learned):
             costs.setdefault(key, {})[task.program.program] = values
+            # Baselines are asked together.
+            spent[_name(key)] += time.process_time() - start if key in networks else 0.0
+            start = time.process_time()
     models: dict[str, dict[int, dict[str, F64]]] = {}
-    for (model, variant, seed), by_program in costs.items():
+    for key, by_program in costs.items():
         missing = set(data.programs.index) - set(by_program)
         if missing:
-            problem = f"no predictions of {len(missing)} programs by {model}"
+            problem = f"no predictions of {len(missing)} programs by {_name(key)}"
             raise DataError(problem, where=experiment, expected="all folds")
         in_order = {program: by_program[program] for program in data.programs.index}
-        name = model if variant == MAIN else f"{model}@{variant}"
-        models.setdefault(name, {})[seed] = in_order
-    return {name: Predictions(by_seed, digest_costs(by_seed)) for name, by_seed in models.items()}
+        models.setdefault(_name(key), {})[key[2]] = in_order
+    return {
+        name: Predictions(by_seed, digest_costs(by_seed), predict_s=spent[name] or None)
+        for name, by_seed in models.items()
+    }
+
+
+def _name(key: ModelKey) -> str:
+    """Returns the name of a model with its variant, whichever seed."""
+    model, variant, _ = key
+    return model if variant == MAIN else f"{model}@{variant}"
 
 
 def _predict_kernels(program: ProgramTask, task: str) -> Iterator[tuple[ModelKey, F64]]:

@@ -76,6 +76,8 @@ def test_fresh_test_sets_stand_beside_the_entries_with_the_agreement_of_orders(t
     assert any("0.33" in note for note in table.notes)
     page = write_leaderboard(tmp_path / "page", read_cards(tmp_path))
     assert page.is_file()
+    drawing = (tmp_path / "page" / "figures" / "leaderboard_tile.svg").read_text("utf-8")
+    assert drawing.count("fresh, seed 7") == 1
     csv = page.parent / "tables" / "leaderboard_tile.csv"
     assert pd.read_csv(csv)["entry"].tolist() == ["a", "b", "c"]
     assert read_table(csv.parent, "leaderboard_tile").data["ape_mean"].tolist() == [1.0, 2.0, 3.0]
