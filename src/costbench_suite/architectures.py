@@ -1,9 +1,9 @@
 """Entries of architectures that are tuned, trained and scored alike; a rerun goes on where it was.
 
-An architecture is a variant of the experiment `architectures-TASK` of the suite's profile. A sweep of its own
-chooses its hyper-parameters, with as many trials as any other has; with them it is trained on each fold.
-Baselines are fitted once. On a fresh test set an architecture has the hyper-parameters that were chosen on
-the suite's own data.
+An architecture is a variant of `architectures-tile` or `architectures-fusion`, experiments of the suite's
+profiles. A sweep of its own chooses its hyper-parameters, with as many trials as any other has; with them it
+is trained on each fold. Baselines are fitted once. On a fresh test set an architecture has the
+hyper-parameters that were chosen on the suite's own data.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Architectures:
     """The architectures of a task, and where their entries are made.
 
     Args:
-        params: parameter file of the suite's profile.
+        params: parameter file of a profile of the suite; None for the one that the task's data are of.
         data: data of the task.
         work: folder in which `costbench suite data` made them; trainings and predictions are kept there.
         entries: folder of result cards; beside them are the hyper-parameters that sweeps chose.
@@ -70,13 +70,14 @@ class Architectures:
     """
 
     def __init__(
-        self, params: Path, data: TaskData, work: Path, entries: Path, progress: Callable[[str], None]
+        self, params: Path | None, data: TaskData, work: Path, entries: Path, progress: Callable[[str], None]
     ) -> None:
-        profile, name = load_params(params), data.task.name
+        name = data.task.name
         source = choose(SHARD_SOURCES, name, "task of architectures")
+        profile = load_params(params or Path(source.profile))
         self.data, self.entries, self.progress = data, entries, progress
         self.task, self.work = source.task, source.work(work.resolve())
-        experiment = f"architectures-{name}"
+        experiment = f"architectures-{source.task}"
         self._splits = load_experiment(profile, experiment).grid.splits
         self._experiment: Mapping[str, Any] = profile.sections[SECTION][experiment]
         self._chip = source.measured_on(data.facts.fresh)
@@ -86,6 +87,8 @@ class Architectures:
             raise DataError(f"no features of {name} on {self._chip}", where=self.work, expected=expected)
         made = load_params(self.work / FILE)
         programs = load_workspace(made).programs
+        # A recorded machine has no compiler that estimates: a roofline is fitted to training programs.
+        self._has_estimate = self._chip not in made.sections["generate"].get("recorded", {})
         self._sections = {
             **profile.sections,
             **{name: made.sections[name] for name in ("generate", "split", "features")},
@@ -136,7 +139,7 @@ class Architectures:
                 training_s=self._training_s(BASELINE_GROUP, name),
                 hardware=model_name(),
                 tuning="number of trees, by validation programs" if spec[name].is_boosted else "",
-                knows_estimate=spec[name].reads_estimate,
+                knows_estimate=spec[name].reads_estimate and self._has_estimate,
             )
             self._write_card(name, about, self._predictions(BASELINE_GROUP, name))
 
@@ -158,7 +161,7 @@ class Architectures:
             training_s=self._training_s(name),
             hardware=model_name(),
             tuning=tuning,
-            knows_estimate=getattr(spec.net, "residual", "none") != "none",
+            knows_estimate=getattr(spec.net, "residual", "none") != "none" and self._has_estimate,
         )
         self._write_card(name, about, self._predictions(name, model), predict_s)
 

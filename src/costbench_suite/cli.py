@@ -204,7 +204,9 @@ def architectures(
     task: Task,
     folder: Data = _DATA,
     work: Work = _WORK,
-    params: Params = Path("profiles/suite/params.yaml"),
+    params: Annotated[
+        Path | None, typer.Option(help="Parameter file; by default the one that the task's data are made by.")
+    ] = None,
     entries: Entries = _ENTRIES,
     only: Annotated[
         list[str] | None, typer.Option(help="Architecture, or `baselines`; all of them if left out.")
@@ -212,9 +214,9 @@ def architectures(
 ) -> None:
     """Tune, train and score all architectures of the profile and the baselines, each with the same budget.
 
-    Architectures are the variants of the experiment `architectures-TASK`. What is finished is kept, so a run
-    that was ended goes on where it was. On a fresh test set they have the hyper-parameters that were chosen
-    on the suite's own data.
+    Architectures are the variants of `architectures-tile` or `architectures-fusion`, experiments of the
+    suite's profiles. What is finished is kept, so a run that was ended goes on where it was. On a fresh test
+    set they have the hyper-parameters that were chosen on the suite's own data.
 
     Example: `costbench suite architectures --task tile --only gps`
     """
