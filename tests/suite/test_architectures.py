@@ -116,14 +116,15 @@ def test_a_rerun_goes_on_after_what_is_finished(
     cards = {path: path.read_bytes() for path in (project / "leaderboard" / "tile").glob("*.json")}
     weights = {path: path.stat().st_mtime_ns for path in (project / "work" / "train").rglob("weights.pt")}
     shutil.rmtree(project / "work" / "predictions" / "tile-learned")
+    assert len(weights) == 4
     predicted: list[str] = []
-    predict = architectures.predict_experiment
+    write = architectures.write_predictions
 
-    def noting(params: Path, experiment: str, data: TaskData) -> Any:
-        predicted.append(experiment)
-        return predict(params, experiment, data)
+    def noting(path: Path, *rest: Any) -> None:
+        predicted.append(path.parent.name)
+        write(path, *rest)
 
-    monkeypatch.setattr(architectures, "predict_experiment", noting)
+    monkeypatch.setattr(architectures, "write_predictions", noting)
     monkeypatch.setattr(architectures, "score", lambda *_: pytest.fail("scored again"))
     entrants(project, simulated).enter()
     assert predicted == ["tile-learned"]
