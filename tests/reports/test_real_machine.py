@@ -173,6 +173,8 @@ def test_the_first_page_and_the_summary_have_both_machines(inputs: ReportInputs,
     summary = json.loads((folder / "summary.json").read_text())
     key = f"fusion/folds/{CHIP}/learned"
     assert summary[f"{key}/mape_ge5us_mean"] == pytest.approx(10.5, rel=0.02)
+    short = {"mape": "mape_ge5us_mean", "mape_short": "mape_lt5us_mean", "tau": "tau_mean"}
+    assert all(summary[f"{key}/{name}"] == summary[f"{key}/{full}"] for name, full in short.items())
     assert summary[f"fusion/folds/{CHIP}/sum_of_kernels/programs_mape_mean"] == pytest.approx(3.0)
     assert f"{key}@transfer-nothing-100/mape_ge5us_mean" in summary
     table = (folder / "tables" / "machines_compared.csv").read_text()

@@ -36,6 +36,8 @@ REAL = "real"
 _TRANSFER = re.compile(r"transfer-(?P<start>[a-z]+)-(?P<kernels>\d+)")
 _OUTCOMES = {HOLDS: HOLDS, SMALLER: HOLDS, DOES_NOT_HOLD: DOES_NOT_HOLD, NO_DIFFERENCE: NO_DIFFERENCE}
 _NO_SUMMARY = re.compile(r"@(curve|kernels)-")
+_SHORT = {"mape": "mape_ge5us_mean", "mape_short": "mape_lt5us_mean", "tau": "tau_mean"}
+"""Short names of the headline numbers of a model, by which a summary has them as well."""
 CarriesOver = Literal["yes", "no", "open", "tested here alone"]
 
 
@@ -180,7 +182,8 @@ def transfer_points(real: Headline) -> tuple[TransferPoint, ...]:
 def flat_real(real: Headline | None) -> dict[str, float]:
     """Returns the headline numbers on the machine, by key of the summary, as those of other chips.
 
-    Points of learning curves and of budgets are left out; `programs_<name>` are over the fusion configs of
+    Main models have three under short names, too: `mape`, from 5 us, `mape_short`, below, and `tau`. Points
+    of learning curves and of budgets are left out; `programs_<name>` are over the fusion configs of
     whole programs.
     """
     if real is None:
@@ -190,6 +193,9 @@ def flat_real(real: Headline | None) -> dict[str, float]:
     }
     for scores in scores_of_models(real, None):
         prefix = f"{TASK}/{FOLDS}/{real.chip}/{scores.model}"
+        numbers |= {
+            f"{prefix}/{name}": scores.real[key] for name, key in _SHORT.items() if key in scores.real
+        }
         numbers |= {f"{prefix}/programs_{name}": value for name, value in scores.programs.items()}
     return {key: value for key, value in numbers.items() if math.isfinite(value)}
 

@@ -84,6 +84,7 @@ def test_a_program_is_tuned_and_the_script_shows_the_gain(tmp_path: Path) -> Non
     assert re.fullmatch(
         r"XLA's own fusions \d+\.\d{3} ms, tuned \d+\.\d{3} ms: \d+\.\d{3} times as fast\n", script.stdout
     )
+    assert len((folder / "run_tuned.py").read_text().splitlines()) <= 12
     resumed = costbench([*command, "--model", "none", "--out", "out", "--resume"], tmp_path)
     assert "is of model sized:Sizes, not none" in one_error(resumed)
 

@@ -46,33 +46,49 @@ from costbench.hlo.reader import read_proto
 from costbench.search.space import VectorSearchSpace
 
 MODULE_FILE, TEXT_FILE, PROGRAM_FILE = "tuned.hlo.pb", "tuned.hlo.txt", "program.hlo.pb"
-SCRIPT_FILE = "run_tuned.py"
+SCRIPT_FILE, FUNCTIONS_FILE = "run_tuned.py", "tuned_program.py"
 _TUNED = "tuned"
-SCRIPT = """# Runs the program with XLA's own fusions and with the tuned ones, in this folder: python {script}
-import os, time; os.environ["XLA_FLAGS"] = "{flags}"
-import jax, numpy as np
-from jax.extend import xla as hooks
+FUNCTIONS = '''"""The program with XLA's own fusions (`own`) and with others (`tuned`): of arrays."""
+import os
+from pathlib import Path
+os.environ["XLA_FLAGS"] = "{flags}"  # read once, when JAX starts
+import jax
+from jax.extend import xla
 from jaxlib import _hlo, _jax, xla_client
+
 jax.config.update("jax_enable_x64", True)
-device, rng, options = jax.devices("cpu")[0], np.random.default_rng(0), xla_client.CompileOptions()
-program, tuned = (_hlo.XlaComputation(open("{program}", "rb").read()), open("{module}", "rb").read())
-def draw(shape):  # positive and small, so that results stay finite
-    return (rng.random(shape.dimensions()) + 0.5) / max(1.0, float(np.prod(shape.dimensions()[:-1])))
-inputs = [jax.device_put(draw(s).astype(s.numpy_dtype())) for s in program.program_shape().parameter_shapes()]
-def compiled():
+folder, device = Path(__file__).parent, jax.devices("cpu")[0]
+program = _hlo.XlaComputation((folder / "{program}").read_bytes())
+parameters = [(s.dimensions(), s.numpy_dtype()) for s in program.program_shape().parameter_shapes()]
+
+def compiled(**overrides):
+    options = xla_client.CompileOptions()
+    options.env_option_overrides = list(overrides.items())
     module = _jax.mlir.xla_computation_to_mlir_module(program)
-    return device.client.compile_and_load(module, _jax.DeviceList((device,)), options)
-def run(executable):
-    start, results = time.perf_counter(), executable.execute_sharded(inputs)
-    arrays = [parts[0].block_until_ready() for parts in results.disassemble_into_single_device_arrays()]
-    return time.perf_counter() - start, [np.asarray(array, np.float64) for array in arrays]
-default = compiled()
-hooks.register_hlo_module_transformation(lambda _: tuned, name="tuned", platforms="cpu")
-options.env_option_overrides = [("xla_disable_hlo_passes", "{passes}")]
-mine = compiled()
-for a, b in zip(run(default)[1], run(mine)[1]):
+    executable = device.client.compile_and_load(module, _jax.DeviceList((device,)), options)
+    def run(*arrays):
+        results = executable.execute_sharded([jax.device_put(array, device) for array in arrays])
+        return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+    return run
+
+own = compiled()
+# Where XLA would fuse, it gets the module with the tuned fusions.
+fused = (folder / "{module}").read_bytes()
+xla.register_hlo_module_transformation(lambda _: fused, name="tuned", platforms="cpu")
+tuned = compiled(xla_disable_hlo_passes="{passes}")
+xla.clear_hlo_module_transformation("tuned", platforms="cpu")
+'''
+SCRIPT = """# Runs the program with XLA's own fusions and with the tuned ones in JAX: python {script}
+import timeit, jax, numpy as np
+from tuned_program import own, parameters, tuned
+rng = np.random.default_rng(0)
+values = [(rng.random(shape) + 0.5) / max(1, np.prod(shape[:-1])) for shape, _ in parameters]
+inputs = [jax.numpy.asarray(value, dtype) for value, (_, dtype) in zip(values, parameters)]
+for a, b in zip(*[[np.asarray(x, float) for x in run(*inputs)] for run in (own, tuned)]):
     assert np.linalg.norm(a - b) <= {tolerance} * np.linalg.norm(a), "other results"
-before, after = np.median([[run(e)[0] for e in (default, mine)] for _ in range(9)], axis=0) * 1e3
+def seconds(run):
+    return timeit.timeit(lambda: jax.block_until_ready(run(*inputs)), number=1)
+before, after = np.median([[seconds(own), seconds(tuned)] for _ in range(9)], axis=0) * 1e3
 print(f"XLA's own fusions {{before:.3f}} ms, tuned {{after:.3f}} ms: {{before / after:.3f}} times as fast")
 """
 
@@ -262,12 +278,7 @@ def _write_module(folder: Path, tuner: MachineTuner, module: bytes, tolerance: f
     write_bytes(folder / PROGRAM_FILE, tuner.data)
     write_bytes(folder / MODULE_FILE, module)
     write_text(folder / TEXT_FILE, tuner.text_of(module))
-    script = SCRIPT.format(
-        script=SCRIPT_FILE,
-        flags=OWN_FLAGS,
-        program=PROGRAM_FILE,
-        module=MODULE_FILE,
-        passes=DISABLED_PASSES,
-        tolerance=tolerance,
-    )
-    write_text(folder / SCRIPT_FILE, script)
+    names = {"script": SCRIPT_FILE, "program": PROGRAM_FILE, "module": MODULE_FILE}
+    settings = {"flags": OWN_FLAGS, "passes": DISABLED_PASSES, "tolerance": tolerance}
+    for name, text in ((FUNCTIONS_FILE, FUNCTIONS), (SCRIPT_FILE, SCRIPT)):
+        write_text(folder / name, text.format(**names, **settings))

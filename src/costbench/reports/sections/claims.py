@@ -58,6 +58,8 @@ _DIRECTIONS = {
 }
 _BY_CLAIM = [PRINTED, ALL_PROGRAMS, STAND_IN, REAL]
 """Sets that a claim of a paper may have a verdict in."""
+_NOT_ON_REAL = {"tile": "no tile sizes there", "layout": "no layouts to choose there"}
+"""Why a real machine, which has samples of fusion alone, has no verdict on claims of a task."""
 _UNIT_OF_SHARES = "share of programs"
 
 
@@ -112,7 +114,7 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
     """Returns a row a finding, with the columns of the tables of claims.
 
     Returns:
-        besides these: `set` of comparisons; `claim_id`, id of the paper's claim; `verdict`, which
+        besides these: `set` of comparisons; `task`; `claim_id`, id of the paper's claim; `verdict`, which
         `shown_verdict` follows with its size or reason; `after_control`.
     """
     rows = []
@@ -121,6 +123,7 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
         rows.append(
             {
                 "set": claim.set,
+                "task": claim.task,
                 "id": claim.id,
                 "claim_id": claim.restates or claim.id,
                 "paper": claim.paper,
@@ -193,6 +196,9 @@ def _by_claim(frame: pd.DataFrame) -> pd.DataFrame:
         index="claim_id", columns="set", values="shown_verdict"
     )
     verdicts = verdicts.reindex(index=first["claim_id"], columns=_BY_CLAIM, fill_value="").fillna("")
+    if (frame["set"] == REAL).any():
+        tasks = first.set_index("claim_id")["task"]
+        verdicts[REAL] = verdicts[REAL].where(verdicts[REAL] != "", tasks.map(_NOT_ON_REAL).fillna(""))
     return first.assign(id=first["claim_id"], **{name: verdicts[name].to_list() for name in verdicts.columns})
 
 
