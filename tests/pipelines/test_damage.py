@@ -43,7 +43,11 @@ from tests.pipelines.stage_flips import (
     run_stage,
 )
 
-pytestmark = pytest.mark.pipeline
+pytestmark = [
+    pytest.mark.pipeline,
+    # MLflow's own use of SQLAlchemy.
+    pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning"),
+]
 FLIPS = int(os.environ.get("COSTBENCH_FLIPS", "500"))
 
 
@@ -159,14 +163,14 @@ def test_each_page_of_the_frame_has_a_checksum(smoke: Path, tmp_path: Path) -> N
 
 
 @pytest.fixture
-def quiet_workplace(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workplace that is the current folder, whose stages run in this process and are not tracked."""
+def current_workplace(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workplace that is the current folder, whose stages run in this process."""
     monkeypatch.chdir(workplace)
-    monkeypatch.setenv("COSTBENCH_TRACKING", "off")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{workplace / 'mlflow.db'}")
     return workplace
 
 
-def test_stages_refuse_what_they_read_and_their_own_results_they_make_again(quiet_workplace: Path) -> None:
+def test_stages_refuse_what_they_read_and_their_own_results_they_make_again(current_workplace: Path) -> None:
     out, name = Path("out/smoke"), "convdraw_b16_infer_f32"
     refused = [
         (Path(f"data/programs/{name}.hlo.pb.zst"), "generate", "costbench collect"),
@@ -192,7 +196,7 @@ def test_stages_refuse_what_they_read_and_their_own_results_they_make_again(quie
         assert path.read_bytes() == whole
 
 
-def test_stages_believe_no_changed_bit_of_any_kind_of_file(smoke: Path, quiet_workplace: Path) -> None:
+def test_stages_believe_no_changed_bit_of_any_kind_of_file(smoke: Path, current_workplace: Path) -> None:
     """One of each kind that a stage of a second reads; `python -m tests.pipelines.stage_flips` tries more."""
     quick = ("inputs", "generate", "split", "features", "train", "evaluate", "autotune", "register")
     num_kinds = len(kinds_of_files(quick))
