@@ -6,22 +6,18 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from costbench.cli.app import app
-from tests.pipelines.workplace import digest_folder
+from tests.pipelines.workplace import call, digest_folder
 
 pytestmark = [pytest.mark.pipeline]
 
 
-def test_the_report_is_rendered_from_packed_results(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_is_rendered_from_packed_results(workplace: Path) -> None:
     out = workplace / "out" / "smoke"
     before = digest_folder(out / "reports")
-    monkeypatch.chdir(workplace)
-    monkeypatch.setenv("COSTBENCH_TRACKING", "off")
     for command in (["results", "pack", "archive"], ["results", "unpack", "archive"], ["report"]):
-        done = CliRunner().invoke(app, [*command, "--params", "profiles/smoke/params.yaml"])
-        assert done.exit_code == 0, done.output
+        done = call(workplace, ["costbench", *command, "--params", "profiles/smoke/params.yaml"])
+        assert done.returncode == 0, done.stderr
         if command[0] == "results":
             assert done.stdout.splitlines()[-1] == "complete"
         if "pack" in command:
