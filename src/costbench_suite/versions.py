@@ -90,10 +90,10 @@ def publish(entries: Mapping[str, PublishedTask], path: Path = PUBLISHED) -> Non
     Raises:
         DataError: if a folder is published with other values: versions never change.
     """
-    known = {**published(path)}
+    known = published(path)
     for folder, entry in entries.items():
         if folder in known and known[folder].digest != entry.digest:
             problem = f"{folder} is published with other values, digest {known[folder].digest[:16]}"
             raise DataError(problem, where=path, expected="the same values, or another version")
-    write_json(path, {folder: asdict(entry) for folder, entry in (known | entries).items()})
+    write_json(path, {folder: asdict(entry) for folder, entry in {**known, **entries}.items()})
     published.cache_clear()
