@@ -9,6 +9,7 @@ with those that are missing.
 
     python -m benchmarks.schedule_tuners C6 --trials 200
     python -m benchmarks.schedule_tuners C2 C6 C9 C12 matmul-256 matmul-512 --trials 200 --seeds 0 1 2
+    python -m benchmarks.schedule_tuners C9 C12 --strategy bayesian --records data/schedules/native/C1.arrow
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from costbench_schedules.devices.library import library_times
 from costbench_schedules.devices.reference_tuner import ReferenceSpec, ReferenceTrials, meta_schedule
 from costbench_schedules.experiments.live import (
     CONFIRMED,
+    GUIDED,
     ROUNDS,
+    STRATEGIES,
     Hooks,
     ScheduleOptions,
     TunedSchedule,
@@ -75,10 +78,10 @@ class Compared:
         return self.ours / self.meta_schedule
 
 
-def compare(workload: str, seed: int, trials: int, folder: Path) -> Compared:
+def compare(options: ScheduleOptions, folder: Path) -> Compared:
     """Runs both searches and the library on a workload."""
+    workload, seed, trials = options.workload, options.seed, options.trials
     operator = parse_operator(workload)
-    options = ScheduleOptions(workload, trials=trials, seed=seed)
     begin = time.monotonic()
     with CpuDevice() as device:
         ours = tune_schedule(folder / "ours", options, device, Hooks(), resume=False)
@@ -131,16 +134,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("workloads", nargs="+", help="names or descriptions")
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--strategy", choices=STRATEGIES, default=GUIDED, help="of our search")
+    parser.add_argument(
+        "--records", type=Path, nargs="+", default=[], help="recorded tables that our search learns from"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/schedule_tuners"))
     options = parser.parse_args(arguments)
     rows: list[Compared] = []
+    label = "" if options.strategy == GUIDED else f"-{options.strategy}"
+    label += "-records" if options.records else ""
     print(
         f"{'workload':<14}{'seed':>5}{'ours':>9}{'MetaSch.':>9}{'library':>9}{'ratio':>7}  GFLOPS", flush=True
     )
     for seed in options.seeds:
         for workload in options.workloads:
-            folder = options.out / f"{workload}-{seed}-{options.trials}"
-            row = read_comparison(folder / "compared.json") or compare(workload, seed, options.trials, folder)
+            ours = ScheduleOptions(
+                workload,
+                options.trials,
+                seed=seed,
+                strategy=options.strategy,
+                records=tuple(options.records),
+            )
+            folder = options.out / f"{workload}-{seed}-{options.trials}{label}"
+            row = read_comparison(folder / "compared.json") or compare(ours, folder)
             write_json(folder / "compared.json", asdict(row))
             rows.append(row)
             print(

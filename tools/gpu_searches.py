@@ -65,6 +65,7 @@ SLOW = (
     "gbt-rank",
     "gbt-regression",
     "transfer-target",
+    "mlp-rank",
     "tpe",
     "kernel-tuner-bayes_opt",
     "kernel-tuner-greedy_ils",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import signal
@@ -34,6 +35,8 @@ _OF_SIMULATED = ("top_k", "compile_s", "chip", "prices", "trip_count")
 """Options that have no effect on a machine that exists."""
 _OF_PROGRAMS = (*_OF_SIMULATED, "budget", "model_budget", "time_limit", "device")
 """Options that have no effect on the tasks of other packages."""
+_OF_EXTENSIONS = ("strategy", "records")
+"""Options that a task of another package may have; handed on where they are used."""
 
 
 def tune(  # noqa: PLR0913 (a command has its options)
@@ -119,6 +122,20 @@ def tune(  # noqa: PLR0913 (a command has its options)
             help="`native`, `generic`, or a processor as LLVM's -mcpu names it (schedule).",
         ),
     ] = "native",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=_SCHEDULES,
+            help="`guided` by trees, or `bayesian`; `tune-schedule --help` has more (schedule).",
+        ),
+    ] = "guided",
+    records: Annotated[
+        list[Path] | None,
+        typer.Option(
+            rich_help_panel=_SCHEDULES,
+            help="Recorded tables, folders of them or logs that the search learns from (schedule).",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the searches and of the machine's noise.")] = 0,
     out: Annotated[
         Path | None,
@@ -178,7 +195,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         from costbench.experiments.autotuning.session import SIMULATED, TuneOptions
         from costbench.hardware.xla_cpu.program import CHIP
 
-        _refuse(context, ("trials", "target"), task)
+        _refuse(context, ("trials", "target", *_OF_EXTENSIONS), task)
         options = TuneOptions(
             file=Path(subject),
             task=TUNED[task].name,
@@ -208,7 +225,11 @@ def tune(  # noqa: PLR0913 (a command has its options)
     def by_extension(command: Callable[..., None]) -> None:
         _refuse(context, _OF_PROGRAMS, task)
         earlier = None if model == "none" or not _given(context, "model") else Path(model)
-        command(subject, trials, target, earlier, seed, out, resume)
+        further = {"strategy": strategy, "records": records}
+        further = {name: value for name, value in further.items() if _given(context, name)}
+        known = inspect.signature(command).parameters
+        _refuse(context, tuple(name for name in further if name not in known), task)
+        command(subject, trials, target, earlier, seed, out, resume, **further)
 
     extensions = {name: partial(by_extension, command) for name, command in _extensions().items()}
     choose(dict.fromkeys(TUNED, of_program) | extensions, task, "task")()

@@ -59,7 +59,7 @@ class Interrupt:
             signal.signal(signal.SIGINT, before)
 
 
-def tune_schedule(
+def tune_schedule(  # noqa: PLR0913 (a command has its options)
     subject: Annotated[
         str,
         typer.Argument(
@@ -78,12 +78,25 @@ def tune_schedule(
         Path | None, typer.Option(help="Folder of the results; `out/tune/WORKLOAD-schedule` if left out.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="`guided`: batches by boosted trees; `bayesian`: one by one by a Gaussian process."
+        ),
+    ] = "guided",
+    records: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Recorded tables, folders of them, or logs of such runs, of any operators and machines, that"
+            " the search begins with."
+        ),
+    ] = None,
 ) -> None:
     """Find faster schedules of tensor operators, built and timed on this processor. Needs the extra `cpu`.
 
-    A model that learns from every batch proposes what is measured. Writes `best.json`, TVM's `trace.json`,
-    readable code (`schedule.py`), the log `measurements.jsonl` as it goes, and the `model`, which `--model`
-    takes for another workload. `costbench tune --task schedule` is the same command.
+    A model that learns from the measurements proposes what is measured. Writes `best.json`, TVM's
+    `trace.json`, readable code (`schedule.py`), the log `measurements.jsonl` as it goes, and the `model`,
+    which `--model` takes for another workload. `costbench tune --task schedule` is the same command.
 
     Example: `costbench tune-schedule conv2d:n=1,h=28,w=28,ci=128,co=128,kh=3,kw=3,pad=1 --trials 200`
     """
@@ -95,7 +108,9 @@ def tune_schedule(
     interrupt = Interrupt()
     screen = console()
     for workload in workloads:
-        options = ScheduleOptions(workload, trials, target, model, seed)
+        options = ScheduleOptions(
+            workload, trials, target, model, seed, strategy=strategy, records=tuple(records or ())
+        )
         folder = out or Path("out") / "tune" / f"{label(workload)}-schedule"
         if out is not None and len(workloads) > 1:
             folder = out / label(workload)

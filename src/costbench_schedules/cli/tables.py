@@ -95,7 +95,7 @@ def search_table(  # noqa: PLR0913 (a command has its options)
     import json
 
     from costbench.errors import ChoiceError, DataError
-    from costbench_schedules.experiments.replayed_tables import SearchPlan, search_tables
+    from costbench_schedules.experiments.replayed_tables import SearchPlan, related, search_tables
     from costbench_schedules.experiments.table_scores import score_rows
     from costbench_schedules.experiments.table_summary import over_tables, summarise
     from costbench_schedules.records.imported.importing import read_tuning_table
@@ -115,6 +115,10 @@ def search_table(  # noqa: PLR0913 (a command has its options)
         known[table.name] = path
         _warn_once(table)
     sources = [read_tuning_table(path) for path in source or ()]
+    for path, table in zip(source or (), sources, strict=True):
+        if not any(related(searched, [table]) for searched in tables):
+            expected = "the kernel of a searched table on another device"
+            raise DataError(f"{table.name} is no help", where=path, field="--source", expected=expected)
     plan = SearchPlan(tuple(names), trials, repeats, seed)
     backend = backend_flags(None, None, jobs).resolve(1, Path())
     searches = search_tables(

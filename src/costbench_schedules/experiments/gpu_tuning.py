@@ -54,8 +54,8 @@ class GpuTuning:
         development: names KERNEL-DEVICE of the tables that strategies were made on; reports mark them.
         tables: folder of the tables, relative to the repository's root.
         seed: seed of all searches.
-        archive: folder of packed searches, relative to the repository's root; those by other strategies join
-            these where tables, trials and seed are the same.
+        archive: folder of packed searches, relative to the repository's root; where tables, trials and seed
+            are the same, those by other strategies join these, and more repeats stand for fewer.
     """
 
     strategies: tuple[str, ...]
@@ -152,8 +152,15 @@ def search_gpus(section: GpuTuning | None, workspace: Workspace, folder: Path) -
             _log.info("no tuning tables in %s", workspace.root / section.tables)
         remove_outdated(folder, set())
         return ""
-    searches = _run_searches(section, files, workspace, folder / _SEARCHES)
-    searches += archived_searches(section, files, workspace.root / section.archive / ARCHIVE_FILE)
+    by_table = {
+        (search.table.name, search.strategy): search
+        for search in _run_searches(section, files, workspace, folder / _SEARCHES)
+    }
+    for search in archived_searches(section, files, workspace.root / section.archive / ARCHIVE_FILE):
+        key = (search.table.name, search.strategy)
+        if key not in by_table or len(search.orders) > len(by_table[key].orders):
+            by_table[key] = search
+    searches = [*by_table.values()]
     data = digest_bytes("\0".join(file.digest for file in files).encode())[:16]
     provenance = Provenance(digest(section), data, git_revision(workspace.root))
     between = rows_between([tuning_table(file) for file in files], provenance)
@@ -164,7 +171,7 @@ def search_gpus(section: GpuTuning | None, workspace: Workspace, folder: Path) -
 
 
 def archived_searches(section: GpuTuning, files: Sequence[TuningFile], path: Path) -> list[TableSearches]:
-    """Returns the searches of an archive by strategies that the section does not search with.
+    """Returns the searches of an archive, all repeats, of tables that are the same.
 
     Raises:
         DataError: if the archive is damaged.
@@ -176,10 +183,7 @@ def archived_searches(section: GpuTuning, files: Sequence[TuningFile], path: Pat
         _log.info("%s is left out: %d trials with seed %d", path, facts.trials, facts.seed)
         return []
     same = [file for file in files if facts.tables.get(file.name) == file.digest]
-    # As many repeats of each: searches are compared repeat by repeat.
-    repeats = min(facts.repeats.values(), default=0)
-    searches = read_archive(path, [tuning_table(file) for file in same], repeats)
-    return [search for search in searches if search.strategy not in section.strategies]
+    return read_archive(path, [tuning_table(file) for file in same], max(facts.repeats.values(), default=0))
 
 
 def tuning_files(folder: Path) -> list[TuningFile]:

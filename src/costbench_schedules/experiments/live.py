@@ -1,7 +1,8 @@
 """Tunes one operator on the processor of this machine, as `costbench tune --task schedule` does.
 
-Algorithm 1 of autotvm2018 proposes, the machine measures, every measurement is logged as it is made. In the
-end the fastest schedules are measured again: the lowest of many noisy runtimes is too low.
+Algorithm 1 of autotvm2018 or a Gaussian process proposes, the machine measures, every measurement is logged
+as it is made. In the end the fastest schedules are measured again: the lowest of many noisy runtimes is too
+low.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import numpy as np
 
 from costbench.artifacts import digest_file, write_json, write_text
 from costbench.autotuning.search import SearchInterrupted
-from costbench.errors import DataError
+from costbench.errors import DataError, choose
 from costbench.rng import stream
 from costbench.search.space import Rows, Seen
 from costbench.search.strategies import Strategy
 from costbench_schedules.devices.device import CpuDevice
-from costbench_schedules.features.vectors import REPRESENTATIONS, fill_columns
+from costbench_schedules.experiments.earlier_records import model_of_records
+from costbench_schedules.features.vectors import REPRESENTATIONS, config_features, fill_columns
 from costbench_schedules.models.learner import ScheduleModel, samples_of
 from costbench_schedules.models.spec import ScheduleModelSpec, learner_of
 from costbench_schedules.models.storage import MODEL_FILE, load_schedule_model, save_schedule_model
@@ -39,6 +41,7 @@ from costbench_schedules.search.live import (
     measure_entry,
     search_live,
 )
+from costbench_schedules.search.pooled import PooledBayesian, PoolSpec
 from costbench_schedules.spaces.space import PARALLEL, ScheduleSpace
 from costbench_schedules.spaces.sub_spaces import recorded_space
 
@@ -52,6 +55,12 @@ STARTS = 8
 after 200 trials; that of C4 is far behind after 32."""
 CONFIRMED, ROUNDS = 5, 3
 """How many of the fastest schedules are measured again, and how often."""
+GUIDED, BAYESIAN = "guided", "bayesian"
+STRATEGIES = {
+    GUIDED: "Algorithm 1 of autotvm2018: batches that boosted trees propose",
+    BAYESIAN: "one trial after another, which a Gaussian process proposes",
+}
+"""Strategies of a live search by name."""
 _OF_ONE_SPACE = frozenset({"config"})
 """Representations whose columns mean something else in another space."""
 
@@ -72,9 +81,13 @@ class ScheduleOptions:
             (`recorded_space`), which has those of hand-written kernels; none where a model proposes the first
             batch.
         distinct: whether schedules of equal relation features are measured once, see `DistinctGuided`.
+        strategy: name of the strategy, a key of `STRATEGIES`.
+        records: records of other operators or machines that a model is fitted to, instead of `model`.
+        pool: settings of the strategy `bayesian`.
 
     Raises:
-        DataError: for a number out of range.
+        DataError: for a number out of range, or both a model and records.
+        ChoiceError: for an unknown strategy.
     """
 
     workload: str
@@ -85,8 +98,14 @@ class ScheduleOptions:
     search: GuidedSpec = field(default_factory=lambda: GuidedSpec(batch=BATCH))
     starts: int = STARTS
     distinct: bool = True
+    strategy: str = GUIDED
+    records: tuple[Path, ...] = ()
+    pool: PoolSpec = field(default_factory=PoolSpec)
 
     def __post_init__(self) -> None:
+        choose(STRATEGIES, self.strategy, "strategy")
+        if self.model is not None and self.records:
+            raise DataError("has no effect with --model", field="--records", expected="one of the two")
         numbers = ("--trials", self.trials, 1), ("--seed", self.seed, 0), ("starts", self.starts, 0)
         for option, count, least in numbers:
             if count < least:
@@ -172,6 +191,17 @@ def starts_of(space: ScheduleSpace, count: int, seed: int) -> Rows:
     return np.stack(starts) if starts else space.rows([])
 
 
+def small_rows(space: ScheduleSpace) -> Rows:
+    """Returns the configurations of the small space of tables that a space has, as its rows [n, m]."""
+    small = recorded_space(space.operator)
+    columns, legal = [], np.ones(small.size, dtype=np.bool_)
+    for ids, chosen in zip(space.chosen, small.full_rows(small.rows(range(small.size))).T, strict=True):
+        matches = chosen[:, None] == ids
+        legal &= matches.any(axis=1)
+        columns.append(matches.argmax(axis=1))
+    return np.stack(columns, axis=1)[legal]
+
+
 @dataclass(frozen=True, eq=False)
 class Guidance:
     """What proposes schedules.
@@ -180,9 +210,10 @@ class Guidance:
         space: space of the operator's schedules.
         spec: kind of the cost model.
         earlier: model of other workloads, or None.
-        digest: digest of its file, or empty.
+        digest: digest of its file or of its records, or empty.
         search: settings of Algorithm 1.
         distinct: whether schedules of equal relation features are measured once.
+        pool: settings of the Gaussian process that proposes; None where Algorithm 1 does.
     """
 
     space: ScheduleSpace
@@ -191,6 +222,7 @@ class Guidance:
     digest: str = ""
     search: GuidedSpec = field(default_factory=GuidedSpec)
     distinct: bool = True
+    pool: PoolSpec | None = None
 
     def features(self, rows: Rows) -> Any:
         """Returns the features of configurations, as wide as the earlier model reads them."""
@@ -198,10 +230,20 @@ class Guidance:
 
     def strategy(self, trials: int) -> Strategy:
         """Returns the search."""
+        relations = LastFeatures(lambda rows: REPRESENTATIONS["relation"](self.space, rows))
+        if self.pool is not None:
+            model = self.earlier
+            return PooledBayesian(
+                lambda rows: config_features(self.space, rows),
+                relations if self.distinct else lambda rows: rows,
+                small_rows(self.space),
+                None if model is None else lambda rows: model.predict(self.features(rows)),
+                trials,
+                self.pool,
+            )
         search = ModelGuided(self.features, learner_of(self.spec), self.search, self.earlier, trials)
         if not self.distinct:
             return search
-        relations = LastFeatures(lambda rows: REPRESENTATIONS["relation"](self.space, rows))
         if self.spec.representation == "relation":
             search = replace(search, features=lambda rows: self._read(relations(rows)))
         return DistinctGuided(search, relations)
@@ -217,26 +259,33 @@ class Guidance:
             "starts": starts,
             "model": self.digest,
             "spec": asdict(self.spec),
-            "search": asdict(self.search),
+            "search": asdict(self.search if self.pool is None else self.pool),
             "distinct": self.distinct,
         }
 
 
 def guidance_of(space: ScheduleSpace, options: ScheduleOptions) -> Guidance:
-    """Returns what proposes schedules, with the model of the options' folder if there is one.
+    """Returns what proposes schedules, with the model of the options' folder or records if there is one.
 
     Raises:
-        DataError: if the folder holds no model of schedules, or one that only knows its own space.
+        DataError: if the folder holds no model of schedules, or one that only knows its own space, or records
+            cannot be read.
     """
-    model = options.model
+    model, pool = options.model, options.pool if options.strategy == BAYESIAN else None
+    # A process models what costs leave over of speeds, so these are better of the same unit.
+    spec = ScheduleModelSpec(objective="rank" if pool is None else "regression")
+    guidance = Guidance(space, spec, search=options.search, distinct=options.distinct, pool=pool)
+    if options.records:
+        earlier, digest = model_of_records(options.records, guidance.spec, options.seed)
+        return replace(guidance, earlier=earlier, digest=digest)
     if model is None:
-        return Guidance(space, search=options.search, distinct=options.distinct)
+        return guidance
     earlier, spec = load_schedule_model(model)
     if spec.representation in _OF_ONE_SPACE:
         problem = f"reads {spec.representation}, which means something else for another workload"
         raise DataError(problem, where=model, field="--model", expected="a model of relation or tree")
     single = replace(spec, models=1, acquisition="mean")
-    return Guidance(space, single, earlier, digest_file(model / MODEL_FILE), options.search, options.distinct)
+    return replace(guidance, spec=single, earlier=earlier, digest=digest_file(model / MODEL_FILE))
 
 
 def tune_schedule(

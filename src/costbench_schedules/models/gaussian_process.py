@@ -130,16 +130,18 @@ class Posterior:
         axes: parameters of the configurations.
         capacity: number of measurements, at most.
         prior: prior of the covariance, which its first parameters are the median of.
+        theta: parameters to begin with instead, those of another posterior of as many axes.
 
     Attributes:
+        theta: parameters of the covariance, see `negative_log_posterior`.
         numbers: configurations measured so far, in order.
         variances: posterior variances relative to that of the process, float32 [k].
     """
 
-    def __init__(self, axes: Axes, capacity: int, prior: KernelPrior) -> None:
+    def __init__(self, axes: Axes, capacity: int, prior: KernelPrior, theta: F64 | None = None) -> None:
         self._axes, self._prior = axes, prior
         self._size = len(axes.codes[0]) if axes.codes else 1
-        self._theta = prior.moments(len(axes.codes))[0]
+        self.theta: F64 = prior.moments(len(axes.codes))[0] if theta is None else theta
         self._factor = np.zeros((capacity, capacity))
         self._solved: F32 = np.zeros((capacity, self._size), dtype=np.float32)
         self.numbers: I64 = np.zeros(0, dtype=np.int64)
@@ -150,20 +152,20 @@ class Posterior:
         axes = len(self._axes.codes)
         result = minimize(
             negative_log_posterior,
-            self._theta,
+            self.theta,
             args=(self._axes.between(numbers), targets, self._prior),
             jac=True,
             method="L-BFGS-B",
             bounds=[_DECAY_BOUNDS] * axes + [_FLOOR_BOUNDS] * axes + [_NOISE_BOUNDS],
             options={"maxiter": _STEPS},
         )
-        self._theta = result.x
+        self.theta = result.x
         self.numbers = self.numbers[:0]
         self.variances = np.ones(self._size, dtype=np.float32)
 
     def add(self, numbers: I64) -> None:
         """Adds measured configurations [n], in order."""
-        noise = float(np.exp(self._theta[-1])) + _JITTER
+        noise = float(np.exp(self.theta[-1])) + _JITTER
         start, end = len(self.numbers), len(self.numbers) + len(numbers)
         rows = self._rows(numbers)
         known = self._solved[:start]
@@ -200,7 +202,7 @@ class Posterior:
     def _rows(self, numbers: I64) -> F32:
         """Returns the covariances of some configurations with all, float32 [n, k]."""
         axes = len(self._axes.codes)
-        decays, floors = np.exp(self._theta[:axes]), expit(self._theta[axes:-1])
+        decays, floors = np.exp(self.theta[:axes]), expit(self.theta[axes:-1])
         rows = np.ones((len(numbers), self._size), dtype=np.float32)
         for codes, distances, decay, floor in zip(
             self._axes.codes, self._axes.distances, decays, floors, strict=True

@@ -88,40 +88,58 @@ class BayesianSearch:
             count = 1 + len(replay.order) // spec.growth
             if len(replay.order) + count <= capacity:
                 fit = len(replay.order) >= next_fit
-                promise = self._promise(replay, posterior, others, rng, fit=fit)
+                promise = promise_of(spec, (replay.order, replay.observed), posterior, others, rng, fit=fit)
                 next_fit = len(replay.order) * spec.refit if fit else next_fit
             promise[replay.order] = -np.inf
             replay.measure(
                 np.argpartition(-promise, count - 1)[:count] if count < space.size else range(space.size)
             )
 
-    def _promise(
-        self, replay: Replay, posterior: Posterior, others: F64, rng: np.random.Generator, *, fit: bool
-    ) -> F64:
-        """Returns the expected improvement of every configuration times the probability that it runs."""
-        order, costs = replay.order, samples_of(replay.observed).speed * -1.0
-        trend = trend_of(others, order, costs, self.spec.deviation)
-        residuals = costs - trend[order]
-        if fit:
-            chosen = self._fitted(costs, rng)
-            posterior.fit(order[chosen], residuals[chosen])
-        posterior.add(order[len(posterior.numbers) :])
-        failed = np.isinf(replay.observed).astype(np.float64)
-        means, squares = posterior.means(np.stack([residuals, failed], axis=1))
-        variance = (squares + self.spec.deviation**2) / (len(order) + 1.0)
-        deviations = posterior.deviations(variance)
-        distance = (costs.min() - trend - means[:, 0]) / deviations
-        density = np.exp(-0.5 * distance**2) / np.sqrt(2.0 * np.pi)
-        improvement: F64 = deviations * (distance * ndtr(distance) + density)
-        return improvement * np.clip(1.0 - means[:, 1], _LEAST_CHANCE, 1.0)
 
-    def _fitted(self, costs: F64, rng: np.random.Generator) -> I64:
-        """Returns the measurements that the covariance is fitted to."""
-        if len(costs) <= self.spec.fitted:
-            return np.arange(len(costs))
-        order, half = np.argsort(costs, kind="stable"), self.spec.fitted // 2
-        rest = rng.choice(order[half:], self.spec.fitted - half, replace=False)
-        return np.concatenate([order[:half], rest]).astype(np.int64)
+def promise_of(
+    spec: BayesianSpec,
+    measured: tuple[I64, F64],
+    posterior: Posterior,
+    others: F64,
+    rng: np.random.Generator,
+    *,
+    fit: bool,
+) -> F64:
+    """Returns the expected improvement of every configuration times the chance that it runs, float64 [k].
+
+    Args:
+        spec: settings.
+        measured: numbers of the configurations measured so far and their runtimes, in order, [n] both.
+        posterior: process over all configurations; takes those that it does not have yet.
+        others: costs on other devices, or by another model, float64 [k, devices].
+        rng: random numbers that draw what the covariance is fitted to.
+        fit: whether the covariance is fitted first.
+    """
+    order, observed = measured
+    costs = -samples_of(observed).speed
+    trend = trend_of(others, order, costs, spec.deviation)
+    residuals = costs - trend[order]
+    if fit:
+        chosen = _fitted(spec, costs, rng)
+        posterior.fit(order[chosen], residuals[chosen])
+    posterior.add(order[len(posterior.numbers) :])
+    failed = np.isinf(observed).astype(np.float64)
+    means, squares = posterior.means(np.stack([residuals, failed], axis=1))
+    variance = (squares + spec.deviation**2) / (len(order) + 1.0)
+    deviations = posterior.deviations(variance)
+    distance = (costs.min() - trend - means[:, 0]) / deviations
+    density = np.exp(-0.5 * distance**2) / np.sqrt(2.0 * np.pi)
+    improvement: F64 = deviations * (distance * ndtr(distance) + density)
+    return improvement * np.clip(1.0 - means[:, 1], _LEAST_CHANCE, 1.0)
+
+
+def _fitted(spec: BayesianSpec, costs: F64, rng: np.random.Generator) -> I64:
+    """Returns the measurements that the covariance is fitted to."""
+    if len(costs) <= spec.fitted:
+        return np.arange(len(costs))
+    order, half = np.argsort(costs, kind="stable"), spec.fitted // 2
+    rest = rng.choice(order[half:], spec.fitted - half, replace=False)
+    return np.concatenate([order[:half], rest]).astype(np.int64)
 
 
 def trend_of(others: F64, order: I64, costs: F64, deviation: float) -> F64:

@@ -1,9 +1,13 @@
-"""AutoTVM's search of tuning tables: Algorithm 1 with boosted trees on the values of the parameters."""
+"""AutoTVM's search of tuning tables: Algorithm 1 with models of the values of the parameters.
+
+Models are boosted trees, and a small network with its own defaults.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -20,16 +24,16 @@ _CHAINS = ChainSpec(chains=64, steps=100, patience=20)
 
 
 @dataclass(frozen=True)
-class GuidedTrees:
-    """Settings of the search; see `GuidedSpec` and `ScheduleModelSpec`.
+class GuidedTable:
+    """Settings of the search; see `GuidedSpec`.
 
     Attributes:
-        model: model that is fitted after each batch; it reads the values of the parameters.
+        learner: builder of what fits a model after each batch, which reads the values of the parameters.
         guided: settings of Algorithm 1.
         transfer: whether the search begins with a model of tables of the same kernel on other devices.
     """
 
-    model: ScheduleModelSpec
+    learner: Callable[[], Learner[F32]]
     guided: GuidedSpec = field(default_factory=lambda: GuidedSpec(batch=32, chains=_CHAINS))
     transfer: bool = False
 
@@ -38,7 +42,7 @@ class GuidedTrees:
 
         def search(replay: Replay, rng: np.random.Generator) -> None:
             features = replay.space.columns[1].astype(np.float32)
-            learner: Learner[F32] = learner_of(self.model)
+            learner = self.learner()
             earlier = _earlier_model(replay, features, learner, rng) if self.transfer else None
             guided = ModelGuided(
                 lambda rows: features[replay.space.indices(rows)],
@@ -74,26 +78,34 @@ def _earlier_model(
     return learner.fit(features[np.concatenate(numbers)[chosen]], samples, int(rng.integers(2**31)))
 
 
-def _trees(**settings: object) -> ScheduleModelSpec:
-    return ScheduleModelSpec("gbt", "config", **settings)  # type: ignore[arg-type]
+def _trees(**settings: object) -> Callable[[], Learner[F32]]:
+    return partial(learner_of, ScheduleModelSpec("gbt", "config", **settings))  # type: ignore[arg-type]
 
 
-def _bootstrapped(acquisition: str) -> GuidedTrees:
-    return GuidedTrees(_trees(objective="regression", models=5, acquisition=acquisition))
+def _perceptron() -> Learner[F32]:
+    """Returns a learner of networks. Torch is imported here: searches without it start without it."""
+    from costbench_schedules.models.perceptron import PerceptronLearner
+
+    return PerceptronLearner()
 
 
-GUIDED_TREES: Mapping[str, Callable[[], TableStrategy]] = {
+def _bootstrapped(acquisition: str) -> GuidedTable:
+    return GuidedTable(_trees(objective="regression", models=5, acquisition=acquisition))
+
+
+GUIDED_MODELS: Mapping[str, Callable[[], TableStrategy]] = {
     name: settings.build
     for name, settings in {
-        "gbt-rank": GuidedTrees(_trees()),
-        "gbt-regression": GuidedTrees(_trees(objective="regression")),
-        "gbt-rank-plain": GuidedTrees(
+        "gbt-rank": GuidedTable(_trees()),
+        "gbt-regression": GuidedTable(_trees(objective="regression")),
+        "gbt-rank-plain": GuidedTable(
             _trees(), GuidedSpec(batch=32, candidates=1, alpha=0.0, chains=_CHAINS)
         ),
         "gbt-mean": _bootstrapped("mean"),
         "gbt-ei": _bootstrapped("ei"),
         "gbt-ucb": _bootstrapped("ucb"),
-        "transfer-target": GuidedTrees(_trees(), transfer=True),
+        "transfer-target": GuidedTable(_trees(), transfer=True),
+        "mlp-rank": GuidedTable(_perceptron),
     }.items()
 }
 """Builders by the names of the same searches of schedules (`experiments.table_search.ARMS`)."""

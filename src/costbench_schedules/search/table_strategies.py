@@ -10,7 +10,7 @@ from costbench.errors import choose
 from costbench.execution.dotted import is_part, load_part
 from costbench.search.strategies import STRATEGIES
 from costbench_schedules.search.bayesian import BayesianSearch
-from costbench_schedules.search.guided_tables import GUIDED_TREES
+from costbench_schedules.search.guided_tables import GUIDED_MODELS
 from costbench_schedules.search.kernel_tuner import KERNEL_TUNER
 from costbench_schedules.search.replay import Replay, TableStrategy, TrialsSpentError, replay_proposals
 from costbench_schedules.search.tpe import search_tpe
@@ -20,7 +20,7 @@ TABLE_STRATEGIES: Mapping[str, Callable[[], TableStrategy]] = {
     "genetic": lambda: replay_proposals(STRATEGIES["genetic"]),
     "annealing": lambda: replay_proposals(STRATEGIES["annealing"]),
     "annealing-1": lambda: replay_proposals(STRATEGIES["annealing-1"]),
-    **GUIDED_TREES,
+    **GUIDED_MODELS,
     "tpe": lambda: search_tpe,
     "bayesian": BayesianSearch,
     "bayesian-transfer": lambda: BayesianSearch(transfer=True),

@@ -95,6 +95,9 @@ def test_tuned_and_printed(
         (["C6", "--task", "schedule", "--trials", "0"], "--trials: 0"),
         (["C6", "--task", "layouts"], "unknown task 'layouts'"),
         (["C6", "--task", "schedule", "--model", "nowhere"], "nowhere"),
+        (["C6", "--task", "schedule", "--strategy", "clever"], "unknown strategy 'clever'"),
+        (["C6", "--task", "schedule", "--records", "nowhere.arrow"], "nowhere.arrow"),
+        (["step.hlo", "--records", "x"], "--records: has no effect with --task tile"),
     ],
 )
 def test_mistakes_are_one_error(

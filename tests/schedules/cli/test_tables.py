@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -105,6 +107,59 @@ def test_mistakes_are_one_error(cache: Path, tmp_path: Path) -> None:
         "genetic" in refused("search-table", cache, "--against", "genetic", "--strategy", "random").message()
     )
     assert "no such file" in refused("search-table", tmp_path / "missing.json").message()
+    write_json(tmp_path / "other.json", cache_file() | {"kernel_name": "gemm", "device_name": "A100"})
+    for source in (cache, tmp_path / "other.json"):
+        assert refused("search-table", cache, "--source", source).where == str(source)
+
+
+def failing() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns a cache and a file of T4 in which every configuration failed."""
+    cache, t4 = cache_file(), t4_file()
+    cache["cache"] = {key: entry | {"time": "RuntimeFailedConfig"} for key, entry in cache["cache"].items()}
+    t4["results"] = [result | {"invalidity": "runtime", "measurements": []} for result in t4["results"]]
+    return cache, t4
+
+
+def mixed() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns files in which one entry is of another kernel."""
+    cache, t4 = cache_file(), t4_file()
+    other = {"tile": 4, "time": 1.0}
+    cache["cache"] |= {"4": other}
+    t4["results"].append(t4["results"][0] | {"configuration": {"tile": 4}})
+    return cache, t4
+
+
+def parquet_of(table: pd.DataFrame, path: Path, **columns: Any) -> Path:
+    table.assign(**columns).to_parquet(path)
+    return path
+
+
+def test_truncated_mixed_and_failing_files_are_one_line(cache: Path, tmp_path: Path) -> None:
+    """Of every format; the line names the file, and nothing is written."""
+    call("schedules", "import", cache, "--out", tmp_path)
+    whole = tmp_path / "convolution-A4000.parquet"
+    frame = pd.read_parquet(whole)
+    some = [*frame["failed"][1:], "also failed"]
+    files = [
+        parquet_of(frame, tmp_path / "failing.parquet", first_ns=np.nan, second_ns=np.nan, failed="all"),
+        parquet_of(frame, tmp_path / "mixed.parquet", failed=some),
+        parquet_of(frame, tmp_path / "words.parquet", first_ns="fast"),
+        parquet_of(frame, tmp_path / "empty.parquet", block=None),
+        parquet_of(frame.drop(columns="second_ns"), tmp_path / "less.parquet"),
+    ]
+    for name, contents in {"failing": failing(), "mixed": mixed()}.items():
+        for kind, content in zip(("cache", "t4"), contents, strict=True):
+            write_json(tmp_path / f"{name}-{kind}.json", content)
+            files.append(tmp_path / f"{name}-{kind}.json")
+    write_json(tmp_path / "t4.json", t4_file())
+    for path in (cache, tmp_path / "t4.json", whole):
+        files.append(tmp_path / f"cut-{path.name}")
+        files[-1].write_bytes(path.read_bytes()[:900])
+    (tmp_path / "twice.json").write_bytes(2 * cache.read_bytes())
+    for path in (*files, tmp_path / "twice.json"):
+        assert refused("search-table", path, *SMALL).where == str(path), path
+        assert refused("schedules", "import", path, "--out", tmp_path / "new").where == str(path), path
+    assert not (tmp_path / "new").exists()
 
 
 def test_records_of_schedules_are_imported_by_the_same_command(tmp_path: Path) -> None:

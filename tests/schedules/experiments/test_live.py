@@ -19,6 +19,7 @@ from costbench_schedules.experiments.live import (
     CODE_FILE,
     LOG_FILE,
     MODEL_FOLDER,
+    STRATEGIES,
     TRACE_FILE,
     Hooks,
     ScheduleOptions,
@@ -122,16 +123,41 @@ def test_it_begins_with_schedules_of_the_small_space(tmp_path: Path) -> None:
     assert tuned(tmp_path / "model", replace(OPTIONS, model=folder)).header.settings["starts"] == 0
 
 
-def test_stopped_and_resumed_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    whole = tuned(tmp_path / "whole")
-    stopped = tuned(tmp_path / "parts", report=stop_after(11))
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_stopped_and_resumed_it_ends_as_if_it_had_not_been(tmp_path: Path, strategy: str) -> None:
+    options = replace(OPTIONS, strategy=strategy)
+    whole = tuned(tmp_path / "whole", options)
+    stopped = tuned(tmp_path / "parts", options, report=stop_after(11))
     assert stopped.interrupted
     assert stopped.best.again_ns == ()
     assert json.loads((tmp_path / "parts" / BEST_FILE).read_text())["ended"] == "interrupted"
     assert entries(tmp_path / "parts") == list(whole.entries[:11])
-    again = tuned(tmp_path / "parts", resume=True)
+    again = tuned(tmp_path / "parts", options, resume=True)
     assert again.entries == whole.entries
     assert (tmp_path / "parts" / LOG_FILE).read_bytes() == (tmp_path / "whole" / LOG_FILE).read_bytes()
+    assert len({entry.number for entry in whole.entries}) == 20
+    other = next(name for name in STRATEGIES if name != strategy)
+    with pytest.raises(DataError, match="settings"):
+        tuned(tmp_path / "parts", replace(options, strategy=other), resume=True)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_records_of_another_operator_choose_the_first_trials(tmp_path: Path, strategy: str) -> None:
+    options = replace(OPTIONS, workload="matmul:m=4,n=16,k=8", strategy=strategy, trials=10)
+    tuned(tmp_path / "first")
+    alone = tuned(tmp_path / "alone", options)
+    taught = tuned(tmp_path / "taught", replace(options, records=(tmp_path / "first" / LOG_FILE,)))
+    assert taught.entries[0].number != alone.entries[0].number
+    assert taught.header.settings["model"]
+    assert taught.header.settings["starts"] == 0
+    assert load_schedule_model(tmp_path / "taught" / MODEL_FOLDER)[1].representation == "relation"
+
+
+def test_choices_that_do_not_go_together() -> None:
+    with pytest.raises(DataError, match="--model"):
+        replace(OPTIONS, model=Path("x"), records=(Path("y"),))
+    with pytest.raises(ChoiceError, match="bayesian"):
+        replace(OPTIONS, strategy="clever")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), DataError("noisy")])

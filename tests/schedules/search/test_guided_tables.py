@@ -10,7 +10,7 @@ import pytest
 from costbench.rng import stream
 from costbench_schedules.experiments.table_scores import score
 from costbench_schedules.records.tuning_table import TuningTable
-from costbench_schedules.search.guided_tables import GUIDED_TREES
+from costbench_schedules.search.guided_tables import GUIDED_MODELS
 from costbench_schedules.search.replay import run_search
 from costbench_schedules.search.table_strategies import TABLE_STRATEGIES
 from costbench_schedules.spaces.parameter_space import ParameterSpace
@@ -42,8 +42,8 @@ def mean_metric(name: str, metric: str, *sources: TuningTable) -> float:
     return float(np.mean([score(table, order, TRIALS)[metric] for order in orders]))
 
 
-@pytest.mark.parametrize("name", sorted(GUIDED_TREES.keys() - {"transfer-target"}))
-def test_trees_find_more_than_random_search(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(GUIDED_MODELS.keys() - {"transfer-target"}))
+def test_models_find_more_than_random_search(name: str) -> None:
     assert mean_metric(name, "best_at_50") > mean_metric("random", "best_at_50")
     assert mean_metric(name, "auc") > 0.0
 

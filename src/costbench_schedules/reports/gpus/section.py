@@ -99,6 +99,7 @@ def strategies_table(results: GpuResults) -> Table:
     """Returns what each strategy needs, over all tables and over those that none was made with."""
     unseen, every = (over_tables(scores, results.reference) for scores in (results.unseen, results.scores))
     trials = {end: results.trials(end) for end in _ENDS}
+    repeats = results.scores.groupby("strategy")["repeat"].nunique()
     rows: list[tuple[Value, ...]] = []
     for strategy in results.strategies:
         means = [_mean_trials(trials[end], strategy) for end in _ENDS]
@@ -109,6 +110,7 @@ def strategies_table(results: GpuResults) -> Table:
             (
                 strategy,
                 int(trials["95"][strategy].notna().sum()),
+                int(repeats[strategy]),
                 *means,
                 number(every.set_index(["strategy", "metric"])["value"].get((strategy, "auc"))),
                 *cells,
@@ -117,6 +119,7 @@ def strategies_table(results: GpuResults) -> Table:
     columns = (
         Column("strategy", "Strategy"),
         Column("tables", "Tables", count=True),
+        Column("repeats", "Repeats", count=True),
         *(Column(f"trials_{end}", f"{end}%", "Trials to a share of the best", 0, "lower") for end in _ENDS),
         Column("auc", "Area above random search", "", 3, "higher"),
         *(Column(f"unseen_{end}", f"{end}%", "Ratio of trials, tables of no development") for end in _ENDS),
