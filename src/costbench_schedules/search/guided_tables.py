@@ -31,17 +31,24 @@ class GuidedTable:
         learner: builder of what fits a model after each batch, which reads the values of the parameters.
         guided: settings of Algorithm 1.
         transfer: whether the search begins with a model of tables of the same kernel on other devices.
+        logarithms: whether the model reads logarithms of parameters that are above 0: networks, unlike trees,
+            tell how far values are apart.
     """
 
     learner: Callable[[], Learner[F32]]
     guided: GuidedSpec = field(default_factory=lambda: GuidedSpec(batch=32, chains=_CHAINS))
     transfer: bool = False
+    logarithms: bool = False
 
     def build(self) -> TableStrategy:
         """Returns the strategy."""
 
         def search(replay: Replay, rng: np.random.Generator) -> None:
-            features = replay.space.columns[1].astype(np.float32)
+            columns = replay.space.columns[1]
+            if self.logarithms:
+                positive = (columns > 0.0).all(axis=0)
+                columns = np.where(positive, np.log2(np.where(positive, columns, 1.0)), columns)
+            features = columns.astype(np.float32)
             learner = self.learner()
             earlier = _earlier_model(replay, features, learner, rng) if self.transfer else None
             guided = ModelGuided(
@@ -105,7 +112,7 @@ GUIDED_MODELS: Mapping[str, Callable[[], TableStrategy]] = {
         "gbt-ei": _bootstrapped("ei"),
         "gbt-ucb": _bootstrapped("ucb"),
         "transfer-target": GuidedTable(_trees(), transfer=True),
-        "mlp-rank": GuidedTable(_perceptron),
+        "mlp-rank": GuidedTable(_perceptron, logarithms=True),
     }.items()
 }
 """Builders by the names of the same searches of schedules (`experiments.table_search.ARMS`)."""
