@@ -101,7 +101,8 @@ class _Pool:
         )
         costs = None if search.earlier is None else search.earlier(self._lasting)
         # Costs of a model have any scale: 0 for the slowest and -1 for the fastest of these.
-        self._slowest, self._range = (0.0, 1.0) if costs is None else (costs.max(), max(np.ptp(costs), 1e-12))
+        self._slowest = 0.0 if costs is None else float(costs.max())
+        self._range = 1.0 if costs is None else max(float(np.ptp(costs)), 1e-12)
         self._lasting_costs = self._costs_of(self._lasting)
         self.rows: Rows = np.concatenate([start, self._lasting])
         self._costs = np.concatenate([self._costs_of(start), self._lasting_costs])
