@@ -24,7 +24,11 @@ def processes(monkeypatch: pytest.MonkeyPatch, difference: float = 0.0) -> list[
         runtimes = {OWN: (own, 9 * own, own), "tuned": (1e3, 4e3, 5e3)}
         return Comparison(runtimes, {OWN: 0.0, "tuned": difference}, 1e-3)
 
-    monkeypatch.setattr(comparison, "_run_process", run)
+    def compile_all(folder: Path, task: str, seconds: float = 0.0) -> None:
+        assert (task, numbers) == ("compile", [])
+
+    monkeypatch.setattr(comparison, "_timed_process", run)
+    monkeypatch.setattr(comparison, "_run_process", compile_all)
     return numbers
 
 
@@ -59,4 +63,12 @@ def test_files_of_an_earlier_comparison_go(tmp_path: Path, monkeypatch: pytest.M
 def test_a_process_that_fails_is_one_line(tmp_path: Path) -> None:
     """No program is there that could be run."""
     with pytest.raises(DataError, match="cannot be run"):
-        comparison._run_process(tmp_path, 0, 1.0)
+        comparison._timed_process(tmp_path, 0, 1.0)
+
+
+def test_a_process_that_is_killed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison.sys, "executable", "/bin/sh")
+    (tmp_path / "costbench.hardware.xla_cpu.comparison").write_text("kill -9 $$")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="ended by signal 9"):
+        comparison._run_process(tmp_path, "compile")

@@ -1,11 +1,12 @@
 """Compares fusions of a program with XLA's own by running all of them anew, interleaved, in new processes.
 
 The processes have the flags that users have. XLA's own default is compiled as users get it, the others
-through the hook from the modules that a search kept; later processes load what the first one compiled. In
-every round each program runs a few times in a row, the fastest of which counts, in an order that turns from
-round to round; so what disturbs the machine meets all alike. Several processes are needed: where memory
-happens to lie, which stays for the life of a process, can make a program twice as slow. Results are compared
-with those of XLA's own default before anything is timed.
+through the hook from the modules that a search kept. A first process does that; those that time only load, as
+where arrays lie after a compilation has made kernels slower for the life of a process. In every round each
+program runs a few times in a row, the fastest of which counts, in an order that turns from round to round; so
+what disturbs the machine meets all alike. Several processes are needed: where memory happens to lie, which
+stays for the life of a process, can make a program twice as slow. Results are compared with those of XLA's
+own default before anything is timed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ OWN = "xla"
 """Name of XLA's own default in a comparison."""
 PROGRAM_FILE = "program.hlo.pb"
 _FUSED, _COMPILED, _RESULT = ".fused.pb", ".bin", ".runs.json"
+_COMPILE = "compile"
 _IN_A_ROW = 3
 _MIN_ROUNDS, _MAX_ROUNDS = 3, 15
 _STARTUP_S = 600.0
@@ -109,8 +111,9 @@ def compare(
     write_bytes(folder / PROGRAM_FILE, program)
     for name, module in modules.items():
         write_bytes(folder / f"{name}{_FUSED}", module)
+    _run_process(folder, _COMPILE)
     share = seconds / processes
-    results = [_run_process(folder, number, share) for number in range(processes)]
+    results = [_timed_process(folder, number, share) for number in range(processes)]
     for result in results:
         for name, difference in result.difference.items():
             if difference > result.tolerance:
@@ -131,9 +134,16 @@ def compare(
     )
 
 
-def _run_process(folder: Path, number: int, seconds: float) -> Comparison:
-    """Runs one process; returns its runtimes round by round."""
-    arguments = [str(folder), str(number), str(seconds)]
+def _timed_process(folder: Path, number: int, seconds: float) -> Comparison:
+    """Runs a process that times; returns its runtimes round by round."""
+    _run_process(folder, str(number), seconds)
+    path = folder / f"{number}{_RESULT}"
+    return parse(Comparison, read_json(path), where=path, error=DataError)
+
+
+def _run_process(folder: Path, task: str, seconds: float = 0.0) -> None:
+    """Runs a process: `_COMPILE`, or the number of one that times for so many seconds."""
+    arguments = [str(folder), task, str(seconds)]
     command = [sys.executable, "-m", "costbench.hardware.xla_cpu.comparison", *arguments]
     try:
         done = subprocess.run(
@@ -141,18 +151,17 @@ def _run_process(folder: Path, number: int, seconds: float) -> Comparison:
         )
     except subprocess.TimeoutExpired as error:
         raise DataError("runs do not end", where=folder, expected="a smaller program") from error
+    if done.returncode < 0:
+        problem = f"ended by signal {-done.returncode}"
+        raise DataError(problem, where=folder, expected="memory and time for the program")
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise DataError(f"cannot be run: {lines[-1][:200]}", where=folder, expected="a program that XLA runs")
-    path = folder / f"{number}{_RESULT}"
-    return parse(Comparison, read_json(path), where=path, error=DataError)
 
 
 def run_all(backend: Backend, folder: Path, seconds: float) -> Comparison:
     """Runs the program of a folder with XLA's own fusions and with those of its modules, round by round."""
-    module = read_module(folder / PROGRAM_FILE)
-    names = [OWN, *sorted(path.name.removesuffix(_FUSED) for path in folder.glob(f"*{_FUSED}"))]
-    loaded = {name: _load(backend, folder, name) for name in names}
+    module, loaded = read_module(folder / PROGRAM_FILE), load_all(backend, folder)
     inputs = backend.inputs(module)
     expected = backend.run(loaded[OWN], inputs)
     difference = {
@@ -165,8 +174,14 @@ def run_all(backend: Backend, folder: Path, seconds: float) -> Comparison:
     return Comparison(times, difference, tolerance_of(module))
 
 
+def load_all(backend: Backend, folder: Path) -> dict[str, Any]:
+    """Returns the executables of a folder by name, XLA's own default first."""
+    names = [OWN, *sorted(path.name.removesuffix(_FUSED) for path in folder.glob(f"*{_FUSED}"))]
+    return {name: _load(backend, folder, name) for name in names}
+
+
 def _load(backend: Backend, folder: Path, name: str) -> Any:
-    """Returns an executable, compiled in the first process and read in later ones."""
+    """Returns an executable, compiled and kept by the first process, read by later ones."""
     compiled = folder / f"{name}{_COMPILED}"
     if compiled.exists():
         return backend.from_bytes(read_bytes(compiled))
@@ -199,9 +214,13 @@ def _rounds(backend: Backend, loaded: Mapping[str, Any], inputs: Sequence[Any], 
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs what is in a folder; arguments are the folder, the number of the process and the seconds."""
-    folder, number, seconds = Path(arguments[0]), arguments[1], float(arguments[2])
-    write_json(folder / f"{number}{_RESULT}", asdict(run_all(Backend(OWN_FLAGS), folder, seconds)))
+    """Runs a process; arguments are the folder, `_COMPILE` or the number of the process, and its seconds."""
+    folder, task, seconds = Path(arguments[0]), arguments[1], float(arguments[2])
+    backend = Backend(OWN_FLAGS)
+    if task == _COMPILE:
+        load_all(backend, folder)
+    else:
+        write_json(folder / f"{task}{_RESULT}", asdict(run_all(backend, folder, seconds)))
 
 
 if __name__ == "__main__":
