@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from costbench.artifacts import CHECKSUMS_FILE
 from costbench.datasets.machine_searches import CARD, read_card, read_searches, write_searches
 from costbench.errors import DataError
 from costbench.reports.inputs import ReportData
@@ -86,6 +87,9 @@ def test_what_is_no_result_is_one_line(folder: Path) -> None:
     with pytest.raises(DataError, match="a gain that is none"):
         search_gains(folder)
     (folder / "searches.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="damaged"):
+        search_gains(folder)
+    (folder / CHECKSUMS_FILE).unlink()
     with pytest.raises(DataError, match="no Parquet"):
         search_gains(folder)
     (folder / CARD).write_text("[]")

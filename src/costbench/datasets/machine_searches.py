@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from costbench.artifacts import read_json, write_json
+from costbench.artifacts import read_json, seal, write_json
 from costbench.datasets.machine_records import RecordColumn, read_table, write_table
 from costbench.errors import DataError
 
@@ -45,7 +45,7 @@ COLUMNS: Mapping[str, RecordColumn] = {
 
 
 def write_searches(folder: Path, rows: Sequence[Mapping[str, Any]], card: Mapping[str, object]) -> None:
-    """Writes searches and their card; equal rows give equal bytes.
+    """Writes searches and their card, and seals them; equal rows give equal bytes.
 
     Raises:
         DataError: if a file cannot be written.
@@ -61,6 +61,7 @@ def write_searches(folder: Path, rows: Sequence[Mapping[str, Any]], card: Mappin
     ]
     write_table(folder / SEARCHES, rounded, COLUMNS)
     write_json(folder / CARD, card)
+    seal(folder, "`git checkout`, or `costbench search-fusions`")
 
 
 def read_searches(folder: Path) -> pd.DataFrame:
