@@ -48,7 +48,7 @@ from costbench.search.space import VectorSearchSpace
 MODULE_FILE, TEXT_FILE, PROGRAM_FILE = "tuned.hlo.pb", "tuned.hlo.txt", "program.hlo.pb"
 SCRIPT_FILE, FUNCTIONS_FILE = "run_tuned.py", "tuned_program.py"
 _TUNED = "tuned"
-FUNCTIONS = '''"""The program with XLA's own fusions (`own`) and with others (`tuned`): of arrays."""
+FUNCTIONS = '''"""The program with XLA's own fusions (`default`) and with others (`tuned`): of arrays."""
 import os
 from pathlib import Path
 os.environ["XLA_FLAGS"] = "{flags}"  # read once, when JAX starts
@@ -71,7 +71,7 @@ def compiled(**overrides):
         return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
     return run
 
-own = compiled()
+default = compiled()
 # Where XLA would fuse, it gets the module with the tuned fusions.
 fused = (folder / "{module}").read_bytes()
 xla.register_hlo_module_transformation(lambda _: fused, name="tuned", platforms="cpu")
@@ -80,15 +80,15 @@ xla.clear_hlo_module_transformation("tuned", platforms="cpu")
 '''
 SCRIPT = """# Runs the program with XLA's own fusions and with the tuned ones in JAX: python {script}
 import timeit, jax, numpy as np
-from tuned_program import own, parameters, tuned
+from tuned_program import default, parameters, tuned
 rng = np.random.default_rng(0)
 values = [(rng.random(shape) + 0.5) / max(1, np.prod(shape[:-1])) for shape, _ in parameters]
 inputs = [jax.numpy.asarray(value, dtype) for value, (_, dtype) in zip(values, parameters)]
-for a, b in zip(*[[np.asarray(x, float) for x in run(*inputs)] for run in (own, tuned)]):
+for a, b in zip(*[[np.asarray(x, float) for x in run(*inputs)] for run in (default, tuned)]):
     assert np.linalg.norm(a - b) <= {tolerance} * np.linalg.norm(a), "other results"
 def seconds(run):
     return timeit.timeit(lambda: jax.block_until_ready(run(*inputs)), number=1)
-before, after = np.median([[seconds(own), seconds(tuned)] for _ in range(9)], axis=0) * 1e3
+before, after = np.median([[seconds(default), seconds(tuned)] for _ in range(9)], axis=0) * 1e3
 print(f"XLA's own fusions {{before:.3f}} ms, tuned {{after:.3f}} ms: {{before / after:.3f}} times as fast")
 """
 

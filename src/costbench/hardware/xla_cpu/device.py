@@ -48,6 +48,7 @@ from costbench.rng import stream
 MAX_EVENTS = 60_000
 """Operations of a run above which a program is not measured."""
 _QUICK_S, _LONG_S = 0.02, 0.4
+_ORDERS = "order of configs"
 _MANY_EVENTS = 5_000
 _OWN_TIMEOUT_S = 240
 
@@ -249,7 +250,7 @@ class ProgramRunner:
             LeftOutError: if a run takes too long, or has too many operations.
         """
         timed = [TimedConfig(config.placed.fingerprints, config.executable) for config in configs]
-        rng = stream(self._seed, *self._orders, draw)
+        rng = stream(self._seed, _ORDERS, self.program.name, draw)
         return time_configs(self.backend, self.inputs, timed, rng, self.program.name)
 
     def measure_apart(self, configs: Sequence[CompiledConfig]) -> list[ConfigRuns]:
@@ -269,14 +270,9 @@ class ProgramRunner:
             )
             for config in configs
         ]
-        module, seed = module_to_bytes(self.program.module), self._seed
+        module, name = module_to_bytes(self.program.module), self.program.name
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            return process.submit(_time_kept, module, kept, seed, self._orders, self.backend.core).result()
-
-    @property
-    def _orders(self) -> tuple[str, str]:
-        """Returns the name of the stream of orders."""
-        return "order of configs", self.program.name
+            return process.submit(_time_kept, module, name, kept, self._seed, self.backend.core).result()
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,19 +325,20 @@ def time_configs(
 
 def _time_kept(
     program: bytes,
+    name: str,
     kept: Sequence[tuple[Sequence[bytes], bytes, Mapping[str, int]]],
     seed: int,
-    orders: tuple[str, str],
     core: int | None,
 ) -> list[ConfigRuns]:
     """Times executables that another process has compiled."""
     backend = Backend(core=core)
-    module = module_from_bytes(program, where=orders[1])
+    module = module_from_bytes(program, where=name)
     configs = [
         TimedConfig(fingerprints, Executable(backend.from_bytes(data), kernels))
         for fingerprints, data, kernels in kept
     ]
-    return time_configs(backend, backend.inputs(module, seed), configs, stream(seed, *orders, ""), orders[1])
+    rng = stream(seed, _ORDERS, name, "")
+    return time_configs(backend, backend.inputs(module, seed), configs, rng, name)
 
 
 def _repeats(typical_s: float, events: int) -> tuple[int, int]:
