@@ -3,7 +3,7 @@
 set -euo pipefail
 params=(--params profiles/headline/params.yaml)
 for stage in generate split features; do costbench "$stage" "${params[@]}"; done
-for experiment in {curves,headline,trees}-tile {curves,headline,trees}-fusion {estimates,expert}-{tile,fusion}; do
+for experiment in {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {orders,ablations}-{tile,fusion} orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}; do
   costbench train --experiment "$experiment" "${params[@]}"
   costbench evaluate --experiment "$experiment" "${params[@]}"
   costbench results pack --compact data/results/headline "${params[@]}"

@@ -96,6 +96,15 @@ def test_a_network_is_judged_by_its_own_curve_on_folds(headline: Headline) -> No
     assert ("tile", HYBRID) not in headline.guard.reasons
 
 
+def test_curves_of_compared_networks_judge_and_do_not_lead(archive: Path) -> None:
+    params = replace(packed(archive), curves=(), orders=("curves-tile",))
+    headline = load_headline(params, COLUMNS, load_claims())
+    assert headline is not None
+    assert set(headline.curves[0].networks) == {"hybrid", "learned"}
+    assert ("tile", HYBRID) not in headline.guard.reasons
+    assert {point.model for point in headline.points} == {"trees_analytical"}
+
+
 def test_no_archive_no_headline(tmp_path: Path) -> None:
     assert load_headline(packed(tmp_path / "none"), COLUMNS, load_claims()) is None
 

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -53,6 +54,8 @@ class HeadlineParams:
         networks: experiments with networks at their plateau.
         trees: experiments with boosted trees of several budgets.
         curves: experiments with learning curves of the same networks.
+        orders: experiments with learning curves of networks that the papers compare with each other, by which
+            these are judged; they have no part in who leads at which budget.
         estimates: experiments with estimates of several qualities.
     """
 
@@ -60,6 +63,7 @@ class HeadlineParams:
     networks: tuple[str, ...]
     trees: tuple[str, ...] = ()
     curves: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
     estimates: tuple[str, ...] = ()
 
 
@@ -141,7 +145,8 @@ def load_headline(
         out = Path(unpacked)
         for part in read_archive(folder, manifest).values():
             write_results(out, part.tables)
-        named = (*params.networks, *params.trees, *params.curves, *params.estimates)
+        roles = (params.networks, params.trees, params.curves, params.orders, params.estimates)
+        named = tuple(chain.from_iterable(roles))
         present = [name for name in named if (out / "evaluate" / name / "rows.jsonl").is_file()]
         parts = [manifest.parts[f"experiments/{name}"] for name in present]
         digests = {
@@ -149,7 +154,6 @@ def load_headline(
             "samples": {part.data_digest for part in parts},
             "code": {part.code_digest for part in parts},
         }
-        roles = (params.networks, params.trees, params.curves, params.estimates)
         known = (tuple(name for name in names if name in present) for names in roles)
         return read_headline(
             out,
@@ -173,21 +177,27 @@ def read_headline(
     facts: Mapping[str, str] | None = None,
 ) -> Headline | None:
     """Returns the same of the output folder of a profile, all of whose named experiments were evaluated."""
-    evaluated = (*params.networks, *params.trees, *params.curves)
+    evaluated = (*params.networks, *params.trees, *params.curves, *params.orders)
     if not evaluated:
         return None
     every = load_results(*(out / "evaluate" / name / "rows.jsonl" for name in evaluated))
     fits = read_fits(out, params.trees)
     results = with_chosen_trees(every, fits)
-    trained, of_curves = (
+    trained, of_curves, of_orders = (
         [path.parent for name in names for path in sorted((out / "train" / name).glob("*-s[0-9]*/done.json"))]
-        for names in (params.networks, params.curves)
+        for names in (params.networks, params.curves, params.orders)
     )
-    budgets = read_budgets((*trained, *of_curves))
-    selected = read_selected((*trained, *of_curves), budgets, columns, is_curve)
+    folders = (*trained, *of_curves, *of_orders)
+    budgets = read_budgets(folders)
+    selected = read_selected(folders, budgets, columns, is_curve)
     curves = learning_curves(results, selected, budgets, columns)
     core_seconds = _core_seconds(out, budgets)
-    points = (*_points_of_networks(curves, budgets, core_seconds), *_points_of_trees(results, fits))
+    leading = [chosen for chosen in selected if chosen.budget.experiment in params.curves]
+    curves_of_leading = learning_curves(results, leading, budgets, columns)
+    points = (
+        *_points_of_networks(curves_of_leading, budgets, core_seconds),
+        *_points_of_trees(results, fits),
+    )
     guard = replace(
         guard_training(results, budgets, curves, claims),
         given=_model_budgets(budgets, core_seconds, fits),
