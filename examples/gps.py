@@ -46,9 +46,9 @@ class Gps(nn.Module):
 
     def forward(self, states: Tensor, batch: Any) -> Tensor:
         """Returns the new states of a batch (`costbench.models.graph_batch.GraphBatch`)."""
-        return encode(self._apply, states, batch)
+        return encode(self._encode, states, batch)
 
-    def _apply(self, rows: Tensor, graphs: Graphs) -> Tensor:
+    def _encode(self, rows: Tensor, graphs: Graphs) -> Tensor:
         edges = graphs.to_consumers, graphs.to_producers
         counts = torch.tensor([edge_index.shape[1] for edge_index in edges], device=rows.device)
         features = self.directions.weight.repeat_interleave(counts, dim=0)

@@ -36,9 +36,9 @@ class SetEncoder(nn.Module):
 
     def forward(self, states: Tensor, batch: Any) -> Tensor:
         """Returns the new states of a batch (`costbench.models.graph_batch.GraphBatch`)."""
-        return encode(self._apply, states, batch)
+        return encode(self._encode, states, batch)
 
-    def _apply(self, rows: Tensor, graphs: Graphs) -> Tensor:
+    def _encode(self, rows: Tensor, graphs: Graphs) -> Tensor:
         sets, is_node = to_dense_batch(rows, graphs.index)
         for block in self.blocks:
             sets = block(sets, is_node)

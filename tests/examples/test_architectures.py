@@ -50,6 +50,12 @@ def test_a_batch_is_priced_as_kernels_and_decisions_one_by_one(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
+def test_it_moves_to_other_types_and_devices(name: str) -> None:
+    """Training stages do so before they write a network."""
+    assert {weights.dtype for weights in network(name).double().cpu().parameters()} == {torch.float64}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_it_overfits_one_kernel(name: str) -> None:
     """Eight decisions come to be in the order of their runtimes."""
     batch = COLLATE([kernel_samples(7, num_nodes=6, num_configs=8)])
