@@ -63,8 +63,11 @@ demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages i
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/out/smoke/reports/index.html" "$(CURDIR)/out/smoke/reports/tables/"
 	$(PAGES)
 
-evidence: $(INSTALLED) need-git profiles ## Run the profile whose verdicts count: hours on two cores, a rerun goes on
-	bash tools/with_workers.sh $(WORKERS) dvc repro profiles/evidence/dvc.yaml
+# What data/results has is not computed again by the next three, unless FRESH is set.
+evidence: $(INSTALLED) need-git profiles ## Compute what data/results/evidence lacks of the profile whose verdicts count, and pack it: hours, a rerun goes on (FRESH=1: everything)
+	COSTBENCH_ARCHIVE=$(if $(FRESH),,data/results/evidence) \
+	  bash tools/with_workers.sh $(WORKERS) dvc repro profiles/evidence/dvc.yaml || failed=$$?; \
+	  costbench results pack data/results/evidence --params profiles/evidence/params.yaml; exit $${failed:-0}
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/evidence/index.html" "$(CURDIR)/reports/evidence/tables/"
 	$(PAGES)
 
@@ -72,11 +75,14 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 	costbench results unpack data/results/evidence --params profiles/evidence/params.yaml
 	costbench report --params profiles/evidence/params.yaml
 
-headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: 12 core-hours, a rerun goes on
-	bash tools/with_workers.sh $(WORKERS) bash tools/headline.sh
+headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: 12 core-hours, a rerun goes on (FRESH=1: everything)
+	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
+	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {orders,ablations}-{tile,fusion} \
+	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
 
-xla-cpu: $(INSTALLED) ## Train and compare models on what XLA's processor backend was recorded at, and pack it: below one core-hour, a rerun goes on
-	bash tools/with_workers.sh $(WORKERS) bash tools/xla_cpu.sh
+xla-cpu: $(INSTALLED) ## Train and compare models on what XLA's processor backend was recorded at, and pack it: below one core-hour, a rerun goes on (FRESH=1: everything)
+	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh xla_cpu \
+	  real-{fusion,trees,curves} simulated-fusion transfer-fusion real-ablations
 
 suite: $(INSTALLED) ## Tune and score all architectures of the suite, and render the leaderboard: one core-hour, a rerun goes on (FRESH='1 2 3': fresh test sets)
 	bash tools/with_workers.sh $(WORKERS) bash tools/suite.sh $(FRESH)

@@ -24,6 +24,14 @@ from costbench.cli.options import (
 )
 from costbench.errors import DataError
 
+Archive = Annotated[
+    Path | None,
+    typer.Option(
+        "--archive",
+        help="Archive of packed results, such as data/results/evidence: cells in it are not computed again."
+        " Or COSTBENCH_ARCHIVE.",
+    ),
+]
 _OWN_DATA = "A data set of your own"
 Data = Annotated[
     str | None,
@@ -79,6 +87,7 @@ class EpochLines:
 def train(  # noqa: PLR0913 (a command has its options)
     params: Params = Path("params.yaml"),
     experiment: ExperimentName = None,
+    archive: Archive = None,
     backend: BackendName = None,
     scheduler: Scheduler = None,
     jobs: Jobs = None,
@@ -112,9 +121,11 @@ def train(  # noqa: PLR0913 (a command has its options)
     `costbench evaluate --data unet_3d.4x4.bf16.npz --model out/unet`
     """
     if data is None:
+        from costbench.experiments.packed_cells import packed_cells
         from costbench.experiments.stages.train import run
 
-        run_stage(lambda path: run(path, experiment, backend_flags(backend, scheduler, jobs)), params)
+        flags, packed = backend_flags(backend, scheduler, jobs), packed_cells(archive)
+        run_stage(lambda path: run(path, experiment, flags, packed), params)
         return
     calm_threads()
     from costbench.execution.workers import start_logging
@@ -132,6 +143,7 @@ def train(  # noqa: PLR0913 (a command has its options)
 def evaluate(  # noqa: PLR0913 (a command has its options)
     params: Params = Path("params.yaml"),
     experiment: ExperimentName = None,
+    archive: Archive = None,
     backend: BackendName = None,
     scheduler: Scheduler = None,
     jobs: Jobs = None,
@@ -149,9 +161,11 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
     by program. Of a layout graph that the model was trained on, only configs count that were held out.
     """
     if data is None:
+        from costbench.experiments.packed_cells import packed_cells
         from costbench.experiments.stages.evaluate import run
 
-        run_stage(lambda path: run(path, experiment, backend_flags(backend, scheduler, jobs)), params)
+        flags, packed = backend_flags(backend, scheduler, jobs), packed_cells(archive)
+        run_stage(lambda path: run(path, experiment, flags, packed), params)
         return
     calm_threads()
     from costbench.experiments.tpugraphs.training import ImportedData, evaluate_on

@@ -302,7 +302,7 @@ def write_results(out: Path, tables: Mapping[str, pa.Table]) -> None:
         DataError: for contents that are no results, or a file that cannot be written.
     """
     for folder, rows in groupby(records_of(tables[ROWS]), lambda row: row[:2]):
-        write_rows(_inside(out, *folder, _ROWS_FILE), (_metric_row(row[2:]) for row in rows))
+        write_rows(_inside(out, *folder, _ROWS_FILE), (metric_row(row) for row in rows))
     for folder, rows in groupby(records_of(tables[HISTORIES]), lambda row: row[:2]):
         write_text(_inside(out, "train", *folder, _HISTORY_FILE), _history(rows))
     for folder, rows in groupby(records_of(tables[POINTS]), lambda row: row[:1]):
@@ -343,8 +343,9 @@ def _neighbours(row: MetricRow) -> tuple[str | int, ...]:
     return (*group, row.model, row.variant, row.seed, row.metric)
 
 
-def _metric_row(values: Record) -> MetricRow:
-    fields: Any = values
+def metric_row(record: Record) -> MetricRow:
+    """Returns the metric row of a row of the table."""
+    fields: Any = record[2:]
     return MetricRow(*fields)
 
 
@@ -390,7 +391,13 @@ _RESULTS: Mapping[str, tuple[str, ...]] = {
     "split": ("leakage.json", "counts.json", "card.json"),
     "features": (),
     "sweep": ("*.yaml", "*.csv", IDENTITY_FILE),
-    "train": ("*-s[0-9]*/history.csv", "*-s[0-9]*/done.json", f"baselines-*/{FITS_FILE}", IDENTITY_FILE),
+    "train": (
+        "*-s[0-9]*/history.csv",
+        "*-s[0-9]*/done.json",
+        f"baselines-*/{FITS_FILE}",
+        "cells.json",
+        IDENTITY_FILE,
+    ),
     "evaluate": ("rows.jsonl", "scatter.json", IDENTITY_FILE),
     "autotune": ("rows.jsonl", "search.json", IDENTITY_FILE),
 }
@@ -422,7 +429,7 @@ def pack(folder: Path, workspace: Workspace, *, compact: bool = False) -> Change
         DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
             finished, or if the archive cannot be written.
     """
-    before = read_archive(folder, read_profile_manifest(folder, workspace.name)) if _exists(folder) else {}
+    before = read_parts(folder, workspace.name)
     names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
     if not names:
         raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
@@ -479,13 +486,21 @@ def _results() -> dict[str, tuple[str, ...]]:
     return {**_RESULTS, **others}
 
 
-def _exists(folder: Path) -> bool:
-    """Returns whether there is an archive. Raises: DataError, for files of one without its manifest."""
+def read_parts(folder: Path, profile: str) -> dict[str, Part]:
+    """Returns the parts of an archive by name; none where there is no archive yet.
+
+    Args:
+        folder: folder of the archive.
+        profile: name of the profile that it has to be of.
+
+    Raises:
+        DataError: for an archive that is damaged, of another profile, or without its manifest.
+    """
     if (folder / MANIFEST_FILE).exists():
-        return True
+        return read_archive(folder, read_profile_manifest(folder, profile))
     if any((folder / name).exists() for name in SCHEMAS):
         raise DataError("not there", where=folder / MANIFEST_FILE, expected="that of the files beside it")
-    return False
+    return {}
 
 
 def _folders(part: str) -> tuple[PurePosixPath, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -72,7 +73,45 @@ EVALUATE_IMPORTED: dict[str, Callable[[ProgramTask], ProgramResult]] = {
 """For samples without compiled programs."""
 
 
-def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
+class KnownEvaluations(Protocol):
+    """Results of earlier runs, some of whose models have no weights here."""
+
+    def restore_rows(self, experiment: Experiment) -> bool:
+        """Writes all results of an experiment if they are known, and returns whether they are.
+
+        Args:
+            experiment: experiment that is evaluated.
+
+        Raises:
+            DataError: for damaged results, or files that cannot be written.
+        """
+        ...
+
+    def known_rows(
+        self, experiment: Experiment, programs: Mapping[str, ProgramTask]
+    ) -> tuple[dict[str, ProgramTask], list[MetricRow]]:
+        """Returns programs with the models that have weights, and rows of the others.
+
+        Args:
+            experiment: experiment that is evaluated.
+            programs: all its programs with all their models, by name.
+
+        Raises:
+            DataError: for damaged results.
+        """
+        ...
+
+
+OpenEvaluations = Callable[[Workspace], KnownEvaluations | None]
+"""Returns earlier results of a profile; None where all that is missing shall be computed."""
+
+
+def run(
+    params: Path,
+    experiment: str | None = None,
+    flags: BackendFlags = NO_FLAGS,
+    open_results: OpenEvaluations = lambda workspace: None,
+) -> None:
     """Evaluates the programs that are missing; writes `rows.jsonl`, and points of figures in `scatter.json`.
 
     Wall times differ from run to run, and are written to the folder `machine`.
@@ -81,6 +120,7 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
         params: the parameter file.
         experiment: entry of section `experiments`; None evaluates all of them, one after another.
         flags: choice of the backend on which the models are evaluated.
+        open_results: finds earlier results, which cells without weights have their rows from.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards or checkpoints.
@@ -88,8 +128,9 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     profile = load_params(params)
     workspace = load_workspace(profile, flags)
     section = profile.section("evaluate", EvaluateParams)
+    known = open_results(workspace)
     for name in selected(profile, experiment):
-        _evaluate_experiment(load_experiment(profile, name), section, workspace)
+        _evaluate_experiment(load_experiment(profile, name), section, workspace, known)
 
 
 @dataclass(frozen=True)
@@ -163,7 +204,12 @@ def evaluated(key: str, result: ProgramResult, revision: str) -> EvaluatedProgra
     return EvaluatedProgram(key, result.application, revision, metrics, result.scatter)
 
 
-def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, workspace: Workspace) -> None:
+def _evaluate_experiment(
+    experiment: Experiment,
+    section: EvaluateParams,
+    workspace: Workspace,
+    known: KnownEvaluations | None,
+) -> None:
     trained = read_identity(workspace.stage("train") / experiment.name)
     identity = identify(__name__, section, trained.data_digest, trained, *source_identities(section.models))
     folder = workspace.stage("evaluate") / experiment.name
@@ -171,6 +217,8 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
     machine.mkdir(parents=True, exist_ok=True)  # an output, which most experiments leave empty
     if _is_restored(folder, identity, experiment, workspace):
         _log.info("%s: restored results, which need no weights", experiment.name)
+        return
+    if known is not None and known.restore_rows(experiment):
         return
     imported = open_imported_samples(experiment, workspace)
     if imported is not None and imported.digest() != trained.data_digest:
@@ -180,16 +228,20 @@ def _evaluate_experiment(experiment: Experiment, section: EvaluateParams, worksp
             expected="the stage `train` to run again",
         )
     tasks = evaluation_tasks(experiment, section, workspace, imported)
-    items = _work_items(tasks, identity, folder, workspace.programs)
     remove_outdated(machine, [task.timing for task in tasks.values()])
+    known_rows: list[MetricRow] = []
+    if known is not None:
+        programs = {name: task.program for name, task in tasks.items()}
+        programs, known_rows = known.known_rows(experiment, programs)
+        tasks = {name: replace(tasks[name], program=program) for name, program in programs.items()}
+    items = _work_items(tasks, identity, folder, workspace.programs)
     title = f"programs to evaluate of {experiment.name}"
     results = compute(
         evaluate_program, EvaluatedProgram, items, workspace.backend, title, _log_result, folder=folder
     )
     in_order = [(task, results[name]) for name, task in tasks.items()]
-    write_rows(
-        folder / ROWS_FILE, [row for task, result in in_order for row in _rows(task, result, identity)]
-    )
+    rows = [row for task, result in in_order for row in _rows(task, result, identity)]
+    write_rows(folder / ROWS_FILE, [*rows, *known_rows])
     scatter = [
         {
             "task": task.cell.task, "split": reported_split(task.cell.split), "chip": task.cell.chip,

@@ -9,15 +9,15 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from costbench import rng
-from costbench.artifacts import read_json, seal, write_json
+from costbench.artifacts import digest_file, read_json, seal, write_json
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.baseline_fit import (
@@ -33,6 +33,7 @@ from costbench.experiments.grid.kernel_training import KernelTraining
 from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.training_run import (
+    DONE,
     CellResult,
     CellTask,
     Tracking,
@@ -57,7 +58,8 @@ from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.experiments.writer import machine
 from costbench.features.feature_shards import sample_paths
 from costbench.models.baselines.spec import BaselineParams
-from costbench.store import Progress, WorkItem, compute, remove_outdated
+from costbench.params import digest
+from costbench.store import Progress, WorkItem, compute, key_of, remove_outdated
 from costbench.tasks import LEARNED
 from costbench.training.spec import TrainParams
 
@@ -73,13 +75,64 @@ _SLOW: Mapping[str, int] = {"transformer": 2, "lstm": 1}
 """Ranks of reductions by the cost of a training step; 0 for those not listed."""
 
 
-def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FLAGS) -> None:
+CELLS_FILE = "cells.json"
+"""What each cell and each set of baselines of an experiment follows from, code aside, by name."""
+
+
+@dataclass(frozen=True)
+class KnownCells:
+    """Cells and sets of baselines of an experiment whose results are here without their weights.
+
+    Attributes:
+        names: their names.
+        identity: what the experiment's folder follows from with them in it.
+    """
+
+    names: Collection[str]
+    identity: StageIdentity
+
+
+class KnownResults(Protocol):
+    """Results of earlier runs. The stage is handed them, since code that trains may reach no result rows."""
+
+    def restore(
+        self,
+        experiment: Experiment,
+        identity: StageIdentity,
+        cells: Mapping[str, str],
+        missing: Collection[str],
+    ) -> KnownCells:
+        """Writes what reports read of missing cells and baselines, as far as it is known.
+
+        Args:
+            experiment: experiment that is trained.
+            identity: what its folder follows from.
+            cells: what all its cells and sets of baselines follow from, code aside, by name.
+            missing: names of those without weights.
+
+        Raises:
+            DataError: for damaged results, or files that cannot be written.
+        """
+        ...
+
+
+OpenResults = Callable[[Workspace], KnownResults | None]
+"""Returns earlier results of a profile; None where all that is missing shall be computed."""
+
+
+def run(
+    params: Path,
+    experiment: str | None = None,
+    flags: BackendFlags = NO_FLAGS,
+    open_results: OpenResults = lambda workspace: None,
+) -> None:
     """Trains the cells that are missing, and removes those that the parameters no longer ask for.
 
     Args:
         params: the parameter file.
         experiment: entry of section `experiments`; None trains all of them, one after another.
         flags: choice of the backend on which the cells are trained.
+        open_results: finds earlier results, whose cells are not missing.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards.
@@ -87,6 +140,7 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
     profile = load_params(params)
     workspace = load_workspace(profile, flags)
     section = profile.section("train", TrainParams)
+    known = open_results(workspace)
     for name in selected(profile, experiment):
         # The settings that a sweep found are read once its stage is known to have finished.
         unswept = load_experiment(profile, name)
@@ -97,48 +151,117 @@ def run(params: Path, experiment: str | None = None, flags: BackendFlags = NO_FL
         experiment_to_train = load_experiment(profile, name, workspace.stage("sweep"))
         baselines = profile.section("baselines", BaselineParams) if unswept.fits_baselines else None
         samples = _Samples(workspace, imported)
-        _train_experiment(experiment_to_train, section.cache_mb, baselines, samples, identities)
+        grid = _GridTask(experiment_to_train, section.cache_mb, baselines, samples, identities)
+        while sources := _train_experiment(grid, known):
+            for source in sources:
+                _log.info("%s: training starts from weights of %s, which is trained for them", name, source)
+                run(params, source, flags)
 
 
-def _train_experiment(
-    experiment: Experiment,
-    cache_mb: int,
-    baselines: BaselineParams | None,
-    samples: _Samples,
-    before: tuple[StageIdentity, ...],
-) -> None:
-    settings = experiment if baselines is None else _WithBaselines(experiment, baselines)
-    workspace, imported = samples.workspace, samples.imported
-    data = before[0].data_digest if imported is None else imported.digest()
-    identity = identify(__name__, settings, data, *before)
+@dataclass(frozen=True)
+class _GridTask:
+    """An experiment to train, and what its folder follows from."""
+
+    experiment: Experiment
+    cache_mb: int
+    baselines: BaselineParams | None
+    samples: _Samples
+    before: tuple[StageIdentity, ...]
+
+    @property
+    def data_digest(self) -> str:
+        """Returns the digest of all samples, those for tests among them."""
+        imported = self.samples.imported
+        return self.before[0].data_digest if imported is None else imported.digest()
+
+    @property
+    def identity(self) -> StageIdentity:
+        """Returns what the experiment's folder follows from."""
+        experiment, baselines = self.experiment, self.baselines
+        settings = experiment if baselines is None else _WithBaselines(experiment, baselines)
+        return identify(__name__, settings, self.data_digest, *self.before)
+
+
+def _train_experiment(grid_task: _GridTask, known: KnownResults | None) -> tuple[str, ...]:
+    """Trains what is missing, unless other experiments have to be trained first.
+
+    Returns:
+        names of the experiments whose weights are missing; empty once all is done.
+    """
+    experiment, samples, identity = grid_task.experiment, grid_task.samples, grid_task.identity
+    workspace = samples.workspace
     folder = workspace.stage("train") / experiment.name
-    fits = [] if baselines is None else _fits(experiment, baselines, samples)
+    fits = [] if grid_task.baselines is None else _fits(experiment, grid_task.baselines, samples)
     remove_outdated(
         folder, [item.task.folder for item in fits] + [folder / cell.name for cell in experiment.cells]
     )
-    compute(fit_item, FittedBaselines, fits, workspace.backend, "sets of baselines", _log_fit)
     revision = git_revision(workspace.root)
     provenance = Provenance(identity.params_digest, identity.data_digest, revision)
     run_name = f"{workspace.name}/{experiment.name}"
     uri = shared_database(tracking_uri(), workspace.backend, "MLFLOW_TRACKING_URI")
     tracking = Tracking(uri, _EXPERIMENT, run_name, {"profile": workspace.name})
+    in_order = longest_first(
+        _cell_task(cell, experiment, grid_task.cache_mb, samples, provenance, tracking)
+        for cell in experiment.cells
+    )
+    items = [WorkItem(task.cell.name, task, task.entry) for task in in_order]
+    cells = {item.name: _follows_from(item.task, experiment, identity.data_digest) for item in items}
+    cells |= {item.name: _fit_follows_from(item.task, identity.data_digest) for item in fits}
+    missing = {item.name for item in fits if item.read(FittedBaselines) is None}
+    missing |= {item.name for item in items if item.read(CellResult) is None}
+    if known is not None:
+        restored = known.restore(experiment, identity, cells, missing)
+        identity = restored.identity
+        fits = [item for item in fits if item.name not in restored.names]
+        items = [item for item in items if item.name not in restored.names]
+    sources = {
+        task.pretrained.parent.name
+        for task in (item.task for item in items if item.name in missing)
+        if task.pretrained is not None
+        and not all((task.pretrained / name).exists() for name in task.training.model_files)
+    }
+    if sources:
+        return tuple(sorted(sources))
+    compute(fit_item, FittedBaselines, fits, workspace.backend, "sets of baselines", _log_fit)
 
     # The run is created in this process: workers that create tables at the same time would collide.
     with tracked_grid(tracking, experiment, provenance) as (grid, below_grid):
         tasks = {
-            task.cell.name: task
-            for task in longest_first(
-                _cell_task(cell, experiment, cache_mb, samples, provenance, below_grid)
-                for cell in experiment.cells
+            item.name: replace(
+                item.task, tracking=cell_tracking(below_grid, item.name, str(item.task.folder), machine())
             )
+            for item in items
         }
-        items = [WorkItem(name, task, task.entry) for name, task in tasks.items()]
+        items = [WorkItem(item.name, tasks[item.name], item.entry) for item in items]
         results = compute(train_timed, CellResult, items, workspace.backend, "cells to train", _log_cell)
-        nest_cells(grid, tasks, results)
-    machine = workspace.stage("machine") / "train" / experiment.name
-    if machine.is_dir():
-        seal(machine, f"`costbench train --experiment {experiment.name}`")
+        if results:
+            nest_cells(grid, tasks, results)
+    timings = workspace.stage("machine") / "train" / experiment.name
+    if timings.is_dir():
+        seal(timings, f"`costbench train --experiment {experiment.name}`")
+    write_json(folder / CELLS_FILE, cells)
     write_identity(folder, identity)
+    return ()
+
+
+def _follows_from(task: CellTask, experiment: Experiment, data_digest: str) -> str:
+    """Returns a digest of what the results of a cell follow from on training and test programs, but code.
+
+    A user's own parts are no code of ours: their sources count.
+    """
+    start = ""
+    if task.pretrained is not None:
+        listed = task.pretrained.parent / CELLS_FILE
+        cells: Any = read_json(listed) if listed.exists() else {}
+        start = str(cells.get(task.pretrained.name) or digest_file(task.pretrained / DONE))
+    tested_on = ",".join(experiment.grid.chips) if experiment.grid.transfer else task.cell.chip
+    samples = task.data_digest, data_digest, tested_on
+    return key_of(task.cell.task, digest(task.seeded), *samples, with_sources("", task.spec.parts), start)
+
+
+def _fit_follows_from(task: BaselineTask, data_digest: str) -> str:
+    """Returns the same for a set of baselines."""
+    return key_of(replace(task, code="").key, data_digest)
 
 
 def train_timed(item: WorkItem[CellTask]) -> CellResult:
@@ -257,7 +380,7 @@ def _cell_task(
         code=with_sources(code_digest(train_cell, type(training_of(cell.task))), variant.spec.parts),
         cache_mb=cache_mb,
         provenance=provenance,
-        tracking=cell_tracking(tracking, cell.name, str(folder), machine()),
+        tracking=tracking,
         progress=workspace.backend.in_this_process and sys.stderr.isatty(),
         cells=workspace.stage("train"),
         timing=workspace.stage("machine") / "train" / experiment.name / f"{cell.name}.json",

@@ -1,0 +1,335 @@
+"""Cells whose results an archive has: they are neither trained nor evaluated again (decision 0068).
+
+The results of a cell are current while its settings, all samples and section `evaluate` are what they were,
+whatever code computed them, and under whatever name: git keeps an archive for longer than code stays as it
+is. Their rows say which revision computed them. Weights are not packed, so cells that others start from or
+that are asked for costs are trained all the same.
+
+The stages are handed `PackedCells`, which passes on unchanged what earlier runs have computed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path, PurePosixPath
+from shutil import rmtree
+
+from costbench.artifacts import parse_json, read_json, seal
+from costbench.baselines import BASELINES
+from costbench.errors import DataError
+from costbench.execution.dotted import is_dotted
+from costbench.experiments.archive import (
+    FILES,
+    HISTORIES,
+    ROWS,
+    SCHEMAS,
+    Part,
+    Record,
+    metric_row,
+    part_of,
+    read_parts,
+    records_of,
+    table_of,
+    write_results,
+)
+from costbench.experiments.autotuning.work_items import tuned_experiment
+from costbench.experiments.evaluation.program import EvaluateParams, ModelKey, ProgramTask
+from costbench.experiments.grid.baseline_fit import DONE, baselines_folder
+from costbench.experiments.grid.cells import cell_from_name, listed_as
+from costbench.experiments.grid.experiment import Experiment
+from costbench.experiments.identity import (
+    IDENTITY_FILE,
+    StageIdentity,
+    identify,
+    read_identity,
+    source_identities,
+)
+from costbench.experiments.stages import evaluate
+from costbench.experiments.stages.train import CELLS_FILE, KnownCells
+from costbench.experiments.workspace import Workspace
+from costbench.metrics.rows import MetricRow
+from costbench.params import parse
+from costbench.programs.manifest import user_programs
+
+_log = logging.getLogger(__name__)
+VARIABLE = "COSTBENCH_ARCHIVE"
+_WEIGHTS = "weights.pt"
+_BASELINES = "baselines-"
+_REVISION_LENGTH = 8
+
+
+def packed_cells(folder: Path | None = None) -> Callable[[Workspace], PackedCells | None]:
+    """Returns a function that finds the packed cells of a profile, for the stages `train` and `evaluate`.
+
+    It returns None where there is no archive to look in, or its rows are of fewer programs than are tested.
+
+    Args:
+        folder: folder of the archive; for None that of the environment variable COSTBENCH_ARCHIVE, if any.
+    """
+    archive = folder or Path(os.environ.get(VARIABLE, ""))
+
+    def cells_of(workspace: Workspace) -> PackedCells | None:
+        if not archive.name:
+            return None
+        if user_programs(workspace.programs):
+            _log.info("%s: has no results on programs of yours, so that all is computed", archive)
+            return None
+        return PackedCells(archive, workspace)
+
+    return cells_of
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """An experiment of an archive."""
+
+    name: str
+    part: Part
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """Returns the contents of its files by their paths."""
+        return {str(path): str(text) for path, text in records_of(self.part.tables[FILES])}
+
+    @cached_property
+    def cells(self) -> dict[str, str] | None:
+        """Returns what its cells and sets of baselines follow from; None in archives that do not say."""
+        path = f"train/{self.name}/{CELLS_FILE}"
+        return _parse_cells(parse_json(self.texts[path].encode(), path)) if path in self.texts else None
+
+    def identity(self, stage: str) -> StageIdentity:
+        """Returns what its folder of a stage followed from. Raises: DataError, if that is missing."""
+        path = f"{stage}/{self.name}/{IDENTITY_FILE}"
+        text = self.texts.get(path, "null")
+        return parse(StageIdentity, parse_json(text.encode(), path), where=path, error=DataError)
+
+    @cached_property
+    def histories(self) -> dict[str, list[Record]]:
+        """Returns the rows of its learning curves by cell."""
+        histories: dict[str, list[Record]] = {}
+        for record in records_of(self.part.tables[HISTORIES]):
+            histories.setdefault(str(record[1]), []).append(record)
+        return histories
+
+    @cached_property
+    def rows(self) -> dict[tuple[str | int, ...], list[MetricRow]]:
+        """Returns its rows by split, chip, program, model, variant and seed."""
+        rows: dict[tuple[str | int, ...], list[MetricRow]] = {}
+        for row in map(metric_row, records_of(self.part.tables[ROWS])):
+            key = (row.split, row.chip, row.program, row.model, row.variant, row.seed)
+            rows.setdefault(key, []).append(row)
+        return rows
+
+
+@dataclass(frozen=True)
+class PackedCells:
+    """Cells of a profile whose results an archive has.
+
+    Attributes:
+        folder: folder of the archive, which may not exist yet.
+        workspace: workspace of the profile.
+    """
+
+    folder: Path
+    workspace: Workspace
+
+    @cached_property
+    def _section(self) -> EvaluateParams:
+        return self.workspace.params.section("evaluate", EvaluateParams)
+
+    @cached_property
+    def _experiments(self) -> dict[str, _Packed]:
+        """Returns the experiments of the archive that were evaluated as the parameters ask."""
+        parts = read_parts(self.folder, self.workspace.name)
+        names = [name.partition("/")[2] for name in parts]
+        packed = {name: _Packed(name, parts[part_of("train", name)]) for name in names if name}
+        return {name: one for name, one in packed.items() if self._is_evaluated_alike(one)}
+
+    def _is_evaluated_alike(self, packed: _Packed) -> bool:
+        trained = packed.identity("train")
+        sources = source_identities(self._section.models)
+        now = identify(evaluate.__name__, self._section, trained.data_digest, trained, *sources)
+        return now.params_digest == packed.identity("evaluate").params_digest
+
+    def _unchanged(self, experiment: Experiment, trained: StageIdentity) -> _Packed | None:
+        """Returns the packed experiment, if all of its parameters and samples are what they were."""
+        packed = self._experiments.get(experiment.name)
+        if packed is None or any(map(is_dotted, self._section.models)):
+            return None
+        before = packed.identity("train")
+        return packed if replace(before, code_digest=trained.code_digest) == trained else None
+
+    def _sources(
+        self, experiment: Experiment, trained: StageIdentity, cells: Mapping[str, str]
+    ) -> dict[str, tuple[_Packed, str]]:
+        """Returns where the archive has the current results of cells and baselines: experiment and name."""
+        unchanged = self._unchanged(experiment, trained)
+        # Of the same name first.
+        in_order = sorted(self._experiments.values(), key=lambda packed: packed.name != experiment.name)
+        sources: dict[str, tuple[_Packed, str]] = {}
+        for packed in in_order:
+            packed_cells = packed.cells
+            if packed_cells is None:
+                packed_cells = dict(cells) if packed is unchanged else {}
+            same = packed_cells if packed.name == experiment.name else {}
+            names = {follows_from: name for name, follows_from in packed_cells.items()}
+            for name, follows_from in cells.items():
+                if same.get(name) == follows_from:
+                    sources.setdefault(name, (packed, name))
+                elif follows_from in names and not name.startswith(_BASELINES):
+                    sources.setdefault(name, (packed, names[follows_from]))
+        return sources
+
+    def restore(
+        self,
+        experiment: Experiment,
+        identity: StageIdentity,
+        cells: Mapping[str, str],
+        missing: Collection[str],
+    ) -> KnownCells:
+        """Writes the current results of missing cells and baselines, but for rows; see `KnownResults`.
+
+        Where any model is evaluated, the baselines without a budget or quality of their own are fitted: they
+        say on which kernels of a real machine all models are compared.
+        """
+        sources = self._sources(experiment, identity, cells)
+        known = {name: sources[name] for name in cells if name in sources and name in missing}
+        if experiment.name in self._asked_for_costs():
+            known = {name: source for name, source in known.items() if name.startswith(_BASELINES)}
+        if len(known) < len(cells) or self._unchanged(experiment, identity) is None:
+            grid = experiment.grid
+            for split, chip in product(experiment.splits, grid.chips):
+                known.pop(baselines_folder(Path(), split, chip).name, None)
+        self._write(experiment.name, known)
+        entries = {packed.name: packed.part.entry for packed, _ in known.values()}.values()
+        self._log(experiment.name, sorted({entry.git_revision for entry in entries}), cells, missing, known)
+        again = sum(name in sources and name not in known for name in missing)
+        if again:
+            _log.info("%s: %d of these are in %s without their weights", experiment.name, again, self.folder)
+        codes = {packed.identity("train").code_digest for packed, _ in known.values()}
+        is_theirs = len(known) == len(cells) and len(codes) == 1
+        return KnownCells(known, replace(identity, code_digest=codes.pop()) if is_theirs else identity)
+
+    def _log(
+        self,
+        experiment: str,
+        revisions: Collection[str],
+        cells: Collection[str],
+        missing: Collection[str],
+        known: Collection[str],
+    ) -> None:
+        """Says in a line how many of an experiment's cells are computed."""
+        computed_by = ", ".join(revision[:_REVISION_LENGTH] for revision in revisions)
+        revision = f" (revision {computed_by})" if known else ""
+        computed = len(missing) - len(known)
+        _log.info(
+            "%s: %d of %d cells and baselines come from %s%s, %d are computed",
+            experiment, len(known), len(cells), self.folder, revision, computed,
+        )  # fmt: skip
+
+    def _asked_for_costs(self) -> set[str]:
+        """Returns the experiments whose models the autotuners ask."""
+        section = self.workspace.params.sections.get("autotune")
+        tuned = section.values() if isinstance(section, Mapping) else ()
+        models = [model for one in tuned if isinstance(one, Mapping) for model in one.get("models", ())]
+        return {tuned_experiment(str(model)) for model in models}
+
+    def _write(self, experiment: str, known: Mapping[str, tuple[_Packed, str]]) -> None:
+        """Writes what the stage `train` would leave of cells and baselines, but for weights."""
+        files: list[Record] = []
+        histories: list[Record] = []
+        for name, (packed, source) in known.items():
+            # Weights of an unfinished training would pass for its own.
+            rmtree(self.workspace.stage("train") / experiment / name, ignore_errors=True)
+            folder = PurePosixPath("train", packed.name, source)
+            for path, text in packed.texts.items():
+                if PurePosixPath(path).parent == folder:
+                    files.append((f"train/{experiment}/{name}/{PurePosixPath(path).name}", text))
+            timing = f"machine/train/{experiment}/{name}.json"
+            # As where a cell takes over the files of another, nobody timed it.
+            files += [(timing, packed.texts[timing])] if timing in packed.texts and source == name else []
+            histories += [(experiment, name, *row[2:]) for row in packed.histories.get(source, ())]
+        empty = {file: table_of(file, ()) for file in SCHEMAS}
+        contents = {FILES: table_of(FILES, files), HISTORIES: table_of(HISTORIES, histories)}
+        write_results(self.workspace.out, {**empty, **contents})
+
+    def restore_rows(self, experiment: Experiment) -> bool:
+        """Writes all results of an experiment of which nothing has weights; see `KnownEvaluations`."""
+        folder = self.workspace.stage("train") / experiment.name
+        packed = self._unchanged(experiment, read_identity(folder))
+        if packed is None or set(self._without_weights(folder)) != set(_read_cells(folder)):
+            return False
+        folders = [PurePosixPath(*parents, "evaluate", experiment.name) for parents in ((), ("machine",))]
+        files = [
+            (path, text)
+            for path, text in packed.texts.items()
+            if not set(folders).isdisjoint(PurePosixPath(path).parents)
+        ]
+        tables = {**packed.part.tables, HISTORIES: table_of(HISTORIES, ()), FILES: table_of(FILES, files)}
+        write_results(self.workspace.out, tables)
+        for restored in folders:
+            (self.workspace.out / restored).mkdir(parents=True, exist_ok=True)  # as the stage leaves it
+            seal(self.workspace.out / restored, f"`costbench evaluate --experiment {experiment.name}`")
+        _log.info("%s: all %d rows come from %s", experiment.name, packed.part.entry.rows, self.folder)
+        return True
+
+    def _without_weights(self, folder: Path) -> Iterator[str]:
+        """Yields the names of an experiment's cells and baselines that cannot be asked for costs."""
+        for name in _read_cells(folder):
+            needed = DONE if name.startswith(_BASELINES) else _WEIGHTS
+            if not (folder / name / needed).exists():
+                yield name
+
+    def known_rows(
+        self, experiment: Experiment, programs: Mapping[str, ProgramTask]
+    ) -> tuple[dict[str, ProgramTask], list[MetricRow]]:
+        """Returns programs with the models that have weights, and rows of others; see `KnownEvaluations`."""
+        folder = self.workspace.stage("train") / experiment.name
+        sources = self._sources(experiment, read_identity(folder), _read_cells(folder))
+        known = {folder / name: sources[name] for name in self._without_weights(folder) if name in sources}
+        left: dict[str, ProgramTask] = {}
+        rows: list[MetricRow] = []
+        for name, program in programs.items():
+            for (packed, key), (model, variant, seed) in _listed(program, known):
+                packed_rows = packed.rows.get((program.split, program.chip, program.program, *key), [])
+                rows += [replace(row, model=model, variant=variant, seed=seed) for row in packed_rows]
+            left[name] = replace(
+                program,
+                checkpoints=tuple(model for model in program.checkpoints if model.folder not in known),
+                fitted_to={key: path for key, path in program.fitted_to.items() if path not in known},
+                fitted_with={key: path for key, path in program.fitted_with.items() if path not in known},
+            )
+        if known:
+            names = experiment.name, len(rows), len(known), self.folder
+            _log.info("%s: %d rows of %d cells and baselines come from %s", *names)
+        return left, rows
+
+
+def _read_cells(folder: Path) -> dict[str, str]:
+    """Returns the same of the trained experiment in a folder. Raises: DataError, if it is missing."""
+    return _parse_cells(read_json(folder / CELLS_FILE))
+
+
+def _parse_cells(content: object) -> dict[str, str]:
+    """Returns what cells and baselines follow from, by name; of anything else, nothing."""
+    return {str(key): str(value) for key, value in content.items()} if isinstance(content, dict) else {}
+
+
+def _listed(
+    program: ProgramTask, known: Mapping[Path, tuple[_Packed, str]]
+) -> Iterator[tuple[tuple[_Packed, ModelKey], ModelKey]]:
+    """Yields the packed experiment, the key of its rows, and the key of ours, of each known model."""
+    for checkpoint in program.checkpoints:
+        if checkpoint.folder in known:
+            packed, source = known[checkpoint.folder]
+            model, variant = listed_as(cell_from_name(source), program.chip)
+            yield (packed, (model, variant, checkpoint.seed)), checkpoint.key
+    fitted = {(quality, 0): folder for quality, folder in program.fitted_to.items()}
+    for (variant, seed), folder in {**fitted, **program.fitted_with}.items():
+        for model in BASELINES if folder in known else ():
+            yield (known[folder][0], (model, variant, seed)), (model, variant, seed)
