@@ -79,19 +79,17 @@ def measure(  # noqa: PLR0913 (a command has its options)
         return
     from costbench.hardware.xla_cpu.backend import Backend
     from costbench.hardware.xla_cpu.device import ProgramRunner
-    from costbench.hardware.xla_cpu.program import MachineProgram
-    from costbench.hlo.inlining import inline_fusions
-    from costbench.hlo.reader import read_module
+    from costbench.hardware.xla_cpu.reading import machine_program, read_program_proto
 
-    prepared = MachineProgram(inline_fusions(read_module(program)), program.name.partition(".")[0])
+    prepared = machine_program(read_program_proto(program), program, program.name.partition(".")[0])
     config = prepared.space.default if fusions is None else _read_fusions(fusions, prepared)
     runner = ProgramRunner(prepared, Backend(core=core))
     compiled = {
         "XLA's own": runner.own_default,
         "given" if fusions else "costbench's": runner.compile(config),
     }
-    for which in compiled.values():
-        runner.check(which)
+    for name, which in compiled.items():
+        runner.check(which, name)
     measured = dict(zip(compiled, _measure(runner, list(compiled.values())), strict=True))
     if as_json:
         content = {name: _facts(compiled[name], runs) for name, runs in measured.items()}

@@ -7,20 +7,27 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from costbench.autotuning.budget import MeasurementBudget
+from costbench.autotuning.fusion import fusion_problem
+from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.compiler.kernel import Kernel
 from costbench.datasets.machine_records import open_records
 from costbench.datasets.machine_searches import read_card, read_searches
 from costbench.datasets.splits import Split, write_split
 from costbench.errors import DataError
-from costbench.experiments.autotuning import machine_searches
+from costbench.experiments.autotuning import machine_searches, machine_tuning
 from costbench.experiments.autotuning.machine_models import machine_model, recorded_roofline
 from costbench.experiments.autotuning.machine_searches import SearchSettings, search_programs
+from costbench.experiments.autotuning.machine_tuning import Found
+from costbench.hardware.xla_cpu.comparison import Comparison
 from costbench.hardware.xla_cpu.program import MachineProgram
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
@@ -66,9 +73,10 @@ def test_a_program_is_tuned_and_the_script_shows_the_gain(tmp_path: Path) -> Non
     assert decisions["num_measured"] > 0
     # The budget is of the processor's seconds.
     assert 0.0 < decisions["hardware_seconds"] <= 0.02 * 60.0
-    gain = decisions["gain"]
+    gain = decisions["gain_of_search"]
     assert 0.0 < gain["low"] <= gain["estimate"] <= gain["high"]
-    assert f"{gain['estimate']:.3f} times as fast as with XLA's own fusions" in done.stdout
+    assert f"{gain['estimate']:.3f} times as fast as with" in done.stdout
+    assert decisions["is_own"] == ("XLA's own fusions are kept" in done.stdout) == (gain["estimate"] <= 1.0)
     text = (folder / "tuned.hlo.txt").read_text()
     assert text.startswith("HloModule")
     assert "kind=kLoop" in text
@@ -87,6 +95,66 @@ def test_a_program_is_tuned_and_the_script_shows_the_gain(tmp_path: Path) -> Non
     assert len((folder / "run_tuned.py").read_text().splitlines()) <= 12
     resumed = costbench([*command, "--model", "none", "--out", "out", "--resume"], tmp_path)
     assert "is of model sized:Sizes, not none" in one_error(resumed)
+
+
+@dataclass
+class Tuner:
+    """Stands for a `MachineTuner` whose configs and XLA's own fusions take given times."""
+
+    program: MachineProgram
+    tuned_ns: tuple[float, ...]
+    data: bytes = b"program"
+    num_different: int = 0
+    num_refused: int = 0
+
+    @property
+    def problem(self) -> Any:
+        return fusion_problem(self.program.space, "xla_cpu")
+
+    @property
+    def nearest(self) -> int:
+        return 0
+
+    def module_of(self, number: int) -> bytes:
+        return f"module {number}".encode()
+
+    def own_module(self) -> bytes:
+        return b"XLA's own module"
+
+    def text_of(self, module: bytes) -> str:
+        return module.decode()
+
+    def compare(self, modules: dict[str, bytes]) -> Comparison:
+        [name] = modules
+        runtimes = {"xla": (100.0, 110.0, 105.0), name: self.tuned_ns}
+        return Comparison(runtimes, {"xla": 0.0, name: 1e-8}, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("tuned_ns", "is_own", "gain"), [((50.0, 55.0, 52.5), False, 2.0), ((125.0, 137.5, 131.25), True, 0.8)]
+)
+def test_what_is_slower_when_measured_anew_is_not_kept(
+    tmp_path: Path, tuned_ns: tuple[float, ...], is_own: bool, gain: float
+) -> None:
+    program = MachineProgram(chain(), "chain")
+    tuner, session = Tuner(program, tuned_ns), SimpleNamespace(origins={})
+    subject = Subject("fusion", "xla_cpu", "chain", "chain", 8)
+    unlimited = MeasurementBudget()
+    trace = SearchTrace(
+        subject, "annealing", "device", "xla_cpu", 0, unlimited, (0, 3), (9.0, 6.0), (1.0, 1.0)
+    )
+    result, sentence = machine_tuning._finish(tuner, session, tmp_path, Found(3, 60.0), None, trace)  # type: ignore[arg-type]
+    assert result.decisions["is_own"] is is_own
+    assert result.decisions["gain_of_search"]["estimate"] == pytest.approx(gain)
+    assert result.decisions["gain"]["estimate"] == pytest.approx(1.0 if is_own else gain)
+    assert (result.default_ns, result.best_ns) == (105.0, 105.0 if is_own else 52.5)
+    assert (result.changes == ()) is is_own
+    assert (tmp_path / "tuned.hlo.pb").read_bytes() == (b"XLA's own module" if is_own else b"module 3")
+    functions = (tmp_path / "tuned_program.py").read_text()
+    compile(functions, "tuned_program.py", "exec")
+    assert ("register_hlo_module_transformation" in functions) is not is_own
+    assert sentence.startswith("XLA's own fusions are kept") is is_own
+    assert f"{gain:.3f} times as fast" in sentence
 
 
 @pytest.mark.parametrize(

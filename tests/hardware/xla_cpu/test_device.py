@@ -54,7 +54,7 @@ def runner_facts() -> dict[str, Any]:
     program = small_program()
     runner = ProgramRunner(program, Backend())
     configs = [runner.own_default, runner.compile(program.space.default)]
-    runner.check(configs[1])
+    runner.check(configs[1], "costbench's")
     own, default = runner.measure(configs)
     apart = runner.measure_apart(configs)
     names = [name.hex() for name in configs[1].placed.fingerprints]

@@ -41,11 +41,10 @@ from costbench.experiments.autotuning.fusion_tuning import STRATEGY
 from costbench.experiments.autotuning.machine_models import RECORDS, machine_model
 from costbench.experiments.autotuning.machine_tuning import Found, MachineTuner, best_of
 from costbench.experiments.autotuning.session import ANALYTICAL
-from costbench.hardware.xla_cpu.backend import GIVEN_FLAGS, OWN_FLAGS
+from costbench.hardware.xla_cpu.backend import GIVEN_FLAGS, OWN_FLAGS, require_jax
 from costbench.hardware.xla_cpu.comparison import OWN
-from costbench.hardware.xla_cpu.program import CHIP, MachineProgram
-from costbench.hlo.inlining import inline_fusions
-from costbench.hlo.reader import read_module
+from costbench.hardware.xla_cpu.program import CHIP
+from costbench.hardware.xla_cpu.reading import machine_program, read_program_proto
 from costbench.params import parse
 from costbench.programs.manifest import ProgramEntry
 from costbench.rng import stream
@@ -137,6 +136,7 @@ def search_programs(
         DataError: if the results in the folder are of other settings or another machine, or a program is in
             the test set of no fold that a network was trained on.
     """
+    require_jax()
     card = _card(read_card(out), settings, out)
     for entry in entries:
         settings.model_of(entry.name)
@@ -194,7 +194,8 @@ def _in_process(order: _Order, folder: Path) -> tuple[list[dict[str, Any]], str]
 def search_program(order: _Order, folder: Path) -> list[dict[str, Any]]:
     """Runs the four searches of a program and compares what they end with; returns their rows."""
     settings = order.settings
-    program = MachineProgram(inline_fusions(read_module(order.file)), order.name)
+    path = Path(order.file)
+    program = machine_program(read_program_proto(path), path, order.name)
     tuner = MachineTuner(program, folder, settings.seed)
     model = machine_model(settings.model_of(order.name), program.module, order.name, Path(settings.records))
     searches = {

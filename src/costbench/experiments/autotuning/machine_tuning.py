@@ -4,20 +4,22 @@ The searches are those of the simulated chips: on hardware alone, or on a model 
 then measured. What differs is that a measurement is a compilation and runs of the whole program, charged by
 the time that they take, and that the default is XLA's own: it is no config of the space, so a search starts
 from the config that is nearest to it. What a search chooses is run anew in new processes, beside XLA's own
-default, and its results are compared with those of the default.
+default, and its results are compared with those of the default. Where it is not faster there, XLA's own
+fusions are kept: no program becomes slower by being tuned.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from costbench.arrays import I16
-from costbench.artifacts import write_bytes, write_text
+from costbench.artifacts import read_bytes, write_bytes, write_text
 from costbench.autotuning.budget import Charging, minutes
 from costbench.autotuning.fusion import FusionModelEvaluator, ProgramPricer, fusion_problem
 from costbench.autotuning.kernel_costs import KernelCosts
@@ -35,14 +37,21 @@ from costbench.experiments.autotuning.fusion_tuning import (
 from costbench.experiments.autotuning.machine_models import machine_model
 from costbench.experiments.autotuning.program_tuning import op_names
 from costbench.experiments.autotuning.session import Gain, Session, TuningResult, cost_rows
-from costbench.hardware.xla_cpu.backend import DISABLED_PASSES, GIVEN_FLAGS, OWN_FLAGS, Backend
-from costbench.hardware.xla_cpu.comparison import Comparison, compare
+from costbench.hardware.xla_cpu.backend import (
+    DISABLED_PASSES,
+    GIVEN_FLAGS,
+    OWN_FLAGS,
+    Backend,
+    require_jax,
+)
+from costbench.hardware.xla_cpu.comparison import OWN, Comparison, compare
+from costbench.hardware.xla_cpu.comparison import Gain as MachineGain
 from costbench.hardware.xla_cpu.device import ProgramRunner
 from costbench.hardware.xla_cpu.fusion_machine import FusionMachine
+from costbench.hardware.xla_cpu.own_default import OWN_FUSED
 from costbench.hardware.xla_cpu.program import CHIP, MachineProgram
-from costbench.hlo.conversion import module_from_proto
-from costbench.hlo.inlining import inline_fusions
-from costbench.hlo.reader import read_proto
+from costbench.hardware.xla_cpu.reading import machine_program, read_program_proto
+from costbench.hlo.call_inlining import SEPARATOR
 from costbench.search.space import VectorSearchSpace
 
 MODULE_FILE, TEXT_FILE, PROGRAM_FILE = "tuned.hlo.pb", "tuned.hlo.txt", "program.hlo.pb"
@@ -78,6 +87,9 @@ xla.register_hlo_module_transformation(lambda _: fused, name="tuned", platforms=
 tuned = compiled(xla_disable_hlo_passes="{passes}")
 xla.clear_hlo_module_transformation("tuned", platforms="cpu")
 '''
+_FROM_MODULE = FUNCTIONS.index("# Where XLA")
+OWN_FUNCTIONS = FUNCTIONS[:_FROM_MODULE] + "tuned = default  # nothing faster was found\n"
+"""The same where XLA's own fusions are kept."""
 SCRIPT = """# Runs the program with XLA's own fusions and with the tuned ones in JAX: python {script}
 import timeit, jax, numpy as np
 from tuned_program import default, parameters, tuned
@@ -118,10 +130,11 @@ class MachineTuner:
         program: the program.
         problem: its search problem.
         data: the program as XLA gets it.
+        own_ns: runtime with XLA's own fusions, measured as those of the searches are.
 
     Raises:
-        DataError: if JAX is not installed.
-        LeftOutError: if XLA does not compile the program, or takes too long.
+        DataError: if JAX is not installed, or XLA's own fusions change the results of the program.
+        LeftOutError: if XLA does not compile the program, or a run takes too long.
     """
 
     def __init__(self, program: MachineProgram, folder: Path, seed: int = 0) -> None:
@@ -131,16 +144,17 @@ class MachineTuner:
         self._runner = ProgramRunner(program, Backend(GIVEN_FLAGS), seed, folder)
         self._machine = FusionMachine(self._runner)
         self.data = self._runner.data
-
-    @cached_property
-    def own_ns(self) -> float:
-        """Runtime with XLA's own fusions, measured as those of the searches are."""
-        return self._machine.own_ns()
+        self.own_ns = self._machine.own_ns()
 
     @property
     def nearest(self) -> int:
         """Number of the config that is nearest to XLA's own fusions."""
         return self.number(self._runner.own_default.fused)
+
+    @property
+    def num_refused(self) -> int:
+        """Configs that XLA refused, or whose runs took too long."""
+        return self._machine.num_refused
 
     @property
     def num_different(self) -> int:
@@ -165,6 +179,10 @@ class MachineTuner:
     def module_of(self, number: int) -> bytes:
         """Returns the serialised module with the fusions of a config."""
         return self._runner.compile(self.problem.decode(number)[0]).executable.module
+
+    def own_module(self) -> bytes:
+        """Returns the serialised module with XLA's own fusions, at the same point of compilation."""
+        return read_bytes(self._folder / OWN_FUSED)
 
     def text_of(self, module: bytes) -> str:
         """Returns a serialised module as text."""
@@ -200,9 +218,10 @@ def tune_on_machine(session: Session, name: str, folder: Path) -> tuple[TuningRe
             the results of the program.
     """
     options = session.options
-    proto = read_proto(options.file)
-    session.origins |= op_names(proto)
-    program = MachineProgram(inline_fusions(module_from_proto(proto, where=str(options.file))), name)
+    require_jax()
+    proto = read_program_proto(options.file)
+    program = machine_program(proto, options.file, name)
+    session.origins |= inlined_names(program, op_names(proto))
     model = machine_model(options.model, program.module, program.name)
     tuner = MachineTuner(program, folder / "machine", options.seed)
     start, budget = (tuner.nearest,), minutes(options.minutes)
@@ -222,8 +241,24 @@ def tune_on_machine(session: Session, name: str, folder: Path) -> tuple[TuningRe
         measured = session.search(MEASURING, search)
     best = best_of(measured)
     if best is None:
-        raise DataError("nothing was measured", where=program.name, expected="a larger --budget")
+        raise _nothing_to_choose(tuner, measured)
     return _finish(tuner, session, folder, best, predicted, measured)
+
+
+def inlined_names(program: MachineProgram, origins: Mapping[str, str]) -> dict[str, str]:
+    """Returns what the user's code calls the instructions of a program, those of inlined calls too."""
+    names = (inst.name for body in program.module.computations for inst in body.instructions)
+    originals = {name: name.rpartition(SEPARATOR)[2] for name in names}
+    return {name: origins[original] for name, original in originals.items() if original in origins}
+
+
+def _nothing_to_choose(tuner: MachineTuner, measured: SearchTrace | None) -> DataError:
+    """Returns the error of a search that ends without a config that can be chosen."""
+    name = tuner.program.name
+    if measured is None or not len(measured):
+        return DataError("nothing was measured", where=name, expected="a larger --budget")
+    counts = f"{tuner.num_different} changed results, XLA refused {tuner.num_refused} or they took too long"
+    return DataError(f"none of {len(measured)} configs can be chosen: {counts}", where=name, expected="one")
 
 
 def _finish(
@@ -234,51 +269,63 @@ def _finish(
     predicted: SearchTrace | None,
     measured: SearchTrace | None,
 ) -> tuple[TuningResult, str]:
-    """Measures the chosen config anew and writes it; returns the result and a sentence about the gain."""
+    """Measures the chosen config and XLA's own fusions anew, and writes what is faster.
+
+    Returns:
+        The result and a sentence about the gain.
+    """
     assert measured is not None
     module = tuner.module_of(best.number)
     comparison = tuner.compare({_TUNED: module})
-    own_ns, tuned_ns = (float(np.median(comparison.runtime_ns[name])) for name in ("xla", _TUNED))
-    gain = comparison.gain(_TUNED)
-    _write_module(folder, tuner, module, comparison.tolerance)
+    own_ns, tuned_ns = (float(np.median(comparison.runtime_ns[name])) for name in (OWN, _TUNED))
+    searched = comparison.gain(_TUNED)
+    is_own = searched.estimate <= 1.0
+    gain = MachineGain(1.0, 1.0, 1.0) if is_own else searched
+    _write_module(folder, tuner, tuner.own_module() if is_own else module, comparison.tolerance, is_own)
     known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
-    config, space = tuner.problem.decode(best.number)[0], tuner.program.space
+    space, nearest = tuner.program.space, tuner.problem.decode(tuner.nearest)[0]
+    config = nearest if is_own else tuner.problem.decode(best.number)[0]
+    best_ns, predicted_ns = (own_ns, None) if is_own else (tuned_ns, known.get(best.number))
     spent = measured.spent_seconds.tolist()
     result = TuningResult(
         program=tuner.program.name,
         default_ns=own_ns,
-        best_ns=tuned_ns,
+        best_ns=best_ns,
         num_predicted=0 if predicted is None else len(predicted),
         num_measured=len(measured),
         hardware_seconds=spent[-1],
         decisions=describe_fusions(space, config)
-        | {"gain": {"estimate": gain.estimate, "low": gain.low, "high": gain.high}},
-        gains=(Gain("the program", 1, own_ns, known.get(best.number), tuned_ns),),
+        | {"is_own": is_own, "gain": asdict(gain), "gain_of_search": asdict(searched)},
+        gains=(Gain("the program", 1, own_ns, predicted_ns, best_ns),),
         rows=tuple(cost_rows(measured, predicted)),
         curve=tuple(zip(spent, measured.best_so_far.tolist(), strict=True)),
-        changes=tuple(
-            describe_changes(space, tuner.problem.decode(tuner.nearest)[0], config, session.origins)
-        ),
+        changes=tuple(describe_changes(space, nearest, config, session.origins)),
     )
-    verdict = "within the noise"
-    if gain.is_faster or gain.is_slower:
-        verdict = "more than the noise"
+    return result, _sentence(tuner, comparison, searched, is_own)
+
+
+def _sentence(tuner: MachineTuner, comparison: Comparison, gain: MachineGain, is_own: bool) -> str:
+    verdict = "more than the noise" if gain.is_faster or gain.is_slower else "within the noise"
     runs = len(comparison.runtime_ns[_TUNED])
+    default = "them" if is_own else "XLA's own fusions"
     sentence = (
-        f"{gain.estimate:.3f} times as fast as with XLA's own fusions, 95% interval {gain.low:.3f} to"
+        f"{gain.estimate:.3f} times as fast as with {default}, 95% interval {gain.low:.3f} to"
         f" {gain.high:.3f} over {runs} processes: {verdict}; results differ by"
         f" {comparison.difference[_TUNED]:.1g} of their norm (allowed: {comparison.tolerance:g})"
     )
+    if is_own:
+        sentence = f"XLA's own fusions are kept, as the best that was found is {sentence}"
     if tuner.num_different:
         sentence += f"; {tuner.num_different} configs changed the results and were passed over"
-    return result, sentence
+    return sentence
 
 
-def _write_module(folder: Path, tuner: MachineTuner, module: bytes, tolerance: float) -> None:
+def _write_module(folder: Path, tuner: MachineTuner, module: bytes, tolerance: float, is_own: bool) -> None:
     write_bytes(folder / PROGRAM_FILE, tuner.data)
     write_bytes(folder / MODULE_FILE, module)
     write_text(folder / TEXT_FILE, tuner.text_of(module))
     names = {"script": SCRIPT_FILE, "program": PROGRAM_FILE, "module": MODULE_FILE}
     settings = {"flags": OWN_FLAGS, "passes": DISABLED_PASSES, "tolerance": tolerance}
-    for name, text in ((FUNCTIONS_FILE, FUNCTIONS), (SCRIPT_FILE, SCRIPT)):
+    functions = OWN_FUNCTIONS if is_own else FUNCTIONS
+    for name, text in ((FUNCTIONS_FILE, functions), (SCRIPT_FILE, SCRIPT)):
         write_text(folder / name, text.format(**names, **settings))

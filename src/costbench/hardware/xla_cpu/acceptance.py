@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from costbench.errors import CostbenchError
 from costbench.hlo.module import HloModule
 from costbench.hlo.shape import ElementType
 
@@ -9,6 +10,10 @@ MAX_RUN_S = 2.0
 """A program whose run takes longer is not measured."""
 _NARROW = frozenset({ElementType.BF16, ElementType.F16})
 _TOLERANCE, _NARROW_TOLERANCE = 1e-3, 5e-2
+
+
+class LeftOutError(CostbenchError):
+    """A program that takes too long, or that XLA does not compile."""
 
 
 def tolerance_of(module: HloModule) -> float:

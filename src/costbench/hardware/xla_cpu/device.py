@@ -7,12 +7,12 @@ those of the unfused computation on the same inputs.
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import cached_property
 from multiprocessing import get_context
@@ -22,12 +22,18 @@ from typing import Any
 import numpy as np
 
 from costbench.arrays import F64, I16, I64, Bool
-from costbench.artifacts import read_bytes, write_bytes
+from costbench.artifacts import read_bytes
 from costbench.compiler.kernel import Kernel, kernel_module
 from costbench.errors import CostbenchError, DataError
-from costbench.hardware.xla_cpu.acceptance import MAX_RUN_S, tolerance_of
+from costbench.hardware.xla_cpu.acceptance import MAX_RUN_S, LeftOutError, tolerance_of
 from costbench.hardware.xla_cpu.backend import Backend, Executable, Run, largest_difference
 from costbench.hardware.xla_cpu.fusing import Membership
+from costbench.hardware.xla_cpu.own_default import (
+    OWN_EXECUTABLE,
+    OWN_FUSED,
+    OWN_MODULE,
+    compile_own_default,
+)
 from costbench.hardware.xla_cpu.program import (
     REMADE,
     MachineProgram,
@@ -50,11 +56,6 @@ MAX_EVENTS = 60_000
 _QUICK_S, _LONG_S = 0.02, 0.4
 _ORDERS = "order of configs"
 _MANY_EVENTS = 5_000
-_OWN_TIMEOUT_S = 240
-
-
-class LeftOutError(CostbenchError):
-    """A program that takes too long, or that XLA does not compile."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class ProgramRunner:
         program: the program.
         backend: client of this process, with `backend.GIVEN_FLAGS`.
         seed: seed of inputs and of the order of runs.
-        own: folder with XLA's own default (see `compile_own_default`); compiled now if left out.
+        own: folder with XLA's own default (see `own_default`); compiled now if left out.
 
     Attributes:
         program: the program.
@@ -168,7 +169,8 @@ class ProgramRunner:
         inputs: arguments of the program.
 
     Raises:
-        LeftOutError: if XLA does not compile the program.
+        LeftOutError: if XLA does not compile the program, or its inputs do not fit in memory.
+        HloError: if it has an input that cannot be drawn, or a constant without a value.
     """
 
     def __init__(
@@ -176,12 +178,12 @@ class ProgramRunner:
     ) -> None:
         self.program, self.backend, self._seed = program, backend, seed
         self.data = program.to_bytes()
+        self.inputs = _inputs(backend, program, seed)
         if own is None:
             with tempfile.TemporaryDirectory() as folder:
                 self._own = self._compile_own(Path(folder))
         else:
             self._own = self._compile_own(own)
-        self.inputs = backend.inputs(program.module, seed)
 
     @property
     def library(self) -> frozenset[str]:
@@ -195,7 +197,7 @@ class ProgramRunner:
         return CompiledConfig(fused, self._own.placed, self._own.executable)
 
     def _compile_own(self, folder: Path) -> _OwnDefault:
-        compile_own_default(self.data, folder)
+        compile_own_default(self.data, folder, self.program.name)
         placed, operations, library = self.program.own_fusions(read_bytes(folder / OWN_MODULE))
         data = read_bytes(folder / OWN_EXECUTABLE) if (folder / OWN_EXECUTABLE).exists() else b""
         if data:
@@ -224,8 +226,12 @@ class ProgramRunner:
         """Returns the difference of results from the unfused program's, see `largest_difference`."""
         return largest_difference(outputs, self.reference)
 
-    def check(self, config: CompiledConfig) -> None:
+    def check(self, config: CompiledConfig, name: str) -> None:
         """Runs a config once and compares its results with those of the unfused program.
+
+        Args:
+            config: the config.
+            name: whose fusions they are, for errors.
 
         Raises:
             DataError: if they differ by more than `tolerance_of` the program.
@@ -234,9 +240,10 @@ class ProgramRunner:
         tolerance = tolerance_of(self.program.module)
         if difference > tolerance:
             raise DataError(
-                f"its fusions change results by {difference:.2g}",
+                f"fusions change results by {difference:.2g} of their norm",
                 where=self.program.name,
-                expected=f"at most {tolerance} of the norm of the unfused program's",
+                field=name,
+                expected=f"at most {tolerance:g}",
             )
 
     def measure(self, configs: Sequence[CompiledConfig], draw: str = "") -> list[ConfigRuns]:
@@ -259,7 +266,7 @@ class ProgramRunner:
         Where arrays lie after a compilation has made kernels up to ten times slower.
 
         Raises:
-            LeftOutError: if a run takes too long, or has too many operations.
+            LeftOutError: if a run takes too long, has too many operations, or the process is ended.
             HloError: if a config holds an operation of which XLA cannot keep the executable.
         """
         kept = [
@@ -272,7 +279,12 @@ class ProgramRunner:
         ]
         module, name = module_to_bytes(self.program.module), self.program.name
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            return process.submit(_time_kept, module, name, kept, self._seed, self.backend.core).result()
+            timed = process.submit(_time_kept, module, name, kept, self._seed, self.backend.core)
+            try:
+                return timed.result()
+            except BrokenProcessPool as error:
+                problem = "the process that times it was ended"
+                raise LeftOutError(problem, where=name, expected="memory for the program") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,11 +314,13 @@ def time_configs(
     """
     executables = [config.executable for config in configs]
     warm = [backend.time(executable.loaded, inputs, 1)[0] for executable in executables]
-    typical_s = float(np.median([run.wall_ns for run in warm])) * 1e-9
+    typical_s = float(np.median([run.cpu_ns for run in warm])) * 1e-9
     [[probe]] = backend.trace(executables[:1], inputs, 1)
     events = sum(count for _, count in probe.operations.values())
     if events > MAX_EVENTS or typical_s > MAX_RUN_S:
-        raise LeftOutError(f"a run takes {typical_s:.1f} s and has {events} events", where=where)
+        expected = f"at most {MAX_RUN_S:g} s and {MAX_EVENTS:,} operations"
+        problem = f"a run takes {typical_s:.1f} s and has {events:,} operations"
+        raise LeftOutError(problem, where=where, expected=expected)
     visits, sweeps = _repeats(typical_s, events)
     plain: list[list[Run]] = [[] for _ in configs]
     traced: list[list[Run]] = [[] for _ in configs]
@@ -384,30 +398,16 @@ def runs_of(
     return ConfigRuns(wall_ns, round(share, 4), kernel_ns, num_operations, min(outside_ns, default=0.0))
 
 
-OWN_MODULE, OWN_EXECUTABLE, OWN_FUSED, _PROGRAM = "own.pb", "own.bin", "own_fused.pb", "program.pb"
-
-
-def compile_own_default(program: bytes, folder: Path) -> None:
-    """Compiles a program as XLA does by itself, in a process with the flags for it, unless it is there.
-
-    Args:
-        program: serialised program.
-        folder: folder where the module that was compiled is written, and the executable.
-
-    Raises:
-        LeftOutError: if that takes too long or fails.
-    """
-    if (folder / OWN_MODULE).exists():
-        return
-    write_bytes(folder / _PROGRAM, program)
-    command = [sys.executable, "-m", "costbench.hardware.xla_cpu.own_default", str(folder)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_OWN_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise LeftOutError(f"XLA compiles it for more than {_OWN_TIMEOUT_S} s") from error
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        raise LeftOutError(f"XLA does not compile it: {lines[-1][:200]}")
+def _inputs(backend: Backend, program: MachineProgram, seed: int) -> list[Any]:
+    """Returns the arguments of a program, which have to fit in memory."""
+    body = program.module.entry_computation
+    needed = sum(body.instructions[position].shape.num_bytes for position in body.parameters)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        problem = f"inputs of {needed / 2**30:,.1f} GiB"
+        expected = f"at most the memory of this machine, {there / 2**30:.1f} GiB"
+        raise LeftOutError(problem, where=program.name, expected=expected)
+    return backend.inputs(program.module, seed)
 
 
 # ---- kernels by themselves -------------------------------------------------------------------------------
