@@ -85,11 +85,6 @@ def start_worker(url: str, folder: Path, trials: int, seconds_per_epoch: float) 
     return worker
 
 
-def work_on(url: str, folder: str, trials: int) -> None:
-    """What a worker does."""
-    work(toy_task(url, Path(folder), trials), toy_training())
-
-
 def _work(url: str, folder: Path, trials: int, seconds_per_epoch: float) -> None:
     work(toy_task(url, folder, trials), toy_training(seconds_per_epoch))
 

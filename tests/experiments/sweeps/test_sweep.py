@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from joblib import Parallel, delayed
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -26,7 +25,6 @@ from tests.experiments.toy_sweep import (
     start_worker,
     toy_task,
     toy_training,
-    work_on,
 )
 
 RATE = FloatDistribution(1e-5, 1e-1, log=True)
@@ -73,7 +71,7 @@ def test_without_a_complete_trial_there_is_no_best(tmp_path: Path) -> None:
 
 
 def test_what_a_worker_raises_ends_the_sweep(url: str, tmp_path: Path) -> None:
-    """In processes of their own, which find no data."""
+    """In processes of a pool, which have a parent that cannot be asked, and find no data."""
     task = toy_task(url, tmp_path)
     untracked = replace(task, cell=replace(task.cell, tracking=Tracking(OFF, "", "")))
     with pytest.raises(DataError, match=r"a\.arrow: missing"):
@@ -121,15 +119,6 @@ def test_the_first_trial_has_the_values_that_it_is_given(url: str, tmp_path: Pat
     # Opened twice, begun once.
     trials = open_study(task.study).get_trials()
     assert [trial.params == first for trial in trials] == [True, False, False]
-
-
-def test_a_worker_may_be_a_process_of_a_pool(url: str, tmp_path: Path) -> None:
-    """As where several tasks are swept side by side; such a process has a parent that cannot be asked."""
-    task = toy_task(url, tmp_path, trials=2)
-    open_study(task.study)
-    # Two processes, for a single one would be this one.
-    Parallel(n_jobs=2)([delayed(work_on)(url, str(tmp_path), 2) for _ in range(2)])
-    assert progress(open_study(task.study)).finished >= 2
 
 
 def test_every_value_of_every_epoch_is_kept(url: str, tmp_path: Path) -> None:
