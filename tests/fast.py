@@ -1,7 +1,8 @@
 """Which test files `--fast` collects: those that import nothing slow, found along their imports.
 
 Nothing is listed by hand. A file is left out, before Python reads it, if it or a module that it reaches (in
-costbench, corpus, tests, benchmarks or examples; imports inside functions included) imports one of `SLOW`.
+a package of `src`, corpus, tests, benchmarks or examples; imports inside functions included) imports one of
+`SLOW`.
 Tests marked `slow`, `pipeline` or `corpus` are left out as well.
 """
 
@@ -29,13 +30,8 @@ MARKS = ("corpus", "pipeline", "slow")
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OURS = {
-    "costbench": _ROOT / "src",
-    "costbench_schedules": _ROOT / "src",
-    "tests": _ROOT,
-    "benchmarks": _ROOT,
-    "corpus": _ROOT,
-    "examples": _ROOT,
-    "tools": _ROOT,
+    **{package.name: _ROOT / "src" for package in (_ROOT / "src").glob("costbench*")},
+    **dict.fromkeys(("tests", "benchmarks", "corpus", "examples", "tools"), _ROOT),
 }
 _IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|[^\n]*)|import ([\w., ]+))", re.MULTILINE)
 

@@ -63,6 +63,7 @@ def test_the_workflow_runs_the_commands_of_the_repository(repository: Path) -> N
         ("def f():\n    from torch_geometric.nn import (\n        GCNConv,\n    )\n", False),
         ("from costbench.execution.compiled import compiled\n", False),
         ("from costbench.execution import (\n    compiled,\n)\n", False),
+        ("from costbench_suite.data import make_data\n", False),
         # It imports compiled kernels, which import numba.
         ("from costbench.models.learned import LearnedCostNet\n", False),
     ],
