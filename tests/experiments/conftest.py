@@ -5,7 +5,6 @@ One MLflow database for all tests: creating its tables takes seconds, copying th
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from costbench.experiments.tracking.runs import prepare
+from tests.workers import common_folder, first_to_make
 
 _MEMORY = Path("/dev/shm")
 
@@ -39,12 +39,10 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def tracking_template(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A database with tables and nothing else, shared by the worker processes of a test session."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
+    shared = common_folder(tmp_path_factory, worker_id)
     path = shared / "template.db"
-    with (shared / "template.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
+    with first_to_make("template", shared) as is_first:
+        if is_first:
             with warnings.catch_warnings(), quick_folder() as folder:
                 # Of MLflow's own tables, said once by whoever comes first.
                 warnings.filterwarnings("ignore", message="The ``noload``")

@@ -11,6 +11,7 @@ import pytest
 from costbench_suite import tasks as suite_tasks
 from costbench_suite.data import make_data
 from costbench_suite.task_data import TaskData
+from tests.workers import common_folder, first_to_make
 
 # At least one program is tested in each fold.
 PROGRAMS = (
@@ -33,15 +34,18 @@ TASKS = tuple(name for name, task in suite_tasks.TASKS.items() if not task.searc
 
 
 @pytest.fixture(scope="session")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("suite") / "work"
+def work(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The folder of intermediate results, one for all workers. To be read, not changed."""
+    return common_folder(tmp_path_factory, worker_id) / "suite" / "work"
 
 
 @pytest.fixture(scope="session")
 def simulated(work: Path) -> Path:
-    """The folder of the data of all tasks, with those of simulated machines."""
+    """The folder of the data of all tasks, with those of simulated machines. To be read, not changed."""
     folder = work.parent / "data"
-    make_data(folder, SIMULATED, work, lambda _: None, jobs=1, programs=PROGRAMS)
+    with first_to_make("simulated", folder.parents[1]) as is_first:
+        if is_first:
+            make_data(folder, SIMULATED, work, lambda _: None, jobs=1, programs=PROGRAMS)
     return folder
 
 
@@ -49,8 +53,10 @@ def simulated(work: Path) -> Path:
 def recorded(work: Path) -> Path:
     """The same folder with the data of machines that exist; tables of GPUs and schedules are whole."""
     folder = work.parent / "data"
-    make_data(folder, ["fusion_xla_cpu"], work, lambda _: None, jobs=1, programs=RECORDED_PROGRAMS)
-    make_data(folder, ["gpu", "schedules"], work, lambda _: None)
+    with first_to_make("recorded", folder.parents[1]) as is_first:
+        if is_first:
+            make_data(folder, ["fusion_xla_cpu"], work, lambda _: None, jobs=1, programs=RECORDED_PROGRAMS)
+            make_data(folder, ["gpu", "schedules"], work, lambda _: None)
     return folder
 
 
