@@ -122,13 +122,21 @@ def _record(
     machine: str | None,
     remarks: str,
 ) -> None:
-    from costbench.datasets.machine_recording import RecordSpec, default_machine_name, record, write_records
+    from costbench.datasets.machine_recording import (
+        RecordSpec,
+        check_machine_name,
+        default_machine_name,
+        record,
+        write_records,
+    )
+
+    name = machine or default_machine_name()
+    check_machine_name(folder, name)
 
     def show(program: str, number: int, outcome: str) -> None:
         console().print(f"pass {number + 1}: {program}: {outcome}", highlight=False, markup=False)
 
     record(programs, work, RecordSpec((seconds, 0.0) * rounds, core), show)
-    name = machine or default_machine_name()
     card = write_records(work, programs, folder, name, remarks)
     typer.echo(
         f"{folder / name}: {card['distinct_kernels']:,} kernels of {card['programs']} programs,"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,8 +161,10 @@ def write_records(
         remarks: remarks for users, such as what ran beside.
 
     Raises:
-        DataError: if nothing has both measurements, or a file cannot be read or written.
+        DataError: if nothing has both measurements, a file cannot be read or written, or records of another
+            processor have that name.
     """
+    check_machine_name(folder, machine)
     kernels: list[dict[str, Any]] = []
     configs: list[dict[str, Any]] = []
     measured: list[ProgramEntry] = []
@@ -370,6 +373,40 @@ def machine_facts() -> dict[str, Any]:
         "state_of_caches": "in the whole program, as the kernels before left them",
         "kernel_runtime": "mean over the places of a kernel, then minimum and median over traced runs",
     }
+
+
+def recorded_processor(folder: Path) -> str:
+    """Returns the processor that the records in the folder of a machine are of.
+
+    Raises:
+        DataError: if its description is missing or damaged.
+    """
+    path = folder / MACHINE
+    facts: Any = read_json(path)
+    if not isinstance(facts, dict) or not isinstance(facts.get("processor"), str):
+        raise DataError("is no description of a machine", where=path, field="processor", expected="its name")
+    return str(facts["processor"])
+
+
+def check_machine_name(folder: Path, machine: str) -> None:
+    """Checks that records of this processor may be written under a name.
+
+    Args:
+        folder: folder of the records of all machines.
+        machine: name of this machine's folder in it.
+
+    Raises:
+        DataError: for a name that is none of a folder, or one under which another processor's records are.
+    """
+    if not re.fullmatch(r"\w[\w.-]*", machine) or machine == PROGRAMS:
+        expected = f"letters, digits, _, - and dots, other than {PROGRAMS}"
+        raise DataError(f"{machine!r} is no name of a machine", field="--machine", expected=expected)
+    if (folder / machine / MACHINE).exists():
+        there, here = recorded_processor(folder / machine), processor_name()
+        if there != here:
+            problem = f"has records of another machine, {there}"
+            expected = f"another --machine for {here}"
+            raise DataError(problem, where=folder / machine, field="--machine", expected=expected)
 
 
 def processor_name() -> str:

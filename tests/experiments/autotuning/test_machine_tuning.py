@@ -23,7 +23,7 @@ from costbench.datasets.machine_records import open_records
 from costbench.datasets.machine_searches import read_card, read_searches
 from costbench.datasets.splits import Split, write_split
 from costbench.errors import DataError
-from costbench.experiments.autotuning import machine_searches, machine_tuning
+from costbench.experiments.autotuning import machine_models, machine_searches, machine_tuning
 from costbench.experiments.autotuning.machine_models import machine_model, recorded_roofline
 from costbench.experiments.autotuning.machine_searches import SearchSettings, search_programs
 from costbench.experiments.autotuning.machine_tuning import Found
@@ -189,6 +189,20 @@ def test_estimates_are_fitted_to_other_applications(tmp_path: Path) -> None:
     assert costs.shape == (len(sizes),)
     assert np.isfinite(costs).all()
     assert costs.min() >= 0.5 * kernels["first_ns"].min()
+
+
+@pytest.mark.parametrize(("processors", "expected"), [("xyh", "c"), ("xy", "a"), ("x", "a")])
+def test_of_several_machines_this_one_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: str, expected: str
+) -> None:
+    for name, processor in zip("abc", processors, strict=False):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "machine.json").write_text(json.dumps({"processor": processor}))
+    monkeypatch.setattr(machine_models, "processor_name", lambda: "h")
+    monkeypatch.setattr(machine_models, "open_records", lambda folder, name: (folder, name))
+    assert machine_models._records_in(tmp_path) == (tmp_path, expected)
+    # One machine may be named, too.
+    assert machine_models._records_in(tmp_path / "a") == (tmp_path, "a")
 
 
 def test_models_that_cannot_be_asked_are_one_line(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_records_of_a_second_machine_stand_beside(recording: Path) -> None:
     for name in ("first", "second"):
         write_records(recording / "work", recording, folder, name)
     assert machines(folder) == ("first", "second")
-    with pytest.raises(DataError, match="no records of such a machine"):
+    with pytest.raises(DataError, match=r"third: no records of such a machine \(expected first, second\)"):
         open_records(folder, "third")
 
 

@@ -13,7 +13,8 @@ from costbench.arrays import F32, F64
 from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
-from costbench.datasets.machine_records import MachineRecords, machines, open_records
+from costbench.datasets.machine_recording import processor_name, recorded_processor
+from costbench.datasets.machine_records import MACHINE, MachineRecords, machines, open_records
 from costbench.errors import DataError
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.autotuning.program_tuning import model_folder
@@ -144,14 +145,15 @@ def machine_model(name: str, module: HloModule, program: str, records: Path = RE
 def recorded_roofline(folder: Path, program: str) -> Roofline:
     """Returns a roofline fitted to recorded kernels of all applications but that of a program.
 
+    Args:
+        folder: folder of the records of one machine, or of several: then those of this processor count, and
+            without any the first machine's.
+        program: name of the program.
+
     Raises:
         DataError: if nothing is recorded.
     """
-    names = machines(folder) if folder.is_dir() else ()
-    if not names:
-        expected = "recorded runtimes, or --model none, or a trained model"
-        raise DataError("no records of a machine", where=folder, expected=expected)
-    records = open_records(folder, names[0])
+    records = _records_in(folder)
     entry = records.entries.get(program)
     table = records.kernels
     if entry is not None:
@@ -167,6 +169,18 @@ def recorded_roofline(folder: Path, program: str) -> Roofline:
         np.array(runtimes, np.float64),
         even_weights(applications),
     )
+
+
+def _records_in(folder: Path) -> MachineRecords:
+    if (folder / MACHINE).is_file():
+        return open_records(folder.parent, folder.name)
+    names = machines(folder) if folder.is_dir() else ()
+    if not names:
+        expected = "recorded runtimes, or --model none, or a trained model"
+        raise DataError("no records of a machine", where=folder, expected=expected)
+    here = processor_name()
+    of_here = [name for name in names if len(names) > 1 and recorded_processor(folder / name) == here]
+    return open_records(folder, (of_here or names)[0])
 
 
 def _static_features(records: MachineRecords, program: str, rows: Sequence[Mapping[Any, Any]]) -> list[F32]:
