@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from benchmarks import time_to_quality
 from benchmarks.time_to_quality import Clock, TargetReached
 
 
@@ -24,17 +24,15 @@ def test_all_bounds_have_to_be_met_in_one_epoch() -> None:
 
 
 @pytest.mark.slow
-def test_the_short_form_compares_recipes_on_both_tasks(repository: Path) -> None:
-    """Run as a user runs it. Times are not judged here: cores are shared."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.time_to_quality", "--short", "--seeds", "0", "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=repository,
-    )
-    assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout)
+@pytest.mark.filterwarnings("default")
+def test_the_short_form_compares_recipes_on_both_tasks(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Times are not judged here: cores are shared."""
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(sys, "argv", ["time_to_quality", "--short", "--seeds", "0", "--json"])
+    time_to_quality.main()
+    results = json.loads(capsys.readouterr().out)
     metrics = {f"{name}/{metric}" for name in ("adam", "muon") for metric in ("core_s", "steps", "to_adam")}
     metrics |= {f"naive_pyg/{metric}" for metric in ("core_s", "step_ms", "to_adam")}
     assert set(results) == {f"{task}/{name}" for task in ("tile", "fusion") for name in metrics}

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from itertools import product
-from pathlib import Path
 
 import pytest
 
+from benchmarks import training_throughput
 from benchmarks.network_cells import cells
 from costbench.models.networks.encoders import ENCODERS
 from costbench.models.networks.reductions import REDUCTIONS
@@ -16,19 +15,15 @@ DEFAULT = "graphsage/column-wise"
 
 
 @pytest.mark.slow
-def test_a_cell_is_timed_against_naive_batching(repository: Path) -> None:
-    """Run as a user runs it. Times are not judged here: cores are shared."""
-    module = ["-m", "benchmarks.training_throughput"]
+@pytest.mark.filterwarnings("default")
+def test_a_cell_is_timed_against_naive_batching(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Times are not judged here: cores are shared."""
     small = ["--hidden", "8", "--batches", "1", "--rounds", "1", "--only", DEFAULT]
-    done = subprocess.run(
-        [sys.executable, *module, *small, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=repository,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    monkeypatch.setattr(sys, "argv", ["training_throughput", *small, "--json"])
+    training_throughput.main()
+    found = json.loads(capsys.readouterr().out)
     speeds = {"samples_per_s", "plain_shared_graph_samples_per_s", "naive_samples_per_s"}
     training = speeds | {"ratio", "ratio_same_matmul", "compiled_to_plain"}
     latencies = {"latency_us_per_tile", "latency_10000_nodes_ms"}
