@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import runpy
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costbench.experiments.parameter_file import load_sections
+from costbench.experiments.stages import entry
 from costbench.experiments.stages.inputs import EACH_EXPERIMENT, STAGES
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import StageExtension, load_extensions
 from costbench.params import load_yaml
+from tests.pipelines.workplace import stage_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PIPELINE: dict[str, Any] = {
@@ -72,6 +76,21 @@ def test_one_word_in_four_places() -> None:
         assert name == "report" or list(outs(stage)) == [
             f"${{run.out}}/{folder}" + "/${key}" * each for folder in folders
         ]
+
+
+@pytest.mark.pipeline
+@pytest.mark.parametrize("name", PIPELINE)
+def test_a_script_runs_the_stage_of_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And takes `--experiment` where the stage is done for each."""
+    calls: list[tuple[object, str, bool]] = []
+
+    def note(run: object, stage: str, is_each: bool) -> None:
+        calls.append((getattr(run, "func", run), stage, is_each))  # the function of a `partial`
+
+    monkeypatch.setattr(entry, "stage_main", lambda run, stage, _: note(run, stage, False))
+    monkeypatch.setattr(entry, "experiment_main", lambda run, stage, _: note(run, stage, True))
+    runpy.run_path(str(REPOSITORY / "pipelines" / f"{name}.py"), run_name="__main__")
+    assert calls == [(import_module(stage_module(name)).run, name, name in EACH_EXPERIMENT)]
 
 
 def test_what_takes_time_is_cached_and_resumed() -> None:

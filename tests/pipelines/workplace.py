@@ -190,17 +190,21 @@ def call_stage(folder: Path, stage: str, params: Path) -> subprocess.CompletedPr
     return call(folder, [sys.executable, f"pipelines/{stage}.py", "--params", params])
 
 
+def stage_module(stage: str) -> str:
+    """The module that has the function `run` of a stage."""
+    elsewhere = {"report": "costbench.reports.stage", "schedules": "costbench_schedules.stage"}
+    return elsewhere.get(stage, f"costbench.experiments.stages.{stage}")
+
+
 def call_stages(
     folder: Path, params: Path, stages: Sequence[str] = STAGES, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run stages, `train:main-tile` for one of an experiment, in one process, which imports torch once."""
-    modules = {"report": "costbench.reports.stage", "schedules": "costbench_schedules.stage"}
     lines = ["from importlib import import_module", "from pathlib import Path"]
     for stage in stages:
         name, _, experiment = stage.partition(":")
-        module = modules.get(name, f"costbench.experiments.stages.{name}")
         arguments = (f"Path({str(params)!r})", *([repr(experiment)] if experiment else []))
-        lines.append(f"import_module({module!r}).run({', '.join(arguments)})")
+        lines.append(f"import_module({stage_module(name)!r}).run({', '.join(arguments)})")
     return call(folder, [sys.executable, "-c", "\n".join(lines)], **more)
 
 
