@@ -117,10 +117,11 @@ def report_data(folder: Path, rows: list[MetricRow], **changes: object) -> Repor
         set_counts=read_set_counts(None),
         cards=(),
         budgets=(),
+        selected=(),
+        curves=(),
         frame=results.frame,
         findings=(),
         figures=folder,
-        seed=0,
     )
     return replace(data, **changes)  # type: ignore[arg-type]
 

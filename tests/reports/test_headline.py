@@ -13,7 +13,7 @@ from costbench.metrics.rows import write_rows
 from costbench.reports.claims.claim import Side, load_claims
 from costbench.reports.claims.evaluation import HOLDS
 from costbench.reports.headline import Headline, load_headline
-from costbench.reports.inputs import ReportInputs, load_report_data
+from costbench.reports.inputs import ReportInputs, ReportParams, load_report_data
 from costbench.reports.report import write_report
 from costbench.reports.sections.headline import points_by_cell, standing_table
 from costbench.reports.sections.overview import conclusions
@@ -41,7 +41,8 @@ def headline(archive: Path) -> Headline:
 def inputs(archive: Path, tmp_path: Path) -> ReportInputs:
     """A report's own results are those of another split, beside the archive."""
     write_rows(tmp_path / "own" / "rows.jsonl", rows_of())
-    return ReportInputs((tmp_path / "own" / "rows.jsonl",), curves=COLUMNS, headline=packed(archive))
+    params = ReportParams(0, COLUMNS, "", headline=packed(archive))
+    return ReportInputs((tmp_path / "own" / "rows.jsonl",), params=params)
 
 
 def test_validation_chooses_the_budget_of_trees(headline: Headline) -> None:
@@ -66,15 +67,15 @@ def test_what_models_were_given(headline: Headline) -> None:
 
 def test_points_are_means_over_folds(headline: Headline) -> None:
     (points,) = points_by_cell(headline.points)
-    shown = {(p.model, p.budget.steps or p.budget.kernels): p for p in points}
+    shown = {(point.model, point.steps or point.kernels): point for point in points.itertuples()}
     hybrid = shown["hybrid", 100]
-    assert (hybrid.budget.core_seconds, hybrid.validation) == (6.0, 0.80)
+    assert (hybrid.core_seconds, hybrid.validation) == (6.0, 0.80)
     assert hybrid.error == pytest.approx(10.0)
-    assert shown["learned", 200].budget.core_seconds is None
+    assert shown["learned", 200].core_seconds is None
     trees = shown["trees_analytical", 20]
     assert (trees.validation, trees.is_chosen) == (pytest.approx(0.87), True)
     # The least budget first, whatever budgets are called.
-    assert [p.budget.kernels for p in points if p.model == "trees_analytical"] == [10, 20]
+    assert points["kernels"][points["model"] == "trees_analytical"].tolist() == [10, 20]
     assert not shown["trees_analytical", 10].is_chosen
     assert trees.error == pytest.approx(4.0)
 
@@ -102,7 +103,7 @@ def test_curves_of_compared_networks_judge_and_do_not_lead(archive: Path) -> Non
     assert headline is not None
     assert set(headline.curves[0].networks) == {"hybrid", "learned"}
     assert ("tile", HYBRID) not in headline.guard.reasons
-    assert {point.model for point in headline.points} == {"trees_analytical"}
+    assert set(headline.points["model"]) == {"trees_analytical"}
 
 
 def test_no_archive_no_headline(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_damaged_archive_is_named(archive: Path) -> None:
 
 
 def test_comparisons_on_folds_rest_on_the_archive(inputs: ReportInputs, tmp_path: Path) -> None:
-    data = load_report_data(inputs, tmp_path, 0)
+    data = load_report_data(inputs, tmp_path)
     findings = {finding.claim.id: finding for finding in data.findings}
     finding = findings["strongest.tile_trees_vs_hybrid"]
     # The hybrid's error is a half of the trees' in each program.
@@ -126,12 +127,12 @@ def test_comparisons_on_folds_rest_on_the_archive(inputs: ReportInputs, tmp_path
     assert finding.given[finding.claim.right[0]].steps == 200
     assert {side.model for side in finding.unsettled} == {"trees_analytical"}
     assert {one.profile for one in data.findings if one.claim.set == "printed"} == {""}
-    own = load_report_data(replace(inputs, headline=None), tmp_path, 0)
+    own = load_report_data(replace(inputs, params=replace(inputs.params, headline=None)), tmp_path)
     assert {one.profile for one in own.findings} == {""}
 
 
 def test_the_first_page_says_of_a_task_what_the_archive_has(inputs: ReportInputs, tmp_path: Path) -> None:
-    data = load_report_data(inputs, tmp_path, 0)
+    data = load_report_data(inputs, tmp_path)
     front = data.front("tile")
     assert (front.profile, [cell.name for cell in front.cells]) == ("headline", ["tile_folds_tpu_v3"])
     assert data.front("fusion") is data.own_front
@@ -148,7 +149,7 @@ def test_the_first_page_says_of_a_task_what_the_archive_has(inputs: ReportInputs
 
 
 def test_report_with_a_headline(inputs: ReportInputs, tmp_path: Path) -> None:
-    written = write_report(inputs, tmp_path / "report", seed=0)
+    written = write_report(inputs, tmp_path / "report")
     names = {path.stem for path in (*written.tables, *written.figures)}
     assert {"headline_tile_folds_tpu_v3", "training_cost_tile_folds_tpu_v3"} <= names
     assert written.headline["headline/tile/folds/tpu_v3/hybrid/ape_mean"] == pytest.approx(2.0)

@@ -90,9 +90,7 @@ def test_a_page_of_imported_results(tmp_path: Path, *, beside_simulated: bool) -
     rows = [*tile_rows(), *layout_rows("main", 3.0), *(rows_of() if beside_simulated else [])]
     if beside_simulated:
         write_evidence(tmp_path)
-    report = write_report(
-        written(tmp_path, rows, tmp_path if beside_simulated else None), tmp_path / "out", 0
-    )
+    report = write_report(written(tmp_path, rows, tmp_path if beside_simulated else None), tmp_path / "out")
     page = report.pages[0].read_text("utf-8")
     assert "imported" in page
     assert ("simulated tpu_v2" in page) == beside_simulated

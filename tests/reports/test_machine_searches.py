@@ -11,7 +11,7 @@ import pytest
 from costbench.artifacts import CHECKSUMS_FILE
 from costbench.datasets.machine_searches import CARD, read_card, read_searches, write_searches
 from costbench.errors import DataError
-from costbench.reports.inputs import ReportData
+from costbench.reports.inputs import ReportData, ReportInputs, ReportParams
 from costbench.reports.machine_searches import flat_machine_searches, search_gains
 from costbench.reports.sections.machine_searches import machine_searches_section
 
@@ -52,9 +52,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_gains_by_hand(folder: Path) -> None:
-    gains, rows = search_gains(folder)
+    gains, rows = search_gains(str(folder))
     assert len(rows) == 5
-    by_model, alone = gains
+    by_model, alone = gains.itertuples()
     assert (alone.arm, alone.start, alone.programs) == ("hardware", "xla", 4)
     # 2 x 0.5 x 1 x 4, of which the fourth root.
     assert alone.gain == pytest.approx(4 ** (1 / 4))
@@ -66,11 +66,11 @@ def test_gains_by_hand(folder: Path) -> None:
 
 
 def test_numbers_of_the_summary(folder: Path) -> None:
-    numbers = flat_machine_searches(folder)
+    numbers = flat_machine_searches(str(folder))
     assert numbers["fusion_search/xla_cpu/xla/hardware/gain_mean"] == pytest.approx(4 ** (1 / 4))
     assert numbers["fusion_search/xla_cpu/xla/analytical_and_hardware/programs"] == 1.0
     assert numbers["fusion_search/xla_cpu/xla/hardware/faster"] == 25.0
-    assert flat_machine_searches(None) == {}
+    assert flat_machine_searches("") == {}
 
 
 def test_rows_come_back_in_one_order_and_the_same_bytes(folder: Path, tmp_path: Path) -> None:
@@ -85,20 +85,25 @@ def test_rows_come_back_in_one_order_and_the_same_bytes(folder: Path, tmp_path: 
 def test_what_is_no_result_is_one_line(folder: Path) -> None:
     write_searches(folder, [row("a", gain=0.0)], {})
     with pytest.raises(DataError, match="a gain that is none"):
-        search_gains(folder)
+        search_gains(str(folder))
     (folder / "searches.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="damaged"):
-        search_gains(folder)
+        search_gains(str(folder))
     (folder / CHECKSUMS_FILE).unlink()
     with pytest.raises(DataError, match="no Parquet"):
-        search_gains(folder)
+        search_gains(str(folder))
     (folder / CARD).write_text("[]")
     with pytest.raises(DataError, match="is no card"):
         read_card(folder)
 
 
 def test_the_section_has_a_row_for_each_kind_and_each_search(folder: Path) -> None:
-    data = cast("ReportData", SimpleNamespace(inputs=SimpleNamespace(machine_searches=folder)))
+    data = cast(
+        "ReportData",
+        SimpleNamespace(
+            inputs=ReportInputs((), params=ReportParams(0, {}, "", machine_searches=str(folder)))
+        ),
+    )
     section = machine_searches_section(data)
     assert section is not None
     kinds, searches = section.tables
@@ -108,5 +113,5 @@ def test_the_section_has_a_row_for_each_kind_and_each_search(folder: Path) -> No
     assert [column.header for column in searches.columns[3:5]] == ["XLA's own", "chosen"]
     assert searches.rows[0][3:5] == (2.0, 1.0)
     assert "4 programs" in section.paragraphs[0]
-    nothing = cast("ReportData", SimpleNamespace(inputs=SimpleNamespace(machine_searches=None)))
+    nothing = cast("ReportData", SimpleNamespace(inputs=ReportInputs(())))
     assert machine_searches_section(nothing) is None

@@ -19,10 +19,10 @@ from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import DOES_NOT_HOLD, HOLDS, UNDECIDED
 from costbench.reports.frame import frame_of
 from costbench.reports.headline import HeadlineParams, load_headline
-from costbench.reports.inputs import ReportInputs, find_on_machine, load_report_data
+from costbench.reports.inputs import ReportInputs, ReportParams, find_on_machine, load_report_data
 from costbench.reports.machine_searches import search_rows
-from costbench.reports.real_machine import carried_findings, transfer_points
 from costbench.reports.report import write_report
+from costbench.reports.sections.real_machine import carried_findings, transfer_points
 from tests.reports.conftest import make_row
 
 CHIP = "toy_cpu"
@@ -103,7 +103,7 @@ def real(tmp_path: Path) -> HeadlineParams:
 def inputs(real: HeadlineParams, tmp_path: Path) -> ReportInputs:
     simulated = _rows("tpu_v3", {"learned": 20.0, "trees": 10.0, "analytical": 40.0})
     write_rows(tmp_path / "own" / "rows.jsonl", simulated)
-    return ReportInputs((tmp_path / "own" / "rows.jsonl",), curves=COLUMNS, real=real)
+    return ReportInputs((tmp_path / "own" / "rows.jsonl",), params=ReportParams(0, COLUMNS, "", real=real))
 
 
 def test_claims_are_decided_again_on_the_machine(real: HeadlineParams) -> None:
@@ -122,7 +122,7 @@ def test_claims_are_decided_again_on_the_machine(real: HeadlineParams) -> None:
 
 
 def test_findings_stand_beside_those_on_the_simulated_chip(inputs: ReportInputs, tmp_path: Path) -> None:
-    data = load_report_data(inputs, tmp_path / "figures", seed=0)
+    data = load_report_data(inputs, tmp_path / "figures")
     carried = {row.real.claim.restates: row for row in carried_findings(data.findings)}
     trees = carried[TREES_AHEAD]
     assert trees.simulated is not None
@@ -148,7 +148,7 @@ def test_searches_with_a_model_are_held_against_the_machine_alone(tmp_path: Path
         for arm, gain in ((HARDWARE, 1.1), (f"analytical and {HARDWARE}", 1.2))
     ]  # fmt: skip
     write_searches(tmp_path, rows, {})
-    findings = find_on_machine(None, search_rows(tmp_path), load_claims(), 0)
+    findings = find_on_machine(None, search_rows(str(tmp_path)), load_claims(), 0)
     by_claim = {finding.claim.restates: finding for finding in findings}
     assert set(by_claim) == {"lpm2021.fusion_search_model_plus_hw", "lpm2020.search_max_gain"}
     ahead = by_claim["lpm2021.fusion_search_model_plus_hw"]
@@ -161,15 +161,15 @@ def test_points_of_transfer(real: HeadlineParams) -> None:
     loaded = load_headline(real, COLUMNS, load_claims())
     assert loaded is not None
     points = transfer_points(loaded)
-    assert [(point.start, point.kernels, point.seeds) for point in points] == [
+    assert [*points[["start", "kernels", "seeds"]].itertuples(index=False, name=None)] == [
         ("nothing", 100, 3), ("nothing", 1000, 3), ("simulated", 100, 3), ("simulated", 1000, 3),
     ]  # fmt: skip
-    assert points[0].error / points[2].error == pytest.approx(2.0)
+    assert points["error"].iloc[0] / points["error"].iloc[2] == pytest.approx(2.0)
 
 
 def test_the_first_page_and_the_summary_have_both_machines(inputs: ReportInputs, tmp_path: Path) -> None:
     folder = tmp_path / "reports"
-    write_report(inputs, folder, seed=0)
+    write_report(inputs, folder)
     summary = json.loads((folder / "summary.json").read_text())
     key = f"fusion/folds/{CHIP}/learned"
     assert summary[f"{key}/mape_ge5us_mean"] == pytest.approx(10.5, rel=0.02)
@@ -188,7 +188,7 @@ def test_the_first_page_and_the_summary_have_both_machines(inputs: ReportInputs,
 def test_without_results_one_line_says_so(inputs: ReportInputs, tmp_path: Path) -> None:
     folder = tmp_path / "reports"
     nowhere = HeadlineParams(str(tmp_path / "none"), (EXPERIMENT,))
-    write_report(replace(inputs, real=nowhere), folder, seed=0)
+    write_report(replace(inputs, params=replace(inputs.params, real=nowhere)), folder)
     assert "make xla-cpu" in (folder / "index.html").read_text()
     assert not (folder / "pages" / "real_machine.html").exists()
     assert not any(CHIP in key for key in json.loads((folder / "summary.json").read_text()))

@@ -16,7 +16,7 @@ from costbench.metrics.rows import RowOrigin, write_rows
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.extension import RenderedPart, ReportPart
-from costbench.reports.inputs import ReportInputs
+from costbench.reports.inputs import ReportInputs, ReportParams
 from costbench.reports.page import Section
 from costbench.reports.report import ReportFiles, write_report
 from tests.reports.conftest import fusion_rows, rows_of, variant_rows
@@ -31,8 +31,8 @@ def _inputs(folder: Path) -> ReportInputs:
         rows=(folder / "rows.jsonl",),
         split=folder,
         histories={"tile-random-tpu_v2-s0": evidence.history},
-        curves={"tile": "val_tau"},
         provenance={"profile": "test"},
+        params=ReportParams(0, {"tile": "val_tau"}, ""),
     )
 
 
@@ -56,13 +56,13 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReportInputs, Repor
     """The inputs above and their report, to be read: drawing its figures takes seconds."""
     folder = tmp_path_factory.mktemp("plain")
     inputs = _inputs(folder)
-    return inputs, write_report(inputs, folder / "report", seed=0)
+    return inputs, write_report(inputs, folder / "report")
 
 
 def test_report_is_complete_and_repeatable(plain: tuple[ReportInputs, ReportFiles], tmp_path: Path) -> None:
     inputs, written = plain
     folders = (written.pages[0].parent, tmp_path)
-    write_report(inputs, tmp_path, seed=0)
+    write_report(inputs, tmp_path)
     files = [sorted(path for path in folder.rglob("*") if path.is_file()) for folder in folders]
     assert digest_files(files[0], folders[0]) == digest_files(files[1], folders[1])
     named = {
@@ -94,7 +94,7 @@ def test_a_users_own_programs_change_no_number_and_have_rows_and_averages(tmp_pa
     inputs = replace(_inputs(tmp_path), searches=tmp_path / "searches.jsonl")
     assert inputs.searches is not None
     write_rows(inputs.searches, tile_rows())
-    before = write_report(inputs, tmp_path / "before", seed=0)
+    before = write_report(inputs, tmp_path / "before")
     of_user = [
         replace(row, application=f"user:{name}", program=f"user_{name}", value=100.0 * row.value)
         for name in ("first", "second")
@@ -109,7 +109,7 @@ def test_a_users_own_programs_change_no_number_and_have_rows_and_averages(tmp_pa
         if row.program == first
     ]
     write_rows(inputs.searches, [*tile_rows(), *tuned])
-    after = write_report(inputs, tmp_path / "after", seed=0)
+    after = write_report(inputs, tmp_path / "after")
     assert after.headline == before.headline
     for name in ("summary", "metrics"):
         assert getattr(after, name).read_bytes() == getattr(before, name).read_bytes()
@@ -139,7 +139,7 @@ def test_a_missing_input_is_named(tmp_path: Path, name: str) -> None:
     missing = tmp_path / name
     missing.unlink()
     with pytest.raises(DataError, match=missing.name):
-        write_report(inputs, tmp_path / "out", seed=0)
+        write_report(inputs, tmp_path / "out")
 
 
 def test_tile_results_alone_say_what_else_there_could_be(plain: tuple[ReportInputs, ReportFiles]) -> None:
@@ -179,7 +179,7 @@ def test_parts_of_other_packages_have_claims_numbers_and_a_page(tmp_path: Path) 
         return RenderedPart((section,), {"kernels/number": float(len(verdicts))})
 
     part = ReportPart("How fast are kernels?", "Measured.", render, claims=(claim,), rows=tuple(rows))
-    written = write_report(replace(_inputs(tmp_path), parts={"kernels": part}), tmp_path / "with", seed=0)
+    written = write_report(replace(_inputs(tmp_path), parts={"kernels": part}), tmp_path / "with")
     assert "Verdicts: [&#39;holds&#39;]." in (tmp_path / "with" / "pages" / "kernels.html").read_text()
     assert json.loads(written.summary.read_text())["kernels/number"] == 1.0
     verdicts = {one["id"]: one["verdict"] for one in json.loads(written.claims[1].read_text())}
@@ -194,7 +194,7 @@ def test_searches_are_part_of_everything(plain: tuple[ReportInputs, ReportFiles]
     assert not [key for key in without.headline if key.startswith("autotune/")]
     searches = tmp_path / "searches.jsonl"
     write_rows(searches, [*tile_rows(), *fusion_search_rows()])
-    written = write_report(replace(inputs, searches=searches), tmp_path / "with", seed=0)
+    written = write_report(replace(inputs, searches=searches), tmp_path / "with")
     page = _text(written)
     _check_links(written)
     assert "Tile autotuner" in page
@@ -223,8 +223,8 @@ def test_everything_that_was_run_is_shown(tmp_path: Path) -> None:
     scatter.write_text(json.dumps([{**point, "predicted_ns": [1.0, 2.0], "measured_ns": [1.5, 2.5]}]))
     settings = {"train": {"fusion": {"net": {"hidden": 64}}}}
     full = replace(inputs, scatter=(scatter,), settings=settings)
-    written = write_report(full, tmp_path / "one", seed=0)
-    write_report(full, tmp_path / "two", seed=0)
+    written = write_report(full, tmp_path / "one")
+    write_report(full, tmp_path / "two")
     files = [sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in ("one", "two")]
     assert digest_files(files[0], tmp_path / "one") == digest_files(files[1], tmp_path / "two")
     names = {path.stem for path in written.tables}

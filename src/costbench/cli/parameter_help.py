@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, str] = {
     "evaluate": "costbench.experiments.evaluation.program:EvaluateParams",
     "autotune": "costbench.experiments.autotuning.work_items:AutotuneParams",
     "register": f"{_STAGES}.register:RegisterParams",
-    "report": "costbench.reports.stage:ReportParams",
+    "report": "costbench.reports.inputs:ReportParams",
 }
 """The dataclass of each section of `params.yaml`, as module:class."""
 _GRID = "costbench.experiments.grid.experiment:ImportedGrid"

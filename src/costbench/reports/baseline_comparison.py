@@ -9,7 +9,7 @@ alike. Both draw training seeds as well, the same draws for all models (`Crossed
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from costbench.metrics.intervals import (
     small_sample_interval,
 )
 from costbench.reports.claims.claim import Side
-from costbench.reports.results import BASELINES, Cell, Results, described
+from costbench.reports.results import BASELINES, Cell, Results, described, title_of
 from costbench.reports.scores import (
     MIN_PROGRAMS,
     STATISTICS,
@@ -87,6 +87,14 @@ class Standing:
         if self.difference is None or self.compared < MIN_PROGRAMS:
             return 0
         return self.difference.sign
+
+    @property
+    def row(self) -> dict[str, object]:
+        """Returns its numbers by the keys of tables; the share of programs won in percent."""
+        ends = {"difference": "value", "difference_low": "low", "difference_high": "high"}
+        row = asdict(self) | asdict(self.error) | {"model": title_of(self.model), "error": self.error.value}
+        row["won"] = None if self.won is None else 100.0 * self.won
+        return row | {key: getattr(self.difference, name, None) for key, name in ends.items()}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ They are read strictly, since readers judge the results by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -17,6 +17,7 @@ from costbench.arrays import F64
 from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.params import parse
+from costbench.reports.frame import flatten, select
 from costbench.reports.results import split_order
 from costbench.tasks import task_order
 
@@ -30,7 +31,6 @@ SETS = ("train", "validation", "test", "dropped")
 ALL_PROGRAMS = "all"
 """In place of a program: the whole test set."""
 QUANTILES = ("min", "p10", "median", "p90", "max", "mean")
-_KEYS = ("task", "split", "chip")
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,12 @@ def read_leakage(path: Path | None) -> pd.DataFrame:
     Raises:
         DataError: if the file is something else, or there is none.
     """
-    rows = []
-    for task, split, chip, report in _entries(path):
-        field = f"{task}.{split}.{chip}"
-        body = mapping(report, path, field)
+
+    def of_programs(body: Mapping[str, object], field: str) -> Mapping[str, object]:
         by_program = mapping(body.get("by_program"), path, f"{field}.by_program")
-        for program, value in (*sorted(by_program.items()), (ALL_PROGRAMS, body.get("test"))):
-            leakage = parse_data(Leakage, value, path, f"{field}.{program}")
-            rows.append({"task": task, "split": split, "chip": chip, "program": program, **asdict(leakage)})
-    return pd.DataFrame(rows, columns=[*_KEYS, "program", *(field.name for field in fields(Leakage))])
+        return {**dict(sorted(by_program.items())), ALL_PROGRAMS: body.get("test")}
+
+    return _read_nested(path, Leakage, "program", of_programs)
 
 
 def read_set_counts(path: Path | None) -> pd.DataFrame:
@@ -84,36 +81,46 @@ def read_set_counts(path: Path | None) -> pd.DataFrame:
     Raises:
         DataError: if the file is something else, or there is none.
     """
-    rows = []
-    for task, split, chip, value in _entries(path):
-        field = f"{task}.{split}.{chip}"
-        body = mapping(value, path, field)
+
+    def of_sets(body: Mapping[str, object], field: str) -> Mapping[str, object]:
         if set(body) != set(SETS):
             raise DataError(f"{', '.join(body)}", where=path, field=field, expected=", ".join(SETS))
-        for name in SETS:
-            counts = parse_data(SetCounts, body[name], path, f"{field}.{name}")
-            rows.append({"task": task, "split": split, "chip": chip, "set": name, **asdict(counts)})
-    return pd.DataFrame(rows, columns=[*_KEYS, "set", *(field.name for field in fields(SetCounts))])
+        return {name: body[name] for name in SETS}
+
+    return _read_nested(path, SetCounts, "set", of_sets)
 
 
-def _entries(path: Path | None) -> Iterator[tuple[str, str, str, object]]:
-    """Yields (task, split, chip, value) of a file nested like that: tile first, random first."""
+def _read_nested(
+    path: Path | None,
+    cls: type[DataclassInstance],
+    key: str,
+    values_of: Callable[[Mapping[str, object], str], Mapping[str, object]],
+) -> pd.DataFrame:
+    """Returns the values of each task, split and chip in a file nested like that: tile first, random first.
+
+    Args:
+        path: file; None for no rows.
+        cls: type of a value, whose fields are columns.
+        key: name of the column that values are called by.
+        values_of: returns the values of a task, split and chip by name.
+    """
+    rows = []
     content = {} if path is None else mapping(read_json(path), path, "")
     for task in sorted(content, key=task_order):
         splits = mapping(content[task], path, task)
         for split in sorted(splits, key=lambda name: (split_order(name), name)):
-            for chip, value in sorted(mapping(splits[split], path, f"{task}.{split}").items()):
-                yield task, split, chip, value
+            for chip, body in sorted(mapping(splits[split], path, f"{task}.{split}").items()):
+                field = f"{task}.{split}.{chip}"
+                for name, value in values_of(mapping(body, path, field), field).items():
+                    parsed = parse_data(cls, value, path, f"{field}.{name}")
+                    rows.append({"task": task, "split": split, "chip": chip, key: name, **asdict(parsed)})
+    return pd.DataFrame(rows, columns=["task", "split", "chip", key, *(field.name for field in fields(cls))])
 
 
 def flat_leakage(leakage: pd.DataFrame) -> dict[str, float]:
     """Returns shares for `summary.json`: `leakage/{task}/{split}/{chip}/share_of_kernels` and so on."""
-    whole = leakage[leakage["program"] == ALL_PROGRAMS]
-    return {
-        f"leakage/{row['task']}/{row['split']}/{row['chip']}/{name}": float(row[name])
-        for row in whole.to_dict("records")
-        for name in ("share_of_kernels", "share_of_runtime")
-    }
+    whole = select(leakage, program=ALL_PROGRAMS)
+    return flatten(whole, "leakage/{task}/{split}/{chip}", ("share_of_kernels", "share_of_runtime"))
 
 
 @dataclass(frozen=True)
@@ -214,11 +221,7 @@ def read_cards(path: Path | None) -> tuple[Card, ...]:
 def flat_counts(cards: Iterable[Card]) -> dict[str, float]:
     """Returns counts for `summary.json`: `dataset/{task}/{chip}/kernels` and so on."""
     names = ("programs", "applications", "kernels", "unique_kernels", "configs", "failed")
-    return {
-        f"dataset/{card.task}/{card.chip}/{name}": float(getattr(card, name))
-        for card in cards
-        for name in names
-    }
+    return flatten(pd.DataFrame(map(asdict, cards)), "dataset/{task}/{chip}", names)
 
 
 def mapping(value: object, path: Path | None, field: str) -> Mapping[str, object]:
@@ -226,6 +229,14 @@ def mapping(value: object, path: Path | None, field: str) -> Mapping[str, object
     if not isinstance(value, Mapping):
         raise DataError(f"{type(value).__name__}", where=path, field=field, expected="an object")
     return value
+
+
+def read_list(cls: type[_Plain], path: Path) -> tuple[_Plain, ...]:
+    """Returns the entries of a JSON list. Raises: DataError naming the file, if it holds anything else."""
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise DataError("no list", where=path, expected="a list of objects")
+    return tuple(parse_data(cls, entry, path, f"[{number}]") for number, entry in enumerate(content))
 
 
 def parse_data(cls: type[_Plain], value: object, path: Path | None, field: str) -> _Plain:

@@ -32,7 +32,8 @@ from costbench.params import load_yaml, parse
 from costbench.reports.frame import COLUMNS
 from costbench.reports.losses import AVERAGES
 
-_FILE = Path(__file__).with_name("tables.yaml")
+TABLES = Path(__file__).with_name("tables.yaml")
+"""Tables of this package."""
 Filter: TypeAlias = Mapping[str, str | tuple[str, ...]]
 Statistic = Literal[
     "mean",
@@ -215,21 +216,24 @@ def load_declarations(path: Path) -> tuple[TableDeclaration, ...]:
 
 
 @cache
-def _package_declarations() -> dict[str, TableDeclaration]:
-    return {declared.name: declared for declared in load_declarations(_FILE)}
+def _declarations_by_name(file: Path) -> dict[str, TableDeclaration]:
+    return {declared.name: declared for declared in load_declarations(file)}
 
 
-def declaration_of(kind: str, name: str = "", notes: Sequence[str] = ()) -> TableDeclaration:
-    """Returns what `tables.yaml` declares of a kind of table.
+def declaration_of(
+    kind: str, name: str = "", notes: Sequence[str] = (), *, file: Path = TABLES
+) -> TableDeclaration:
+    """Returns what a package declares of a kind of table.
 
     Args:
         kind: name in the file.
         name: name of the table; empty for the kind.
         notes: further notes, below those of the file; empty ones are left out.
+        file: file of the package's tables.
 
     Raises:
         ChoiceError: for a kind that is not declared.
         ParamsError: if the file of the package is broken.
     """
-    declared = choose(_package_declarations(), kind, "table")
+    declared = choose(_declarations_by_name(file), kind, "table")
     return replace(declared, name=name or kind, notes=(*declared.notes, *(note for note in notes if note)))

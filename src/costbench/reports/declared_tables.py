@@ -14,6 +14,7 @@ from costbench.metrics.measures import APE_FLOOR_PERCENT, Measure
 from costbench.params import load_section
 from costbench.reports.baseline_comparison import Estimate, estimate, estimate_difference
 from costbench.reports.declarations import (
+    TABLES,
     ColumnDeclaration,
     Labels,
     RowDeclaration,
@@ -96,9 +97,10 @@ def fill_table(
     name: str = "",
     notes: Sequence[str] = (),
     averages: int = 0,
+    file: Path = TABLES,
     **words: object,
 ) -> Table:
-    """Returns a table of the values of a frame, with title, columns and notes as `tables.yaml` declares them.
+    """Returns a table of the values of a frame, with title, columns and notes as a file declares them.
 
     Args:
         kind: name in the file.
@@ -107,13 +109,14 @@ def fill_table(
         name: name of the table; empty for the kind.
         notes: further notes, below those of the declaration; empty ones are left out.
         averages: how many of the last rows are averages.
+        file: file of a package's tables; that of this one if left out.
         words: what stands in braces in the declaration.
 
     Raises:
         ChoiceError: for a kind that is not declared.
         ParamsError: if the file of the package is broken.
     """
-    declared = declaration_of(kind, name, notes)
+    declared = declaration_of(kind, name, notes, file=file)
     columns = tuple(_column(declared, column, words) for column in declared.columns)
     keys = [column.key for column in columns]
     # As they are: pandas would make floats of whole numbers beside missing ones.

@@ -6,7 +6,7 @@ Everything that reports show is filtered and pivoted out of this table, and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -102,6 +102,23 @@ def split_by(frame: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[str, ...
 def number(value: object) -> float | None:
     """Returns a cell of a frame as a number, None where it is missing."""
     return None if value is None or pd.isna(value) else float(value)  # type: ignore[call-overload, arg-type]
+
+
+def flatten(frame: pd.DataFrame, key: str, columns: Mapping[str, str] | Iterable[str]) -> dict[str, float]:
+    """Returns numbers of a frame by key of the summary, missing ones left out.
+
+    Args:
+        frame: rows.
+        key: beginning of a row's keys, with names of columns in braces: `leakage/{task}/{split}`.
+        columns: columns with numbers, which end the keys; or such ends -> columns.
+    """
+    named = columns if isinstance(columns, Mapping) else {column: column for column in columns}
+    return {
+        f"{key.format_map(row)}/{end}": float(row[column])
+        for row in frame.to_dict("records")
+        for end, column in named.items()
+        if pd.notna(row[column])
+    }
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,31 +67,19 @@ class HeadlineParams:
     estimates: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class CostPoint:
-    """A model after a budget.
+POINT_COLUMNS = (
+    *("task", "split", "chip", "model", "steps", "kernels", "trees", "core_seconds"),
+    *("validation", "error", "tau", "is_chosen"),
+)
+"""Columns of models after each budget:
 
-    Attributes:
-        task: decision of the compiler.
-        split: split that held out the test programs.
-        chip: what was measured.
-        model: `learned`, `hybrid`, `lpm2021`, `trees` or `trees_analytical`.
-        budget: what it was given.
-        validation: validation value by which budgets are compared, mean over folds and seeds.
-        error: mean error on the test programs, in percent; None where they were not evaluated.
-        tau: mean of Kendall's tau on the test programs.
-        is_chosen: whether it is the budget that counts.
-    """
-
-    task: str
-    split: str
-    chip: str
-    model: str
-    budget: ModelBudget
-    validation: float
-    error: float | None = None
-    tau: float | None = None
-    is_chosen: bool = False
+- `model`: `learned`, `hybrid`, `lpm2021`, `trees` or `trees_analytical`;
+- `steps` to `core_seconds`: what it was given (`ModelBudget`);
+- `validation`: validation value by which budgets are compared, mean over folds and seeds;
+- `error`, `tau`: mean error on the test programs, in percent, and mean of Kendall's tau; None where they were
+  not evaluated;
+- `is_chosen`: whether it is the budget that counts.
+"""
 
 
 @dataclass(frozen=True)
@@ -103,7 +91,7 @@ class Headline:
         results: results of networks and chosen trees.
         curves: learning curves.
         guard: networks that were not trained enough by these curves, and what each model was given.
-        points: models after each budget, by task and model.
+        points: models after each budget, by task and model, with the columns `POINT_COLUMNS`.
         estimates: results for estimates of several qualities; None without any.
         missing: experiments that are named and not there.
         facts: what the numbers follow from, name -> value.
@@ -113,7 +101,7 @@ class Headline:
     results: Results
     curves: tuple[Curves, ...]
     guard: TrainingGuard
-    points: tuple[CostPoint, ...]
+    points: pd.DataFrame
     estimates: Results | None
     missing: tuple[str, ...]
     facts: Mapping[str, str]
@@ -194,10 +182,8 @@ def read_headline(
     core_seconds = _core_seconds(out, budgets)
     leading = [chosen for chosen in selected if chosen.budget.experiment in params.curves]
     curves_of_leading = learning_curves(results, leading, budgets, columns)
-    points = (
-        *_points_of_networks(curves_of_leading, budgets, core_seconds),
-        *_points_of_trees(results, fits),
-    )
+    rows = (*_points_of_networks(curves_of_leading, core_seconds), *_points_of_trees(results, fits))
+    points = pd.DataFrame(rows, columns=list(POINT_COLUMNS), dtype=object)
     guard = replace(
         guard_training(results, budgets, curves, claims),
         given=_model_budgets(budgets, core_seconds, fits),
@@ -295,24 +281,24 @@ def with_chosen_trees(results: Results, fits: pd.DataFrame) -> Results:
 
 
 def _core_seconds(out: Path, budgets: Sequence[Budget]) -> pd.DataFrame:
-    """Returns the processor time of each training run, with the columns of `Budget` and `core_seconds`.
+    """Returns the processor time of each training run: `core_seconds`.
 
     Where nobody measured it, as of a run that took over the files of an equal one, it is that of as many
     steps of the same network, by the median over its other runs; NaN without any.
+
+    Returns:
+        a row a run, in order, with `task`, `split` (as results have it), `chip`, `variant` and `steps`, too.
     """
     rows = []
     for budget in budgets:
         variant = budget.variant.rpartition(".")[2]  # without the experiment, where an earlier one has it
         cell = f"{budget.task}-{budget.split}-{budget.chip}-{variant}-s{budget.seed}"
         timing = out / "machine" / "train" / budget.experiment / f"{cell}.json"
-        seconds = _seconds_in(timing)
-        task, side = network_of(budget)
-        network = budget.variant.split("-")[1] if is_curve(budget.variant) else side.model
-        rows.append(
-            {"budget": budget, "task": task, "network": network, "steps": budget.steps, "seconds": seconds}
-        )
-    runs = pd.DataFrame(rows, columns=["budget", "task", "network", "steps", "seconds"])
-    runs["seconds"] = runs["seconds"].astype("float64")
+        network = budget.variant.split("-")[1] if is_curve(budget.variant) else network_of(budget)[1].model
+        named = (budget.task, reported_split(budget.split), budget.chip, budget.variant, budget.steps)
+        rows.append((*named, network, _seconds_in(timing)))
+    columns = ["task", "split", "chip", "variant", "steps", "network", "seconds"]
+    runs = pd.DataFrame(rows, columns=columns).astype({"seconds": "float64"})
     of_step = (runs["seconds"] / runs["steps"]).groupby([runs["task"], runs["network"]]).transform("median")
     return runs.assign(core_seconds=runs["seconds"].fillna(of_step * runs["steps"]))
 
@@ -345,44 +331,27 @@ def _mean(seconds: pd.Series[float]) -> float | None:
     return float(mean) if math.isfinite(mean) else None
 
 
-def _points_of_networks(
-    curves: Sequence[Curves], budgets: Sequence[Budget], core_seconds: pd.DataFrame
-) -> Iterable[CostPoint]:
+def _points_of_networks(curves: Sequence[Curves], core_seconds: pd.DataFrame) -> Iterator[dict[str, object]]:
     for of_task in curves:
+        keys = {"task": of_task.task, "split": of_task.split, "chip": of_task.chip}
         for network, points in of_task.networks.items():
             for point in points:
-                variant = f"curve-{network}-{point.steps}"
-                same = [
-                    index
-                    for index, budget in enumerate(budgets)
-                    if (budget.task, budget.chip, budget.variant) == (of_task.task, of_task.chip, variant)
-                    and reported_split(budget.split) == of_task.split
-                ]
-                seconds = _mean(core_seconds.iloc[same]["core_seconds"])
-                yield CostPoint(
-                    of_task.task,
-                    of_task.split,
-                    of_task.chip,
-                    network,
-                    ModelBudget(steps=point.steps, core_seconds=seconds),
-                    point.validation,
-                    point.error,
-                    point.tau,
-                    point is points[-1],
-                )
+                runs = select(core_seconds, **keys, variant=f"curve-{network}-{point.steps}")
+                given = ModelBudget(steps=point.steps, core_seconds=_mean(runs["core_seconds"]))
+                named = keys | {"model": network, "is_chosen": point is points[-1]}
+                yield asdict(point) | asdict(given) | named
 
 
-def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterable[CostPoint]:
+def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterator[dict[str, object]]:
     keys = ["task", "split", "chip", "model", "budget"]
     # The least budget of a model first.
     in_order = fits.sort_values(["task", "split", "chip", "model", "samples", "trees"], kind="stable")
     for key, runs in in_order.groupby(keys, sort=False):
         task, split, chip, model, budget = map(str, key)
         error, tau = _test_values(results.cell(task, split, chip, budget), model)
-        validation = float(runs["validation"].mean())
-        chosen = bool(runs["is_chosen"].iloc[0])
-        given = _budget_of_trees(runs)
-        yield CostPoint(task, split, chip, model, given, validation, error, tau, chosen)
+        named = {"task": task, "split": split, "chip": chip, "model": model, "error": error, "tau": tau}
+        chosen, validation = bool(runs["is_chosen"].iloc[0]), float(runs["validation"].mean())
+        yield asdict(_budget_of_trees(runs)) | named | {"validation": validation, "is_chosen": chosen}
 
 
 def _test_values(cell: Cell | None, model: str) -> tuple[float | None, float | None]:
@@ -392,14 +361,15 @@ def _test_values(cell: Cell | None, model: str) -> tuple[float | None, float | N
     return error, tau
 
 
-def unsettled_models(points: Iterable[CostPoint]) -> frozenset[NetworkKey]:
+def unsettled_models(points: pd.DataFrame) -> frozenset[NetworkKey]:
     """Returns the models whose validation value still changed when their budget was last doubled.
 
     Args:
-        points: points of models, of each the least budget first.
+        points: models after each budget, of each the least budget first.
     """
-    values: dict[NetworkKey, list[float]] = {}
-    for point in points:
-        key = point.task, Side(point.model, MAIN, point.split, point.chip)
-        values.setdefault(key, []).append(point.validation)
-    return frozenset(key for key, of_model in values.items() if not is_settled(of_model))
+    unsettled = set()
+    for key, of_model in points.groupby(["task", "model", "split", "chip"]):
+        task, model, split, chip = map(str, key)
+        if not is_settled(of_model["validation"].tolist()):
+            unsettled.add((task, Side(model, MAIN, split, chip)))
+    return frozenset(unsettled)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from costbench.datasets.layout_graphs import CollectionSize
+from costbench.metrics.overhead import Overhead
 from costbench.reports.baseline_comparison import Standings, rank_models
 from costbench.reports.claims.claim import Claim, load_claims
 from costbench.reports.claims.contrasts import contrasts, contrasts_on_machine
@@ -29,15 +31,42 @@ from costbench.reports.overhead import overhead_rows, without_wall_times
 from costbench.reports.results import FOLDS, Cell, Results, load_results
 from costbench.reports.scores import score_index
 from costbench.reports.searches import Searches, load_searches
-from costbench.reports.sections.tpugraphs import TpuGraphsInputs
 from costbench.reports.tables.hyperparameters import Settings
-from costbench.reports.tables.learning_curves import is_curve, learning_curves
+from costbench.reports.tables.learning_curves import Curves, is_curve, is_rate, learning_curves
 from costbench.reports.training_guard import TrainingGuard, guard_training
-from costbench.reports.training_runs import Budget, read_budgets, read_selected
+from costbench.reports.training_runs import Budget, Selected, read_budgets, read_selected
 from costbench.tasks import LEARNED
 
 HEADLINE_NETWORKS = ("learned", "hybrid")
 """Networks that the first page draws conclusions about."""
+
+
+@dataclass(frozen=True)
+class ReportParams:
+    """Section `report`: tables, figures and the page.
+
+    Attributes:
+        seed: seed of the bootstrap over programs.
+        curves: metric of the training histories that is drawn, by task.
+        evidence: page whose verdicts count, as a path from the report's folder; empty if that is this report.
+        tables: files that declare further tables, as paths from the repository's root.
+        demo: whether the page is a demonstration: it says so and draws no conclusions on models.
+        headline: packed results that the first page and the comparisons on folds rest on; null for the
+            report's own.
+        real: packed results of the fusion task on a machine that exists, which stand beside those on the
+            simulated chip; null for none.
+        machine_searches: folder of searches over fusions on a machine that exists, from the repository's
+            root; empty for none, and no section where it is not there.
+    """
+
+    seed: int
+    curves: Mapping[str, str]
+    evidence: str
+    tables: tuple[str, ...] = ()
+    demo: bool = False
+    headline: HeadlineParams | None = None
+    real: HeadlineParams | None = None
+    machine_searches: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +78,6 @@ class ReportInputs:
         split: folder of the stage `split`, whose `leakage.json`, `counts.json` and `card.json` describe the
             simulated samples; None where all results are of imported ones.
         histories: name of a training run -> its curve as CSV; names begin with the task.
-        curves: task -> column of its curves that is drawn.
         provenance: further facts on where the numbers come from, name -> value.
         scatter: files `scatter.json`, predicted and measured times.
         settings: section -> its parameters, for the tables of hyper-parameters (see `settings_tables`).
@@ -58,20 +86,16 @@ class ReportInputs:
         sweep: folder of the sweep; None where there is none.
         searches: rows of the stage `autotune`; None where it was not run.
         search_paths: file `search.json` of the stage `autotune`; None where it was not run.
-        tpugraphs: settings and sizes that the section about tpugraphs2023 shows beside the rows.
-        tables: files that declare further tables (see `costbench.reports.declarations`).
-        evidence: path of the page whose verdicts count, from that of this report; empty if it is this one.
-        demo: whether the page is a demonstration, which draws no conclusions on models.
+        variant_settings: task -> variant of tpugraphs2023 -> its parameters of training.
+        collections: sizes of the collections of layout graphs.
+        overheads: times of evaluating a layout config.
         parts: parts that other packages add, by name.
-        headline: the packed results that the first page rests on; None for the report's own results.
-        real: packed results on a machine that exists; None for a report without.
-        machine_searches: folder of searches on a machine that exists; None for a report without.
+        params: section `report`, with paths from the working directory.
     """
 
     rows: tuple[Path, ...]
     split: Path | None = None
     histories: Mapping[str, Path] = field(default_factory=dict)
-    curves: Mapping[str, str] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
     scatter: tuple[Path, ...] = ()
     settings: Settings = field(default_factory=dict)
@@ -80,14 +104,11 @@ class ReportInputs:
     sweep: Path | None = None
     searches: Path | None = None
     search_paths: Path | None = None
-    tpugraphs: TpuGraphsInputs = field(default_factory=TpuGraphsInputs)
-    tables: tuple[Path, ...] = ()
-    evidence: str = ""
-    demo: bool = False
+    variant_settings: Settings = field(default_factory=dict)
+    collections: tuple[CollectionSize, ...] = ()
+    overheads: tuple[Overhead, ...] = ()
     parts: Mapping[str, ReportPart] = field(default_factory=dict)
-    headline: HeadlineParams | None = None
-    real: HeadlineParams | None = None
-    machine_searches: Path | None = None
+    params: ReportParams = field(default_factory=lambda: ReportParams(0, {}, ""))
 
 
 @dataclass(frozen=True)
@@ -119,11 +140,12 @@ class ReportData:
         set_counts: counts of the sets of each split (`read_set_counts`).
         cards: counts and distributions of the simulated samples.
         budgets: budgets of the training runs.
+        selected: best validation values of the points of learning curves, and of learning rates.
+        curves: learning curves of the report's own results.
         guard: networks that were not trained enough.
         frame: all results, those of searches and of other packages included, but for a user's own programs.
         findings: findings on all claims, with the effects of wall times, which no file of the report has.
         figures: folder that figures go to.
-        seed: seed of the bootstrap.
         headline: packed results that the first page rests on; None where there are none.
         real: packed results on a machine that exists; None where there are none.
     """
@@ -135,13 +157,19 @@ class ReportData:
     set_counts: pd.DataFrame
     cards: tuple[Card, ...]
     budgets: tuple[Budget, ...]
+    selected: tuple[Selected, ...]
+    curves: tuple[Curves, ...]
     guard: TrainingGuard
     frame: pd.DataFrame
     findings: tuple[Finding, ...]
     figures: Path
-    seed: int
     headline: Headline | None = None
     real: Headline | None = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of the bootstrap."""
+        return self.inputs.params.seed
 
     @property
     def user_rows(self) -> tuple[pd.DataFrame, ...]:
@@ -196,17 +224,17 @@ class ReportData:
         return without_wall_times(self.findings)
 
 
-def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportData:
+def load_report_data(inputs: ReportInputs, figures: Path) -> ReportData:
     """Returns the data of a report, with all claims decided.
 
     Args:
         inputs: files of the stages.
         figures: folder that figures go to.
-        seed: seed of the bootstrap.
 
     Raises:
         DataError: if an input is missing or malformed.
     """
+    params, seed = inputs.params, inputs.params.seed
     results, searches = load_results(*inputs.rows), load_searches(inputs.searches)
     budgets = read_budgets(inputs.trained)
     rows_of_parts = frame_of((row for part in inputs.parts.values() for row in part.rows), "autotune")
@@ -216,15 +244,17 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
         for name in ("leakage.json", "counts.json", "card.json")
     )
     claims = (*load_claims(), *(claim for part in inputs.parts.values() for claim in part.claims))
-    selected = read_selected(inputs.trained, budgets, inputs.curves, is_curve)
-    headline = None
-    if inputs.headline is not None:
-        headline = load_headline(inputs.headline, inputs.curves, claims)
-    real = None if inputs.real is None else load_headline(inputs.real, inputs.curves, claims)
-    curves = learning_curves(results, selected, budgets, inputs.curves)
+    selected = read_selected(
+        inputs.trained, budgets, params.curves, lambda variant: is_curve(variant) or is_rate(variant)
+    )
+    headline, real = (
+        None if packed is None else load_headline(packed, params.curves, claims)
+        for packed in (params.headline, params.real)
+    )
+    curves = learning_curves(results, selected, budgets, params.curves)
     # Networks on folds are held against curves on folds, which the headline has.
-    curves += () if headline is None else headline.curves
-    guard = guard_training(results, budgets, curves, claims)
+    of_headline = () if headline is None else headline.curves
+    guard = guard_training(results, budgets, (*curves, *of_headline), claims)
     guard = replace(
         guard,
         reasons=reduce(or_, (dict(part.untrained) for part in inputs.parts.values()), dict(guard.reasons)),
@@ -237,16 +267,17 @@ def load_report_data(inputs: ReportInputs, figures: Path, seed: int) -> ReportDa
         set_counts=read_set_counts(counts),
         cards=read_cards(card),
         budgets=budgets,
+        selected=selected,
+        curves=curves,
         guard=guard,
         frame=frame,
         findings=(
             *decide_on_headline(
                 _decide_claims(claims, results, frame, guard, inputs, seed), claims, headline, seed
             ),
-            *find_on_machine(real, search_rows(inputs.machine_searches), claims, seed),
+            *find_on_machine(real, search_rows(params.machine_searches), claims, seed),
         ),
         figures=figures,
-        seed=seed,
         headline=headline,
         real=real,
     )
@@ -312,7 +343,7 @@ def _decide_claims(
 ) -> tuple[Finding, ...]:
     """Returns the findings on all comparisons (`claims.contrasts`)."""
     # Wall times of inference are no results that a file keeps.
-    wall_times = frame_of(overhead_rows(inputs.tpugraphs.overheads))
+    wall_times = frame_of(overhead_rows(inputs.overheads))
     return evaluate_claims(
         contrasts(claims, results.scores),
         pd.concat([frame, derived_rows(results.frame), wall_times], ignore_index=True),

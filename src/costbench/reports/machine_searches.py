@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import pandas as pd
 from costbench.datasets.machine_searches import HARDWARE, MODEL, RANDOM, XLA, read_searches
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MetricRow
-from costbench.reports.frame import frame_of
+from costbench.reports.frame import flatten, frame_of
 from costbench.reports.results import ALL, FOLDS
 from costbench.rng import stream
 
@@ -24,50 +22,29 @@ _NAMED = (HARDWARE, f"analytical and {HARDWARE}")
 """Kinds of search that result rows call by their names."""
 
 
-@dataclass(frozen=True)
-class SearchGains:
-    """Gains of one kind of search from one start, over programs.
+def search_gains(folder: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns gains by start and kind of search, and the searches themselves; no rows for an empty name.
 
-    Attributes:
-        start: start of the searches.
-        arm: kind of search.
-        programs: number of programs.
-        gain: geometric mean of how many times as fast as with XLA's own fusions programs became.
-        low: lower end of its 95% interval over programs.
-        high: upper end.
-        faster: percent of programs that are faster by more than the noise of their runs.
-        slower: percent that are slower by more than that.
-        own: percent of searches that end with XLA's own fusions, as they found nothing faster.
-        seconds: processor seconds of a search, mean.
-        measured: configs compiled and run in a search, mean.
-        predicted: configs that a model scored in a search, mean.
-    """
+    Returns:
+        gains, a row a `start` and `arm` (kind of search):
 
-    start: str
-    arm: str
-    programs: int
-    gain: float
-    low: float
-    high: float
-    faster: float
-    slower: float
-    own: float
-    seconds: float
-    measured: float
-    predicted: float
-
-
-def search_gains(folder: Path | None) -> tuple[tuple[SearchGains, ...], pd.DataFrame]:
-    """Returns gains by start and kind of search, and the searches themselves; nothing without a folder.
+        - `programs`: number of programs;
+        - `gain`: geometric mean of how many times as fast as with XLA's own fusions programs became;
+        - `low`, `high`: ends of its 95% interval over programs;
+        - `faster`, `slower`: percent of programs that are so by more than the noise of their runs;
+        - `own`: percent of searches that end with XLA's own fusions, as they found nothing faster;
+        - `seconds`, `measured`, `predicted`: means of processor seconds of a search, of configs that were
+          compiled and run, and of configs that a model scored.
 
     Raises:
         DataError: for a file that is something else.
     """
-    rows = read_searches(folder) if folder is not None else pd.DataFrame()
-    return tuple(_gains(rows)) if len(rows) else (), rows
+    rows = read_searches(Path(folder)) if folder else pd.DataFrame(columns=["start", "arm"])
+    of_kinds = rows.groupby(["start", "arm"], sort=True, observed=True)
+    return pd.DataFrame([_gains(str(start), str(arm), of_kind) for (start, arm), of_kind in of_kinds]), rows
 
 
-def search_rows(folder: Path | None) -> pd.DataFrame:
+def search_rows(folder: str) -> pd.DataFrame:
     """Returns the gains as result rows, metric `speedup`, by which claims are decided.
 
     The model of a row is `hardware`, `analytical and hardware`, or `model and hardware` for any other model;
@@ -101,39 +78,34 @@ def search_rows(folder: Path | None) -> pd.DataFrame:
     )
 
 
-def _gains(rows: pd.DataFrame) -> Iterator[SearchGains]:
-    for (start, arm), of_kind in rows.groupby(["start", "arm"], sort=True, observed=True):
-        logs = np.log(of_kind["gain"].to_numpy(np.float64))
-        rng = stream(0, "searches on a machine", str(start), str(arm))
-        interval = paired_bootstrap(logs, np.zeros(len(logs)), rng)
-        gain, low, high = np.exp([interval.difference, interval.low, interval.high]).tolist()
-        yield SearchGains(
-            start=str(start),
-            arm=str(arm),
-            programs=len(of_kind),
-            gain=gain,
-            low=low,
-            high=high,
-            faster=100.0 * float((of_kind["low"] > 1.0).mean()),
-            slower=100.0 * float((of_kind["high"] < 1.0).mean()),
-            own=100.0 * float(of_kind["is_own"].mean()),
-            seconds=float(of_kind["spent_s"].mean()),
-            measured=float(of_kind["measured"].mean()),
-            predicted=float(of_kind["predicted"].mean()),
-        )
+def _gains(start: str, arm: str, rows: pd.DataFrame) -> dict[str, object]:
+    logs = np.log(rows["gain"].to_numpy(np.float64))
+    rng = stream(0, "searches on a machine", start, arm)
+    interval = paired_bootstrap(logs, np.zeros(len(logs)), rng)
+    gain, low, high = np.exp([interval.difference, interval.low, interval.high]).tolist()
+    return {
+        "start": start,
+        "arm": arm,
+        "programs": len(rows),
+        "gain": gain,
+        "low": low,
+        "high": high,
+        "faster": 100.0 * float((rows["low"] > 1.0).mean()),
+        "slower": 100.0 * float((rows["high"] < 1.0).mean()),
+        "own": 100.0 * float(rows["is_own"].mean()),
+        "seconds": float(rows["spent_s"].mean()),
+        "measured": float(rows["measured"].mean()),
+        "predicted": float(rows["predicted"].mean()),
+    }
 
 
-def flat_machine_searches(folder: Path | None) -> dict[str, float]:
+_SUMMARY = {"gain_mean": "gain", "gain_low": "low", "gain_high": "high"} | {
+    name: name for name in ("faster", "slower", "programs")
+}
+
+
+def flat_machine_searches(folder: str) -> dict[str, float]:
     """Returns the gains by key of the summary, `fusion_search/xla_cpu/START/ARM/gain_mean` and so on."""
-    numbers: dict[str, float] = {}
-    for gains in search_gains(folder)[0]:
-        prefix = f"fusion_search/xla_cpu/{gains.start}/{gains.arm.replace(' ', '_')}"
-        numbers |= {
-            f"{prefix}/gain_mean": gains.gain,
-            f"{prefix}/gain_low": gains.low,
-            f"{prefix}/gain_high": gains.high,
-            f"{prefix}/faster": gains.faster,
-            f"{prefix}/slower": gains.slower,
-            f"{prefix}/programs": float(gains.programs),
-        }
-    return numbers
+    gains, _ = search_gains(folder)
+    numbers = flatten(gains, "fusion_search/xla_cpu/{start}/{arm}", _SUMMARY)
+    return {key.replace(" ", "_"): value for key, value in numbers.items()}

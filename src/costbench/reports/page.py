@@ -171,10 +171,10 @@ def _breakable(text: str) -> Markup:
 
 
 @cache
-def _text_environment() -> jinja2.Environment:
+def _text_environment(folder: Path) -> jinja2.Environment:
     """Returns what renders words: plain text, which pages escape and files of Markdown take as it is."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        loader=jinja2.FileSystemLoader(folder),
         autoescape=False,  # noqa: S701
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -184,16 +184,17 @@ def _text_environment() -> jinja2.Environment:
     return environment
 
 
-def _block(template: str, block: str, data: Mapping[str, object]) -> str:
-    loaded = _text_environment().get_template(f"{template}.txt.j2")
+def _block(template: str | Path, block: str, data: Mapping[str, object]) -> str:
+    path = template if isinstance(template, Path) else _TEMPLATES / f"{template}.txt.j2"
+    loaded = _text_environment(path.parent).get_template(path.name)
     return "".join(loaded.blocks[block](loaded.new_context(dict(data))))
 
 
-def paragraphs(template: str, block: str = "paragraphs", /, **data: object) -> tuple[str, ...]:
+def paragraphs(template: str | Path, block: str = "paragraphs", /, **data: object) -> tuple[str, ...]:
     """Returns the paragraphs of a template as plain text, those that have any.
 
     Args:
-        template: file in `templates`, without `.txt.j2`.
+        template: file in `templates`, without `.txt.j2`; or the path of another package's.
         block: block of the template; blank lines part its paragraphs.
         data: values that the block is filled with.
     """
@@ -201,11 +202,11 @@ def paragraphs(template: str, block: str = "paragraphs", /, **data: object) -> t
     return tuple(" ".join(text.split()) for text in lines.split("\n\n") if text.split())
 
 
-def sentence(template: str, block: str, /, **data: object) -> str:
+def sentence(template: str | Path, block: str, /, **data: object) -> str:
     """Returns one block of a template as a line of plain text; it may be empty.
 
     Args:
-        template: file in `templates`, without `.txt.j2`.
+        template: file in `templates`, without `.txt.j2`; or the path of another package's.
         block: block of the template.
         data: values that the block is filled with.
     """
@@ -218,12 +219,12 @@ def glossary(tasks: Collection[str]) -> tuple[tuple[str, str], ...]:
     return tuple((word, meaning) for word, _, meaning in words)
 
 
-def page_figure(path: Path, template: str, name: str, /, **data: object) -> PageFigure:
+def page_figure(path: Path, template: str | Path, name: str, /, **data: object) -> PageFigure:
     """Returns a figure with the words that a template has for it.
 
     Args:
         path: file of the figure.
-        template: file in `templates`, without `.txt.j2`.
+        template: file in `templates`, without `.txt.j2`; or the path of another package's.
         name: beginning of the names of its two blocks, `<name>_alt` and `<name>_caption`.
         data: values that the blocks are filled with.
     """

@@ -14,20 +14,19 @@ from costbench.reports.dataset_files import flat_counts, flat_leakage
 from costbench.reports.declared_tables import declared_tables
 from costbench.reports.extension import RenderedPart
 from costbench.reports.figures.canvas import keep_smaller
-from costbench.reports.figures.search_curves import read_paths
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
 from costbench.reports.machine_searches import flat_machine_searches
 from costbench.reports.page import FIRST, Section, glossary, write_pages
-from costbench.reports.real_machine import flat_real
 from costbench.reports.rendering import write_tables
+from costbench.reports.sections.analytical import analytical_section
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
+from costbench.reports.sections.estimates import estimates_section, flat_qualities
 from costbench.reports.sections.headline import headline_section
 from costbench.reports.sections.machine_searches import machine_searches_section
 from costbench.reports.sections.models import (
     ablation_section,
     differences_section,
-    estimates_section,
     learning_section,
     scatter_section,
     training_section,
@@ -39,17 +38,15 @@ from costbench.reports.sections.overview import (
     page_title,
     provenance_section,
 )
-from costbench.reports.sections.real_machine import real_machine_section
-from costbench.reports.sections.results import analytical_section, cell_section
+from costbench.reports.sections.real_machine import flat_real, real_machine_section
+from costbench.reports.sections.results import cell_sections
 from costbench.reports.sections.searches import flat_searches, search_sections
 from costbench.reports.sections.tpugraphs import tpugraphs_section
 from costbench.reports.sections.user_programs import user_programs_section
 from costbench.reports.summary import flat_fits, flat_headline, headlines, summarise
 from costbench.reports.table import Table
-from costbench.reports.tables.estimate_quality import flat_qualities
-from costbench.reports.tables.learning_curves import is_curve, is_rate
 from costbench.reports.tables.tpugraphs import flat_collections
-from costbench.reports.training_runs import read_selected, write_budgets
+from costbench.reports.training_runs import write_budgets
 
 
 @dataclass(frozen=True)
@@ -81,79 +78,41 @@ class ReportFiles:
     findings: tuple[Finding, ...]
 
 
-def _cells(data: ReportData) -> Iterable[Section]:
-    for cell in data.cells:
-        standing = data.standings[cell.name]
-        yield cell_section(data.results, cell, standing, data.leakage, data.figures, data.seed)
-
-
-def _learning(data: ReportData) -> Section | None:
-    trained, columns = data.inputs.trained, data.inputs.curves
-    selected = read_selected(trained, data.budgets, columns, lambda name: is_curve(name) or is_rate(name))
-    return learning_section(data.results, selected, data.budgets, columns, data.figures)
-
-
-def _searches(data: ReportData) -> Iterable[Section]:
-    programs = frozenset(data.searches.frame["program"])
-    paths = [path for path in read_paths(data.inputs.search_paths) if path.program in programs]
-    return search_sections(data.searches, paths, data.printed_findings, data.figures)
-
-
-def _tpugraphs(data: ReportData) -> Section | None:
-    return tpugraphs_section(
-        data.results, data.inputs.tpugraphs, data.cards, data.printed_findings, data.figures
-    )
-
-
-def _data(data: ReportData) -> Section | None:
-    return data_section(data.cards, data.set_counts, data.leakage, data.figures) if data.cards else None
-
-
-def _training(data: ReportData) -> Section | None:
-    inputs = data.inputs
-    return training_section(
-        inputs.histories, inputs.curves, data.budgets, inputs.settings, inputs.sweep, data.figures
-    )
-
-
 SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] = (
     overview_section,
     user_programs_section,
-    _cells,
+    cell_sections,
     headline_section,
     real_machine_section,
-    lambda data: differences_section(data.results, data.seed, data.budgets),
-    lambda data: None if data.inputs.demo else scatter_section(data.inputs.scatter, data.figures),
-    _searches,
+    differences_section,
+    scatter_section,
+    search_sections,
     machine_searches_section,
-    lambda data: ablation_section(
-        data.results, data.figures, data.budgets, data.inputs.labels, data.guard.reasons
-    ),
-    lambda data: estimates_section(data.estimates, data.figures),
-    _learning,
-    _tpugraphs,
-    lambda data: claims_section(data.printed_findings, data.inputs.evidence),
-    lambda data: missing_section(data.results),
-    lambda data: analytical_section(data.results),
-    _data,
-    _training,
-    lambda data: provenance_section(data.results, data.searches, data.inputs.provenance),
+    ablation_section,
+    estimates_section,
+    learning_section,
+    tpugraphs_section,
+    lambda data: claims_section(data.printed_findings, data.inputs.params.evidence),
+    missing_section,
+    analytical_section,
+    data_section,
+    training_section,
+    provenance_section,
 )
 """Sections in the order of the report. Those of other packages follow (`costbench.reports.extension`)."""
 
 
-def write_report(inputs: ReportInputs, folder: Path, seed: int) -> ReportFiles:
+def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
     """Writes `index.html`, `pages/`, `summary.json`, `metrics.json`, `claims.*`, `tables/`, `figures/`.
 
     Args:
         inputs: files of the stages.
         folder: folder of the report.
-        seed: seed of the bootstrap.
 
     Raises:
         DataError: if an input is missing or malformed, or a file cannot be written.
     """
-    data = load_report_data(inputs, folder / "figures", seed)
+    data = load_report_data(inputs, folder / "figures")
     parts = {name: part.render(data.printed_findings, data.figures) for name, part in inputs.parts.items()}
     sections = _complete((*_sections(data), *_sections_of_parts(parts)), data)
     summary = summarise(data.results, _summary_beside_rows(data, parts))
@@ -192,7 +151,7 @@ def _summary_beside_rows(data: ReportData, parts: Mapping[str, RenderedPart]) ->
     """Returns the headline numbers that are not those of result rows."""
     numbers = flat_leakage(data.leakage) | flat_counts(data.cards)
     numbers |= flat_searches(data.searches) | flat_collections(data.results) | flat_qualities(data.estimates)
-    numbers |= flat_real(data.real) | flat_machine_searches(data.inputs.machine_searches)
+    numbers |= flat_real(data.real) | flat_machine_searches(data.inputs.params.machine_searches)
     numbers |= flat_fits(map(Path, data.inputs.scatter)) | flat_headline(data.headline_front)
     for part in parts.values():
         numbers |= part.summary
@@ -206,8 +165,8 @@ def _complete(sections: Sequence[Section], data: ReportData) -> tuple[Section, .
     """
     anchors = {section.anchor for section in sections}
     declared: dict[str, tuple[Table, ...]] = {}
-    for file in data.inputs.tables:
-        for anchor, tables in declared_tables(file, data.frame, data.seed).items():
+    for file in data.inputs.params.tables:
+        for anchor, tables in declared_tables(Path(file), data.frame, data.seed).items():
             section_anchor = anchor if anchor in anchors else "tables"
             declared[section_anchor] = (*declared.get(section_anchor, ()), *tables)
     rest = declared.pop("tables", ())

@@ -110,31 +110,45 @@ class ChipSplit:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """All results of one task, split, chip and variant over one group of the programs' kernels.
+class Division:
+    """A task, split and chip that models were tested on.
 
     Attributes:
         task: decision of the compiler.
         split: how test programs were chosen.
         chip: what was measured.
+    """
+
+    task: str
+    split: str
+    chip: str
+
+    @property
+    def name(self) -> str:
+        """`tile_random_tpu_v2`: names files."""
+        return f"{self.task}_{self.split}_{self.chip}"
+
+    @property
+    def where(self) -> str:
+        """`random split, tpu_v2`."""
+        return ChipSplit(self.split, self.chip).title
+
+
+@dataclass(frozen=True)
+class Cell(Division):
+    """All results of one task, split, chip and variant over one group of the programs' kernels.
+
+    Attributes:
         programs: (application, program) of the test programs, sorted.
         frame: rows of these results.
         kernels: group of kernels: `all`, `unseen` or a kind.
         variant: `main`, or the ablation that the models are variants for.
     """
 
-    task: str
-    split: str
-    chip: str
     programs: tuple[tuple[str, str], ...]
     frame: pd.DataFrame
     kernels: str = ALL
     variant: str = MAIN
-
-    @property
-    def name(self) -> str:
-        """`tile_random_tpu_v2`: names files."""
-        return f"{self.task}_{self.split}_{self.chip}"
 
     @cached_property
     def scores(self) -> Mapping[tuple[str, str, str], float]:

@@ -21,7 +21,7 @@ from costbench.metrics.rows import MAIN, read_rows
 from costbench.reports.figures.programs import COLOURS
 from costbench.reports.frame import frame_of, split_by, split_user_programs
 from costbench.reports.papers.printed import main_table
-from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES
+from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES, Division
 from costbench.tasks import task_order
 
 GAINS = "gains"
@@ -61,20 +61,14 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class SearchResults:
-    """All searches of one task, split and chip.
+class SearchResults(Division):
+    """All searches of one task, split (`gains` for the programs that gain most) and chip.
 
     Attributes:
-        task: decision of the compiler.
-        split: how programs were chosen; `gains` for those that gain most.
-        chip: chip that was measured on.
         programs: (application, program) pairs, in the order of the paper's tables.
         frame: their rows (see `costbench.reports.frame`).
     """
 
-    task: str
-    split: str
-    chip: str
     programs: tuple[tuple[str, str], ...]
     frame: pd.DataFrame = field(repr=False, compare=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from costbench.artifacts import seal
@@ -19,12 +19,10 @@ from costbench.metrics.overhead import read_overheads
 from costbench.params import load_yaml, merge
 from costbench.reports.extension import ReportExtension, ReportPart
 from costbench.reports.frame import write_frame
-from costbench.reports.headline import HeadlineParams
-from costbench.reports.inputs import ReportInputs
+from costbench.reports.inputs import ReportInputs, ReportParams
 from costbench.reports.overhead import overhead_metrics, write_machine_overheads
 from costbench.reports.report import write_report
 from costbench.reports.results import PRIMARY_CHIP
-from costbench.reports.sections.tpugraphs import TpuGraphsInputs
 from costbench.reports.tables.hyperparameters import Settings
 from costbench.reports.tables.tpugraphs import is_of_paper
 from costbench.reports.training_runs import write_wall_times
@@ -32,34 +30,6 @@ from costbench.tasks import LEARNED
 
 _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/report"
-
-
-@dataclass(frozen=True)
-class ReportParams:
-    """Section `report`: tables, figures and the page.
-
-    Attributes:
-        seed: seed of the bootstrap over programs.
-        curves: metric of the training histories that is drawn, by task.
-        evidence: page whose verdicts count, as a path from the report's folder; empty if that is this report.
-        tables: files that declare further tables, as paths from the repository's root.
-        demo: whether the page is a demonstration: it says so and draws no conclusions on models.
-        headline: packed results that the first page and the comparisons on folds rest on; null for the
-            report's own.
-        real: packed results of the fusion task on a machine that exists, which stand beside those on the
-            simulated chip; null for none.
-        machine_searches: folder of searches over fusions on a machine that exists, from the repository's
-            root; empty for none, and no section where it is not there.
-    """
-
-    seed: int
-    curves: Mapping[str, str]
-    evidence: str
-    tables: tuple[str, ...] = ()
-    demo: bool = False
-    headline: HeadlineParams | None = None
-    real: HeadlineParams | None = None
-    machine_searches: str = ""
 
 
 def run(params: Path) -> None:
@@ -75,9 +45,9 @@ def run(params: Path) -> None:
     parts = {name: extension.load(workspace) for name, extension in extensions.items()}
     identities = _read_identities(profile, workspace, parts.values())
     inputs = _collect_inputs(profile, workspace, section, parts, identities)
-    written = write_report(inputs, workspace.reports, section.seed)
+    written = write_report(inputs, workspace.reports)
     write_frame(written.frame, workspace.out / "results.parquet")
-    machine, overheads = workspace.stage("machine"), inputs.tpugraphs.overheads
+    machine, overheads = workspace.stage("machine"), inputs.overheads
     write_wall_times(inputs.trained, machine)
     machine_files = write_machine_overheads(overheads, written.findings, machine)
     for part in parts.values():
@@ -118,14 +88,7 @@ def _collect_inputs(
     identities: Sequence[StageIdentity],
 ) -> ReportInputs:
     """Returns the files that the stages of a profile left behind, and what the report shows beside them."""
-    # A demonstration draws no conclusions.
     names = experiment_names(profile)
-    headline, real = (
-        None
-        if section.demo or packed is None
-        else replace(packed, results=str(workspace.root / packed.results))
-        for packed in (section.headline, section.real)
-    )
     train, evaluated, tuned, sweep = (
         workspace.stage(name) for name in ("train", "evaluate", "autotune", "sweep")
     )
@@ -141,7 +104,6 @@ def _collect_inputs(
             for name in reversed(names)
             for path in sorted((train / name).glob(f"*-{MAIN}-s*/history.csv"))
         },
-        curves=section.curves,
         scatter=tuple(evaluated / name / "scatter.json" for name in names),
         settings=_network_settings(profile, sweep),
         labels=variant_labels(profile),
@@ -157,27 +119,32 @@ def _collect_inputs(
             "profile": workspace.name,
             "random stream of the intervals": f"seed {section.seed}",
         },
-        tpugraphs=TpuGraphsInputs(
-            settings=_variant_settings(profile),
-            collections=read_collection_sizes(workspace.stage("features") / "layout" / PRIMARY_CHIP),
-            overheads=read_overheads(workspace.stage("machine") / "evaluate" / name for name in names),
-        ),
-        tables=tuple(workspace.root / name for name in section.tables),
-        # A project of the user's has no other report than its own.
-        demo=section.demo,
-        evidence=section.evidence if (workspace.reports / section.evidence).is_file() else "",
+        variant_settings=_variant_settings(profile),
+        collections=read_collection_sizes(workspace.stage("features") / "layout" / PRIMARY_CHIP),
+        overheads=read_overheads(workspace.stage("machine") / "evaluate" / name for name in names),
         parts=parts,
-        headline=headline,
-        real=real,
-        machine_searches=_folder_of_searches(workspace, section),
+        params=_located(section, workspace),
     )
 
 
-def _folder_of_searches(workspace: Workspace, section: ReportParams) -> Path | None:
-    if section.demo or not section.machine_searches:
-        return None
-    folder = workspace.root / section.machine_searches
-    return folder if folder.is_dir() else None
+def _located(section: ReportParams, workspace: Workspace) -> ReportParams:
+    """Returns the section with paths from the working directory, and without what does not count here."""
+    headline, real = (
+        packed and replace(packed, results=str(workspace.root / packed.results))
+        for packed in (section.headline, section.real)
+    )
+    searches = workspace.root / section.machine_searches
+    located = replace(
+        section,
+        # A project of the user's has no other report than its own.
+        evidence=section.evidence if (workspace.reports / section.evidence).is_file() else "",
+        tables=tuple(str(workspace.root / name) for name in section.tables),
+        headline=headline,
+        real=real,
+        machine_searches=str(searches) if section.machine_searches and searches.is_dir() else "",
+    )
+    # A demonstration draws no conclusions.
+    return replace(located, headline=None, real=None, machine_searches="") if section.demo else located
 
 
 def _has_simulated(params: Params) -> bool:

@@ -38,7 +38,7 @@ from costbench.reports.figures.programs import UNSCALED, read_scatter
 from costbench.reports.inputs import Front
 from costbench.reports.losses import SHARES_ABOVE, SKEWED, spread
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, UNSEEN, Cell, Results, split_order
-from costbench.reports.tables.seen_kernels import NEW_STRUCTURE, share_of_structures
+from costbench.reports.tables.programs import NEW_STRUCTURE, share_of_structures
 
 _SHORT_NS = 5_000.0
 _UNSEEN_METRICS = ("ape_mean", "ape_median", "tau_mean", "tau_median")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -14,15 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from costbench.arrays import AnyArray
-from costbench.artifacts import read_json
-from costbench.errors import DataError
-from costbench.reports.dataset_files import parse_data
+from costbench.reports.dataset_files import read_list
 from costbench.reports.frame import split_by
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-_Entry = TypeVar("_Entry", bound="DataclassInstance")
 _POINTS = ["trials", "median", "low", "high"]
 _PANELS_ACROSS = 4
 
@@ -64,14 +57,6 @@ def in_order(workload: str) -> tuple[str, int, str]:
     head = workload.rstrip("0123456789")
     number = workload[len(head) :]
     return head, int(number) if number else 0, workload
-
-
-def read_list(cls: type[_Entry], path: Path) -> tuple[_Entry, ...]:
-    """Returns the entries of a JSON list. Raises: DataError naming the file, if it holds anything else."""
-    content = read_json(path)
-    if not isinstance(content, list):
-        raise DataError("no list", where=path, expected="a list of objects")
-    return tuple(parse_data(cls, entry, path, f"[{number}]") for number, entry in enumerate(content))
 
 
 def read_curves(path: Path) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costbench.reports.dataset_files import Card, Distribution, read_cards
-from costbench.reports.figures.dataset import write_application_figure, write_histogram_figure
+from costbench.reports.sections.data import write_application_figure, write_histogram_figure
 from tests.reports.evidence_files import write_evidence
 
 

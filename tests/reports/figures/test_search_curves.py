@@ -52,7 +52,7 @@ def test_files_are_read_strictly(tmp_path: Path) -> None:
         ([{**asdict(ONE), "seconds": [0.0, 30.0, 10.0]}], "ascending"),
         ([{**asdict(ONE), "median": [0.0, 1.0, 1.0]}], "above 0"),
         ([asdict(ONE), {"task": "fusion"}], r"\[1\]"),
-        ({"a": 1}, "a list of curves"),
+        ({"a": 1}, "a list of objects"),
     ):
         path.write_text(json.dumps(broken))
         with pytest.raises(DataError, match=problem):

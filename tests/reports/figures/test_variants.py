@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.figures.variants import write_heat_map, write_scaling_figure
 from costbench.reports.results import ChipSplit, Results, load_results
+from costbench.reports.sections.models import write_heat_map, write_scaling_figure
 from tests.reports.conftest import rows_of, variant_rows
 
 

@@ -10,14 +10,23 @@ from costbench.reports.dataset_files import read_cards, read_leakage, read_set_c
 from costbench.reports.page import Section
 from costbench.reports.rendering import to_csv, to_markdown
 from costbench.reports.sections.data import corpus_tables, data_section, dataset_tables, leakage_table
+from tests.reports.conftest import report_data, rows_of
 from tests.reports.evidence_files import write_evidence
 from tests.sentences import numbers
 
 
 def _section(folder: Path, tasks: tuple[str, ...]) -> Section:
     files = write_evidence(folder, tasks)
-    leakage = read_leakage(files.audits)
-    return data_section(read_cards(files.card), read_set_counts(files.counts), leakage, folder)
+    data = report_data(
+        folder,
+        rows_of(),
+        cards=read_cards(files.card),
+        set_counts=read_set_counts(files.counts),
+        leakage=read_leakage(files.audits),
+    )
+    section = data_section(data)
+    assert section is not None
+    return section
 
 
 def test_tile_data_alone(tmp_path: Path) -> None:

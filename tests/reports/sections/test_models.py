@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
+from costbench.reports.inputs import ReportInputs, ReportParams
 from costbench.reports.results import Results, load_results
 from costbench.reports.sections.models import ablation_section, learning_section, summarise_curves
-from costbench.reports.tables.learning_curves import Curves, Point
+from costbench.reports.tables.learning_curves import Curves, Point, learning_curves
 from costbench.reports.training_runs import Budget, Selected
-from tests.reports.conftest import make_row, rows_of, variant_rows
+from tests.reports.conftest import make_row, report_data, rows_of, variant_rows
 from tests.sentences import numbers
 
 
@@ -23,18 +24,18 @@ def _results(folder: Path, rows: list[MetricRow]) -> Results:
 
 def test_networks_have_a_figure_and_inputs_none(tmp_path: Path) -> None:
     inputs = [*rows_of(), *variant_rows("mse", "tile", [1.0] * 3)]
-    section = ablation_section(_results(tmp_path, inputs), tmp_path)
+    section = ablation_section(report_data(tmp_path, inputs))
     assert section is not None
     assert (section.figures, len(section.tables)) == ((), 1)
     networks = [*inputs, *variant_rows("gat-lstm", "tile", [1.0] * 3)]
-    section = ablation_section(_results(tmp_path, networks), tmp_path)
+    section = ablation_section(report_data(tmp_path, networks))
     assert section is not None
     assert (len(section.figures), len(section.tables)) == (1, 2)
     assert section.figures[0].path.name == "networks_random_tpu_v2.svg"
 
 
 def test_without_variants_there_is_no_section(tmp_path: Path) -> None:
-    assert ablation_section(_results(tmp_path, rows_of()), tmp_path) is None
+    assert ablation_section(report_data(tmp_path, rows_of())) is None
 
 
 COLUMNS = {"tile": "validation/tau"}
@@ -96,12 +97,15 @@ def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
         make_row(model="measured_again", application=a, program=p, metric="kendall_tau", value=0.99)
         for a, p in {(row.application, row.program) for row in rows_of()}
     ]
-    results = _results(tmp_path, [*rows_of(), *rows, *ceiling])
+    data = report_data(
+        tmp_path, [*rows_of(), *rows, *ceiling], inputs=ReportInputs((), params=ReportParams(0, COLUMNS, ""))
+    )
     selected = [
         Selected(Budget("curves-tile", "tile", "random", "tpu_v2", name, 0, steps, 8, 32, 4), 0.5)
         for name, steps in zip(variants, (400, 1600, 500), strict=True)
     ]
-    section = learning_section(results, selected, [run.budget for run in selected], COLUMNS, tmp_path)
+    curves = learning_curves(data.results, selected, [run.budget for run in selected], COLUMNS)
+    section = learning_section(replace(data, selected=tuple(selected), curves=curves))
     assert section is not None
     assert len(section.paragraphs) == 2
     # Errors with their steps, and the baseline's.
@@ -117,4 +121,4 @@ def test_a_figure_with_the_ceilings_and_a_table(tmp_path: Path) -> None:
 
 
 def test_without_curves_and_rates_there_is_no_section(tmp_path: Path) -> None:
-    assert learning_section(_results(tmp_path, rows_of()), [], [], COLUMNS, tmp_path) is None
+    assert learning_section(report_data(tmp_path, rows_of())) is None

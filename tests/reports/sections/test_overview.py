@@ -12,7 +12,7 @@ from costbench.reports.claims.claim import Side, load_claims
 from costbench.reports.claims.contrasts import contrasts
 from costbench.reports.claims.evaluation import DECIDED, HOLDS, NOT_EVALUATED, Finding, evaluate_claims
 from costbench.reports.dataset_files import read_cards
-from costbench.reports.inputs import ReportData, ReportInputs
+from costbench.reports.inputs import ReportData, ReportInputs, ReportParams
 from costbench.reports.results import load_results
 from costbench.reports.searches import load_searches
 from costbench.reports.sections.overview import (
@@ -72,7 +72,7 @@ def test_what_was_not_run_is_not_asked(tmp_path: Path) -> None:
 
 def test_a_preview_leads_to_the_page_whose_verdicts_count(tmp_path: Path) -> None:
     data = report_data(tmp_path, rows_of())
-    evidence = ReportInputs((), evidence="evidence/index.html")
+    evidence = ReportInputs((), params=ReportParams(0, {}, "evidence/index.html"))
     first = overview_section(replace(data, inputs=evidence)).pointers[0]
     assert (first.page, first.anchor) == ("evidence/index.html", "overview")
     assert all(pointer.anchor and not pointer.page for pointer in overview_section(data).pointers)
@@ -80,7 +80,7 @@ def test_a_preview_leads_to_the_page_whose_verdicts_count(tmp_path: Path) -> Non
 
 def test_a_demonstration_draws_no_conclusions(tmp_path: Path) -> None:
     data = report_data(tmp_path, [*model_rows("trees", [20.0] * 6), *model_rows("learned", [30.0] * 6)])
-    demo = replace(data, inputs=replace(data.inputs, demo=True))
+    demo = replace(data, inputs=ReportInputs((), params=ReportParams(0, {}, "", demo=True)))
     assert overview_section(data).pointers
     section = overview_section(demo)
     assert (section.pointers, section.figures) == ((), ())
@@ -231,10 +231,10 @@ def test_figures_of_the_hybrid_and_of_tuning(tmp_path: Path) -> None:
 
 
 def test_tables_of_the_papers_without_results_are_named(tmp_path: Path) -> None:
-    missing = missing_section(report_data(tmp_path, rows_of()).results)
+    missing = missing_section(report_data(tmp_path, rows_of()))
     assert missing is not None
     assert len(missing.paragraphs) == 6
     rows = [*rows_of(), *rows_of("manual"), *fusion_rows(), *fusion_rows("manual")]
     for variant in ("mse", "gat-lstm", "lpm2020-lstm"):
         rows += variant_rows(variant, "tile", [1.0] * 3)
-    assert missing_section(report_data(tmp_path, rows).results) is None
+    assert missing_section(report_data(tmp_path, rows)) is None

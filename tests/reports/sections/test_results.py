@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.baseline_comparison import rank_models
+from costbench.metrics.rows import MetricRow
 from costbench.reports.dataset_files import read_leakage
 from costbench.reports.page import Section
-from costbench.reports.results import load_results
-from costbench.reports.sections.results import analytical_section, cell_section
-from tests.reports.conftest import fusion_rows, kind_rows, make_row, rows_of
+from costbench.reports.sections.analytical import analytical_section
+from costbench.reports.sections.results import cell_sections
+from tests.reports.conftest import fusion_rows, kind_rows, make_row, report_data, rows_of
 from tests.reports.evidence_files import write_evidence
 from tests.sentences import numbers
 
@@ -20,10 +19,7 @@ from tests.sentences import numbers
 def _section(folder: Path, rows: list[MetricRow], leaked: int) -> Section:
     leakage = read_leakage(write_evidence(folder).audits)
     leakage = leakage.assign(leaked_kernels=leaked, share_of_kernels=leaked / 10)
-    write_rows(folder / "r.jsonl", rows)
-    results = load_results(folder / "r.jsonl")
-    cell = results.cells[0]
-    return cell_section(results, cell, rank_models(results, cell, 0), leakage, folder, 0)
+    return next(cell_sections(report_data(folder, rows, leakage=leakage)))
 
 
 def test_leaks_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -79,10 +75,10 @@ def test_layouts_state_more_than_a_geometric_mean(tmp_path: Path) -> None:
 
 
 def test_the_analytical_model_has_a_section_if_it_was_evaluated(tmp_path: Path) -> None:
-    write_rows(tmp_path / "none.jsonl", [row for row in rows_of() if row.model == "learned"])
-    assert analytical_section(load_results(tmp_path / "none.jsonl")) is None
-    write_rows(tmp_path / "r.jsonl", kind_rows({"all": [(20.0, 0.9, 10.0, 1000.0), None, None]}))
-    section = analytical_section(load_results(tmp_path / "r.jsonl"))
+    without = [row for row in rows_of() if row.model == "learned"]
+    assert analytical_section(report_data(tmp_path, without)) is None
+    rows = kind_rows({"all": [(20.0, 0.9, 10.0, 1000.0), None, None]})
+    section = analytical_section(report_data(tmp_path, rows))
     assert section is not None
     assert [table.name for table in section.tables] == ["analytical_tpu_v2", "analytical_kinds_tpu_v2"]
     # One paragraph about all, one about the chip.

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from costbench.artifacts import write_json
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import NOT_EVALUATED, UNDECIDED, evaluate_claims
 from costbench.reports.figures.search_curves import SearchPath
+from costbench.reports.inputs import ReportInputs
 from costbench.reports.page import Section
 from costbench.reports.searches import GAINS, Searches, load_searches
 from costbench.reports.sections.searches import flat_searches, search_sections
-from tests.reports.conftest import PROGRAMS
+from tests.reports.conftest import PROGRAMS, report_data, rows_of
 from tests.reports.search_rows import TILE_SPEEDUPS, fusion_search_rows, tile_rows
 from tests.sentences import numbers
 
@@ -23,7 +25,10 @@ def _sections(folder: Path, rows: list[MetricRow], paths: tuple[SearchPath, ...]
     write_rows(folder / "rows.jsonl", rows)
     searches = load_searches(folder / "rows.jsonl")
     findings = evaluate_claims(load_claims(), searches.frame, 0, resamples=100)
-    return {section.anchor: section for section in search_sections(searches, paths, findings, folder)}
+    write_json(folder / "search.json", [asdict(path) for path in paths])
+    inputs = ReportInputs((), search_paths=folder / "search.json")
+    data = report_data(folder, rows_of(), inputs=inputs, searches=searches, findings=findings)
+    return {section.anchor: section for section in search_sections(data)}
 
 
 def test_both_tasks_with_figures_tables_and_what_the_papers_say(tmp_path: Path) -> None:
@@ -60,7 +65,7 @@ def test_curves_say_how_long_hardware_alone_needs(tmp_path: Path) -> None:
     seconds = (0.0, 60.0, 300.0, 600.0)
     lines = {"hardware": (1.0, 1.0, 1.2, 1.3), "model and hardware": (1.0, 1.2, 1.2, 1.2)}
     paths = tuple(
-        SearchPath("fusion", "random", "tpu_v2", "a", model, start, seconds, line, line, line)
+        SearchPath("fusion", "random", "tpu_v2", RNN, model, start, seconds, line, line, line)
         for model, line in lines.items()
         for start in ("default", "random")
     )
@@ -92,7 +97,7 @@ def test_what_a_small_profile_leaves_out_is_said(tmp_path: Path) -> None:
 
 
 def test_without_searches_there_are_no_parts(tmp_path: Path) -> None:
-    assert search_sections(load_searches(None), (), (), tmp_path) == ()
+    assert list(search_sections(report_data(tmp_path, rows_of()))) == []
 
 
 RNN = PROGRAMS[0][1]

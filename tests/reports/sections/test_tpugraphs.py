@@ -7,8 +7,10 @@ from pathlib import Path
 
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
-from costbench.reports.sections.tpugraphs import TpuGraphsInputs, tpugraphs_pointer, tpugraphs_section
-from tests.reports.conftest import rows_of
+from costbench.reports.page import Section
+from costbench.reports.results import Results
+from costbench.reports.sections.tpugraphs import tpugraphs_pointer, tpugraphs_section
+from tests.reports.conftest import report_data, rows_of
 from tests.reports.tpugraphs_rows import layout_rows, results_of, tile_rows
 from tests.sentences import numbers
 
@@ -18,15 +20,19 @@ TILES = {"early-sage-listmle": [2.0, 10.0], "late-sage-listmle": [20.0, 100.0]}
 LAYOUTS = {("gst-listmle", "xla:random"): [0.2, 0.6], ("gst-listmle", "xla:default"): [0.1, 0.2]}
 
 
+def _section(folder: Path, results: Results) -> Section | None:
+    return tpugraphs_section(report_data(folder, rows_of(), results=results, findings=FINDINGS))
+
+
 def test_without_results_there_is_no_section(tmp_path: Path) -> None:
     results = results_of(tmp_path, rows_of())
-    assert tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path) is None
-    assert tpugraphs_pointer(results) is None
+    assert _section(tmp_path, results) is None
+    assert tpugraphs_pointer(results) == ()
 
 
 def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
     results = results_of(tmp_path, tile_rows(TILES))
-    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    section = _section(tmp_path, results)
     assert section is not None
     # Claims of the paper, and how many hold and do not.
     assert numbers(section.paragraphs[0])[:3] == [2, 1, 1]
@@ -40,15 +46,14 @@ def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
     assert names == tables
     assert set(section.folded) == {f"tpugraphs2023_{name}" for name in ("table1", "table5", *tables[4:])}
     assert [figure.path.name for figure in section.figures] == ["tpugraphs2023_figure5_random_tpu_v3.svg"]
-    pointer = tpugraphs_pointer(results)
-    assert pointer is not None
+    (pointer,) = tpugraphs_pointer(results)
     assert pointer.anchor == section.anchor
     assert numbers(pointer.answer.replace("top-1", "").replace("%", " ")) == [8.0, 80.0]
 
 
 def test_layouts_have_tables_and_a_figure(tmp_path: Path) -> None:
     results = results_of(tmp_path, tile_rows(TILES), layout_rows(LAYOUTS))
-    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    section = _section(tmp_path, results)
     assert section is not None
     names = {table.name for table in section.tables}
     assert names >= {"tpugraphs2023_table6_random_tpu_v3", "tpugraphs2023_table7_random_tpu_v3"}
@@ -65,7 +70,7 @@ def test_layouts_say_what_there_is_to_gain_and_what_chance_does(tmp_path: Path) 
     default = [replace(row, value=next(losses)) if row.metric == "top_1" else row for row in default]
     chance = layout_rows({("main", "xla:random"): [0.0, 0.0]}, "random")
     results = results_of(tmp_path, layout_rows(LAYOUTS), default, chance)
-    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    section = _section(tmp_path, results)
     assert section is not None
     told = [numbers(text.replace("%", " ")) for text in section.paragraphs]
     # Arithmetic mean and median; 75% of programs gain more than 1%, 25% more than 10%.
@@ -77,7 +82,7 @@ def test_layouts_say_what_there_is_to_gain_and_what_chance_does(tmp_path: Path) 
 def test_layouts_without_the_papers_networks_stand_by_themselves(tmp_path: Path) -> None:
     own = {("main", "xla:random"): [0.2, 0.6], ("gcn", "xla:random"): [0.1, 0.3]}
     results = results_of(tmp_path, layout_rows(own))
-    section = tpugraphs_section(results, TpuGraphsInputs(), (), FINDINGS, tmp_path)
+    section = _section(tmp_path, results)
     assert section is not None
     names = [table.name for table in section.tables if table.name.endswith("_random_tpu_v3")]
     assert names == ["tpugraphs_layouts_random_tpu_v3"]

@@ -10,13 +10,13 @@ import pytest
 
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import load_results
-from costbench.reports.table import Table
-from costbench.reports.tables.analytical import (
+from costbench.reports.sections.analytical import (
     analytical_scores,
     application_table,
     kind_table,
     summarise_scores,
 )
+from costbench.reports.table import Table
 from tests.reports.conftest import kind_rows, make_row
 from tests.sentences import numbers
 

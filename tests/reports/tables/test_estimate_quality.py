@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from costbench.metrics.rows import write_rows
-from costbench.reports.figures.estimate_quality import write_quality_figure
 from costbench.reports.results import Results, load_results
-from costbench.reports.sections.models import estimates_section
-from costbench.reports.tables.estimate_quality import flat_qualities, quality_scores, quality_table
+from costbench.reports.sections.estimates import (
+    estimates_section,
+    flat_qualities,
+    quality_scores,
+    quality_table,
+    write_quality_figure,
+)
 from costbench.reports.tables.variants import ablation_tables
-from tests.reports.conftest import PROGRAMS, make_row
+from tests.reports.conftest import PROGRAMS, make_row, report_data, rows_of
 
 # Error (of both programs, so that the geometric mean is the middle one) and tau.
 SCORES = {
@@ -47,7 +51,7 @@ def results_of(folder: Path, scores: dict[tuple[str, str], tuple[float, float]])
 @pytest.fixture(autouse=True)
 def _unknown_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are of a chip without a file: its compiler's estimate is that of the quality `compiler`."""
-    monkeypatch.setattr("costbench.reports.tables.estimate_quality.available_targets", lambda: ())
+    monkeypatch.setattr("costbench.reports.sections.estimates.available_targets", lambda: ())
 
 
 @pytest.fixture
@@ -80,7 +84,7 @@ def test_the_table_has_a_row_for_each_quality_and_for_those_without(results: Res
 
 
 def test_the_section_says_with_which_qualities_a_network_is_beaten(results: Results, tmp_path: Path) -> None:
-    section = estimates_section(results, tmp_path)
+    section = estimates_section(report_data(tmp_path, rows_of(), results=results))
     assert section is not None
     text = " ".join(section.paragraphs)
     assert "the network alone errs by 10.0%" in text
@@ -110,7 +114,7 @@ def test_one_quality_alone_shows_nothing(tmp_path: Path) -> None:
     main = {key: value for key, value in SCORES.items() if key[1] == "main"}
     results = results_of(tmp_path, main)
     assert quality_scores(results) == ()
-    assert estimates_section(results, tmp_path) is None
+    assert estimates_section(report_data(tmp_path, rows_of(), results=results)) is None
 
 
 def test_qualities_are_no_ablations(results: Results) -> None:

@@ -29,10 +29,10 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fitted_kernels_and_the_test_are_kept_apart() -> None:
     found = agreement_of("chip")
     assert found is not None
-    assert (found.kernels, found.runs, found.test_runs, found.program) == (2, 22, 100, "B")
+    assert [found[name] for name in ("kernels", "runs", "test_runs", "program")] == [2, 22, 100, "B"]
     # Two kernels count once each; one of them ranks nothing.
-    assert (found.fitted_error, found.fitted_tau) == (6.0, 0.9)
-    assert (found.test_ratio, found.test_error, found.test_tau) == (0.5, 40.0, 0.1)
+    assert (found["fitted_error"], found["fitted_tau"]) == (6.0, 0.9)
+    assert (found["test_ratio"], found["test_error"], found["test_tau"]) == (0.5, 40.0, 0.1)
     assert agreement_of("other") is None
 
 
@@ -52,7 +52,7 @@ def test_the_first_page_has_what_was_fitted_and_what_failed(tmp_path: Path) -> N
     assert uses == ["fitted"] * 7 + ["test"]
     agreement = agreement_of("tpu_v3")
     assert agreement is not None
-    assert f"{agreement.test_ratio:.2f} of its time" in measured.paragraphs[0]
+    assert f"{agreement['test_ratio']:.2f} of its time" in measured.paragraphs[0]
     # Nothing was recorded of the other chip.
     other = overview_section(report_data(tmp_path, rows_of())).tables
     assert [table.name for table in other] == ["machines_tpu_v2"]

@@ -8,7 +8,7 @@ import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.searches import SearchResults, load_searches
-from costbench.reports.tables.searches import budget_table, cost_table, figure_4_table, start_table
+from costbench.reports.sections.searches import budget_table, cost_table, figure_4_table, start_table
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 from tests.sentences import listed, numbers
 

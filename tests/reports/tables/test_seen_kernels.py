@@ -9,7 +9,7 @@ import pytest
 from costbench.metrics.rows import write_rows
 from costbench.reports.results import Cell, load_results
 from costbench.reports.summary import summarise
-from costbench.reports.tables.seen_kernels import (
+from costbench.reports.tables.programs import (
     NEW_STRUCTURE,
     share_of_structures,
     structure_table,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from costbench.errors import choose
 from costbench.metrics.rows import MAIN
@@ -196,13 +196,19 @@ class Claim:
         chips = dict.fromkeys(side.chip for side in self.sides)
         return ", ".join(" and ".join(names) for names in (splits, chips))
 
+    def with_sides(self, change: Callable[[Side], Side], **fields: Any) -> Claim:
+        """Returns the same claim of other sides, and with other values of further fields.
+
+        Args:
+            change: function of a side that returns the one in its place.
+            fields: field -> its value.
+        """
+        left, right = (tuple(map(change, sides)) for sides in (self.left, self.right))
+        return replace(self, left=left, right=right, **fields)
+
     def on(self, chip: str) -> Claim:
         """Returns the same claim with a chip in place of `any`."""
-        left, right = (
-            tuple(replace(side, chip=chip) if side.chip == ANY else side for side in sides)
-            for sides in (self.left, self.right)
-        )
-        return replace(self, left=left, right=right)
+        return self.with_sides(lambda side: replace(side, chip=chip) if side.chip == ANY else side)
 
     @property
     def sign(self) -> float:

@@ -74,13 +74,12 @@ def contrasts_on_machine(claims: Sequence[Claim], index: ScoreIndex, chip: str) 
         splits, chips = {side.split for side in claim.sides}, {side.chip for side in claim.sides}
         if len(chips) != 1 or splits not in ({"random"}, {FOLDS}) or claim.wall_time or claim.construction:
             continue
-        left, right = (
-            tuple(replace(side, split=FOLDS, chip=chip) for side in sides)
-            for sides in (claim.left, claim.right)
-        )
-        left = tuple(_with_estimate(side, claim, index) for side in left)
         name = claim.restates or claim.id
-        on_machine = replace(claim, id=f"{name}@{chip}", left=left, right=right, set="real", restates=name)
+        on_machine = claim.with_sides(
+            lambda side: replace(side, split=FOLDS, chip=chip), id=f"{name}@{chip}", set="real", restates=name
+        )
+        left = tuple(_with_estimate(side, claim, index) for side in on_machine.left)
+        on_machine = replace(on_machine, left=left)
         if all(scores_of(index, claim.task, claim.metric, side).programs for side in on_machine.sides):
             moved.append(on_machine)
     return tuple(_distinct(moved))
@@ -115,11 +114,11 @@ def _has_model(claim: Claim, model: str) -> bool:
 
 def _with_stand_in(claim: Claim) -> Claim:
     """Returns the claim with our network in place of lpm2021's."""
-    left, right = (
-        tuple(replace(side, model=_NETWORK) if side.model == _PAPERS_MODEL else side for side in sides)
-        for sides in (claim.left, claim.right)
+    return claim.with_sides(
+        lambda side: replace(side, model=_NETWORK) if side.model == _PAPERS_MODEL else side,
+        id=f"{claim.id}@learned",
+        restates=claim.id,
     )
-    return replace(claim, id=f"{claim.id}@learned", left=left, right=right, restates=claim.id)
 
 
 def _to_folds(claim: Claim, index: ScoreIndex) -> Claim | None:
@@ -133,11 +132,9 @@ def _to_folds(claim: Claim, index: ScoreIndex) -> Claim | None:
         return None
     if splits == {ANY} and _tested_splits(claim, index) == {FOLDS}:
         return None  # Programs of all splits are already those of folds.
-    left, right = (
-        tuple(replace(side, split=FOLDS, chip=PRIMARY_CHIP) for side in sides)
-        for sides in (claim.left, claim.right)
+    moved = claim.with_sides(
+        lambda side: replace(side, split=FOLDS, chip=PRIMARY_CHIP), restates=claim.restates or claim.id
     )
-    moved = replace(claim, left=left, right=right, restates=claim.restates or claim.id)
     tested = all(scores_of(index, claim.task, claim.metric, side).programs for side in moved.sides)
     return moved if tested else None
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -24,7 +23,7 @@ from costbench.metrics.checks import aligned, positive
 from costbench.metrics.measures import Measure
 from costbench.reports.figures.canvas import PALETTE, BarSeries, draw_grouped_bars, legend_above, save, styled
 from costbench.reports.papers.printed import PrintedTable
-from costbench.reports.results import MODELS, Cell, title_of
+from costbench.reports.results import MODELS, Cell, Division, title_of
 from costbench.reports.tables.programs import PAPER_MODELS
 from costbench.tasks import LEARNED
 
@@ -38,10 +37,7 @@ COLOURS = {
 }
 BARS = ("learned", "tuned", "hybrid", "analytical")
 BASELINES = ("iterations", "random")
-_CEILINGS: Mapping[str, Literal["dotted", "dashdot"]] = {
-    "measured_again": "dotted",
-    "regular_machine": "dashdot",
-}
+_CEILINGS = {"measured_again": "dotted", "regular_machine": "dashdot"}
 """Line styles of the marks of what a model can reach."""
 
 
@@ -119,27 +115,15 @@ def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) 
             heights = np.nan_to_num(_paper_series(cell, paper, model, measure))
             series.append(BarSeries(f"{model}, {paper.paper}", COLOURS[model], heights, hatched=True))
     draw_grouped_bars(axes, positions, series, 0.8 / max(1, len(series)))
-    for model in BASELINES:
-        if model in cell.models:
-            axes.hlines(
-                _series(cell, model, measure),
-                positions - 0.46,
-                positions + 0.46,
-                colors=COLOURS[model],
-                linestyles="dashed" if model == "random" else "solid",
-                linewidth=1.8,
-                label=f"{model}, ours",
-            )
-    for name in cell.ceilings:
-        axes.hlines(
-            _series(cell, name, measure),
-            positions - 0.46,
-            positions + 0.46,
-            colors="#000000",
-            linestyles=_CEILINGS[name],
-            linewidth=1.2,
-            label=title_of(name),
-        )
+    marks: dict[str, tuple[str, str, float, str]] = {
+        model: (COLOURS[model], "dashed" if model == "random" else "solid", 1.8, f"{model}, ours")
+        for model in BASELINES
+        if model in cell.models
+    }
+    marks |= {name: ("#000000", _CEILINGS[name], 1.2, title_of(name)) for name in cell.ceilings}
+    for name, (colour, style, width, label) in marks.items():
+        heights, left, right = _series(cell, name, measure), positions - 0.46, positions + 0.46
+        axes.hlines(heights, left, right, colors=colour, linestyles=style, linewidth=width, label=label)
     axes.axvline(len(cell.programs) - 0.35, color="#bbbbbb", linewidth=0.8, linestyle=":")
 
 
@@ -286,12 +270,9 @@ _MAX_POINTS = 3000
 
 
 @dataclass(frozen=True)
-class Scatter:
+class Scatter(Division):
     """All points of a task, split, chip and model, in nanoseconds, sorted."""
 
-    task: str
-    split: str
-    chip: str
     model: str
     predicted_ns: F64
     measured_ns: F64
@@ -344,21 +325,10 @@ def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[
         DataError: if a file cannot be written.
     """
     written = {}
-    for task, split, chip in dict.fromkeys(
-        (scatter.task, scatter.split, scatter.chip) for scatter in scatters
-    ):
-        models = [
-            scatter
-            for scatter in scatters
-            if (scatter.task, scatter.split, scatter.chip) == (task, split, chip)
-        ]
-        models.sort(
-            key=lambda scatter: (
-                MODELS.index(scatter.model) if scatter.model in MODELS else len(MODELS),
-                scatter.model,
-            )
-        )
-        name = f"predicted_{task}_{split}_{chip}"
+    for division in dict.fromkeys(scatter.name for scatter in scatters):
+        models = [scatter for scatter in scatters if scatter.name == division]
+        models.sort(key=lambda scatter: ((*MODELS, scatter.model).index(scatter.model), scatter.model))
+        name = f"predicted_{division}"
         with styled():
             columns = min(len(models), _PANELS_A_ROW)
             rows = -(-len(models) // columns)

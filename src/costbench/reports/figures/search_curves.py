@@ -15,9 +15,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from costbench.arrays import F64
-from costbench.artifacts import read_json
-from costbench.errors import DataError
-from costbench.reports.dataset_files import parse_data
+from costbench.reports.dataset_files import read_list
 from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.searches import (
     BEST_KNOWN,
@@ -83,12 +81,7 @@ def read_paths(path: Path | None) -> tuple[SearchPath, ...]:
     Raises:
         DataError: naming the file and the entry, if it is something else.
     """
-    if path is None:
-        return ()
-    content = read_json(path)
-    if not isinstance(content, list):
-        raise DataError(f"{type(content).__name__}", where=path, expected="a list of curves")
-    return tuple(parse_data(SearchPath, entry, path, f"[{i}]") for i, entry in enumerate(content))
+    return () if path is None else read_list(SearchPath, path)
 
 
 def mean_path(paths: Sequence[SearchPath]) -> tuple[F64, F64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -220,6 +220,10 @@ _HEADERS = {
 }
 
 
+def _groups(all_results: Sequence[SearchResults]) -> Groups:
+    return Groups(tuple(all_results), tuple(_HEADERS.get(one.split, one.split) for one in all_results))
+
+
 def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
     """Draws bars of the speed-up over the analytical model's choice in the compiler, per program.
 
@@ -235,9 +239,7 @@ def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
     bars = bars_with_results(FIGURE_4, *all_results)
     if not bars:
         return ()
-    groups = Groups(
-        tuple(all_results), tuple(_HEADERS.get(results.split, results.split) for results in all_results)
-    )
+    groups = _groups(all_results)
     with styled():
         size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 3.9)
         figure = Figure(figsize=size, layout="constrained")
@@ -341,11 +343,8 @@ def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder
     starts = [start for start in STARTS if bars[start]]
     if not starts:
         return ()
-    groups = Groups(
-        tuple(all_results),
-        tuple(_HEADERS.get(results.split, results.split) for results in all_results),
-    )
-    plain = Groups(groups.results, tuple("" for _ in all_results))
+    groups = _groups(all_results)
+    plain = replace(groups, headers=tuple("" for _ in all_results))
     known = tuple(dict.fromkeys(bar for results in all_results for bar in best_known(results)))
     least = min(MINUTES[paper])
     with styled():

@@ -37,12 +37,33 @@ class PrintedRow:
 
 
 @dataclass(frozen=True)
-class PrintedTable:
-    """A table of numbers.
+class _Printed:
+    """A table of a paper.
 
     Attributes:
         paper: short id.
         table: its number in the paper.
+    """
+
+    paper: str
+    table: str
+
+    @property
+    def key(self) -> str:
+        """`lpm2021_table2`: begins names of tables that stand beside this one."""
+        return f"{self.paper}_{self.table.replace(' ', '').lower()}"
+
+    @property
+    def name(self) -> str:
+        """`Table 2 of lpm2021`."""
+        return f"{self.table} of {self.paper}"
+
+
+@dataclass(frozen=True)
+class PrintedTable(_Printed):
+    """A table of numbers.
+
+    Attributes:
         columns: names of the columns.
         rows: rows in the paper's order.
         averages: printed averages by name (`median`, `geometric_mean`), one number a column.
@@ -50,8 +71,6 @@ class PrintedTable:
         chip: chip that it was measured on; empty for any.
     """
 
-    paper: str
-    table: str
     columns: tuple[str, ...]
     rows: tuple[PrintedRow, ...]
     averages: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
@@ -63,16 +82,6 @@ class PrintedTable:
         for label, values in lines.items():
             if len(values) != len(self.columns):
                 raise ValueError(f"{label}: {len(values)} values for {len(self.columns)} columns")
-
-    @property
-    def key(self) -> str:
-        """`lpm2021_table2`: begins names of tables that stand beside this one."""
-        return f"{self.paper}_{self.table.replace(' ', '').lower()}"
-
-    @property
-    def name(self) -> str:
-        """`Table 2 of lpm2021`."""
-        return f"{self.table} of {self.paper}"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -135,49 +144,21 @@ def main_table(task: str, split: str, paper: str = "lpm2021") -> PrintedTable | 
 
 
 @dataclass(frozen=True)
-class PaperSet:
-    """A row of one half of the papers' Table 1.
-
-    Attributes:
-        split: `random` or `manual`.
-        part: `train`, `validation` or `test`.
-        tile_programs: programs of the tile-size data.
-        fusion_programs: programs of the fusion data.
-        tile_samples: pairs of kernel and tile size (printed under "Kernels").
-        fusion_kernels: kernels, duplicates eliminated.
-    """
-
-    split: str
-    part: str
-    tile_programs: int
-    fusion_programs: int
-    tile_samples: int
-    fusion_kernels: int
-
-
-@dataclass(frozen=True)
-class PaperCorpus:
+class PaperCorpus(_Printed):
     """Table 1 of one version of the paper, and what the text beside it says of kernels.
 
     Attributes:
-        paper: short id.
-        table: its number in the paper.
-        rows: one a split and set.
+        rows: one a `split` and set (`part`): programs of either task, pairs of kernel and tile size (printed
+            under "Kernels"), and fusion kernels, duplicates eliminated.
         nodes_mean: nodes per kernel, on average; None where the version does not say.
         nodes_max: nodes of the largest kernels, about.
         fast_share: share of the fusion kernels that are faster than 5 us, about.
     """
 
-    paper: str
-    table: str
-    rows: tuple[PaperSet, ...]
+    rows: tuple[Mapping[str, str | int], ...]
     nodes_mean: float | None
     nodes_max: int
     fast_share: float
-
-    def row_for(self, split: str, part: str) -> PaperSet | None:
-        """Returns the row of a split and set, or None."""
-        return next((row for row in self.rows if (row.split, row.part) == (split, part)), None)
 
 
 def corpus_of_paper(paper: str) -> PaperCorpus:
@@ -186,29 +167,15 @@ def corpus_of_paper(paper: str) -> PaperCorpus:
 
 
 @dataclass(frozen=True)
-class PrintedSettings:
+class PrintedSettings(_Printed):
     """A table of settings: lpm2021's Tables 5 to 7, tpugraphs2023's Table 5.
 
     Attributes:
-        paper: short id.
-        table: its number in the paper.
         rows: column -> value of each row; None where a setting does not apply. `setting` is the path of it in
             our parameters of training, `variant` the network of ours that a row is beside.
     """
 
-    paper: str
-    table: str
     rows: tuple[Mapping[str, str | bool | int | float | None], ...]
-
-    @property
-    def key(self) -> str:
-        """`lpm2021_table5`: names the table beside this one."""
-        return f"{self.paper}_{self.table.replace(' ', '').lower()}"
-
-    @property
-    def name(self) -> str:
-        """`Table 5 of lpm2021`."""
-        return f"{self.table} of {self.paper}"
 
 
 def printed_settings(paper: str, section: str) -> PrintedSettings:

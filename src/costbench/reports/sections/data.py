@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from operator import itemgetter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from costbench.reports.dataset_files import Card
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.dataset import write_application_figure, write_histogram_figure
+from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
+from costbench.reports.inputs import ReportData
 from costbench.reports.page import Section, page_figure, paragraphs, sentence
 from costbench.reports.papers.printed import PAPERS, corpus_of_paper
 from costbench.reports.table import Column, Table
@@ -35,36 +40,30 @@ _DISTRIBUTIONS = {
 }
 
 
-def data_section(
-    cards: Sequence[Card], counts: pd.DataFrame, leakage: pd.DataFrame, figures: Path
-) -> Section:
-    """Returns Table 1 of the papers, the card and the leakage audit.
-
-    Args:
-        cards: cards of every task and chip with samples.
-        counts: counts of every split's sets (`read_set_counts`).
-        leakage: leakage audits where samples are kernels (`read_leakage`).
-        figures: folder that figures go to.
+def data_section(data: ReportData) -> Section | None:
+    """Returns Table 1 of the papers, the card and the leakage audit; None without simulated samples.
 
     Raises:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
+    if not data.cards:
+        return None
     text, page_figures = list(paragraphs("data", "introduction")), []
     paper = corpus_of_paper(PAPERS[0])
     for task in TASKS:
-        of_task = [card for card in cards if card.task == task and card.configs]
+        of_task = [card for card in data.cards if card.task == task and card.configs]
         if not of_task:
             continue
         card = of_task[0]
         samples = sorted((name, counts.configs) for name, counts in card.by_application.items())
         samples.sort(key=itemgetter(1))
         text.append(sentence("data", task, card=card, applications=samples, paper=paper))
-        svg, _ = write_application_figure(task, card, figures)
+        svg, _ = write_application_figure(task, card, data.figures)
         page_figures.append(page_figure(svg, "data", "applications", task=task, chip=card.chip))
-        svg, _ = write_histogram_figure(task, of_task, figures)
+        svg, _ = write_histogram_figure(task, of_task, data.figures)
         page_figures.append(page_figure(svg, "data", "histograms", task=task))
-    tables = (*corpus_tables(counts), *dataset_tables(cards), leakage_table(leakage))
+    tables = (*corpus_tables(data.set_counts), *dataset_tables(data.cards), leakage_table(data.leakage))
     shown = tuple(table for table in tables if table.rows)
     return Section(
         anchor="data",
@@ -152,3 +151,168 @@ def _corpus_table(chip: str, counts: pd.DataFrame, printed: Mapping[str, pd.Data
         tuple(rows),
         notes=paragraphs("data", "corpus_notes", tasks=tasks),
     )
+
+
+FAST_NS = 5_000
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One histogram.
+
+    Attributes:
+        quantity: key of the card's distributions.
+        label: label of the axis.
+        counted: what bins count.
+        is_time: whether the quantity is a time in nanoseconds.
+    """
+
+    quantity: str
+    label: str
+    counted: str
+    is_time: bool = False
+
+
+_PANELS: Mapping[str, tuple[_Panel, ...]] = {
+    "tile": (
+        _Panel("configs_per_kernel", "tile sizes measured per kernel", "kernels"),
+        _Panel("tile_space_size", "tile sizes in the kernel's space", "kernels"),
+        _Panel("nodes_per_kernel", "nodes per kernel", "kernels"),
+        _Panel("default_runtime_ns", "runtime with the compiler's tile size", "kernels", True),
+        _Panel("runtime_ns", "runtime of all measured tile sizes", "samples", True),
+        _Panel("runtime_spread", "slowest / fastest tile size of a kernel", "kernels"),
+    ),
+    "fusion": (
+        _Panel("runtime_ns", "runtime", "kernels", True),
+        _Panel("nodes_per_kernel", "nodes per kernel", "kernels"),
+        _Panel("tile_space_size", "tile sizes in the kernel's space", "kernels"),
+        _Panel("runs_per_program", "executions in a run of the program", "kernels"),
+    ),
+    "layout": (
+        _Panel("configs_per_program", "layout configurations per program", "programs"),
+        _Panel("runtime_ns", "runtime of the program", "samples", True),
+        _Panel("runtime_spread", "slowest / fastest layouts of a program", "programs"),
+    ),
+}
+
+
+def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tuple[Path, ...]:
+    """Draws histograms of a task's quantities, one line a chip, as `dataset_<task>.svg` and `.png`.
+
+    Args:
+        task: task that has panels of its own.
+        cards: cards of that task, one a chip.
+        folder: folder that the files are written to.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    # A task without a choice of its own shows every quantity of its card.
+    panels = _PANELS.get(task) or tuple(
+        _Panel(name, name.replace("_", " "), "samples", name.endswith("_ns"))
+        for name in cards[0].distributions
+    )
+    columns = min(3, len(panels)) if len(panels) != 4 else 2
+    rows = -(-len(panels) // columns)
+    with styled():
+        figure = Figure(figsize=(3.5 * columns, 2.7 * rows + 0.3), layout="constrained")
+        grid = np.atleast_1d(figure.subplots(rows, columns)).reshape(-1)
+        for panel, axes in zip(panels, grid, strict=True):
+            for index, card in enumerate(cards):
+                _draw_steps(axes, card, panel, index)
+            _mark_papers_value(axes, task, panel)
+            _log_axis(axes, panel.is_time)
+            axes.set_xlabel(panel.label)
+            axes.set_ylabel(f"% of {panel.counted}")
+            axes.set_ylim(bottom=0.0)
+        # The chips, in the panel that has the most of them.
+        fullest = max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+        if fullest.get_legend_handles_labels()[1]:
+            legend_above(figure, fullest, len(cards))
+        return save(figure, folder / f"dataset_{task}")
+
+
+def _draw_steps(axes: Axes, card: Card, panel: _Panel, index: int) -> None:
+    shape = card.distributions.get(panel.quantity)
+    if shape is None or not shape.counts:
+        return
+    share = 100.0 * np.array(shape.counts) / sum(shape.counts)
+    colour, style = PALETTE[index % len(PALETTE)], ("-", "--", ":")[index % 3]
+    if index == 0:
+        axes.stairs(share, shape.edges(), fill=True, color=colour, alpha=0.18)
+    axes.stairs(share, shape.edges(), color=colour, linestyle=style, linewidth=1.4, label=card.chip)
+
+
+def _mark_papers_value(axes: Axes, task: str, panel: _Panel) -> None:
+    """Marks the value that the papers give for their data, where they give one."""
+    marks = {
+        ("fusion", "runtime_ns"): (FAST_NS, "5 µs: half of the\npapers' kernels lie below"),
+        ("fusion", "nodes_per_kernel"): (41, "41: the\npapers' mean"),
+        ("tile", "tile_space_size"): (500_000, "500,000:\nthe papers'\nlargest"),
+    }
+    if (task, panel.quantity) in marks:
+        value, text = marks[task, panel.quantity]
+        axes.axvline(value, color="#444444", linewidth=0.9, linestyle=":")
+        axes.annotate(
+            text,
+            (value, 0.98),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="top",
+            fontsize=7.5,
+            color="#444444",
+        )
+
+
+def _log_axis(axes: Axes, is_time: bool) -> None:
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = np.log10(high / low)
+    axes.xaxis.set_major_locator(LogLocator(10.0, (1.0,) if decades > 2.2 else (1.0, 2.0, 5.0), numticks=12))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    show: Callable[[float, int], str] = (
+        (lambda v, _: _time_text(v)) if is_time else (lambda v, _: f"{v:,.0f}")
+    )
+    axes.xaxis.set_major_formatter(FuncFormatter(show))
+    axes.tick_params(axis="x", labelsize=8, labelrotation=35 if decades > 6 else 0)
+
+
+def _time_text(nanoseconds: float) -> str:
+    for unit, name in _UNITS:
+        if nanoseconds >= unit:
+            return f"{nanoseconds / unit:g} {name}"
+    return f"{nanoseconds:g} ns"
+
+
+def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path, ...]:
+    """Draws programs, kernels and samples of each application, as `applications_<task>.svg` and `.png`.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    names = sorted(card.by_application, key=lambda name: (card.by_application[name].configs, name))
+    panels = [("programs", "programs"), ("kernels", "kernels"), ("configs", "samples")]
+    if TASKS[task].samples == "program":
+        panels.remove(("kernels", "kernels"))
+    with styled():
+        figure = Figure(figsize=(9.5, 1.0 + 0.19 * len(names)), layout="constrained")
+        grid = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+        for (key, label), axes, colour in zip(panels, grid, PALETTE, strict=False):
+            counts = [getattr(card.by_application[name], key) for name in names]
+            axes.barh(names, counts, color=colour, height=0.75)
+            axes.grid(axis="y", visible=False)
+            axes.grid(axis="x", visible=True)
+            axes.set_xlabel(label + ("" if key == "programs" else " (logarithmic)"))
+            axes.margins(y=0.01)
+            axes.tick_params(axis="y", length=0)
+            if key == "programs":
+                axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+            else:
+                axes.set_xscale("log")
+                axes.set_xlim(left=0.7)
+                axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+                axes.xaxis.set_minor_formatter(NullFormatter())
+        return save(figure, folder / f"applications_{task}")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import groupby
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import MIN_SEEDS
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.training_cost import write_cost_figure
-from costbench.reports.headline import CostPoint
+from costbench.reports.figures.canvas import legend_above, save, styled
+from costbench.reports.frame import select, split_by
 from costbench.reports.inputs import Front, ReportData
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.results import TRAINED, Cell, ChipSplit, title_of
@@ -34,10 +37,10 @@ def headline_section(data: ReportData) -> Section | None:
     front, figures, tables = data.headline_front, [], []
     tables += [standing_table(front, cell) for cell in front.cells]
     for points in points_by_cell(data.headline.points):
-        task, where = points[0].task, ChipSplit(points[0].split, points[0].chip).title
+        task, split, chip = points[["task", "split", "chip"]].iloc[0]
         paths = write_cost_figure(points, data.figures)
-        if paths:
-            figures.append(page_figure(paths[0], _PAGE, "cost", task=labels_of(task).title, where=where))
+        words = {"task": labels_of(task).title, "where": ChipSplit(split, chip).title}
+        figures += [page_figure(path, _PAGE, "cost", **words) for path in paths[:1]]
         tables.append(cost_table(points))
     seeds = {
         cell.labels.title: min(len(cell.seeds[model]) for model in cell.models if model in TRAINED)
@@ -63,13 +66,10 @@ def headline_section(data: ReportData) -> Section | None:
     )
 
 
-def points_by_cell(points: Sequence[CostPoint]) -> list[list[CostPoint]]:
+def points_by_cell(points: pd.DataFrame) -> list[pd.DataFrame]:
     """Returns the points of each task, split and chip, tasks in the order of reports."""
-
-    def key(point: CostPoint) -> tuple[tuple[int, str] | int, str, str]:
-        return task_order(point.task), point.split, point.chip
-
-    return [list(of_cell) for _, of_cell in groupby(sorted(points, key=key), key)]
+    by_cell = split_by(points, ["task", "split", "chip"])
+    return [by_cell[key] for key in sorted(by_cell, key=lambda key: (task_order(key[0]), *key))]
 
 
 def standing_table(front: Front, cell: Cell) -> Table:
@@ -84,22 +84,16 @@ def standing_table(front: Front, cell: Cell) -> Table:
     for standing in standings.models:
         side = Side(standing.model, MAIN, cell.split, cell.chip)
         given = front.guard.budget_of(cell.task, side)
-        difference = standing.difference
-        row = asdict(standing) | asdict(standing.error) | {"error": standing.error.value}
+        row = standing.row
         row |= {} if given is None else {name: value or None for name, value in asdict(given).items()}
-        row["model"] = title_of(standing.model)
         row["plateau"] = "" if given is None else "no" if front.guard.is_unsettled(cell.task, side) else "yes"
-        row["won"] = None if standing.won is None else 100.0 * standing.won
-        row["difference"] = None if difference is None else difference.value
-        row["difference_low"] = None if difference is None else difference.low
-        row["difference_high"] = None if difference is None else difference.high
         rows.append(row)
     return fill_table(
         "headline",
         rows,
         name=f"headline_{cell.name}",
         heading=cell.labels.heading,
-        where=ChipSplit(cell.split, cell.chip).title,
+        where=cell.where,
         kernels=cell.labels.kernels,
         strongest=title_of(standings.strongest or ""),
         error=error.title,
@@ -107,27 +101,85 @@ def standing_table(front: Front, cell: Cell) -> Table:
     )
 
 
-def cost_table(points: Sequence[CostPoint]) -> Table:
+def cost_table(points: pd.DataFrame) -> Table:
     """Returns a row a model and budget: what it was given, its validation value, test error and tau.
 
     Args:
         points: points of one task, split and chip.
     """
-    first = points[0]
-    error, tau = LEARNED[first.task].measures
-    rows = [
-        asdict(point)
-        | {name: value or None for name, value in asdict(point.budget).items()}
-        | {"model": title_of(point.model), "chosen": "*" if point.is_chosen else ""}
-        for point in points
-    ]
+    task, split, chip = points[["task", "split", "chip"]].iloc[0]
+    error, tau = LEARNED[task].measures
+    amounts = points[["steps", "kernels", "trees", "core_seconds"]]
+    rows = points.assign(
+        model=points["model"].map(title_of),
+        chosen=points["is_chosen"].map({True: "*", False: ""}),
+        **amounts.where(amounts != 0),
+    )
     return fill_table(
         "training_cost",
         rows,
-        name=f"training_cost_{first.task}_{first.split}_{first.chip}",
-        heading=labels_of(first.task).heading,
-        where=ChipSplit(first.split, first.chip).title,
-        decimals=3 if LEARNED[first.task].ranks_decisions else 1,
+        name=f"training_cost_{task}_{split}_{chip}",
+        heading=labels_of(task).heading,
+        where=ChipSplit(split, chip).title,
+        decimals=3 if LEARNED[task].ranks_decisions else 1,
         error=error.title,
         tau=tau.title,
     )
+
+
+_STYLES = {
+    "hybrid": ("#CC79A7", "o", "-"),
+    "learned": ("#0072B2", "D", "-"),
+    "lpm2021": ("#56B4E9", "v", "-"),
+    "trees_analytical": ("#009E73", "^", "--"),
+    "trees": ("#444444", "s", "--"),
+}
+"""Colour, marker and line of each model; lines of trees are dashed."""
+
+
+def write_cost_figure(points: pd.DataFrame, folder: Path) -> tuple[Path, ...]:
+    """Draws test error and tau against core-seconds of training, a line for each model.
+
+    Writes `training_cost_<task>_<split>_<chip>.svg` and `.png`.
+
+    Args:
+        points: models after each budget, of one task, split and chip (`headline.POINT_COLUMNS`).
+        folder: folder of the figure.
+
+    Returns:
+        the paths; none where fewer than two points have a time and an error.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    timed = points[points["core_seconds"].astype(float).gt(0.0) & points["error"].notna()]
+    if len(timed) < 2:
+        return ()
+    task, split, chip = timed[["task", "split", "chip"]].iloc[0]
+    measures = LEARNED[task].measures
+    with styled():
+        figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+        panels = figure.subplots(1, 2)
+        for axes, measure, field in zip(panels, measures, ("error", "tau"), strict=True):
+            for model, (colour, marker, line) in _STYLES.items():
+                columns = ["core_seconds", field]
+                shown = select(timed, model=model)[columns].dropna().sort_values(columns)
+                if len(shown):
+                    axes.plot(
+                        *(shown[column].tolist() for column in columns),
+                        color=colour,
+                        marker=marker,
+                        markersize=4,
+                        linestyle=line,
+                        label=title_of(model),
+                    )
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlabel("core-seconds of a training")
+            axes.set_ylabel(measure.title)
+        panels[0].set_yscale("log")
+        for formatted in (panels[0].yaxis.set_major_formatter, panels[0].yaxis.set_minor_formatter):
+            formatted(StrMethodFormatter("{x:g}"))
+        legend_above(figure, panels[0], 5)
+        return save(figure, folder / f"training_cost_{task}_{split}_{chip}")

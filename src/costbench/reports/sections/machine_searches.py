@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.inputs import ReportData
 from costbench.reports.machine_searches import TITLES, search_gains
@@ -18,10 +16,10 @@ def machine_searches_section(data: ReportData) -> Section | None:
     Raises:
         DataError: for a damaged file of results.
     """
-    gains, rows = search_gains(data.inputs.machine_searches)
-    if not gains:
+    gains, rows = search_gains(data.inputs.params.machine_searches)
+    if gains.empty:
         return None
-    kinds = [asdict(kind) | {"start": TITLES.get(kind.start, kind.start)} for kind in gains]
+    kinds = gains.assign(start=gains["start"].replace(TITLES))
     by_program = rows.assign(
         start=rows["start"].astype(str).replace(TITLES),
         own_ms=rows["own_ns"] / 1e6,
@@ -34,7 +32,6 @@ def machine_searches_section(data: ReportData) -> Section | None:
         label="Fusion autotuner, real machine",
         page=_PAGE,
         paragraphs=(sentence(_PAGE, "machine", programs=rows["program"].nunique()),),
-        figures=(),
         tables=tables,
         folded=(tables[1].name,),
     )

@@ -2,71 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from costbench.arrays import F64
 from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
-from costbench.reports.figures.estimate_quality import write_quality_figure
+from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.figures.programs import (
     UNSCALED,
     read_scatter,
     write_curve_figure,
     write_scatter_figures,
 )
-from costbench.reports.figures.variants import write_heat_map, write_learning_figure, write_scaling_figure
+from costbench.reports.inputs import ReportData
 from costbench.reports.page import Section, page_figure, paragraphs
-from costbench.reports.results import CEILINGS, Results, title_of
-from costbench.reports.tables.estimate_quality import QualityScores, quality_scores, quality_table
-from costbench.reports.tables.hyperparameters import Settings, settings_tables, trials_table
-from costbench.reports.tables.learning_curves import (
-    Curves,
-    curves_table,
-    learning_curves,
-    rates_tables,
-    settled_after,
-)
-from costbench.reports.tables.variants import NO_LABELS, ablation_tables, differences_tables, variant_splits
-from costbench.reports.training_guard import NetworkKey
-from costbench.reports.training_runs import Budget, Selected, budget_table, read_history, rises
-from costbench.tasks import labels_of
+from costbench.reports.papers.printed import PrintedTable, printed_table
+from costbench.reports.results import CEILINGS, ChipSplit, Results, title_of
+from costbench.reports.tables.hyperparameters import settings_tables, trials_table
+from costbench.reports.tables.learning_curves import Curves, Point, curves_table, rates_tables, settled_after
+from costbench.reports.tables.variants import MODEL, ablation_tables, differences_tables, variant_splits
+from costbench.reports.training_runs import budget_table, read_history, rises
+from costbench.tasks import KERNEL_TASKS, LEARNED, labels_of
 
 _PAGE = "models"
 """Name of the page and of the template of its sections."""
 
 
-def ablation_section(
-    results: Results,
-    figures: Path,
-    budgets: Sequence[Budget] = (),
-    labels: Mapping[str, str] = NO_LABELS,
-    untrained: Mapping[NetworkKey, str] = MappingProxyType({}),
-) -> Section | None:
+def ablation_section(data: ReportData) -> Section | None:
     """Returns heat maps, scaling curves and tables of variants; None without variants.
-
-    Args:
-        results: results of all variants.
-        figures: folder that figures go to.
-        budgets: budgets of the training runs.
-        labels: names of variants for people, by name.
-        untrained: networks that were not trained enough, and why.
 
     Raises:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    tables = ablation_tables(results, budgets, labels, untrained)
+    tables = ablation_tables(data.results, data.budgets, data.inputs.labels, data.guard.reasons)
     if not tables:
         return None
     page_figures = []
-    for chip_split in variant_splits(results):
-        writers = {"networks": write_heat_map, "shares": write_scaling_figure}
-        for name, write in writers.items():
-            paths = write(results, chip_split, figures)
-            if paths:
-                where = f"{chip_split.split} split, {chip_split.chip}"
-                page_figures.append(page_figure(paths[0], _PAGE, name, where=where))
+    for chip_split in variant_splits(data.results):
+        where = f"{chip_split.split} split, {chip_split.chip}"
+        for name, write in (("networks", write_heat_map), ("shares", write_scaling_figure)):
+            paths = write(data.results, chip_split, data.figures)
+            page_figures += [page_figure(path, _PAGE, name, where=where) for path in paths[:1]]
     return Section(
         anchor="ablations",
         title="What the learned model needs",
@@ -79,18 +62,13 @@ def ablation_section(
     )
 
 
-def differences_section(results: Results, seed: int, budgets: Sequence[Budget] = ()) -> Section | None:
+def differences_section(data: ReportData) -> Section | None:
     """Returns how ours differs from lpm2021's model, and what each difference is worth; None if not measured.
-
-    Args:
-        results: results of all variants.
-        seed: seed of the bootstrap.
-        budgets: budgets of the training runs.
 
     Raises:
         ParamsError: if the package's data of the papers are broken.
     """
-    tables = differences_tables(results, seed, budgets)
+    tables = differences_tables(data.results, data.seed, data.budgets)
     if not tables:
         return None
     return Section(
@@ -103,49 +81,27 @@ def differences_section(results: Results, seed: int, budgets: Sequence[Budget] =
     )
 
 
-def learning_section(
-    results: Results,
-    selected: Sequence[Selected],
-    budgets: Sequence[Budget],
-    columns: Mapping[str, str],
-    figures: Path,
-) -> Section | None:
+def learning_section(data: ReportData) -> Section | None:
     """Returns a figure and a table for each task with learning curves, and tables of rates; None without any.
-
-    Args:
-        results: results of all variants on test programs.
-        selected: best validation values of training runs.
-        budgets: budgets of all training runs.
-        columns: task -> column of histories that is drawn.
-        figures: folder that figures go to.
 
     Raises:
         DataError: if a figure cannot be written.
     """
-    curves = learning_curves(results, selected, budgets, columns)
-    rates = rates_tables(selected, columns)
-    if not curves and not rates:
+    tables = (*map(curves_table, data.curves), *rates_tables(data.selected, data.inputs.params.curves))
+    if not tables:
         return None
     page_figures = []
-    for curve in curves:
-        svg, _ = write_learning_figure(curve, _ceilings(results, curve), figures)
-        page_figures.append(
-            page_figure(
-                svg,
-                _PAGE,
-                "curves",
-                task=labels_of(curve.task).title,
-                where=f"{curve.split} split, {curve.chip}",
-                networks=len(curve.networks),
-            )
-        )
-    tables = (*map(curves_table, curves), *rates)
+    for curve in data.curves:
+        svg, _ = write_learning_figure(curve, _ceilings(data.results, curve), data.figures)
+        words = {"task": labels_of(curve.task).title, "where": f"{curve.split} split, {curve.chip}"}
+        page_figures.append(page_figure(svg, _PAGE, "curves", **words, networks=len(curve.networks)))
+    summaries = [summarise_curves(data.results, curve) for curve in data.curves]
     return Section(
         anchor="learning-curves",
         title="How much training is enough?",
         label="Learning curves",
         page=_PAGE,
-        paragraphs=paragraphs(_PAGE, "curves", curves=[summarise_curves(results, curve) for curve in curves]),
+        paragraphs=paragraphs(_PAGE, "curves", curves=summaries),
         figures=tuple(page_figures),
         tables=tables,
         folded=tuple(table.name for table in tables),
@@ -197,110 +153,49 @@ def _ceilings(results: Results, curves: Curves) -> dict[str, float]:
     return {title_of(name): mean for name, mean in means.items() if mean is not None}
 
 
-def estimates_section(results: Results, figures: Path) -> Section | None:
-    """Returns error against the quality of the estimate, for each task; None without several qualities.
+def scatter_section(data: ReportData) -> Section | None:
+    """Returns predicted against measured runtimes, a figure for each task, split and chip.
 
-    Args:
-        results: results on test programs.
-        figures: folder that figures go to.
-
-    Raises:
-        DataError: if a figure cannot be written.
-    """
-    scored = quality_scores(results)
-    if not scored:
-        return None
-    drawn = []
-    for scores in scored:
-        svg, _ = write_quality_figure(scores, figures)
-        words = {"task": labels_of(scores.task).title, "where": scores.where, "own": scores.own}
-        drawn.append(page_figure(svg, _PAGE, "estimates", **words))
-    return Section(
-        anchor="estimates",
-        title="How good must the compiler's estimate be?",
-        label="Quality of the estimate",
-        page=_PAGE,
-        paragraphs=paragraphs(_PAGE, "estimates", gains=[_gain_over_learned(scores) for scores in scored]),
-        figures=tuple(drawn),
-        tables=tuple(map(quality_table, scored)),
-    )
-
-
-def _gain_over_learned(scores: QualityScores) -> dict[str, object]:
-    """Returns the qualities with which a hybrid, and the estimate itself, err less than the network alone."""
-    learned = scores.without.get("learned")
-    level = None if learned is None else learned.error
-    better = {
-        model: [
-            quality
-            for quality, of_models in scores.by_quality.items()
-            if level is not None
-            and (score := of_models.get(model)) is not None
-            and score.error is not None
-            and score.error < level
-        ]
-        for model in ("hybrid", "analytical")
-    }
-    return {"task": labels_of(scores.task).title, "where": scores.where, "learned": level, **better}
-
-
-def scatter_section(files: Sequence[Path], figures: Path) -> Section | None:
-    """Returns predicted against measured runtimes, a figure for each task, split and chip; None without any.
-
-    Args:
-        files: predicted and measured times, `scatter.json` of each experiment.
-        figures: folder that figures go to.
+    None without any, and for a demonstration.
 
     Raises:
         DataError: for a file that is something else, or a figure that cannot be written.
     """
-    scatters = [s for path in files for s in read_scatter(path) if s.model != UNSCALED]
-    written = write_scatter_figures(scatters, figures)
-    if not written:
-        return None
+    files = () if data.inputs.params.demo else data.inputs.scatter
+    scatters = [scatter for path in files for scatter in read_scatter(path) if scatter.model != UNSCALED]
     page_figures = []
-    for name, path in written.items():
+    for name, path in write_scatter_figures(scatters, data.figures).items():
         where = ", ".join(name.removeprefix("predicted_").split("_", 2))
         page_figures.append(page_figure(path, _PAGE, "scatter", where=where))
+    if not page_figures:
+        return None
     title = "Predicted and measured runtimes"
     return Section("predicted", title, title, page=_PAGE, figures=tuple(page_figures), folded_figures=True)
 
 
-def training_section(
-    histories: Mapping[str, Path],
-    columns: Mapping[str, str],
-    budgets: Sequence[Budget],
-    settings: Settings,
-    sweep: Path | None,
-    figures: Path,
-) -> Section | None:
+def training_section(data: ReportData) -> Section | None:
     """Returns curves of training, budgets, settings and trials of the sweep; None without any.
-
-    Args:
-        histories: name of a training run -> its curve as CSV; names begin with the task.
-        columns: task -> column of its curves that is drawn.
-        budgets: budgets of all training runs.
-        settings: section -> its parameters, for the tables of hyper-parameters (see `settings_tables`).
-        sweep: folder of the sweep; None where there is none.
-        figures: folder that figures go to.
 
     Raises:
         DataError: for a curve or trial that cannot be read, or a figure that cannot be written.
     """
-    page_figures = []
-    for task, column in columns.items():
+    inputs, page_figures = data.inputs, []
+    for task, column in inputs.params.curves.items():
         curves = {
             name: points
-            for name, path in sorted(histories.items())
+            for name, path in sorted(inputs.histories.items())
             if name.startswith(f"{task}-") and (points := read_history(path, column))
         }
         if curves:
-            svg, _ = write_curve_figure(f"training_{task}", curves, column.replace("_", " "), figures)
+            axis = column.replace("_", " ")
+            svg, _ = write_curve_figure(f"training_{task}", curves, axis, data.figures)
             page_figures.append(page_figure(svg, _PAGE, "training", column=column, runs=len(curves)))
-    trials = () if sweep is None else (trials_table(task, sweep) for task in columns)
+    trials = (
+        () if inputs.sweep is None else (trials_table(task, inputs.sweep) for task in inputs.params.curves)
+    )
     tables = (
-        *([budget_table(budgets)] if budgets else []),
-        *settings_tables(settings),
+        *([budget_table(data.budgets)] if data.budgets else []),
+        *settings_tables(inputs.settings),
         *(table for table in trials if table is not None),
     )
     if not page_figures and not tables:
@@ -315,3 +210,175 @@ def training_section(
         folded=tuple(table.name for table in tables),
         folded_figures=True,
     )
+
+
+ENCODERS = {"none": "no GNN", "graphsage": "GraphSAGE", "gat": "GAT"}
+REDUCTIONS = {
+    "per-node": "per-node",
+    "column-wise": "column-wise",
+    "lstm": "LSTM",
+    "transformer": "Transformer",
+}
+
+
+def write_heat_map(results: Results, chip_split: ChipSplit, folder: Path) -> tuple[Path, ...]:
+    """Draws the mean error of each combination, a panel for each task; ours above, the paper's below.
+
+    Writes `networks_<split>_<chip>.svg` and `.png`; the paths, or none where no combination was run.
+
+    Raises:
+        DataError: if a file cannot be written.
+        ParamsError: if the package's data of the paper are broken.
+    """
+    ours = {task: _ours(results, task, chip_split) for task in KERNEL_TASKS}
+    tasks = [task for task in KERNEL_TASKS if not np.isnan(ours[task]).all()]
+    if not tasks:
+        return ()
+    paper = printed_table("lpm2021", "networks")
+    beside = (paper.split, paper.chip) == (chip_split.split, chip_split.chip)
+    with styled():
+        size = (4.6 * len(tasks) + 0.6, 2.9 * (2 if beside else 1))
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(2 if beside else 1, len(tasks), squeeze=False)
+        for column, task in enumerate(tasks):
+            title = KERNEL_TASKS[task].measures[0].title
+            _panel(panels[0, column], ours[task], f"{title}, ours")
+            if beside:
+                _panel(panels[1, column], _theirs(paper, task), f"{title}, {paper.paper}")
+        return save(figure, folder / f"networks_{chip_split.split}_{chip_split.chip}")
+
+
+def _ours(results: Results, task: str, chip_split: ChipSplit) -> F64:
+    measure = KERNEL_TASKS[task].measures[0]
+    grid = np.full((len(ENCODERS), len(REDUCTIONS)), np.nan)
+    for i, encoder in enumerate(ENCODERS):
+        for j, reduction in enumerate(REDUCTIONS):
+            cell = results.cell(task, chip_split.split, chip_split.chip, f"{encoder}-{reduction}")
+            mean = None if cell is None else measure.mean(cell.over_programs(MODEL, measure.metric))
+            grid[i, j] = np.nan if mean is None else mean
+    return grid
+
+
+def _theirs(paper: PrintedTable, task: str) -> F64:
+    means = [[paper.value(f"{e}-{r}", f"{task}_mean") for r in REDUCTIONS] for e in ENCODERS]
+    return np.array(means, dtype=np.float64)
+
+
+def _panel(axes: Axes, grid: F64, title: str) -> None:
+    low, high = float(np.nanmin(grid)), float(np.nanmax(grid))
+    # Ratios matter: an error of 4 is to 8 what 8 is to 16.
+    norm = LogNorm(max(low, 1e-3), max(high, 1.05 * max(low, 1e-3)))
+    axes.imshow(grid, cmap="cividis_r", norm=norm, aspect="auto")
+    axes.set_xticks(range(len(REDUCTIONS)), list(REDUCTIONS.values()))
+    axes.set_yticks(range(len(ENCODERS)), list(ENCODERS.values()))
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_title(title, fontsize=9.0)
+    for (i, j), value in np.ndenumerate(grid):
+        if np.isnan(value):
+            axes.text(j, i, "not run", ha="center", va="center", color="#777777", fontsize=8)
+            continue
+        dark = norm(value) > 0.55
+        weight = "bold" if value == low else "normal"
+        colour = "white" if dark else "black"
+        axes.text(j, i, f"{value:.1f}", ha="center", va="center", color=colour, fontweight=weight)
+
+
+SHARES = {25: "scale-25", 50: "scale-50", 100: "scale-100"}
+
+
+def write_scaling_figure(results: Results, chip_split: ChipSplit, folder: Path) -> tuple[Path, ...]:
+    """Draws the mean error over test programs, a panel for each task, a point for each share.
+
+    Dots are the programs. Writes `scaling_<split>_<chip>.svg` and
+    `.png`; the paths, or none where fewer than two shares were run.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    panels: dict[str, list[tuple[int, list[float]]]] = {}
+    for task in LEARNED:
+        error = LEARNED[task].measures[0]
+        for share, variant in SHARES.items():
+            cell = results.cell(task, chip_split.split, chip_split.chip, variant)
+            values = [] if cell is None else cell.over_programs(MODEL, error.metric)
+            if values:
+                panels.setdefault(task, []).append((share, values))
+    panels = {task: points for task, points in panels.items() if len(points) > 1}
+    if not panels:
+        return ()
+    with styled():
+        figure = Figure(figsize=(3.6 * len(panels) + 0.4, 3.2), layout="constrained")
+        axes_of_tasks = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (task, points) in zip(axes_of_tasks, panels.items(), strict=True):
+            error = LEARNED[task].measures[0]
+            shares = [share for share, _ in points]
+            axes.plot(shares, [error.mean(values) for _, values in points], "o-", color="#0072B2")
+            for share, values in points:
+                axes.plot([share] * len(values), values, ".", color="#0072B2", alpha=0.35, markersize=5)
+            axes.set_xscale("log")
+            axes.minorticks_off()
+            axes.set_xticks(shares, [f"{share}%" for share in shares])
+            axes.set_xlabel("share of the training programs")
+            axes.set_ylabel(error.title)
+            axes.set_ylim(bottom=0.0)
+        return save(figure, folder / f"scaling_{chip_split.split}_{chip_split.chip}")
+
+
+_MARKERS = "osD^vP"
+
+
+def write_learning_figure(curves: Curves, ceilings: Mapping[str, float], folder: Path) -> tuple[Path, ...]:
+    """Draws a panel each for validation value, test error and test tau, a line for each network.
+
+    The budget of the ablations is a vertical line, ceilings of tau are horizontal ones. Writes
+    `curves_<task>_<split>_<chip>.svg` and `.png`.
+
+    Args:
+        curves: learning curves of a task, split and chip.
+        ceilings: mean tau of what no model can pass, by title.
+        folder: folder of the figure.
+
+    Returns:
+        the paths.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    error, tau = LEARNED[curves.task].measures
+    panels: tuple[tuple[str, Callable[[Point], float | None]], ...] = (
+        (curves.column.replace("/", " ").replace("_", " "), lambda point: point.validation),
+        (f"{error.title}, test", lambda point: point.error),
+        (f"{tau.title}, test", lambda point: point.tau),
+    )
+    with styled():
+        figure = Figure(figsize=(11.0, 3.4), layout="constrained")
+        all_axes = figure.subplots(1, len(panels))
+        for axes, (title, value) in zip(all_axes, panels, strict=True):
+            _learning_panel(axes, curves, value)
+            axes.set_ylabel(title)
+        for (title, height), style in zip(sorted(ceilings.items()), ("--", ":"), strict=False):
+            all_axes[-1].axhline(height, color="#444444", linestyle=style, linewidth=1.0, label=title)
+        legend_above(figure, all_axes[-1], 6)
+        return save(figure, folder / f"curves_{curves.name}")
+
+
+def _learning_panel(axes: Axes, curves: Curves, value: Callable[[Point], float | None]) -> None:
+    steps = sorted({point.steps for points in curves.networks.values() for point in points})
+    for index, (network, points) in enumerate(curves.networks.items()):
+        shown = {point.steps: height for point in points if (height := value(point)) is not None}
+        axes.plot(
+            list(shown),
+            list(shown.values()),
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=4,
+            color=PALETTE[index % len(PALETTE)],
+            label=network,
+        )
+    if curves.ablations is not None:
+        axes.axvline(curves.ablations, color="#888888", linewidth=1.0, label="budget of the ablations")
+    axes.set_xscale("log")
+    axes.minorticks_off()
+    axes.set_xticks(steps, [f"{count:,}" for count in steps])
+    axes.set_xlabel("steps")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from costbench.metrics.rows import MAIN
@@ -36,8 +37,6 @@ from costbench.reports.results import (
     PRIMARY_CHIP,
     SPLIT_NAMES,
     Cell,
-    ChipSplit,
-    Results,
     split_order,
     title_of,
 )
@@ -93,50 +92,34 @@ def overview_section(data: ReportData) -> Section:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    if data.inputs.demo:
-        return Section(
-            anchor="overview",
-            title="At a glance",
-            label="At a glance",
-            page=FIRST,
-            paragraphs=_paragraphs(data.cells),
-            figures=(),
-            more=_questions(data),
-        )
-    tpugraphs = tpugraphs_pointer(data.results)
-    preview: tuple[Pointer, ...] = ()
-    if data.inputs.evidence:
-        question, answer = (sentence(_TEMPLATE, f"preview_{part}") for part in ("question", "answer"))
-        preview = (Pointer(question, answer, "overview", data.inputs.evidence),)
-    return Section(
+    section = Section(
         anchor="overview",
         title="At a glance",
         label="At a glance",
         page=FIRST,
         paragraphs=_paragraphs(data.cells),
-        figures=(
-            *_hybrid_figure(data),
-            *machines_figure(data),
-            *_tune_figure(data.searches, data.figures),
-        ),
+        more=_questions(data),
+    )
+    if data.inputs.params.demo:
+        return section
+    preview: tuple[Pointer, ...] = ()
+    if data.inputs.params.evidence:
+        question, answer = (sentence(_TEMPLATE, f"preview_{part}") for part in ("question", "answer"))
+        preview = (Pointer(question, answer, "overview", data.inputs.params.evidence),)
+    chips = _simulated_chips(data.cells)
+    of_machines = (make(chip) for make in (recorded_runs_table, machines_table) for chip in chips)
+    return replace(
+        section,
+        figures=(*_hybrid_figure(data), *machines_figure(data), *_tune_figure(data.searches, data.figures)),
         pointers=(
             *preview,
             *conclusions(data.front, data.printed_findings),
             *machine_pointer(data),
             *_headline_pointer(data),
             *loss_pointers(data.cells),
-            *([] if tpugraphs is None else [tpugraphs]),
+            *tpugraphs_pointer(data.results),
         ),
-        tables=(
-            *machines_compared_table(data),
-            *(
-                table
-                for make in (recorded_runs_table, machines_table)
-                for table in map(make, _simulated_chips(data.cells))
-                if table.rows
-            ),
-        ),
-        more=_questions(data),
+        tables=(*machines_compared_table(data), *(table for table in of_machines if table.rows)),
     )
 
 
@@ -181,6 +164,12 @@ def primary_cell(cells: Sequence[Cell], task: str, model: str) -> Cell | None:
     )
 
 
+def _cell_of_network(cells: Sequence[Cell], task: str) -> Cell | None:
+    """Returns the results that what is said of a task is drawn from; None without a network."""
+    found = (primary_cell(cells, task, model) for model in HEADLINE_NETWORKS)
+    return next((cell for cell in found if cell is not None), None)
+
+
 def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ()) -> tuple[Pointer, ...]:
     """Returns a conclusion for each learned task and each of network and hybrid that was evaluated.
 
@@ -207,7 +196,7 @@ def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ())
                     finding=finding,
                     verdict=shown_verdict(finding),
                     decimals=cell.described.measures[0].decimals,
-                    where=f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{cell.labels.kernels}",
+                    where=f"{cell.where}{cell.labels.kernels}",
                     compared=sides_in_words(finding, finding.claim.left),
                     held_against=sides_in_words(finding, finding.claim.right),
                     won=_won(results, cell, model, finding),
@@ -235,7 +224,7 @@ def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ())
                 decimals=cell.described.measures[0].decimals,
                 standing=standing,
                 strongest=strongest,
-                where=f"{SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}{labels.kernels}",
+                where=f"{cell.where}{labels.kernels}",
             )
             table = f"headline_{cell.name}" if results.profile else f"baselines_{cell.name}"
             pointers.append(Pointer(headline, answer, table))
@@ -288,7 +277,7 @@ def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
     """
     pointers = []
     for task, skewed in SKEWED.items():
-        cell = next((cell for model in HEADLINE_NETWORKS if (cell := primary_cell(cells, task, model))), None)
+        cell = _cell_of_network(cells, task)
         if cell is None:
             continue
         spreads = loss_spreads(cell)
@@ -299,7 +288,7 @@ def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
             headroom=spreads.get(skewed.default),
             spreads={title_of(model): averages for model, averages in spreads.items()},
             best_of_ten=best_of_ten(cell),
-            where=ChipSplit(cell.split, cell.chip).title,
+            where=cell.where,
         )
         question = sentence(_TEMPLATE, "losses_question", task=cell.labels.title)
         pointers.append(Pointer(question, answer, f"baselines_{cell.name}"))
@@ -311,16 +300,13 @@ def _hybrid_figure(data: ReportData) -> tuple[PageFigure, ...]:
     shown, budgets = [], {}
     for task in LEARNED:
         front = data.front(task)
-        of_task = [
-            c for c in front.cells if c.task == task and c.split in _FIGURE_SPLITS and "hybrid" in c.seeds
-        ]
-        if of_task:
-            cell = min(of_task, key=lambda c: (c.split != FOLDS, c.chip != PRIMARY_CHIP, c.chip))
+        cell = primary_cell(front.cells, task, "hybrid")
+        if cell is not None and cell.split in _FIGURE_SPLITS:
             strongest = front.standings[cell.name].strongest
             shown.append((cell, strongest))
             budgets[cell.labels.title] = _budgets(front, cell, ("hybrid", strongest or ""))
     paths = write_hybrid_figure(shown, data.figures)
-    where = dict.fromkeys(f"{SPLIT_NAMES[cell.split]}, {cell.chip}" for cell, _ in shown)
+    where = dict.fromkeys(cell.where for cell, _ in shown)
     if not paths:
         return ()
     return (page_figure(paths[0], _TEMPLATE, "hybrid", where="; ".join(where), budgets=budgets),)
@@ -403,7 +389,7 @@ def page_lead(data: ReportData) -> str:
     simulated, imported = (
         _scope([cell for cell in data.front_cells if cell.is_imported == kind]) for kind in (False, True)
     )
-    if data.inputs.demo:
+    if data.inputs.params.demo:
         return sentence(_TEMPLATE, "demo_lead", simulated=simulated)
     verdicts = Counter(finding.verdict for finding in data.printed_findings)
     return sentence(
@@ -422,9 +408,7 @@ def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
     """Yields where each task was tested, the networks' least budgets and the errors, the least first."""
     for task in LEARNED:
         front = data.front(task)
-        cell = next(
-            (cell for model in HEADLINE_NETWORKS if (cell := primary_cell(front.cells, task, model))), None
-        )
+        cell = _cell_of_network(front.cells, task)
         if cell is None:
             continue
         measure = cell.described.measures[0]
@@ -470,36 +454,30 @@ def _scope(cells: Sequence[Cell]) -> dict[str, object]:
     }
 
 
-def missing_section(results: Results) -> Section | None:
+def missing_section(data: ReportData) -> Section | None:
     """Returns which of the papers' tables are left out, and why; None if they are all there.
 
     Raises:
         ParamsError: if the package's data of the papers are broken.
     """
-    lines = paragraphs(_TEMPLATE, "missing", **tables_without_results(results))
+    lines = paragraphs(_TEMPLATE, "missing", **tables_without_results(data.results))
     title = "Tables of the papers without results here"
     return Section("missing", title, "Not run", lines, page=FIRST) if lines else None
 
 
-def provenance_section(results: Results, searches: Searches, facts: Mapping[str, str]) -> Section:
-    """Returns the digests of parameters, samples and code.
-
-    Args:
-        results: results of evaluation.
-        searches: results of the stage `autotune`.
-        facts: further facts on where the numbers come from, name -> value.
-    """
+def provenance_section(data: ReportData) -> Section:
+    """Returns the digests of parameters, samples and code."""
     # Not the revision: a report that is committed would always name the commit before its own.
     names = {"parameters": "params_digest", "samples": "data_digest"}
-    digests = {label: ", ".join(results.identities(column)) for label, column in names.items()}
-    if len(searches.frame):
-        every = sorted(searches.frame["params_digest"].unique())
+    digests = {label: ", ".join(data.results.identities(column)) for label, column in names.items()}
+    if len(data.searches.frame):
+        every = sorted(data.searches.frame["params_digest"].unique())
         digests["parameters, searches included"] = ", ".join(every)
     return Section(
         "provenance",
         "Where the numbers come from",
         "Provenance",
         paragraphs(_TEMPLATE, "provenance"),
-        facts=(*digests.items(), *facts.items()),
+        facts=(*digests.items(), *data.inputs.provenance.items()),
         page=FIRST,
     )

@@ -1,29 +1,296 @@
-"""The page of a machine that exists: models there and on the simulated chip, and what carries over."""
+"""Results on a machine that exists, beside those on the simulated chip: its page, and what carries over.
+
+They are packed results (`costbench.reports.headline`) of experiments on recorded kernels. Every comparison
+that they have all sides of is made again on them, by the same rule (`claims.contrasts.contrasts_on_machine`),
+and stands beside its finding on folds of the simulated chip.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from costbench.baselines import BASELINES
+from costbench.metrics.rows import PROGRAMS
+from costbench.reports.claims.claim import Claim
+from costbench.reports.claims.evaluation import (
+    BY_CONSTRUCTION,
+    DOES_NOT_HOLD,
+    HOLDS,
+    NO_DIFFERENCE,
+    NOT_EVALUATED,
+    SMALLER,
+    Finding,
+)
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.real_machine import write_machines_figure, write_transfer_figure
+from costbench.reports.figures.canvas import BarSeries, draw_grouped_bars, legend_above, save, styled
+from costbench.reports.frame import flatten, select
+from costbench.reports.headline import Headline
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import PageFigure, Pointer, Section, page_figure, paragraphs, sentence
-from costbench.reports.real_machine import (
-    TASK,
-    ModelScores,
-    TransferPoint,
-    carried_findings,
-    count_carried,
-    main_cell,
-    scores_of_models,
-    transfer_points,
-)
-from costbench.reports.results import FOLDS, PRIMARY_CHIP, title_of
+from costbench.reports.results import FOLDS, PRIMARY_CHIP, Cell, title_of
 from costbench.reports.sections.claims import shown_verdict
+from costbench.reports.summary import averages, summarise
 from costbench.reports.table import Table
+from costbench.tasks import LEARNED
+
+TASK = "fusion"
+"""The task that real machines have samples of."""
+REAL = "real"
+"""Set of the comparisons on a real machine."""
+_TRANSFER = re.compile(r"transfer-(?P<start>[a-z]+)-(?P<kernels>\d+)")
+_OUTCOMES = {HOLDS: HOLDS, SMALLER: HOLDS, DOES_NOT_HOLD: DOES_NOT_HOLD, NO_DIFFERENCE: NO_DIFFERENCE}
+_NO_SUMMARY = re.compile(r"@(curve|kernels)-")
+_SHORT = {"mape": "real_mape_ge5us_mean", "mape_short": "real_mape_lt5us_mean", "tau": "real_tau_mean"}
+"""Second, short names of headline numbers in a summary, and their columns."""
+CarriesOver = Literal["yes", "no", "open", "tested here alone"]
+
+
+def main_cell(real: Headline) -> Cell | None:
+    """Returns the main results on the machine; None without any."""
+    return real.results.cell(TASK, FOLDS, real.chip)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A comparison on the simulated chip and on the real machine.
+
+    Attributes:
+        real: finding on the real machine.
+        simulated: finding on the simulated chip, on folds; None where it was not made there.
+        carries_over: `yes` where both are decided alike, `no` where they are decided differently, `open`
+            where one is not decided, `tested here alone` where the simulated chip has no finding.
+    """
+
+    real: Finding
+    simulated: Finding | None
+    carries_over: CarriesOver
+
+
+def carried_findings(findings: Iterable[Finding]) -> tuple[Carried, ...]:
+    """Returns each finding on a real machine with that of the same comparison on the simulated chip."""
+    findings = list(findings)
+    simulated: dict[object, Finding] = {}
+    for finding in findings:
+        splits, chips = ({getattr(side, name) for side in finding.claim.sides} for name in ("split", "chip"))
+        if finding.claim.set != REAL and splits == {FOLDS} and chips == {PRIMARY_CHIP}:
+            simulated.setdefault(_question(finding.claim), finding)
+    by_construction = {
+        finding.claim.id: finding for finding in findings if finding.verdict == BY_CONSTRUCTION
+    }
+    rows = []
+    for finding in findings:
+        if finding.claim.set == REAL:
+            other = simulated.get(_question(finding.claim), by_construction.get(finding.claim.restates))
+            rows.append(Carried(finding, other, _carries_over(finding, other)))
+    return tuple(rows)
+
+
+def _question(claim: Claim) -> tuple[object, ...]:
+    """Returns what a claim compares, whatever machine it is tested on."""
+    left, right = (
+        frozenset((side.model, side.variant, side.kernels) for side in sides)
+        for sides in (claim.left, claim.right)
+    )
+    return (claim.task, claim.metric, claim.statistic, claim.scale, claim.pairing, left, right)
+
+
+def _carries_over(real: Finding, simulated: Finding | None) -> CarriesOver:
+    if simulated is None or simulated.verdict in (BY_CONSTRUCTION, NOT_EVALUATED):
+        return "tested here alone"
+    outcomes = [_OUTCOMES.get(finding.verdict) for finding in (real, simulated)]
+    if None in outcomes:
+        return "open"
+    return "yes" if outcomes[0] == outcomes[1] else "no"
+
+
+def scores_of_models(real: Headline, simulated: Cell | None) -> pd.DataFrame:
+    """Returns a row a model on the real machine, in the order of reports.
+
+    Args:
+        real: packed results on the machine.
+        simulated: main results on folds of the simulated chip; None where there are none.
+
+    Returns:
+        columns `model`, and averages by name as in the summary: `simulated_<name>` on the simulated chip,
+        `real_<name>` on the real machine, `programs_<name>` over fusion configs of whole programs there; NaN
+        where a model was not evaluated.
+    """
+    cell = main_cell(real)
+    if cell is None:
+        return pd.DataFrame(columns=["model"])
+    programs = real.results.part(cell, PROGRAMS)
+    names = [*cell.models, *(["sum_of_kernels"] if programs is not None else []), *cell.ceilings]
+    parts = {"simulated": simulated, "real": cell, "programs": programs}
+    return pd.DataFrame(
+        {"model": model}
+        | {
+            f"{part}_{name}": value
+            for part, of_part in parts.items()
+            if of_part is not None
+            for name, value in averages(of_part, model).items()
+        }
+        for model in names
+    )
+
+
+def transfer_points(real: Headline) -> pd.DataFrame:
+    """Returns the networks of the experiment on transfer, trained on some real kernels.
+
+    Returns:
+        a row a `start` (`nothing`, or `simulated` where it was trained on simulated kernels before) and
+        number of real `kernels`, in this order: mean `error` of kernels from 5 us on the test programs, in
+        percent, mean `tau` over all kernels of a program, number of training `seeds`.
+    """
+    error, tau = (*LEARNED[TASK].measures[:1], *LEARNED[TASK].all_kernels[1:])
+    rows = []
+    for cell in real.results.variants:
+        match = _TRANSFER.fullmatch(cell.variant)
+        for model in cell.models if match else ():
+            values = [m.mean(cell.over_programs(model, m.metric)) for m in (error, tau)]
+            if match and None not in values:
+                rows.append((match["start"], int(match["kernels"]), *values, len(cell.seeds[model])))
+    points = pd.DataFrame(rows, columns=["start", "kernels", "error", "tau", "seeds"])
+    return points.sort_values(["start", "kernels"], kind="stable")
+
+
+def flat_real(real: Headline | None) -> dict[str, float]:
+    """Returns the headline numbers on the machine, by key of the summary, as those of other chips.
+
+    Main models have three under short names, too: `mape`, from 5 us, `mape_short`, below, and `tau`. Points
+    of learning curves and of budgets are left out; `programs_<name>` are over the fusion configs of
+    whole programs.
+    """
+    if real is None:
+        return {}
+    scores = scores_of_models(real, None)
+    columns = {name: column for name, column in _SHORT.items() if column in scores}
+    columns |= {column: column for column in scores if column.startswith("programs_")}
+    numbers = {
+        key: value for key, value in summarise(real.results, {}).items() if not _NO_SUMMARY.search(key)
+    }
+    return numbers | flatten(scores, f"{TASK}/{FOLDS}/{real.chip}/{{model}}", columns)
+
+
+def count_carried(carried: Sequence[Carried]) -> dict[str, int]:
+    """Returns how many findings carry over, how many do not, and how many are open."""
+    counts = {"yes": 0, "no": 0, "open": 0, "tested here alone": 0}
+    for row in carried:
+        counts[row.carries_over] += 1
+    return counts
+
+
+_MACHINES = (("simulated", "#56B4E9"), ("real", "#D55E00"))
+_LABELS = {"mape_ge5us_mean": "MAPE (%), kernels from 5 µs", "tau_mean": "Kendall's τ"}
+_SHOWN = ("learned", "hybrid", "lpm2021", "trees", "trees_analytical", "analytical", "analytical_linear")
+_START_STYLES = {
+    "nothing": ("from nothing", "#444444", "s"),
+    "simulated": ("trained on simulated kernels before", "#0072B2", "o"),
+}
+
+
+def write_machines_figure(scores: pd.DataFrame, simulated: str, real: str, folder: Path) -> tuple[Path, ...]:
+    """Draws error and tau of each model on the simulated chip and on the real machine.
+
+    Writes `real_machine.svg` and `.png`.
+
+    Args:
+        scores: models, as `scores_of_models` returns them.
+        simulated: name of the simulated chip.
+        real: name of the real machine.
+        folder: folder of the figure.
+
+    Returns:
+        the paths; none without models.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    evaluated = scores.reindex(
+        columns=["model", *(f"{machine}_{name}" for machine, _ in _MACHINES for name in _LABELS)]
+    )
+    shown = evaluated[evaluated["model"].isin(_SHOWN) & evaluated["real_mape_ge5us_mean"].notna()]
+    if shown.empty:
+        return ()
+    positions = np.arange(len(shown), dtype=np.float64)
+    with styled():
+        figure = Figure(figsize=(9.5, 3.6), layout="constrained")
+        panels = figure.subplots(1, 2)
+        for axes, (name, label) in zip(panels, _LABELS.items(), strict=True):
+            series = [
+                BarSeries(chip, colour, shown[f"{machine}_{name}"].to_numpy(np.float64))
+                for (machine, colour), chip in zip(_MACHINES, (simulated, real), strict=True)
+            ]
+            draw_grouped_bars(axes, positions, series, 0.4)
+            for model, height in evaluated[["model", f"real_{name}"]].dropna().itertuples(index=False):
+                if _is_ceiling(model):
+                    title = f"{title_of(model)}, {real}"
+                    axes.axhline(height, color="#D55E00", linestyle="dotted", label=title)
+            axes.set_xticks(positions, shown["model"].map(title_of), rotation=35, ha="right")
+            axes.set_ylabel(label)
+        _scale_errors(panels[0])
+        legend_above(figure, panels[0], 4)
+        return save(figure, folder / "real_machine")
+
+
+def _scale_errors(axes: Axes) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _is_ceiling(model: str) -> bool:
+    return model in BASELINES and BASELINES[model].is_ceiling
+
+
+def write_transfer_figure(points: pd.DataFrame, folder: Path) -> tuple[Path, ...]:
+    """Draws error and tau against the number of real kernels, a line for each start.
+
+    Writes `transfer.svg` and `.png`.
+
+    Args:
+        points: networks after some real kernels, as `transfer_points` returns them.
+        folder: folder of the figure.
+
+    Returns:
+        the paths; none without points.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    if points.empty:
+        return ()
+    with styled():
+        figure = Figure(figsize=(9.0, 3.2), layout="constrained")
+        panels = figure.subplots(1, 2)
+        labels = (("error", "MAPE (%), kernels from 5 µs"), ("tau", "Kendall's τ"))
+        for axes, (field, label) in zip(panels, labels, strict=True):
+            for start, (title, colour, marker) in _START_STYLES.items():
+                line = select(points, start=start)
+                if len(line):
+                    axes.plot(line["kernels"], line[field], color=colour, marker=marker, label=title)
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlabel("real kernels trained on")
+            axes.set_ylabel(label)
+        _scale_errors(panels[0])
+        legend_above(figure, panels[0], 2)
+        return save(figure, folder / "transfer")
+
 
 _PAGE = "real_machine"
 """Name of the page, of its section and of its template."""
-_COLUMNS = ("mape_ge5us_mean", "mape_lt5us_mean", "tau_mean")
-_OF_PROGRAMS = ("mape_mean", "tau_mean")
 _STARTS = {"nothing": "drawn weights", "simulated": "weights trained on simulated kernels"}
 
 
@@ -74,7 +341,7 @@ def real_machine_section(data: ReportData) -> Section | None:
                         for row in carried
                     ],
                 ),
-                transfer_table(points),
+                fill_table("transfer", points.assign(start=points["start"].replace(_STARTS))),
             )
             if table.rows
         ),
@@ -82,31 +349,25 @@ def real_machine_section(data: ReportData) -> Section | None:
     )
 
 
-def machine_models(data: ReportData) -> tuple[ModelScores, ...]:
+def machine_models(data: ReportData, real: Headline) -> pd.DataFrame:
     """Returns the models on the real machine beside the results that the first page has of the simulated."""
-    if data.real is None:
-        return ()
     cells = [
         cell
         for cell in data.front(TASK).cells
         if (cell.task, cell.split, cell.chip) == (TASK, FOLDS, PRIMARY_CHIP)
     ]
-    return scores_of_models(data.real, cells[0] if cells else None)
+    return scores_of_models(real, cells[0] if cells else None)
 
 
 def machines_compared_table(data: ReportData) -> tuple[Table, ...]:
     """Returns the table of the first page: each model simulated and on the real machine."""
-    scores = machine_models(data)
-    if data.real is None or not scores:
+    if data.real is None:
         return ()
-    rows = []
-    for one in scores:
-        row: dict[str, object] = {"model": title_of(one.model)}
-        for machine in ("simulated", "real"):
-            row |= {f"{machine}_{name}": getattr(one, machine).get(name) for name in _COLUMNS}
-        row |= {f"programs_{name}": one.programs.get(name) for name in _OF_PROGRAMS}
-        rows.append(row)
-    return (fill_table("machines_compared", rows, simulated=PRIMARY_CHIP, real=data.real.chip),)
+    scores = machine_models(data, data.real)
+    rows = scores.assign(model=scores["model"].map(title_of)).to_dict("records")
+    return (
+        (fill_table("machines_compared", rows, simulated=PRIMARY_CHIP, real=data.real.chip),) if rows else ()
+    )
 
 
 def machines_figure(data: ReportData) -> tuple[PageFigure, ...]:
@@ -118,13 +379,13 @@ def machines_figure(data: ReportData) -> tuple[PageFigure, ...]:
     if data.real is None:
         return ()
     chip = data.real.chip
-    paths = write_machines_figure(machine_models(data), PRIMARY_CHIP, chip, data.figures)
+    paths = write_machines_figure(machine_models(data, data.real), PRIMARY_CHIP, chip, data.figures)
     return (page_figure(paths[0], _PAGE, "machines", chip=chip),) if paths else ()
 
 
 def machine_pointer(data: ReportData) -> tuple[Pointer, ...]:
     """Returns the question of what carries over, and its answer; without results, how to compute them."""
-    if data.inputs.real is None:
+    if data.inputs.params.real is None:
         return ()
     question = sentence(_PAGE, "question")
     if data.real is None or main_cell(data.real) is None:
@@ -138,18 +399,3 @@ def machine_pointer(data: ReportData) -> tuple[Pointer, ...]:
         lost=[row.real.claim.statement for row in carried if row.carries_over == "no"],
     )
     return (Pointer(question, answer, _PAGE),)
-
-
-def transfer_table(points: tuple[TransferPoint, ...]) -> Table:
-    """Returns a row for each number of real kernels and start."""
-    rows = [
-        {
-            "start": _STARTS.get(point.start, point.start),
-            "kernels": point.kernels,
-            "error": point.error,
-            "tau": point.tau,
-            "seeds": point.seeds,
-        }
-        for point in points
-    ]
-    return fill_table("transfer", rows)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -11,57 +11,44 @@ from costbench.reports.baseline_comparison import Standings
 from costbench.reports.dataset_files import ALL_PROGRAMS
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.frame import select
+from costbench.reports.inputs import ReportData
 from costbench.reports.losses import SKEWED, spread
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.papers.printed import main_table
-from costbench.reports.results import ALL, SPLIT_NAMES, TRAINED, UNSEEN, Cell, Results, title_of
-from costbench.reports.tables.analytical import (
-    analytical_scores,
-    application_table,
-    kind_table,
-    summarise_scores,
-)
+from costbench.reports.results import TRAINED, UNSEEN, Cell, title_of
 from costbench.reports.tables.programs import (
+    NEW_STRUCTURE,
     baselines_table,
     comparison_table,
     earlier_tables,
     program_table,
-    short_kernels_table,
-)
-from costbench.reports.tables.seen_kernels import (
-    NEW_STRUCTURE,
     share_of_structures,
+    short_kernels_table,
     structure_table,
     unseen_means,
     unseen_table,
 )
-from costbench.tasks import LEARNED
 
 
-def cell_section(
-    results: Results, cell: Cell, standing: Standings, leakage: pd.DataFrame, figures: Path, seed: int
-) -> Section:
-    """Returns figure, tables and findings of one task, split and chip.
-
-    Args:
-        results: results that the cell is of.
-        cell: main results.
-        standing: how the cell's models stand to the strongest baseline.
-        leakage: leakage audits of all splits (`read_leakage`).
-        figures: folder that figures go to.
-        seed: seed of the bootstrap.
+def cell_sections(data: ReportData) -> Iterator[Section]:
+    """Returns figure, tables and findings of each task, split and chip.
 
     Raises:
         DataError: if a figure cannot be written.
     """
+    return (_cell_section(data, cell) for cell in data.cells)
+
+
+def _cell_section(data: ReportData, cell: Cell) -> Section:
+    results, standing = data.results, data.standings[cell.name]
     unseen, new = results.part(cell, UNSEEN), results.part(cell, NEW_STRUCTURE)
     paper = main_table(cell.task, cell.split)
     if paper is not None:
         cell = replace(cell, programs=paper.ordered(cell.programs))
-    svg, _ = write_program_figure(cell, paper, figures)
+    svg, _ = write_program_figure(cell, paper, data.figures)
     error, tau = cell.described.measures
     titles = {"error": error.title.replace(" (%)", ""), "tau": tau.title}
-    audit = select(leakage, task=cell.task, split=cell.split, chip=cell.chip, program=ALL_PROGRAMS)
+    audit = select(data.leakage, task=cell.task, split=cell.split, chip=cell.chip, program=ALL_PROGRAMS)
     tables = [baselines_table(cell, standing), program_table(cell, paper, standing.strongest)]
     if cell.described.ranks_decisions and unseen is not None and (audit["leaked_kernels"] > 0).any():
         tables.append(unseen_table(cell, unseen))
@@ -69,7 +56,7 @@ def cell_section(
         tables.append(short_kernels_table(cell, standing.strongest))
     tables += [
         *earlier_tables(results, cell),
-        comparison_table(cell, seed),
+        comparison_table(cell, data.seed),
         structure_table(cell, new, standing.strongest),
     ]
     shown = tuple(table for table in tables if table.rows)
@@ -79,7 +66,7 @@ def cell_section(
     name = cell.labels.title
     return Section(
         anchor=cell.name,
-        title=f"{name}, {SPLIT_NAMES.get(cell.split, cell.split)}, {cell.chip}",
+        title=f"{name}, {cell.where}",
         label=f"{name}, {cell.split}, {cell.chip}",
         page=cell.task,
         paragraphs=_paragraphs(cell, standing, audit, unseen, new),
@@ -133,26 +120,3 @@ def best_of_ten(cell: Cell) -> dict[str, float]:
         return {}
     losses = {model: cell.over_programs(model, SKEWED[cell.task].best_of_ten) for model in cell.models}
     return {title_of(model): sum(values) / len(values) for model, values in losses.items() if values}
-
-
-def analytical_section(results: Results) -> Section | None:
-    """Returns where the hand-written model does well and where not, by chip; None without its results."""
-    chips = sorted({cell.chip for cell in results.cells if LEARNED[cell.task].ranks_decisions})
-    scores = {chip: analytical_scores(results, chip) for chip in chips}
-    scores = {chip: of_chip for chip, of_chip in scores.items() if (of_chip["group"] == ALL).any()}
-    if not scores:
-        return None
-    tables = [
-        table(groups, chip) for chip, groups in scores.items() for table in (application_table, kind_table)
-    ]
-    return Section(
-        anchor="analytical",
-        title="Where the analytical model does well and where not",
-        label="Analytical model",
-        page="tile",
-        paragraphs=paragraphs(
-            "results", "analytical", chips={chip: summarise_scores(groups) for chip, groups in scores.items()}
-        ),
-        tables=tuple(tables),
-        folded=tuple(table.name for table in tables),
-    )

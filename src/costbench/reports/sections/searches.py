@@ -1,16 +1,19 @@
-"""Makes the sections of the page about tile and fusion searches, each with the papers' claims about them."""
+"""The page about tile and fusion searches: figures, speed-ups and costs as tables, claims about them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from costbench.reports.claims.evaluation import NOT_EVALUATED, Finding
-from costbench.reports.declared_tables import fill_table
+from costbench.reports.declarations import ColumnDeclaration, declaration_of
+from costbench.reports.declared_tables import fill_table, make_table
 from costbench.reports.figures.search_curves import (
     SearchPath,
     mean_path,
     paths_from_start,
+    read_paths,
     seconds_to_reach,
     write_path_figure,
 )
@@ -20,6 +23,7 @@ from costbench.reports.figures.searches import (
     write_tile_figure,
     write_top_k_figure,
 )
+from costbench.reports.inputs import ReportData
 from costbench.reports.page import PageFigure, Section, page_figure, sentence
 from costbench.reports.papers.printed import searches_of_paper
 from costbench.reports.scores import MIN_PROGRAMS
@@ -27,52 +31,46 @@ from costbench.reports.searches import (
     CANDIDATES,
     EXHAUSTIVE,
     FIGURE_4,
+    FUSION_MODELS,
     MEASURED,
     PREDICTED,
     SECONDS,
     SLOWDOWN,
     SPEEDUP,
     STARTS,
+    TILE_MODELS,
     TOP_K,
     Bar,
     Searches,
     SearchResults,
     absent,
+    bar_key,
+    bars_with_results,
     best_known,
     figure_5,
+    title,
 )
 from costbench.reports.sections.claims import findings_frame
-from costbench.reports.table import Table
-from costbench.reports.tables.searches import budget_table, cost_table, figure_4_table, start_table
+from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED, labels_of
 
 _PAGE = "searches"
 """Name of the page and of the template of its sections."""
-_NUMBERS = {"lpm2021": "5", "lpm2020": "4"}
 _NAMED = ("hardware", "model and hardware", "analytical and hardware")
 """Fusion searches whose means stand in the text."""
 
 
-def search_sections(
-    searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
-) -> tuple[Section, ...]:
-    """Returns the parts about tile sizes and fusion; those without searches are left out.
-
-    Args:
-        searches: results of the stage `autotune`.
-        paths: best-so-far curves of fusion searches.
-        findings: on the claims; those about speed-ups are shown again beside the figures.
-        figures: folder that figures go to.
+def search_sections(data: ReportData) -> Iterator[Section]:
+    """Yields the parts about tile sizes and fusion; those without searches are left out.
 
     Raises:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    sections = (
-        _tile_section(searches, findings, figures),
-        _fusion_section(searches, paths, findings, figures),
-    )
-    return tuple(section for section in sections if section is not None)
+    if data.searches.of("tile"):
+        yield _tile_section(data)
+    if data.searches.of("fusion"):
+        yield _fusion_section(data)
 
 
 def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]:
@@ -85,21 +83,18 @@ def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]
     return [row for row in rows if row[0].name not in shown]
 
 
-def _tile_section(searches: Searches, findings: Sequence[Finding], figures: Path) -> Section | None:
-    all_results = searches.of("tile")
-    if not all_results:
-        return None
-    page_figures = []
-    for row in _rows_of_figures(searches, "tile"):
+def _tile_section(data: ReportData) -> Section:
+    all_results, page_figures = data.searches.of("tile"), []
+    for row in _rows_of_figures(data.searches, "tile"):
         where = row[0].title
-        svgs = write_tile_figure(row, figures)
+        svgs = write_tile_figure(row, data.figures)
         if svgs:
             missing = absent(FIGURE_4, *row)
             page_figures.append(page_figure(svgs[0], _PAGE, "tile", where=where, k=TOP_K, absent=missing))
-        svgs = write_top_k_figure(row, figures)
+        svgs = write_top_k_figure(row, data.figures)
         if svgs:
             page_figures.append(page_figure(svgs[0], _PAGE, "top_k", where=where))
-    tables = [_claims_table("tile", findings)]
+    tables = [_claims_table("tile", data.printed_findings)]
     for results in all_results:
         tables += [figure_4_table(results), budget_table(results)]
     return _section(
@@ -159,23 +154,20 @@ def _tile_finding(results: SearchResults) -> str:
     )
 
 
-def _fusion_section(
-    searches: Searches, paths: Sequence[SearchPath], findings: Sequence[Finding], figures: Path
-) -> Section | None:
-    all_results = searches.of("fusion")
-    if not all_results:
-        return None
-    page_figures = []
-    for row in _rows_of_figures(searches, "fusion"):
+def _fusion_section(data: ReportData) -> Section:
+    all_results, page_figures = data.searches.of("fusion"), []
+    programs = frozenset(data.searches.frame["program"])
+    paths = [path for path in read_paths(data.inputs.search_paths) if path.program in programs]
+    for row in _rows_of_figures(data.searches, "fusion"):
         for paper in FIGURES:
-            svgs = write_fusion_figure(row, paper, figures)
+            svgs = write_fusion_figure(row, paper, data.figures)
             if svgs:
                 page_figures.append(_fusion_figure(svgs[0], paper, row))
         for results in row:
-            svgs = write_path_figure(paths, results, figures)
+            svgs = write_path_figure(paths, results, data.figures)
             if svgs:
                 page_figures.append(page_figure(svgs[0], _PAGE, "path", where=results.title))
-    tables = [_claims_table("fusion", findings)]
+    tables = [_claims_table("fusion", data.printed_findings)]
     for results in all_results:
         tables += [start_table(results, paper, start) for paper in FIGURES for start in STARTS]
         tables.append(cost_table(results))
@@ -198,7 +190,7 @@ def _fusion_figure(svg: Path, paper: str, row: Sequence[SearchResults]) -> PageF
         _PAGE,
         "fusion",
         paper=paper,
-        number=_NUMBERS[paper],
+        number=FIGURES[paper].removeprefix("figure"),
         where=row[0].title,
         starts={title: absent(figure_5(start, paper), *row) for start, title in STARTS.items()},
         known=any(best_known(results) for results in row),
@@ -209,14 +201,14 @@ def _fusion_figure(svg: Path, paper: str, row: Sequence[SearchResults]) -> PageF
 def _fusion_finding(results: SearchResults, paths: Sequence[SearchPath]) -> str:
     """Returns sentences on the gain after one and ten minutes, and how long hardware alone needs for it."""
     starts = {}
-    for start, title in STARTS.items():
+    for start, words in STARTS.items():
         means = {
             model: [results.mean(Bar(model, f"{start}-{minutes}m"), SPEEDUP) for minutes in (1, 10)]
             for model in _NAMED
         }
         means = {model: of_model for model, of_model in means.items() if None not in of_model}
         if "hardware" in means and "model and hardware" in means:
-            starts[title] = {"means": means, "minutes": _minutes_alone(results, paths, start)}
+            starts[words] = {"means": means, "minutes": _minutes_alone(results, paths, start)}
     if not starts:
         return ""
     return sentence(
@@ -302,3 +294,128 @@ def _fusion(results: SearchResults, bar: Bar) -> dict[str, float | None]:
             numbers[f"{speedup}_median"] = results.score(bar, SPEEDUP, program)
             numbers |= {f"{speedup}_min": min(repeats), f"{speedup}_max": max(repeats)}
     return numbers
+
+
+_LEARNED = Bar("learned", f"top{TOP_K}")
+_LETTERS = {"default": "a", "random": "b"}
+
+
+def figure_4_table(results: SearchResults) -> Table:
+    """Returns the bars of lpm2021's figure 4 as numbers, per program, and what ten measurements cost.
+
+    Args:
+        results: searches for tile sizes.
+    """
+    fewer: dict[tuple[str, ...], Value] = {("mean",): results.fewer_seconds(_LEARNED, EXHAUSTIVE)}
+    for pair in results.programs:
+        seconds, others = (results.score(bar, SECONDS, pair[1]) for bar in (_LEARNED, EXHAUSTIVE))
+        fewer[pair] = others / seconds if seconds and others is not None else None
+    sampled = sum(results.fact("num_kernels_sampled", program) or 0.0 for _, program in results.programs)
+    note = f"Of {sampled:.0f} kernels, whose spaces are too large, exhaustive measures the candidates."
+    notes = (note if sampled else "", absent(FIGURE_4, results))
+    return make_table(
+        declaration_of("lpm2021_figure4", f"lpm2021_figure4_{results.name}", notes),
+        results.frame,
+        words={"where": results.title},
+        rows=results.programs,
+        numbers={"fewer_seconds": fewer},
+    )
+
+
+def budget_table(results: SearchResults) -> Table:
+    """Returns what each way of choosing tile sizes measured, was charged, and lost against exhaustive search.
+
+    Exhaustive search comes first, then model by model, in the compiler and by k.
+    """
+    order = (EXHAUSTIVE.model, CANDIDATES.model, *TILE_MODELS)
+    bars = sorted(
+        results.bars, key=lambda bar: ((*order, bar.model).index(bar.model), bar.model, bar.top_k or 0)
+    )
+    rows: list[dict[str, object]] = []
+    for bar in bars:
+        speedup, slowdowns = results.mean(bar, SPEEDUP), results.over_programs(bar, SLOWDOWN)
+        if speedup is None:
+            continue
+        row: dict[str, object] = {"model": title(Bar(bar.model, "all")), "speedup": speedup}
+        row["top_k"] = {"all": "all", "compiler": "none"}.get(bar.budget, str(bar.top_k))
+        if slowdowns:
+            row["slowdown_percent"] = 100.0 * (sum(slowdowns) / len(slowdowns))
+            row["worst_percent"] = 100.0 * max(slowdowns)
+        row["measured"] = sum(results.over_programs(bar, MEASURED))
+        row["seconds"] = sum(results.over_programs(bar, SECONDS))
+        row["fewer_seconds"] = results.fewer_seconds(bar, EXHAUSTIVE)
+        rows.append(row)
+    return fill_table("tile_search", rows, name=f"tile_search_{results.name}", where=results.title)
+
+
+def start_table(results: SearchResults, paper: str, start: str) -> Table:
+    """Returns the speed-up over the default configuration per program, from one start: median and range.
+
+    Args:
+        results: searches for fusion configurations.
+        paper: paper whose minutes of hardware are shown: `lpm2021` (figure 5) or `lpm2020` (figure 4).
+        start: `default` or `random`.
+
+    Returns:
+        a table without rows if none of its searches was run.
+    """
+    name = f"{paper}_{FIGURES[paper]}{_LETTERS[start]}_{results.name}"
+    declared = declaration_of("fusion_starts", name, (absent(figure_5(start, paper), results),))
+    columns: list[ColumnDeclaration] = []
+    bars, best = bars_with_results(figure_5(start, paper), results), best_known(results)
+    for bar in (*bars, *best):
+        median = ColumnDeclaration(
+            bar_key(bar),
+            "median",
+            title(bar),
+            filter={"model": bar.model, "budget": bar.budget, "metric": SPEEDUP},
+            over_seeds="median",
+            decimals=3,
+            better="higher",
+            highlight="" if bar in best else f"{bar.minutes:g}",
+        )
+        columns.append(median)
+        if bar not in best:
+            lowest = replace(
+                median, key=f"{bar_key(bar)}_lowest", header="lowest", over_seeds="min", highlight=""
+            )
+            highest = replace(lowest, key=f"{bar_key(bar)}_highest", header="highest", over_seeds="max")
+            columns += [lowest, highest]
+    number = FIGURES[paper].removeprefix("figure")
+    repeats = max((len(results.repeats(b, SPEEDUP, p)) for b in bars for _, p in results.programs), default=0)
+    words = {
+        "paper": paper,
+        "figure": f"{number}{_LETTERS[start]}",
+        "start": STARTS[start],
+        "where": results.title,
+    }
+    table = make_table(
+        replace(declared, columns=(*declared.columns, *columns)),
+        results.frame,
+        words=words | {"repeats": repeats},
+        rows=results.programs,
+    )
+    return table if bars else replace(table, rows=())
+
+
+def cost_table(results: SearchResults) -> Table:
+    """Returns what every kind of fusion search measured, predicted and was charged, and how it ended."""
+    models, starts = list(FUSION_MODELS), list(STARTS)
+
+    def rank(bar: Bar) -> tuple[int, int, str, float]:
+        start = len(starts) if bar.start is None else starts.index(bar.start)
+        return start, (*models, bar.model).index(bar.model), bar.model, bar.minutes or 0.0
+
+    rows: list[dict[str, object]] = []
+    for bar in sorted(results.bars, key=rank):
+        speedup, slower = results.mean(bar, SPEEDUP), results.mean(bar, SLOWDOWN)
+        if speedup is None:
+            continue
+        row: dict[str, object] = {"start": bar.start, "minutes": bar.minutes, "speedup": speedup}
+        row["search"] = FUSION_MODELS.get(bar.model, bar.model)
+        row["slowdown_percent"] = None if slower is None else 100.0 * slower
+        for column, metric in (("measured", MEASURED), ("seconds", SECONDS), ("predicted", PREDICTED)):
+            values = [v for _, program in results.programs for v in results.repeats(bar, metric, program)]
+            row[column] = sum(values) / len(values) if values else None
+        rows.append(row)
+    return fill_table("fusion_search", rows, name=f"fusion_search_{results.name}", where=results.title)

@@ -1,20 +1,19 @@
-"""The part of the page about tpugraphs2023: its tables and figure, ours beside them, what is missing."""
+"""The part of the page about tpugraphs2023: its tables and figures, ours beside them, what is missing."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from costbench.datasets.layout_graphs import CollectionSize
-from costbench.metrics.overhead import Overhead
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from costbench.reports.claims.claim import TPUGRAPHS
-from costbench.reports.claims.evaluation import Finding
-from costbench.reports.dataset_files import Card
 from costbench.reports.declared_tables import declared_tables
-from costbench.reports.figures.tpugraphs import write_layout_figure, write_tile_figure
+from costbench.reports.figures.canvas import PALETTE, BarSeries, draw_grouped_bars, legend_above, save, styled
 from costbench.reports.frame import select
+from costbench.reports.inputs import ReportData
 from costbench.reports.losses import SKEWED, spread
 from costbench.reports.overhead import overhead_table
 from costbench.reports.page import Pointer, Section, page_figure, paragraphs, sentence
@@ -27,6 +26,8 @@ from costbench.reports.tables.tpugraphs import (
     LAYOUT,
     LAYOUT_BEST,
     LAYOUT_VARIANTS,
+    LOSSES,
+    NETWORKS,
     PAPER,
     TAU,
     TILE,
@@ -57,55 +58,26 @@ _COMPARED_TILE_MODELS = (
 )
 
 
-@dataclass(frozen=True)
-class TpuGraphsInputs:
-    """What the section shows beside result rows.
-
-    Attributes:
-        settings: task -> variant -> its parameters of training.
-        collections: sizes of the collections of layout graphs.
-        overheads: what evaluating a layout config takes.
-    """
-
-    settings: Mapping[str, object] = field(default_factory=dict)
-    collections: tuple[CollectionSize, ...] = ()
-    overheads: tuple[Overhead, ...] = ()
-
-
-def tpugraphs_section(
-    results: Results,
-    inputs: TpuGraphsInputs,
-    cards: Sequence[Card],
-    findings: Sequence[Finding],
-    figures: Path,
-) -> Section | None:
+def tpugraphs_section(data: ReportData) -> Section | None:
     """Returns the section; None where neither a tile variant of the paper nor a layout model was tested.
-
-    Args:
-        results: results of all variants.
-        inputs: settings and sizes that are shown beside them.
-        cards: cards of the data sets.
-        findings: on all claims, for a sentence on the paper's.
-        figures: folder that figures go to.
 
     Raises:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the paper are broken.
     """
+    results, collections = data.results, data.inputs.collections
     of_tiles, of_layouts = tile_splits(results), layout_splits(results)
     if not of_tiles and not of_layouts:
         return None
-    results = without_large_k(results, inputs.collections)
+    results = without_large_k(results, collections)
     compared = compared_splits(results)
     tables = [
-        sizes_table(inputs.collections, cards, PRIMARY_CHIP),
-        best_table(
-            results, next(iter(of_tiles), None), next(iter(compared), None), collections=inputs.collections
-        ),
-        tried_table(inputs.settings),
+        sizes_table(collections, data.cards, PRIMARY_CHIP),
+        best_table(results, next(iter(of_tiles), None), next(iter(compared), None), collections),
+        tried_table(data.inputs.variant_settings),
         *declared_tables(DECLARED, results.frame).get(ANCHOR, ()),
-        *(collection_table(results, chip_split, inputs.collections) for chip_split in of_layouts),
-        overhead_table(inputs.overheads, measured=False),
+        *(collection_table(results, chip_split, collections) for chip_split in of_layouts),
+        overhead_table(data.inputs.overheads, measured=False),
     ]
     shown_first = {
         f"{TPUGRAPHS}_table2",
@@ -115,10 +87,10 @@ def tpugraphs_section(
         anchor=ANCHOR,
         title="TpuGraphs: tile and layout models beside tpugraphs2023",
         label="TpuGraphs",
-        paragraphs=_words(results, inputs, findings),
+        paragraphs=_words(results, data),
         figures=(
             *(
-                page_figure(write(results, chip_split, figures)[0], ANCHOR, name, where=chip_split.title)
+                page_figure(write(results, chip_split, data.figures)[0], ANCHOR, name, where=chip_split.title)
                 for name, write, chip_splits in (
                     ("tile", write_tile_figure, of_tiles),
                     ("layout", write_layout_figure, compared),
@@ -131,9 +103,9 @@ def tpugraphs_section(
     )
 
 
-def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding]) -> tuple[str, ...]:
+def _words(results: Results, data: ReportData) -> tuple[str, ...]:
     """Returns how the paper's claims were decided, what its best models reach here, and what is missing."""
-    labels = printed_table(PAPER, "tile_variants").labels
+    labels, findings = printed_table(PAPER, "tile_variants").labels, claims_of_papers(data.printed_findings)
     tiles = [
         {
             "title": chip_split.title,
@@ -168,15 +140,13 @@ def _words(results: Results, inputs: TpuGraphsInputs, findings: Sequence[Finding
     ]
     return paragraphs(
         ANCHOR,
-        claims=Counter(
-            finding.verdict for finding in claims_of_papers(findings) if finding.claim.paper == TPUGRAPHS
-        ),
+        claims=Counter(finding.verdict for finding in findings if finding.claim.paper == TPUGRAPHS),
         tiles=tiles,
         layouts=layouts,
         compared=compared,
         model=LAYOUT_BEST,
-        collections=inputs.collections,
-        overheads=inputs.overheads,
+        collections=data.inputs.collections,
+        overheads=data.inputs.overheads,
     )
 
 
@@ -232,14 +202,90 @@ def _best_of_ten(results: Results, chip_split: ChipSplit) -> dict[str, tuple[flo
     }
 
 
-def tpugraphs_pointer(results: Results) -> Pointer | None:
-    """Returns the answer of the first screen; None without results."""
+def tpugraphs_pointer(results: Results) -> tuple[Pointer, ...]:
+    """Returns the answer of the first screen; none without results."""
     answers = [
         *(("Tiles", _tile_errors(results, first), first.title) for first in tile_splits(results)[:1]),
         *(("Layouts", _layout_taus(results, first), first.title) for first in layout_splits(results)[:1]),
     ]
     answers = [answer for answer in answers if answer[1]]
     if not answers:
-        return None
+        return ()
     answer = sentence(ANCHOR, "pointer_answer", answers=answers)
-    return Pointer(sentence(ANCHOR, "pointer_question"), answer, ANCHOR)
+    return (Pointer(sentence(ANCHOR, "pointer_question"), answer, ANCHOR),)
+
+
+_COLOURS = {"listmle": PALETTE[0], "mse": PALETTE[1]}
+# Of errors in percent, on a logarithmic axis: what is smaller is drawn as this.
+_LEAST = 0.1
+
+
+def write_tile_figure(results: Results, chip_split: ChipSplit, folder: Path) -> tuple[Path, ...]:
+    """Draws top-1, top-5 and top-10 errors of tile models by network and loss, a panel for each k.
+
+    Filled bars are ours, hatched ones the paper's of validation programs. Writes
+    `tpugraphs2023_figure5_<split>_<chip>.svg` and `.png`; returns the paths.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    with styled():
+        figure = Figure(figsize=(10.5, 3.6), layout="constrained")
+        panels = figure.subplots(1, 3, sharey=True)
+        for axes, metric, key in zip(panels, TOP_K[TILE], ("k1", "k2", "k3"), strict=True):
+            _tile_panel(axes, results, chip_split, metric, key)
+            axes.set_title(f"top-{metric.rsplit('_', 1)[1]}", fontsize=9.0)
+        panels[0].set_ylabel("error (%), lower is better")
+        legend_above(figure, panels[0], 4)
+        return save(figure, folder / f"tpugraphs2023_figure5_{chip_split.name}")
+
+
+def _tile_panel(axes: Axes, results: Results, chip_split: ChipSplit, metric: str, key: str) -> None:
+    paper = printed_table(PAPER, "tile_variants")
+    positions = np.arange(len(NETWORKS), dtype=np.float64)
+    series = []
+    for loss, name in LOSSES.items():
+        labels = [f"{network}-{loss}" for network in NETWORKS]
+        ours = [kernel_mean(results, chip_split, label, metric) for label in labels]
+        theirs = [paper.value(label, f"{key}_val") for label in labels]
+        for who, values in (("ours", ours), ("paper", theirs)):
+            heights = np.array([np.nan if value is None else max(value, _LEAST) for value in values])
+            series.append(BarSeries(f"{name}, {who}", _COLOURS[loss], heights, hatched=who == "paper"))
+    draw_grouped_bars(axes, positions, series, 0.2)
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=_LEAST)
+    axes.set_xticks(positions, list(NETWORKS.values()), fontsize=7.5)
+    axes.tick_params(axis="x", length=0)
+
+
+def write_layout_figure(results: Results, chip_split: ChipSplit, folder: Path) -> tuple[Path, ...]:
+    """Draws Kendall's tau of layout models on each collection; the paper's Table 2 as marks.
+
+    Writes `layout_tau_<split>_<chip>.svg` and `.png`; returns the paths.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    paper = printed_table(PAPER, "best")
+    positions = np.arange(len(COLLECTIONS), dtype=np.float64)
+    width = 0.8 / len(LAYOUT_VARIANTS)
+    with styled():
+        figure = Figure(figsize=(7.5, 3.4), layout="constrained")
+        axes = figure.subplots()
+        for index, (label, variant) in enumerate(LAYOUT_VARIANTS.items()):
+            values = [layout_mean(results, chip_split, variant, name, TAU) for name in COLLECTIONS]
+            heights = [np.nan if value is None else value for value in values]
+            shift = (index - (len(LAYOUT_VARIANTS) - 1) / 2.0) * width
+            axes.bar(positions + shift, heights, 0.92 * width, label=f"{label}, ours", color=PALETTE[index])
+        printed = [paper.value(f"layout:{name}", "tau_test") for name in COLLECTIONS]
+        marks = [np.nan if value is None else value for value in printed]
+        named = f"{LAYOUT_BEST}, paper"
+        axes.hlines(
+            marks, positions - 0.46, positions + 0.46, colors="#222222", linestyles="dashed", label=named
+        )
+        axes.axhline(0.0, color="#444444", linewidth=0.8)
+        axes.set_xticks(positions, [f"layout:{name}" for name in COLLECTIONS])
+        axes.tick_params(axis="x", length=0)
+        axes.set_ylabel("Kendall's τ, test programs")
+        figure.legend(loc="outside upper center", ncols=3, frameon=False)
+        return save(figure, folder / f"layout_tau_{chip_split.name}")

@@ -8,9 +8,9 @@ from dataclasses import replace
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import FIRST, Section, paragraphs
 from costbench.reports.searches import STARTS
+from costbench.reports.sections.searches import figure_4_table, start_table
 from costbench.reports.table import Table
 from costbench.reports.tables.programs import program_table
-from costbench.reports.tables.searches import figure_4_table, start_table
 
 _PREFIX = "user"
 _PAPER = "lpm2021"

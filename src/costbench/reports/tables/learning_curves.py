@@ -18,7 +18,7 @@ from costbench.datasets.splits import reported_split
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.frame import means, number
 from costbench.reports.page import paragraphs
-from costbench.reports.results import ChipSplit, Results
+from costbench.reports.results import ChipSplit, Division, Results
 from costbench.reports.table import Column, Table
 from costbench.reports.training_runs import Budget, Selected, rises, runs_of_networks
 from costbench.tasks import LEARNED, labels_of
@@ -48,31 +48,20 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Division):
     """The learning curves of a task on one split and chip.
 
     Attributes:
-        task: decision of the compiler.
-        split: which programs were held out.
-        chip: what was measured.
         column: column of training histories that `validation` is of, such as `validation/tau`.
         networks: name -> points, by steps.
         ablations: steps in which the ablations' samples are seen; None where no ablation was run.
         samples: decisions that a network sees in a step, at most.
     """
 
-    task: str
-    split: str
-    chip: str
     column: str
     networks: Mapping[str, tuple[Point, ...]]
     ablations: float | None
     samples: int
-
-    @property
-    def name(self) -> str:
-        """`tile_random_tpu_v2`: names files."""
-        return f"{self.task}_{self.split}_{self.chip}"
 
     @property
     def budgets(self) -> tuple[int, ...]:
@@ -187,7 +176,7 @@ def curves_table(curves: Curves) -> Table:
         ],
         name=f"curves_{curves.name}",
         heading=labels_of(curves.task).heading,
-        where=ChipSplit(curves.split, curves.chip).title,
+        where=curves.where,
         selected_by=column_name(curves.column),
         decimals=3 if tau.short in curves.column else 1,
         error=error.title,

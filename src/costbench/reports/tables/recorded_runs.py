@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.resources
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -32,34 +31,6 @@ COLUMNS = (
 )
 
 
-class Agreement(NamedTuple):
-    """What the rows of a chip say, for a sentence.
-
-    Attributes:
-        chip: name of the chip.
-        kernels: number of kernels that it was fitted to.
-        runs: runs of these kernels.
-        fitted_error: mean over them of the mean absolute error, percent.
-        fitted_tau: mean of Kendall's tau of those that rank anything.
-        program: program that it was not fitted to.
-        test_runs: runs of this program.
-        test_ratio: its simulated over its recorded runtime.
-        test_error: its mean absolute error, percent.
-        test_tau: Kendall's tau of its runs.
-    """
-
-    chip: str
-    kernels: int
-    runs: int
-    fitted_error: float
-    fitted_tau: float
-    program: str
-    test_runs: int
-    test_ratio: float
-    test_error: float
-    test_tau: float
-
-
 def recorded_runs_path(chip: str) -> Path:
     """Returns where the rows of a chip that ships with the package are kept."""
     return Path(str(importlib.resources.files("costbench") / "chips" / (chip + SUFFIX)))
@@ -71,25 +42,31 @@ def recorded_runs(chip: str) -> pd.DataFrame:
     return pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(COLUMNS))
 
 
-def agreement_of(chip: str) -> Agreement | None:
-    """Returns what the rows of a chip say; None without both kernels it was fitted to and a test."""
+def agreement_of(chip: str) -> dict[str, object] | None:
+    """Returns what the rows of a chip say, for a sentence; None without both fitted kernels and a test.
+
+    Returns:
+        `chip`; of the `kernels` that it was fitted to, their number, `runs`, and means of error (percent) and
+        tau, `fitted_error` and `fitted_tau`; of the `program` that it was not fitted to `test_runs`,
+        `test_ratio` (its simulated over its recorded runtime), `test_error` and `test_tau`.
+    """
     rows = recorded_runs(chip)
     fitted, test = rows[rows["use"] == FITTED], rows[rows["use"] == TEST]
     if not len(fitted) or not len(test):
         return None
     program = test.iloc[0]
-    return Agreement(
-        chip=chip,
-        kernels=len(fitted),
-        runs=int(fitted["runs"].sum()),
-        fitted_error=float(fitted["error_percent"].mean()),
-        fitted_tau=float(fitted["tau"].mean()),
-        program=str(program["program"]),
-        test_runs=int(program["runs"]),
-        test_ratio=float(program["simulated_us"] / program["recorded_us"]),
-        test_error=float(program["error_percent"]),
-        test_tau=float(program["tau"]),
-    )
+    return {
+        "chip": chip,
+        "kernels": len(fitted),
+        "runs": int(fitted["runs"].sum()),
+        "fitted_error": float(fitted["error_percent"].mean()),
+        "fitted_tau": float(fitted["tau"].mean()),
+        "program": str(program["program"]),
+        "test_runs": int(program["runs"]),
+        "test_ratio": float(program["simulated_us"] / program["recorded_us"]),
+        "test_error": float(program["error_percent"]),
+        "test_tau": float(program["tau"]),
+    }
 
 
 def recorded_runs_table(chip: str) -> Table:

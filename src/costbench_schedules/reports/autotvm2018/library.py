@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from costbench.artifacts import read_json
@@ -20,17 +21,18 @@ from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.dataset_files import parse_data
 from costbench.reports.figures.canvas import PALETTE, save, styled
-from costbench.reports.page import PageFigure
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.page import page_figure, paragraphs
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.reports.autotvm2018.results import (
     BEST,
     SCHEDULE,
     SPLIT,
+    TEMPLATE,
     Part,
     ScheduleResults,
 )
 from costbench_schedules.reports.curves import in_order
+from costbench_schedules.reports.tables import fill_table
 
 LIBRARY_FILE = "library.json"
 LIBRARY, METRIC, TARGET = "library", "gflops_confirmed", "native"
@@ -122,48 +124,19 @@ def library_part(results: ScheduleResults, figures: Path) -> Part | None:
     if times is None or not results.tables:
         return None
     speeds = compared(results)
+    words = {"library": times, "operators": len(speeds)}
     if not speeds:
-        measured = " and ".join(results.processors)
-        return Part(
-            (
-                f"Times of the vendor library are of another processor ({times.processor}) than the "
-                f"schedules ({measured}), or of other workloads, so they are not compared.",
-            )
-        )
+        return Part(paragraphs(TEMPLATE, "library", ratio=None, processors=results.processors, **words))
     svg, _ = _draw_library(speeds, figures)
-    ratio = geometric_mean([best / library for best, library in speeds.values()])
-    won = sum(best > library for best, library in speeds.values())
-    text = (
-        f"Against the vendor library ({times.remark}), the fastest schedules that were recorded are "
-        f"{ratio:.3f} times as fast, geometric mean over {len(speeds)} operators, and faster on {won}. They "
-        "are the fastest of small sub-spaces, a live search has the whole space; their speed is that of a "
-        "second measurement, for the first is the least of a thousand."
-    )
-    caption = (
-        "Ours of autotvm2018's figure 10, single operators: GFLOPS of the fastest recorded schedule, "
-        f"measured again, and of the vendor library, one thread of {times.processor}."
-    )
-    alt = f"Pairs of bars of GFLOPS for {len(speeds)} operators: fastest recorded schedule, vendor library."
-    return Part((text,), (PageFigure(svg, alt, caption),), (_library_table(speeds),))
-
-
-def _library_table(speeds: Mapping[str, tuple[float, float]]) -> Table:
-    columns = (
-        Column("workload", "Workload"),
-        Column("tuned", "fastest, measured again", "GFLOPS", 1, "higher", "speed"),
-        Column("library", "library", "GFLOPS", 1, "higher", "speed"),
-        Column("ratio", "Tuned over library", "", 3),
-    )
-    workload_rows = tuple((name, best, library, best / library) for name, (best, library) in speeds.items())
-    mean = (
-        "Geometric mean",
-        geometric_mean([best for best, _ in speeds.values()]),
-        geometric_mean([library for _, library in speeds.values()]),
-        geometric_mean([best / library for best, library in speeds.values()]),
-    )
-    return Table(
-        "schedule_library", "Single operators and the vendor library", columns, (*workload_rows, mean), 1
-    )
+    columns = {"workload": speeds.keys(), "tuned": [best for best, _ in speeds.values()]}
+    rows = pd.DataFrame({**columns, "library": [library for _, library in speeds.values()]})
+    rows = rows.assign(ratio=rows["tuned"] / rows["library"])
+    means = rows[["tuned", "library", "ratio"]].agg(geometric_mean)
+    won = int((rows["tuned"] > rows["library"]).sum())
+    text = paragraphs(TEMPLATE, "library", ratio=means["ratio"], won=won, **words)
+    rows = pd.concat([rows, pd.DataFrame([{"workload": "Geometric mean", **means}])])
+    table = fill_table("schedule_library", rows, averages=1)
+    return Part(text, (page_figure(svg, TEMPLATE, "bars", **words),), (table,))
 
 
 def _draw_library(speeds: Mapping[str, tuple[float, float]], folder: Path) -> tuple[Path, ...]:
@@ -201,34 +174,16 @@ def resnet_part(results: ScheduleResults, _figures: Path) -> Part | None:
     speeds = {name: pair for name, pair in compared(results).items() if name in RESNET18}
     if not speeds:
         return None
-    columns = (
-        Column("workload", "Convolution"),
-        Column("count", "Times", count=True),
-        Column("tuned", "fastest recorded", "Milliseconds in one pass", 3, "lower", "time"),
-        Column("library", "library", "Milliseconds in one pass", 3, "lower", "time"),
-    )
-    convolution_rows: list[tuple[Value, ...]] = []
-    sums = [0.0, 0.0]
-    for name, pair in speeds.items():
-        flops = parse_operator(name).flops * RESNET18[name]
-        times = [flops / speed / _FLOPS_PER_MS for speed in pair]
-        sums = [total + time for total, time in zip(sums, times, strict=True)]
-        convolution_rows.append((name, RESNET18[name], *times))
-    count = sum(RESNET18[name] for name in speeds)
-    whole = sum(RESNET18.values())
-    part_of = "all" if count == whole else f"{count} of the"
-    table = Table(
-        "schedule_resnet18",
-        f"{part_of.capitalize()} {whole} convolutions of ResNet-18, one image, one thread",
-        columns,
-        (*convolution_rows, ("Sum", count, *sums)),
-        1,
-        ("Times of single operators, added up; other layers and layout conversions are not in them.",),
-    )
-    text = (
-        f"Beside figure 11 of autotvm2018, which times whole networks: {part_of} {whole} convolutions of "
-        f"ResNet-18 take {sums[0]:.2f} ms with the fastest recorded schedules, measured again, "
-        f"and {sums[1]:.2f} ms with the library, {sums[1] / sums[0]:.3f} times as long. This "
-        "is a sum of single operators, not a run of the network."
-    )
-    return Part((text,), (), (table,))
+    flops = {name: parse_operator(name).flops * RESNET18[name] for name in speeds}
+    times = [[flops[name] / speed / _FLOPS_PER_MS for speed in pair] for name, pair in speeds.items()]
+    tuned, library = (sum(column) for column in zip(*times, strict=True))
+    rows: list[dict[str, object]] = [
+        {"workload": name, "count": RESNET18[name], "tuned": own, "library": others}
+        for name, (own, others) in zip(speeds, times, strict=True)
+    ]
+    count, whole = sum(RESNET18[name] for name in speeds), sum(RESNET18.values())
+    rows.append({"workload": "Sum", "count": count, "tuned": tuned, "library": library})
+    part = "all" if count == whole else f"{count} of the"
+    words = {"part": part, "whole": whole, "tuned": tuned, "library": library}
+    table = fill_table("schedule_resnet18", rows, averages=1, part=part.capitalize(), whole=whole)
+    return Part(paragraphs(TEMPLATE, "resnet", **words), (), (table,))

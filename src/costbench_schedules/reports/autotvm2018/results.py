@@ -16,13 +16,16 @@ import pandas as pd
 
 from costbench.artifacts import write_json
 from costbench.metrics.rows import MetricRow, RowOrigin, read_rows
+from costbench.reports.dataset_files import read_list
 from costbench.reports.frame import frame_of, number, select
 from costbench.reports.page import PageFigure
 from costbench.reports.table import Table
 from costbench_schedules.metrics import ModelTime
-from costbench_schedules.reports.curves import NO_CURVES, read_curves, read_list
+from costbench_schedules.reports.curves import NO_CURVES, read_curves
 
 SCHEDULE, SPLIT = "schedule", "recorded"
+TEMPLATE = Path(__file__).with_name("section.txt.j2")
+"""Text of the section."""
 ROWS_FILE, CURVES_FILE, TABLES_FILE = "rows.jsonl", "curves.json", "tables.json"
 TIMES_FILE = "wall_times.json"
 BEST = "best"

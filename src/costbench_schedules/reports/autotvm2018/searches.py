@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -20,11 +20,12 @@ from costbench.params import load_yaml, parse
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.frame import number, select
-from costbench.reports.page import PageFigure
-from costbench.reports.table import Column, Table
+from costbench.reports.page import page_figure, paragraphs
+from costbench.reports.table import Table
 from costbench_schedules.reports.autotvm2018.library import TARGET, compared
-from costbench_schedules.reports.autotvm2018.results import BEST, Part, ScheduleResults
+from costbench_schedules.reports.autotvm2018.results import BEST, TEMPLATE, Part, ScheduleResults
 from costbench_schedules.reports.curves import draw_curves, in_order, panel_grid
+from costbench_schedules.reports.tables import fill_table
 
 LEAST = 0.4
 """Share of the fastest speed at which the axes of speed begin."""
@@ -112,7 +113,6 @@ PAPER = "autotvm2018"
 TRIALS = (100, 200, 400)
 """After which tables and headline numbers say what was found."""
 TO_REACH = "trials_to_95"
-_REACHED = "trials to 95%"
 
 
 def gflops(trials: int) -> str:
@@ -128,84 +128,43 @@ def searches_part(results: ScheduleResults, figures: Path) -> Part | None:
     """
     if results.curves.empty:
         return None
-    counts = results.curves["repeats"]
-    repeats = " to ".join(map(str, dict.fromkeys((counts.min(), counts.max()))))
     page_figures, absent = [], []
     for figure in curve_figures():
         shown = panels(results, figure)
         if not shown:
-            absent.append(f"{figure.number} ({figure.title})")
+            absent.append(figure)
             continue
         svg, _ = write_curves(results, figure, figures)
-        caption = (
-            f"Ours of autotvm2018's figure {figure.number}, {figure.title}: GFLOPS of the fastest schedule "
-            f"so far, measured again, against trials, median over {repeats} repeats, band from the lower to "
-            "the upper quartile; dotted: what the fastest of all is expected to have when measured again. "
-            f"Speeds below {100 * LEAST:.0f}% of it are cut off. {figure.note}"
-        )
-        alt = f"Curves of GFLOPS against trials, a panel for each of {len(shown)} workloads: {figure.title}."
-        page_figures.append(PageFigure(svg, alt, caption.strip()))
+        words = {"repeats": results.curves["repeats"], "panels": len(shown), "least": LEAST}
+        page_figures.append(page_figure(svg, TEMPLATE, "curves", figure=figure, **words))
     tables = [
         table
         for target in results.targets
         for table in (arms_table(results, target), workloads_table(results, target))
     ]
-    return Part(_text(results, absent), tuple(page_figures), (*tables, recorded_table(results)), 1)
+    text = paragraphs(
+        TEMPLATE,
+        "searches",
+        tables=results.tables,
+        processors=results.processors,
+        trials=TRIALS[0],
+        leads=[lead for target in results.targets if (lead := _lead(results, target)) is not None],
+        absent=absent,
+    )
+    return Part(text, tuple(page_figures), (*tables, recorded_table(results)), 1)
 
 
-def _text(results: ScheduleResults, absent: list[str]) -> tuple[str, ...]:
-    processors = " and ".join(results.processors)
-    configs = sum(table.configs for table in results.tables)
-    sentences = [
-        f"Schedules of {len({table.workload for table in results.tables})} tensor operators, built by TVM "
-        f"and timed on {processors}, one thread: {configs:,} configurations of {len(results.tables)} "
-        "sub-spaces. Searches replay their first measurements, which makes repeats cheap; a trial is one "
-        "measurement (two where an arm is marked x2). What a search chooses is scored by a second "
-        "measurement: the first is the least of many, and too fast on average. A schedule that was measured "
-        "once is taken to change as the median of those near it that were measured twice."
-    ]
-    left_out = [f"{table.workload} for {table.target}" for table in results.tables if not table.scored]
-    if left_out:
-        sentences.append(
-            f"Not searched: {', '.join(left_out)}, where the schedule that was measured fastest did not have "
-            "95% of its expected speed again, so that there is no speed to be reached."
-        )
-    shares = sorted(100.0 * table.fast_share for table in results.tables)
-    if shares:
-        sentences.append(
-            f"The sub-spaces were chosen to hold good schedules: {shares[0]:.1f}% to {shares[-1]:.1f}% of a "
-            "table have at least 95% of the fastest speed, so random search finds one soon, and there is "
-            "little left to gain."
-        )
-    noisy = [f"{table.workload} for {table.target}" for table in results.tables if not table.trusted]
-    if noisy:
-        sentences.append(
-            f"Second measurements agree too little (Kendall's τ below 0.9) for {', '.join(noisy)}: there "
-            "differences of a few percent are noise."
-        )
-    for target in results.targets:
-        sentence = _finding(results, target)
-        if sentence:
-            sentences.append(sentence)
-    if absent:
-        sentences.append(f"Not run in this profile: figures {'; '.join(absent)}.")
-    return tuple(sentences)
+def _lead(results: ScheduleResults, target: str) -> tuple[str, float, int] | None:
+    """Returns a target, the lead of guided over random search there at the first number of trials, and n.
 
-
-def _finding(results: ScheduleResults, target: str) -> str:
-    """Returns a sentence on random and guided search where both were run, at the first number of trials."""
+    None where they were not both run.
+    """
     searches = searches_on(results, target)
     guided, random = (
         select(searches, model=arm).set_index("program")[gflops(TRIALS[0])] for arm in ("gbt-rank", "random")
     )
     ratios = (guided / random.reindex(guided.index)).dropna()
-    if ratios.empty:
-        return ""
-    return (
-        f"After {TRIALS[0]} trials on {target}, the search that boosted trees guide has found schedules "
-        f"{geometric_mean(ratios):.3f} times as fast as random search has, geometric mean over {len(ratios)} "
-        "workloads."
-    )
+    return None if ratios.empty else (target, geometric_mean(ratios), len(ratios))
 
 
 def searches_on(results: ScheduleResults, target: str) -> pd.DataFrame:
@@ -250,69 +209,28 @@ def _geometric_mean(values: pd.Series[float]) -> float:
 
 def arms_table(results: ScheduleResults, target: str) -> Table:
     """Returns what each arm reached on average over its workloads."""
-    columns = (
-        Column("arm", "Search"),
-        Column("workloads", "Workloads", count=True),
-        *(Column(f"share_{n}", f"{n}", "Share of the fastest recorded (%), after trials", 1) for n in TRIALS),
-        Column("trials", _REACHED, "", 1),
-    )
     searches = searches_on(results, target)
-    reached = searches.groupby("model")[TO_REACH].count()
-    rows = tuple(
-        (str(arm), int(reached[arm]), *map(number, means))
-        for arm, *means in means_of_arms(searches).itertuples()
-    )
-    notes = (
-        "Medians over repeats, geometric means over workloads. Arms that were run on other workloads cannot "
-        "be compared by their means; the claims are decided on the workloads that both sides share. "
-        f"{_REACHED}: until a schedule of at least 95% of the fastest speed is found; one more than all "
-        "trials where none was.",
-    )
-    title = f"Searches for schedules on {target}"
-    return Table(f"schedule_arms_{target}", title, columns, rows, 0, notes)
+    rows = means_of_arms(searches).assign(workloads=searches.groupby("model")[TO_REACH].count())
+    rows = rows.rename(columns={TO_REACH: "trials"}).reset_index(names="arm")
+    return fill_table("schedule_arms", rows, name=f"schedule_arms_{target}", target=target)
 
 
 def workloads_table(results: ScheduleResults, target: str) -> Table:
     """Returns what each arm found for each workload after 100, 200 and 400 trials."""
-    columns = (
-        Column("workload", "Workload"),
-        Column("arm", "Search"),
-        *(Column(gflops(n), f"{n}", "GFLOPS after trials", 1) for n in TRIALS),
-        Column("trials", _REACHED, "", 1),
-        Column("best", "GFLOPS, fastest recorded", "", 1),
-    )
-    shown = searches_on(results, target)[["program", "model", *map(gflops, TRIALS), TO_REACH, "best"]]
-    rows = tuple(
-        (workload, arm, *map(number, values)) for workload, arm, *values in shown.itertuples(index=False)
-    )
-    title = f"Fastest schedule found on {target}, median over repeats"
-    return Table(f"schedule_found_{target}", title, columns, rows)
+    names = {"program": "workload", "model": "arm", TO_REACH: "trials"}
+    rows = searches_on(results, target).rename(columns=names)
+    return fill_table("schedule_found", rows, name=f"schedule_found_{target}", target=target)
 
 
 def recorded_table(results: ScheduleResults) -> Table:
     """Returns what was recorded, and how far a second measurement agrees."""
-    columns = (
-        Column("target", "Target"),
-        Column("workload", "Workload"),
-        Column("configs", "Configurations", count=True),
-        Column("failed", "Failed", count=True),
-        Column("best", "fastest", "GFLOPS", 1),
-        Column("median", "median", "GFLOPS", 1),
-        Column("fast", "at least 95% of the fastest (%)", "", 1),
-        Column("tau", "Kendall's τ", "Measured again", 3),
-        Column("spread", "ratio, 90th percentile", "Measured again", 3),
-        Column("scored", "searches are scored", "Measured again"),
-        Column("processor", "Processor"),
-    )
-    rows = tuple(
-        (
-            *(facts.target, facts.workload, facts.configs, facts.failed, facts.best_gflops),
-            *(facts.median_gflops, 100.0 * facts.fast_share, facts.tau, facts.spread),
-            *("yes" if facts.scored else "no", facts.processor),
-        )
+    rows = [
+        asdict(facts)
+        | {"best": facts.best_gflops, "median": facts.median_gflops, "fast": 100.0 * facts.fast_share}
+        | {"scored": "yes" if facts.scored else "no"}
         for facts in results.tables
-    )
-    return Table("schedule_recorded", "Recorded schedules", columns, rows)
+    ]
+    return fill_table("schedule_recorded", rows)
 
 
 def flat_schedules(results: ScheduleResults, findings: Sequence[Finding] = ()) -> dict[str, float]:

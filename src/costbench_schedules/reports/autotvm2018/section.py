@@ -13,25 +13,17 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.metrics.rows import MetricRow
-from costbench.reports.frame import means, select
+from costbench.reports.frame import flatten, means, select
 from costbench.reports.page import Section
-from costbench.reports.table import Column, Table
+from costbench.reports.table import Table
 from costbench_schedules.reports.autotvm2018.library import library_part, library_rows, resnet_part
 from costbench_schedules.reports.autotvm2018.results import Part, ScheduleResults, time_rows
 from costbench_schedules.reports.autotvm2018.searches import searches_part
 from costbench_schedules.reports.curves import in_order
+from costbench_schedules.reports.tables import fill_table
 
 _SPLITS = {"transfer": "from C1 to C6 to other workloads", "folds": "folds over workloads"}
 _MODEL_METRICS = ("kendall_tau", "top_1", "top_5", "top_10", "failed_in_10")
-_MODEL_COLUMNS = (
-    Column("model", "Model"),
-    Column("workloads", "Workloads", count=True),
-    Column("kendall_tau", "Kendall's τ", "", 3, "higher"),
-    Column("top_1", "1", "Slowdown of the best of the top (%)", 1, "lower"),
-    Column("top_5", "5", "Slowdown of the best of the top (%)", 1, "lower"),
-    Column("top_10", "10", "Slowdown of the best of the top (%)", 1, "lower"),
-    Column("failed_in_10", "failed, of the top 10", "", 1, "lower"),
-)
 
 
 def models_part(results: ScheduleResults, figures: Path) -> Part | None:
@@ -44,19 +36,18 @@ def models_part(results: ScheduleResults, figures: Path) -> Part | None:
 def models_table(results: ScheduleResults, split: str, target: str) -> Table:
     """Returns what each model's predictions are worth: means over workloads of means over seeds."""
     of_division = select(model_means(results), split=split, chip=target)
-    by_model = of_division.pivot(index="model", columns="metric", values="value")[[*_MODEL_METRICS]]
+    by_model = of_division.pivot(index="model", columns="metric", values="value")
     tested = select(results.frame, split=split, chip=target, metric="kendall_tau")
-    workloads = tested.groupby("model")["program"].nunique()
-    rows = [(str(model), int(workloads[model]), *values) for model, *values in by_model.itertuples()]
-    rows.sort(key=lambda row: -row[2])
-    names = sorted(tested["program"].unique(), key=in_order)
-    notes = (
-        f"Tested on {', '.join(names)}; no model has seen the workload that it is tested on. `traffic` are "
-        "the bytes that enter a cache of 32 KiB, by the loops alone. A schedule that failed counts as the "
-        "slowest.",
+    by_model = by_model.assign(workloads=tested.groupby("model")["program"].nunique())
+    rows = by_model.sort_values("kendall_tau", ascending=False, kind="stable").reset_index()
+    return fill_table(
+        "schedule_models",
+        rows,
+        name=f"schedule_models_{split}_{target}",
+        division=_SPLITS.get(split, split),
+        target=target,
+        workloads=", ".join(sorted(tested["program"].unique(), key=in_order)),
     )
-    title = f"Models of schedules without a search, {_SPLITS.get(split, split)}, {target}"
-    return Table(f"schedule_models_{split}_{target}", title, _MODEL_COLUMNS, tuple(rows), 0, notes)
 
 
 def model_means(results: ScheduleResults) -> pd.DataFrame:
@@ -70,10 +61,9 @@ def model_means(results: ScheduleResults) -> pd.DataFrame:
 
 def flat_models(results: ScheduleResults) -> dict[str, float]:
     """Returns `schedule/models/{split}/{target}/{model}/{metric}_mean`, means over workloads."""
-    return {
-        f"schedule/models/{row['split']}/{row['chip']}/{row['model']}/{row['metric']}_mean": row["value"]
-        for row in model_means(results).to_dict("records")
-    }
+    named = model_means(results)
+    numbers = flatten(named, "schedule/models/{split}/{chip}/{model}/{metric}_mean", ["value"])
+    return {key.removesuffix("/value"): value for key, value in numbers.items()}
 
 
 ANCHOR = "schedules"

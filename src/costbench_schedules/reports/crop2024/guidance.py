@@ -16,14 +16,15 @@ from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.frame import frame_of, select
-from costbench.reports.page import PageFigure
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.page import PageFigure, page_figure, sentence
+from costbench.reports.table import Table
 from costbench.rng import stream
 from costbench_schedules.reports.autotvm2018.results import BEST
 from costbench_schedules.reports.curves import NO_CURVES, draw_curves, in_order, panel_grid, read_curves
+from costbench_schedules.reports.tables import fill_table
 
-ESTIMATED = "estimated"
-"""Folder of the stage `schedules`."""
+TEMPLATE = Path(__file__).with_name("section.txt.j2")
+"""Text of the section."""
 LABELS: Mapping[str, str] = {
     "random": "random",
     "crop": "Crop's order, nothing learned",
@@ -38,6 +39,7 @@ LABELS: Mapping[str, str] = {
 _IN_FIGURE = ("random", "crop", "trees", "trees-crop-first", "trees-both", "hybrid-both", "draft-verify")
 BASELINE = "trees"
 PERCENT = (90, 95, 99)
+_DECIDES = 95
 _LEAST = 50.0
 FEWER, MORE, UNDECIDED = "fewer", "more", "undecided"
 
@@ -131,46 +133,19 @@ def load_guided(folder: Path) -> GuidedSearches:
 
 def guidance_table(searches: GuidedSearches) -> Table:
     """Returns the trials of each arm to 90%, 95% and 99% of the fastest program's speed."""
-    rows: list[tuple[Value, ...]] = []
+    rows = []
     for arm in searches.arms:
-        ratios = [searches.ratio(arm, f"trials_to_{percent}") for percent in PERCENT]
-        rows.append(
-            (
-                LABELS[arm],
-                *(searches.median(arm, f"trials_to_{percent}") for percent in PERCENT),
-                *(
-                    None if ratio is None else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-                    for ratio in ratios
-                ),
-                None if ratios[1] is None else ratios[1].verdict,
-            )
-        )
-    columns = (
-        Column("search", "Search"),
-        *(Column(f"trials_{p}", f"{p}%", "Trials to a share of the fastest", 1) for p in PERCENT),
-        *(Column(f"ratio_{p}", f"{p}%", "Over those of trees on loops") for p in PERCENT),
-        Column("verdict", "trials to 95% on these tables"),
-    )
-    notes = (
-        "Medians over repeats, geometric means over tables; a search that never gets there counts one more "
-        "than all its trials. Ratios are geometric means over tables and repeats, with 95% intervals over "
-        "repeats: they hold for these tables, and say nothing of others. All searches ask their "
-        "model about every program that is left; random search and the one in Crop's order have no batches.",
-        _about(searches),
-    )
-    return Table(
-        "crop_searches", "Searches with and without the analytical model", columns, tuple(rows), 0, notes
-    )
-
-
-def _about(searches: GuidedSearches) -> str:
+        row: dict[str, object] = {"search": LABELS[arm]}
+        for percent in PERCENT:
+            metric = f"trials_to_{percent}"
+            ratio, row[f"trials_{percent}"] = searches.ratio(arm, metric), searches.median(arm, metric)
+            if ratio is not None:
+                row[f"ratio_{percent}"] = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+                row |= {"verdict": ratio.verdict} if percent == _DECIDES else {}
+        rows.append(row)
     facts = searches.values[BEST].xs(0, level="seed")
-    parts = [
-        f"{name}: {facts['programs'][name]:.0f} of {facts['configs'][name]:.0f} programs, "
-        f"{facts['enough_95'][name]:.0f} of them within 95%"
-        for name in searches.workloads
-    ]
-    return "Programs with estimates that were searched: " + "; ".join(parts) + "."
+    note = sentence(TEMPLATE, "searches_note", facts=facts, workloads=searches.workloads)
+    return fill_table("crop_searches", rows, notes=[note])
 
 
 def guidance_figure(searches: GuidedSearches, folder: Path) -> PageFigure:
@@ -195,32 +170,18 @@ def guidance_figure(searches: GuidedSearches, folder: Path) -> PageFigure:
             [*lines.values()], labels, loc="outside upper center", ncols=2, frameon=False, fontsize=7.5
         )
         svg, _ = save(figure, folder / "crop_searches")
-    caption = (
-        "Speed of the fastest program so far in percent of the fastest of the table, against trials: median "
-        "over repeats, band from the lower to the upper quartile. Speeds below "
-        f"{_LEAST:.0f}% are cut off."
-    )
-    alt = f"Curves of speed against trials, a panel for each of {len(shown)} tables."
-    return PageFigure(svg, alt, caption)
+    return page_figure(svg, TEMPLATE, "searches", panels=len(shown), least=_LEAST)
 
 
 def guidance_sentence(searches: GuidedSearches) -> str:
     """Returns what the searches say, by the verdicts on trials to 95% of the fastest program's speed."""
-    by_verdict: dict[str, list[str]] = {FEWER: [], MORE: [], UNDECIDED: []}
+    by_verdict: dict[str, list[tuple[str, float]]] = {FEWER: [], MORE: [], UNDECIDED: []}
     for arm in searches.arms:
-        ratio = searches.ratio(arm, "trials_to_95")
+        ratio = searches.ratio(arm, f"trials_to_{_DECIDES}")
         if ratio is not None and arm != "random":
-            by_verdict[ratio.verdict].append(f"{LABELS[arm]} ({ratio.value:.2f})")
-    parts = [
-        f"{label}: {', '.join(by_verdict[verdict])}"
-        for verdict, label in ((FEWER, "fewer"), (MORE, "more"), (UNDECIDED, "undecided"))
-        if by_verdict[verdict]
-    ]
-    return (
-        "Searches of recorded tables can read Crop's estimates. To 95% of the fastest program's speed "
-        f"({', '.join(searches.workloads)}) they need, as a ratio to the trials of trees that read loops "
-        f"only, {'; '.join(parts)}."
-    )
+            by_verdict[ratio.verdict].append((LABELS[arm], ratio.value))
+    decided = {verdict: arms for verdict, arms in by_verdict.items() if arms}
+    return sentence(TEMPLATE, "searches", workloads=searches.workloads, by_verdict=decided)
 
 
 def flat_guidance(searches: GuidedSearches) -> dict[str, float]:

@@ -7,18 +7,20 @@ from pathlib import Path
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
-from costbench.reports.page import PageFigure, Section
+from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.table import Column, Table, Value
 from costbench.rng import stream
 from costbench_schedules.reports.crop2024.figures import write_demand, write_tiles
 from costbench_schedules.reports.crop2024.guidance import (
+    TEMPLATE,
     flat_guidance,
     guidance_figure,
     guidance_sentence,
     guidance_table,
 )
 from costbench_schedules.reports.crop2024.results import NetworkResults
+from costbench_schedules.reports.tables import fill_table
 
 _PRINTED = Path(__file__).with_name("printed.yaml")
 
@@ -36,6 +38,7 @@ ANCHOR = "networks"
 ALL = "all"
 CROP = "crop"
 TOP = (1, 5)
+_METRICS = ("top_1_score", "top_5_score", "kendall_tau", "mape")
 _ROWS = (
     ("mlp", ALL, "MLP", "MLP"),
     ("gbt", ALL, "boosted trees", "XGBoost"),
@@ -72,48 +75,25 @@ def networks_section(results: NetworkResults, figures: Path) -> Section | None:
     """
     if not results.networks:
         return None
-    page_figures = [
-        PageFigure(
-            write_demand(results, figures)[0],
-            "Top-1 score against the number of target records, a line for each model.",
-            "Top-1 score, mean over networks, against programs measured on the target. The analytical model "
-            "needs none; learned models without any are fitted to the source platform.",
-        )
-    ]
-    if tiles := write_tiles(results, figures):
-        caption = (
-            "Figure 6 of crop2024: measured and predicted runtime over the innermost tile of the output."
-        )
-        page_figures.append(
-            PageFigure(tiles[0], "Curves of runtime over tile sizes, a panel for each operator.", caption)
-        )
-    paragraphs, tables = [_lead(results)], [score_table(results), parts_table(results)]
+    svg, _ = write_demand(results, figures)
+    page_figures = [page_figure(svg, TEMPLATE, "demand")]
+    page_figures += [page_figure(path, TEMPLATE, "tiles") for path in write_tiles(results, figures)[:1]]
+    operators = sum(int(results.mean(CROP, MAIN, name, "operators") or 0) for name in results.networks)
+    text = list(paragraphs(TEMPLATE, "lead", card=results.card, operators=operators))
+    tables = [score_table(results), parts_table(results)]
     if any(model == _CHOICES[-1][0] for model, _ in results.models):
         tables.append(choices_table(results))
     if results.guided.rows:
         page_figures.append(guidance_figure(results.guided, figures))
-        paragraphs.append(guidance_sentence(results.guided))
+        text.append(guidance_sentence(results.guided))
         tables.append(guidance_table(results.guided))
     return Section(
         anchor=ANCHOR,
         title="CPU schedules of networks: an analytical model across platforms",
         label="Networks",
-        paragraphs=tuple(paragraphs),
+        paragraphs=tuple(text),
         figures=tuple(page_figures),
         tables=tuple(tables),
-    )
-
-
-def _lead(results: NetworkResults) -> str:
-    card = results.card
-    operators = sum(int(results.mean("crop", MAIN, name, "operators") or 0) for name in results.networks)
-    return (
-        f"{card.get('analysed', 0):,} programs of {card.get('operators', 0)} operators were measured on "
-        f"{card.get('processor', 'a processor')} and analysed; the networks have {operators} of them, some "
-        "in common. Half are random schedules, half those of a short search. Crop predicts from LLVM IR and "
-        "a description of the processor and was fitted to nothing. Learned models have seen no operator of "
-        "the network that they are tested on. Their source platform is code for the least processor of the "
-        "family, their target code for the processor itself."
     )
 
 
@@ -138,14 +118,8 @@ def score_table(results: NetworkResults) -> Table:
         Column("average", "average", "Score", 3),
         Column("records", "Target records", count=True),
     )
-    notes = (
-        "The score is the network's time with the fastest programs over that with the fastest of the k "
-        "programs that are predicted fastest, operators weighed by their executions. The paper has TenSet's "
-        "programs on another processor and millions of target records. Its average is over five networks. "
-        "Learned models have one seed unless said otherwise, and their sizes were not searched. The paper's "
-        "TLP is left out: a few thousand records teach it their own order and nothing about other operators.",
-    )
-    return Table("crop2024_table2", "Top-k scores of models of schedules", columns, tuple(rows), 0, notes)
+    title, notes = "Top-k scores of models of schedules", paragraphs(TEMPLATE, "table2_note")
+    return Table("crop2024_table2", title, columns, tuple(rows), 0, notes)
 
 
 def parts_table(results: NetworkResults) -> Table:
@@ -153,72 +127,35 @@ def parts_table(results: NetworkResults) -> Table:
 
     Numbers are means over networks.
     """
-    metrics = ("top_1_score", "top_5_score", "kendall_tau", "mape")
-    rows = tuple(
-        (
-            label,
-            *(results.over_networks(model, MAIN, metric) for metric in metrics),
-            *(_to_the_whole(results, model, metric) for metric in ("top_1_score", "kendall_tau")),
-        )
+    rows = [
+        {"model": label}
+        | {metric: results.over_networks(model, MAIN, metric) for metric in _METRICS}
+        | {
+            f"{metric}_difference": _difference(
+                results, (model, MAIN), (CROP, MAIN), metric, f"crop-parts/{model}/{metric}"
+            )
+            for metric in ("top_1_score", "kendall_tau")
+        }
         for model, label in _PARTS
-    )
-    columns = (
-        Column("model", "Model"),
-        Column("top_1_score", "1", "Top-k score", 3, "higher"),
-        Column("top_5_score", "5", "Top-k score", 3, "higher"),
-        Column("kendall_tau", "Kendall's τ", "", 3, "higher"),
-        Column("mape", "MAPE (%)", "", 1, "lower"),
-        Column("top_1_score_difference", "top-1 score", "Difference to all of it, by operator"),
-        Column("kendall_tau_difference", "Kendall's τ", "Difference to all of it, by operator"),
-    )
-    notes = (
-        "The last columns have the mean over operators of the difference to the first row, each operator "
-        "counting once, and its 95% interval over operators: one around 0 tells nothing.",
-        "Nothing is fitted. MAPE is of models that predict the time on this processor; tau is the mean over "
-        "operators.",
-    )
-    return Table(
-        "crop_parts", "The analytical model, and what is left without its parts", columns, rows, 0, notes
-    )
+    ]
+    return fill_table("crop_parts", rows)
 
 
 def choices_table(results: NetworkResults) -> Table:
     """Returns boosted trees that are fitted to target records chosen in different ways."""
-    metrics = ("top_1_score", "kendall_tau")
     variants = {variant for model, variant in results.models if model == _CHOICES[-1][0]}
     asked = sorted((variant for variant in variants if variant.isdigit() and variant != "0"), key=int)
-    rows: list[tuple[Value, ...]] = []
-    for variant in asked:
-        for model, label in _CHOICES:
-            rows.append(
-                (
-                    label,
-                    results.over_networks(model, variant, "records"),
-                    *(results.over_networks(model, variant, metric) for metric in metrics),
-                    *(
-                        _difference(results, (model, variant), (_CHOICES[0][0], variant), metric)
-                        for metric in metrics
-                    ),
-                )
-            )
-    columns = (
-        Column("choice", "Records of the target"),
-        Column("records", "Number", count=True),
-        Column("top_1_score", "Top-1 score", "", 3),
-        Column("kendall_tau", "Kendall's τ", "", 3),
-        Column("top_1_score_more", "top-1 score", "More than operator by operator"),
-        Column("kendall_tau_more", "Kendall's τ", "More than operator by operator"),
-    )
-    notes = (
-        "Boosted trees on relation features, means over networks. Differences are means over operators with "
-        "95% intervals. The third way is after TCL (2026), which chooses a tenth of the programs.",
-    )
-    return Table("crop_records", "Which programs to measure on the target", columns, tuple(rows), 0, notes)
-
-
-def _to_the_whole(results: NetworkResults, model: str, metric: str) -> str | None:
-    """Returns by how much a model is above the analytical one, with the interval over operators."""
-    return _difference(results, (model, MAIN), (CROP, MAIN), metric, f"crop-parts/{model}/{metric}")
+    rows = [
+        {"choice": label, "records": results.over_networks(model, variant, "records")}
+        | {metric: results.over_networks(model, variant, metric) for metric in ("top_1_score", "kendall_tau")}
+        | {
+            f"{metric}_more": _difference(results, (model, variant), (_CHOICES[0][0], variant), metric)
+            for metric in ("top_1_score", "kendall_tau")
+        }
+        for variant in asked
+        for model, label in _CHOICES
+    ]
+    return fill_table("crop_records", rows)
 
 
 def _difference(
@@ -242,7 +179,7 @@ def flat_networks(results: NetworkResults) -> dict[str, float]:
     """
     numbers = flat_guidance(results.guided)
     for model, variant in results.models:
-        for metric in ("top_1_score", "top_5_score", "kendall_tau", "mape"):
+        for metric in _METRICS:
             value = results.over_networks(model, variant, metric)
             if value is not None:
                 numbers[f"crop/{model}/{variant}/{metric}"] = value

@@ -18,12 +18,13 @@ import pandas as pd
 from costbench.arrays import F64
 from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
+from costbench.reports.dataset_files import read_list
 from costbench.reports.frame import frame_of, select
 from costbench.rng import stream
 from costbench_schedules.experiments.table_scores import SHARES
 from costbench_schedules.experiments.table_summary import expected_trials, over_tables
 from costbench_schedules.metrics import GpuFacts
-from costbench_schedules.reports.curves import NO_CURVES, read_curves, read_list
+from costbench_schedules.reports.curves import NO_CURVES, read_curves
 
 SPLIT, BETWEEN, BEST = "gpu", "between-gpus", "best"
 KERNEL_TUNER = "kernel-tuner"

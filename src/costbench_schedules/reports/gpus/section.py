@@ -11,13 +11,15 @@ from matplotlib.figure import Figure
 from costbench.metrics.measures import geometric_mean
 from costbench.reports.figures.canvas import save, styled
 from costbench.reports.frame import frame_of, number, select
-from costbench.reports.page import PageFigure, Section
+from costbench.reports.page import PageFigure, Section, page_figure, paragraphs, sentence
 from costbench.reports.table import Column, Table, Value
 from costbench_schedules.experiments.table_summary import over_tables
 from costbench_schedules.reports.gpus.results import BETWEEN, KERNEL_TUNER, RANDOM, GpuResults
+from costbench_schedules.reports.tables import fill_table
 from costbench_schedules.reports.tuning_curves import write_tuning_curves
 
 ANCHOR = "gpus"
+_TEMPLATE = Path(__file__).with_name("section.txt.j2")
 _ENDS = ("95", "99")
 _COMPARED = 5
 """Strategies, besides the reference and random search, that stand beside each other on every table."""
@@ -46,53 +48,31 @@ def gpus_section(results: GpuResults, figures: Path) -> Section | None:
         anchor=ANCHOR,
         title="Tuning spaces of real GPUs",
         label="GPUs",
-        paragraphs=(_lead(results), *_finding(results)),
+        paragraphs=paragraphs(
+            _TEMPLATE,
+            "text",
+            tables=results.tables,
+            leaders=_leaders(results),
+            reference=results.reference,
+        ),
         figures=tuple(page_figures),
         tables=(strategies_table(results), ratios_table(results), trials_table(results)),
         folded=("gpu_trials",),
     )
 
 
-def _lead(results: GpuResults) -> str:
-    tables = results.tables
-    kernels, devices = ({getattr(table, name) for table in tables} for name in ("kernel", "device"))
-    random = [table.random_trials_to_95 for table in tables]
-    marked = [f"{table.kernel} on {table.device}".replace("_", " ") for table in tables if table.development]
-    used = (
-        f"Strategies were made with {len(marked)} of them ({', '.join(marked)}); these are marked, and the "
-        "numbers of the others stand apart."
-        if marked
-        else "No strategy was made with any of them."
-    )
-    configs = sum(table.configs for table in tables)
-    return (
-        f"{len(tables)} tables have all configurations of {len(kernels)} kernels on {len(devices)} GPUs, "
-        f"{configs:,} in all, from the benchmark hub of the auto-tuning community. A search sees one half of "
-        "the repeated measurements of what it tries, and its choice is scored by the other. A configuration "
-        "that failed costs a trial. Random draws meet 95% of the best speed after "
-        f"{min(random):,.0f} to {max(random):,.0f} trials on average. {used}"
-    )
-
-
-def _finding(results: GpuResults) -> tuple[str, ...]:
+def _leaders(results: GpuResults) -> dict[str, dict[str, object]]:
     """Returns who needs the fewest trials on tables that no strategy was made with: alone, with records."""
     unseen = over_tables(results.unseen, results.reference)
     rows = unseen[unseen["metric"] == "trials_to_95_ratio"].dropna()
     rows = rows[~rows["strategy"].str.startswith(KERNEL_TUNER) & (rows["strategy"] != results.reference)]
     with_records = rows["strategy"].str.contains(_TRANSFER)
-    sentences = []
-    for ours, kind in ((rows[~with_records], "without records"), (rows[with_records], "with records")):
-        if ours.empty:
-            continue
-        best = ours.sort_values("value").iloc[0]
-        sentences.append(
-            f"Of the strategies {kind} of other GPUs that are not Kernel Tuner's, {best['strategy']} needs "
-            "the fewest trials to 95% of the best speed on the "
-            f"{best['tables']} tables that none was made with: {best['value']:.2f} times those of "
-            f"{results.reference}, geometric mean, interval over tables from "
-            f"{best['low']:.2f} to {best['high']:.2f}."
-        )
-    return (" ".join(sentences),) if sentences else ()
+    kinds = {"without records": rows[~with_records], "with records": rows[with_records]}
+    return {
+        kind: of_kind.sort_values("value").iloc[0].to_dict()
+        for kind, of_kind in kinds.items()
+        if len(of_kind)
+    }
 
 
 def strategies_table(results: GpuResults) -> Table:
@@ -100,43 +80,25 @@ def strategies_table(results: GpuResults) -> Table:
     unseen, every = (over_tables(scores, results.reference) for scores in (results.unseen, results.scores))
     trials = {end: results.trials(end) for end in _ENDS}
     repeats = results.scores.groupby("strategy")["repeat"].nunique()
-    rows: list[tuple[Value, ...]] = []
+    rows: list[dict[str, object]] = []
     for strategy in results.strategies:
-        means = [_mean_trials(trials[end], strategy) for end in _ENDS]
-        cells = [
-            _interval(frame, strategy, f"trials_to_{end}_ratio") for frame in (unseen, every) for end in _ENDS
-        ]
-        rows.append(
-            (
-                strategy,
-                int(trials["95"][strategy].notna().sum()),
-                int(repeats[strategy]),
-                *means,
-                number(every.set_index(["strategy", "metric"])["value"].get((strategy, "auc"))),
-                *cells,
-            )
-        )
-    columns = (
-        Column("strategy", "Strategy"),
-        Column("tables", "Tables", count=True),
-        Column("repeats", "Repeats", count=True),
-        *(Column(f"trials_{end}", f"{end}%", "Trials to a share of the best", 0, "lower") for end in _ENDS),
-        Column("auc", "Area above random search", "", 3, "higher"),
-        *(Column(f"unseen_{end}", f"{end}%", "Ratio of trials, tables of no development") for end in _ENDS),
-        *(Column(f"all_{end}", f"{end}%", "Ratio of trials, all tables") for end in _ENDS),
-    )
-    notes = (
-        "Trials are expected ones, of a strategy that is run again until it gets there; ratios are to "
-        f"{results.reference}, {_reference_note(results)}, geometric means over tables with 95% intervals "
-        "whose unit is a table. The area is 0 for random search, 1 for the best at once.",
-    )
-    return Table("gpu_strategies", "Strategies on tuning tables of GPUs", columns, tuple(rows), 0, notes)
+        row: dict[str, object] = {
+            "strategy": strategy,
+            "tables": int(trials["95"][strategy].notna().sum()),
+            "repeats": int(repeats[strategy]),
+            "auc": every.set_index(["strategy", "metric"])["value"].get((strategy, "auc")),
+        }
+        for end in _ENDS:
+            row[f"trials_{end}"] = _mean_trials(trials[end], strategy)
+            for name, frame in (("unseen", unseen), ("all", every)):
+                row[f"{name}_{end}"] = _interval(frame, strategy, f"trials_to_{end}_ratio")
+        rows.append(row)
+    words = {"reference": results.reference, "reference_note": _reference_note(results)}
+    return fill_table("gpu_strategies", rows, **words)
 
 
 def _reference_note(results: GpuResults) -> str:
-    if results.reference == RANDOM:
-        return "as none of Kernel Tuner's strategies was run"
-    return "the one of Kernel Tuner's strategies that is best on tables that no strategy was made with"
+    return sentence(_TEMPLATE, "reference_note", reference=results.reference)
 
 
 def _mean_trials(trials: pd.DataFrame, strategy: str) -> float | None:
@@ -219,15 +181,15 @@ def _searches_figure(results: GpuResults, folder: Path) -> PageFigure:
         ]
     )
     svg, _ = write_tuning_curves(titled, compared(results), folder / "gpu_searches")
-    counts = results.curves["repeats"]
-    repeats = " to ".join(map(str, dict.fromkeys((counts.min(), counts.max()))))
-    caption = (
-        "Speed of the fastest configuration so far, by its second measurement, in percent of the best, "
-        f"against trials: median over {repeats} repeats, band from the lower to the upper quartile. "
-        f"{results.reference}: {_reference_note(results)}."
+    return page_figure(
+        svg,
+        _TEMPLATE,
+        "searches",
+        tables=results.tables,
+        repeats=results.curves["repeats"],
+        reference=results.reference,
+        reference_note=_reference_note(results),
     )
-    alt = f"Curves of speed against trials, a panel for each of {len(results.tables)} tables."
-    return PageFigure(svg, alt, caption)
 
 
 def _transfer_figure(results: GpuResults, folder: Path) -> PageFigure:
@@ -254,10 +216,4 @@ def _transfer_figure(results: GpuResults, folder: Path) -> PageFigure:
         figure.supxlabel("measured on", fontsize=9.0)
         figure.colorbar(image, ax=grid, label="% of the best", shrink=0.8)
         svg, _ = save(figure, folder / "gpu_transfer")
-    caption = (
-        "What the configuration that is fastest on one GPU (row) has on another (column), in percent of the "
-        "best there, of configurations that ran on both. What a model of other GPUs' records is worth to a "
-        "search is in the table, strategy transfer-target."
-    )
-    alt = f"Matrices of GPUs in percent of the best speed, one for each of {len(kernels)} kernels."
-    return PageFigure(svg, alt, caption)
+    return page_figure(svg, _TEMPLATE, "transfer", kernels=len(kernels))

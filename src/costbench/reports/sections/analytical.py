@@ -14,6 +14,8 @@ from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_me
 from costbench.metrics.rows import MAIN
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.frame import means, select
+from costbench.reports.inputs import ReportData
+from costbench.reports.page import Section, paragraphs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, BEST, KINDS, Results, split_order
 from costbench.reports.table import Table, Value
@@ -182,3 +184,26 @@ def summarise_scores(scores: pd.DataFrame) -> dict[str, object] | None:
         if len(kinds) > 1
         else None,
     }
+
+
+def analytical_section(data: ReportData) -> Section | None:
+    """Returns where the hand-written model does well and where not, by chip; None without its results."""
+    chips = sorted({cell.chip for cell in data.results.cells if LEARNED[cell.task].ranks_decisions})
+    scores = {chip: analytical_scores(data.results, chip) for chip in chips}
+    scores = {chip: of_chip for chip, of_chip in scores.items() if (of_chip["group"] == ALL).any()}
+    if not scores:
+        return None
+    tables = [
+        table(groups, chip) for chip, groups in scores.items() for table in (application_table, kind_table)
+    ]
+    return Section(
+        anchor="analytical",
+        title="Where the analytical model does well and where not",
+        label="Analytical model",
+        page="tile",
+        paragraphs=paragraphs(
+            "results", "analytical", chips={chip: summarise_scores(groups) for chip, groups in scores.items()}
+        ),
+        tables=tuple(tables),
+        folded=tuple(table.name for table in tables),
+    )
