@@ -230,3 +230,17 @@ def page_figure(path: Path, template: str | Path, name: str, /, **data: object) 
     """
     alt, caption = (sentence(template, f"{name}_{part}", **data) for part in ("alt", "caption"))
     return PageFigure(path, alt, caption)
+
+
+def pointer(template: str | Path, name: str, anchor: str, /, *, page: str = "", **data: object) -> Pointer:
+    """Returns a question with its answer in the words of a template.
+
+    Args:
+        template: file in `templates`, without `.txt.j2`; or the path of another package's.
+        name: beginning of the names of its two blocks, `<name>_question` and `<name>_answer`.
+        anchor: anchor of the section or table that has the evidence.
+        page: path of the first page of another report that has it; empty for this report.
+        data: values that the blocks are filled with.
+    """
+    question, answer = (sentence(template, f"{name}_{part}", **data) for part in ("question", "answer"))
+    return Pointer(question, answer, anchor, page)

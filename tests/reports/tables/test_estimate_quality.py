@@ -62,14 +62,12 @@ def results(tmp_path: Path) -> Results:
 def test_scores_by_quality_from_crude_to_expert(results: Results) -> None:
     (scores,) = quality_scores(results)
     assert (scores.task, scores.own, scores.num_programs) == ("tile", "compiler", 2)
-    assert list(scores.by_quality) == ["roofline", "compiler", "expert"]
-    assert scores.by_quality["compiler"]["hybrid"].error == pytest.approx(8.0)
-    assert scores.by_quality["expert"]["analytical"].tau == pytest.approx(0.8)
-    assert "trees_analytical" not in scores.by_quality["expert"]
-    assert {model: score.error for model, score in scores.without.items()} == {
-        "learned": pytest.approx(10.0),
-        "trees": pytest.approx(15.0),
-    }
+    assert scores.qualities == ["roofline", "compiler", "expert"]
+    means = scores.scores.set_index(["quality", "model"])
+    assert means["error"]["compiler", "hybrid"] == pytest.approx(8.0)
+    assert means["tau"]["expert", "analytical"] == pytest.approx(0.8)
+    assert ("expert", "trees_analytical") not in means.index
+    assert means["error"][""].to_dict() == {"learned": pytest.approx(10.0), "trees": pytest.approx(15.0)}
 
 
 def test_the_table_has_a_row_for_each_quality_and_for_those_without(results: Results) -> None:

@@ -24,7 +24,7 @@ from costbench.reports.claims.evaluation import (
     verdict_after_control,
 )
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.page import Pointer, Section, paragraphs, sentence
+from costbench.reports.page import Section, paragraphs, pointer
 from costbench.reports.rendering import to_markdown
 from costbench.reports.results import title_of
 from costbench.reports.scores import MIN_PROGRAMS
@@ -84,16 +84,11 @@ def claims_section(findings: Sequence[Finding], evidence: str = "") -> Section:
         fill_table("claims_not_evaluated", rows[is_missing]),
     )
     shown = tuple(table for table in tables if table.rows)
-    pointers: tuple[Pointer, ...] = ()
-    if evidence and is_missing.any():
-        question, answer = (
-            sentence("claims", f"evidence_{part}", count=int(is_missing.sum()))
-            for part in ("question", "answer")
-        )
-        pointers = (Pointer(question, answer, "overview", evidence),)
+    missing = int(is_missing.sum())
+    elsewhere = (pointer("claims", "evidence", "overview", page=evidence, count=missing),)
     return Section(
         anchor="claims",
-        pointers=pointers,
+        pointers=elsewhere if evidence and missing else (),
         title="Do the papers' claims hold here?",
         label="Claims",
         paragraphs=paragraphs(

@@ -6,19 +6,20 @@ the quality (`costbench.compiler.estimate_quality`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from costbench.compiler.estimate_quality import COMPILER, QUALITIES
 from costbench.metrics.rows import MAIN
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import legend_above, save, styled
+from costbench.reports.frame import flatten, select
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import Section, page_figure, paragraphs
-from costbench.reports.results import Cell, Division, Results, title_of
+from costbench.reports.results import Division, Results, title_of
 from costbench.reports.table import Table
 from costbench.target import available_targets, load_target
 from costbench.tasks import KERNEL_TASKS, labels_of
@@ -28,77 +29,64 @@ WITHOUT = ("learned", "trees")
 
 
 @dataclass(frozen=True)
-class Score:
-    """Mean error in percent and mean tau of a model over the test programs; None without any."""
-
-    error: float | None = None
-    tau: float | None = None
-
-
-@dataclass(frozen=True)
 class QualityScores(Division):
     """Models of a task on one split and chip, for estimates of several qualities.
 
     Attributes:
         own: quality of the chip's own compiler.
         num_programs: number of test programs.
-        by_quality: scores of the models that read the estimate, by quality, from crude to expert, and model.
-        without: scores of the models that do not read it.
+        scores: `quality`, from crude to expert, `model`, and its mean `error` (percent) and `tau` over the
+            test programs; models that do not read the estimate have an empty quality, and come last.
     """
 
     own: str
     num_programs: int
-    by_quality: Mapping[str, Mapping[str, Score]]
-    without: Mapping[str, Score]
+    scores: pd.DataFrame
+
+    @property
+    def qualities(self) -> list[str]:
+        """Qualities that models were evaluated with, from crude to expert."""
+        return [str(quality) for quality in self.scores["quality"].unique() if quality]
 
 
 def quality_scores(results: Results) -> tuple[QualityScores, ...]:
     """Returns the scores of every task, split and chip with two qualities or more, in the order of cells."""
-    scores = []
+    scored = []
     for cell in results.cells:
         if cell.task not in KERNEL_TASKS:
             continue
-        of_chip = (
-            load_target(cell.chip).architecture.estimate if cell.chip in available_targets() else COMPILER
-        )
-        by_quality = {}
-        for quality in QUALITIES:
-            variant = MAIN if quality == of_chip else quality
-            of_models = {model: _score(results, cell, variant, model) for model in WITH_ESTIMATE}
-            of_models = {model: score for model, score in of_models.items() if score.error is not None}
-            if of_models:
-                by_quality[quality] = of_models
-        if len(by_quality) < 2:
-            continue
-        without = {model: _score(results, cell, MAIN, model) for model in WITHOUT if model in cell.models}
-        count = len(cell.programs)
-        scores.append(QualityScores(cell.task, cell.split, cell.chip, of_chip, count, by_quality, without))
-    return tuple(scores)
-
-
-def _score(results: Results, main: Cell, variant: str, model: str) -> Score:
-    cell = results.cell(main.task, main.split, main.chip, variant)
-    if cell is None:
-        return Score()
-    return Score(*(m.mean(cell.over_programs(model, m.metric)) for m in cell.described.measures))
+        known = cell.chip in available_targets()
+        own = load_target(cell.chip).architecture.estimate if known else COMPILER
+        variants = {quality: MAIN if quality == own else quality for quality in QUALITIES} | {"": MAIN}
+        rows = []
+        for quality, variant in variants.items():
+            of_variant = results.cell(cell.task, cell.split, cell.chip, variant)
+            for model in () if of_variant is None else WITH_ESTIMATE if quality else WITHOUT:
+                if model in of_variant.models:
+                    measures = of_variant.described.measures
+                    means = (m.mean(of_variant.over_programs(model, m.metric)) for m in measures)
+                    rows.append((quality, model, *means))
+        scores = pd.DataFrame(rows, columns=["quality", "model", "error", "tau"])
+        scores = scores[scores["error"].notna() | (scores["quality"] == "")]
+        of_cell = QualityScores(cell.task, cell.split, cell.chip, own, len(cell.programs), scores)
+        if len(of_cell.qualities) > 1:
+            scored.append(of_cell)
+    return tuple(scored)
 
 
 def quality_table(scores: QualityScores) -> Table:
     """Returns a row for each quality, and one for the models that read no estimate."""
     error, tau = KERNEL_TASKS[scores.task].measures
-    rows: list[dict[str, object]] = []
-    for quality, of_models in scores.by_quality.items():
-        row: dict[str, object] = {"quality": quality + (", in use" if quality == scores.own else "")}
-        for model, score in of_models.items():
-            row |= {f"error_{model}": score.error, f"tau_{model}": score.tau}
-        rows.append(row)
-    rows.extend(
-        {"quality": f"no estimate: {title_of(model)}", "error_none": score.error, "tau_none": score.tau}
-        for model, score in scores.without.items()
-    )
+    rows: dict[str, dict[str, object]] = {}
+    for quality, model, mean_error, mean_tau in scores.scores.itertuples(index=False):
+        in_use = ", in use" if quality == scores.own else ""
+        name = quality + in_use if quality else f"no estimate: {title_of(model)}"
+        column = model if quality else "none"
+        row = rows.setdefault(name, {"quality": name})
+        row |= {f"error_{column}": mean_error, f"tau_{column}": mean_tau}
     return fill_table(
         "estimate_quality",
-        rows,
+        rows.values(),
         name=f"estimates_{scores.name}",
         heading=labels_of(scores.task).heading,
         where=scores.where,
@@ -111,12 +99,10 @@ def quality_table(scores: QualityScores) -> Table:
 def flat_qualities(results: Results) -> dict[str, float]:
     """Returns the scores as numbers of the summary: `estimates/<task>/<split>/<chip>/<quality>/<model>/`."""
     numbers: dict[str, float] = {}
-    for scores in quality_scores(results):
-        for quality, of_models in scores.by_quality.items():
-            for model, score in of_models.items():
-                key = f"estimates/{scores.task}/{scores.split}/{scores.chip}/{quality}/{model}"
-                values = {"error_mean": score.error, "tau_mean": score.tau}
-                numbers |= {f"{key}/{name}": value for name, value in values.items() if value is not None}
+    for of_cell in quality_scores(results):
+        key = f"estimates/{of_cell.task}/{of_cell.split}/{of_cell.chip}/{{quality}}/{{model}}"
+        with_estimate = of_cell.scores[of_cell.scores["quality"] != ""]
+        numbers |= flatten(with_estimate, key, {"error_mean": "error", "tau_mean": "tau"})
     return numbers
 
 
@@ -133,22 +119,21 @@ def write_quality_figure(scores: QualityScores, folder: Path) -> tuple[Path, ...
         DataError: if a file cannot be written.
     """
     error, tau = KERNEL_TASKS[scores.task].measures
-    positions = range(len(scores.by_quality))
+    positions = {quality: position for position, quality in enumerate(scores.qualities)}
     with styled():
         figure = Figure(figsize=(9.0, 3.4), layout="constrained")
         panels = figure.subplots(1, 2)
         for axes, measure, field in zip(panels, (error, tau), ("error", "tau"), strict=True):
             for model, (colour, marker) in _LINES.items():
-                values = [getattr(own.get(model), field, None) for own in scores.by_quality.values()]
-                points = [(x, y) for x, y in zip(positions, values, strict=True) if y is not None]
-                if points:
-                    axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=title_of(model))
+                line = select(scores.scores, model=model).dropna(subset=field)
+                if len(line):
+                    across = line["quality"].map(positions)
+                    axes.plot(across, line[field], color=colour, marker=marker, label=title_of(model))
             for model, (colour, style) in _LEVELS.items():
-                level = getattr(scores.without.get(model), field, None)
-                if level is not None:
+                for level in select(scores.scores, model=model)[field].dropna():
                     axes.axhline(level, color=colour, linestyle=style, label=title_of(model))
-            labels = [f"{name}\n(in use)" if name == scores.own else name for name in scores.by_quality]
-            axes.set_xticks(positions, labels)
+            labels = [f"{name}\n(in use)" if name == scores.own else name for name in positions]
+            axes.set_xticks(range(len(positions)), labels)
             axes.set_xlabel("quality of the estimate")
             axes.set_ylabel(measure.title)
         panels[0].set_yscale("log")
@@ -187,17 +172,10 @@ def estimates_section(data: ReportData) -> Section | None:
 
 def _gain_over_learned(scores: QualityScores) -> dict[str, object]:
     """Returns the qualities with which a hybrid, and the estimate itself, err less than the network alone."""
-    learned = scores.without.get("learned")
-    level = None if learned is None else learned.error
-    better = {
-        model: [
-            quality
-            for quality, of_models in scores.by_quality.items()
-            if level is not None
-            and (score := of_models.get(model)) is not None
-            and score.error is not None
-            and score.error < level
-        ]
-        for model in ("hybrid", "analytical")
-    }
-    return {"task": labels_of(scores.task).title, "where": scores.where, "learned": level, **better}
+    frame = scores.scores
+    learned = next(iter(select(frame, model="learned")["error"].dropna()), None)
+    better = {}
+    for model in ("hybrid", "analytical"):
+        rows = select(frame, model=model)
+        better[model] = [] if learned is None else rows["quality"][rows["error"] < learned].tolist()
+    return {"task": labels_of(scores.task).title, "where": scores.where, "learned": learned, **better}

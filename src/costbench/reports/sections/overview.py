@@ -29,6 +29,7 @@ from costbench.reports.page import (
     Section,
     page_figure,
     paragraphs,
+    pointer,
     sentence,
 )
 from costbench.reports.results import (
@@ -102,10 +103,8 @@ def overview_section(data: ReportData) -> Section:
     )
     if data.inputs.params.demo:
         return section
-    preview: tuple[Pointer, ...] = ()
-    if data.inputs.params.evidence:
-        question, answer = (sentence(_TEMPLATE, f"preview_{part}") for part in ("question", "answer"))
-        preview = (Pointer(question, answer, "overview", data.inputs.params.evidence),)
+    page = data.inputs.params.evidence
+    preview = (pointer(_TEMPLATE, "preview", "overview", page=page),) if page else ()
     chips = _simulated_chips(data.cells)
     of_machines = (make(chip) for make in (recorded_runs_table, machines_table) for chip in chips)
     return replace(
@@ -166,8 +165,8 @@ def primary_cell(cells: Sequence[Cell], task: str, model: str) -> Cell | None:
 
 def _cell_of_network(cells: Sequence[Cell], task: str) -> Cell | None:
     """Returns the results that what is said of a task is drawn from; None without a network."""
-    found = (primary_cell(cells, task, model) for model in HEADLINE_NETWORKS)
-    return next((cell for cell in found if cell is not None), None)
+    tested = (primary_cell(cells, task, model) for model in HEADLINE_NETWORKS)
+    return next((cell for cell in tested if cell is not None), None)
 
 
 def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ()) -> tuple[Pointer, ...]:
@@ -187,12 +186,12 @@ def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ())
             cell = primary_cell(results.cells, task, model)
             finding = None if cell is None else _against_strongest(findings, cell, model)
             if cell is not None and finding is not None:
-                headline = sentence(
-                    _TEMPLATE, "statement_headline", task=cell.labels.title, words=finding.claim.statement
-                )
-                answer = sentence(
+                words = pointer(
                     _TEMPLATE,
-                    "statement_answer",
+                    "statement",
+                    STRONGEST_TABLE,
+                    task=cell.labels.title,
+                    words=finding.claim.statement,
                     finding=finding,
                     verdict=shown_verdict(finding),
                     decimals=cell.described.measures[0].decimals,
@@ -201,7 +200,7 @@ def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ())
                     held_against=sides_in_words(finding, finding.claim.right),
                     won=_won(results, cell, model, finding),
                 )
-                pointers.append(Pointer(headline, answer, STRONGEST_TABLE))
+                pointers.append(words)
                 continue
             ranking = None if cell is None else results.standings[cell.name]
             if cell is None or ranking is None or ranking.strongest is None:
@@ -209,25 +208,19 @@ def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ())
             standing, strongest = ranking.of(model), ranking.of(ranking.strongest)
             if standing is None or strongest is None or standing.difference is None:
                 continue
-            labels = cell.labels
-            headline = sentence(
+            words = pointer(
                 _TEMPLATE,
-                "conclusion_headline",
-                task=labels.title,
-                standing=standing,
+                "conclusion",
+                f"headline_{cell.name}" if results.profile else f"baselines_{cell.name}",
+                task=cell.labels.title,
                 baseline=title_of(strongest.model),
-            )
-            answer = sentence(
-                _TEMPLATE,
-                "conclusion_answer",
-                error=labels.short_error,
+                error=cell.labels.short_error,
                 decimals=cell.described.measures[0].decimals,
                 standing=standing,
                 strongest=strongest,
-                where=f"{cell.where}{labels.kernels}",
+                where=f"{cell.where}{cell.labels.kernels}",
             )
-            table = f"headline_{cell.name}" if results.profile else f"baselines_{cell.name}"
-            pointers.append(Pointer(headline, answer, table))
+            pointers.append(words)
     return tuple(pointers)
 
 
@@ -264,9 +257,8 @@ def _headline_pointer(data: ReportData) -> tuple[Pointer, ...]:
     if data.headline is None:
         return ()
     tasks = [cell.labels.title for cell in data.headline_front.cells]
-    question = sentence(_TEMPLATE, "headline_question")
-    answer = sentence(_TEMPLATE, "headline_answer", tasks=tasks, missing=data.headline.missing)
-    return (Pointer(question, answer, "headline"),)
+    missing = data.headline.missing
+    return (pointer(_TEMPLATE, "headline", "headline", tasks=tasks, missing=missing),)
 
 
 def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
@@ -281,17 +273,18 @@ def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
         if cell is None:
             continue
         spreads = loss_spreads(cell)
-        answer = sentence(
+        words = pointer(
             _TEMPLATE,
-            "losses_answer",
+            "losses",
+            f"baselines_{cell.name}",
+            task=cell.labels.title,
             decisions=cell.labels.decisions,
             headroom=spreads.get(skewed.default),
             spreads={title_of(model): averages for model, averages in spreads.items()},
             best_of_ten=best_of_ten(cell),
             where=cell.where,
         )
-        question = sentence(_TEMPLATE, "losses_question", task=cell.labels.title)
-        pointers.append(Pointer(question, answer, f"baselines_{cell.name}"))
+        pointers.append(words)
     return tuple(pointers)
 
 

@@ -36,7 +36,7 @@ from costbench.reports.figures.canvas import BarSeries, draw_grouped_bars, legen
 from costbench.reports.frame import flatten, select
 from costbench.reports.headline import Headline
 from costbench.reports.inputs import ReportData
-from costbench.reports.page import PageFigure, Pointer, Section, page_figure, paragraphs, sentence
+from costbench.reports.page import PageFigure, Pointer, Section, page_figure, paragraphs, pointer
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, Cell, title_of
 from costbench.reports.sections.claims import shown_verdict
 from costbench.reports.summary import averages, summarise
@@ -387,15 +387,9 @@ def machine_pointer(data: ReportData) -> tuple[Pointer, ...]:
     """Returns the question of what carries over, and its answer; without results, how to compute them."""
     if data.inputs.params.real is None:
         return ()
-    question = sentence(_PAGE, "question")
     if data.real is None or main_cell(data.real) is None:
-        return (Pointer(question, sentence(_PAGE, "no_results"), "overview"),)
+        return (pointer(_PAGE, "carried", "overview", chip=None),)
     carried = carried_findings(data.printed_findings)
-    answer = sentence(
-        _PAGE,
-        "answer",
-        chip=data.real.chip,
-        counts=count_carried(carried),
-        lost=[row.real.claim.statement for row in carried if row.carries_over == "no"],
-    )
-    return (Pointer(question, answer, _PAGE),)
+    lost = [row.real.claim.statement for row in carried if row.carries_over == "no"]
+    counts = count_carried(carried)
+    return (pointer(_PAGE, "carried", _PAGE, chip=data.real.chip, counts=counts, lost=lost),)

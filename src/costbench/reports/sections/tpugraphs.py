@@ -16,7 +16,7 @@ from costbench.reports.frame import select
 from costbench.reports.inputs import ReportData
 from costbench.reports.losses import SKEWED, spread
 from costbench.reports.overhead import overhead_table
-from costbench.reports.page import Pointer, Section, page_figure, paragraphs, sentence
+from costbench.reports.page import Pointer, Section, page_figure, paragraphs, pointer, sentence
 from costbench.reports.papers.printed import FOLDER, printed_table
 from costbench.reports.results import PRIMARY_CHIP, ChipSplit, Results
 from costbench.reports.sections.claims import claims_of_papers
@@ -211,8 +211,7 @@ def tpugraphs_pointer(results: Results) -> tuple[Pointer, ...]:
     answers = [answer for answer in answers if answer[1]]
     if not answers:
         return ()
-    answer = sentence(ANCHOR, "pointer_answer", answers=answers)
-    return (Pointer(sentence(ANCHOR, "pointer_question"), answer, ANCHOR),)
+    return (pointer(ANCHOR, "best", ANCHOR, answers=answers),)
 
 
 _COLOURS = {"listmle": PALETTE[0], "mse": PALETTE[1]}

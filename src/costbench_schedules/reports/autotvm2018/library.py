@@ -128,10 +128,9 @@ def library_part(results: ScheduleResults, figures: Path) -> Part | None:
     if not speeds:
         return Part(paragraphs(TEMPLATE, "library", ratio=None, processors=results.processors, **words))
     svg, _ = _draw_library(speeds, figures)
-    columns = {"workload": speeds.keys(), "tuned": [best for best, _ in speeds.values()]}
-    rows = pd.DataFrame({**columns, "library": [library for _, library in speeds.values()]})
-    rows = rows.assign(ratio=rows["tuned"] / rows["library"])
-    means = rows[["tuned", "library", "ratio"]].agg(geometric_mean)
+    ratios = [(name, best, library, best / library) for name, (best, library) in speeds.items()]
+    rows = pd.DataFrame(ratios, columns=["workload", "tuned", "library", "ratio"])
+    means = rows.drop(columns="workload").agg(geometric_mean)
     won = int((rows["tuned"] > rows["library"]).sum())
     text = paragraphs(TEMPLATE, "library", ratio=means["ratio"], won=won, **words)
     rows = pd.concat([rows, pd.DataFrame([{"workload": "Geometric mean", **means}])])
