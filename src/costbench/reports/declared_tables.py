@@ -93,11 +93,12 @@ def mean_over_kernels(values: pd.Series[float], kernels: pd.Series[float]) -> fl
 def fill_table(
     kind: str,
     rows: pd.DataFrame | Iterable[Mapping[str, object]],
+    file: Path = TABLES,
+    /,
     *,
     name: str = "",
     notes: Sequence[str] = (),
     averages: int = 0,
-    file: Path = TABLES,
     **words: object,
 ) -> Table:
     """Returns a table of the values of a frame, with title, columns and notes as a file declares them.
@@ -106,10 +107,10 @@ def fill_table(
         kind: name in the file.
         rows: values by the keys of columns; what a row lacks is a missing number, and other keys are not
             shown.
+        file: file of a package's tables; that of this one if left out.
         name: name of the table; empty for the kind.
         notes: further notes, below those of the declaration; empty ones are left out.
         averages: how many of the last rows are averages.
-        file: file of a package's tables; that of this one if left out.
         words: what stands in braces in the declaration.
 
     Raises:

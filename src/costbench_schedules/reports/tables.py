@@ -1,11 +1,8 @@
-"""Tables of the page, as `tables.yaml` beside this file declares them."""
+"""Tables of the page are declared in `tables.yaml` beside this file."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-from costbench.reports import declared_tables
-
-fill_table = partial(declared_tables.fill_table, file=Path(__file__).with_name("tables.yaml"))
-"""See `costbench.reports.declared_tables.fill_table`."""
+TABLES = Path(__file__).with_name("tables.yaml")
+"""File that `costbench.reports.declared_tables.fill_table` takes."""

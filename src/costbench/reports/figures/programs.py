@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -37,7 +38,8 @@ COLOURS = {
 }
 BARS = ("learned", "tuned", "hybrid", "analytical")
 BASELINES = ("iterations", "random")
-_CEILINGS = {"measured_again": "dotted", "regular_machine": "dashdot"}
+_Line = Literal["solid", "dashed", "dotted", "dashdot"]
+_CEILINGS: Mapping[str, _Line] = {"measured_again": "dotted", "regular_machine": "dashdot"}
 """Line styles of the marks of what a model can reach."""
 
 
@@ -115,7 +117,7 @@ def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) 
             heights = np.nan_to_num(_paper_series(cell, paper, model, measure))
             series.append(BarSeries(f"{model}, {paper.paper}", COLOURS[model], heights, hatched=True))
     draw_grouped_bars(axes, positions, series, 0.8 / max(1, len(series)))
-    marks: dict[str, tuple[str, str, float, str]] = {
+    marks: dict[str, tuple[str, _Line, float, str]] = {
         model: (COLOURS[model], "dashed" if model == "random" else "solid", 1.8, f"{model}, ours")
         for model in BASELINES
         if model in cell.models

@@ -61,9 +61,11 @@ def quality_scores(results: Results) -> tuple[QualityScores, ...]:
         rows = []
         for quality, variant in variants.items():
             of_variant = results.cell(cell.task, cell.split, cell.chip, variant)
-            for model in () if of_variant is None else WITH_ESTIMATE if quality else WITHOUT:
+            if of_variant is None:
+                continue
+            measures = of_variant.described.measures
+            for model in WITH_ESTIMATE if quality else WITHOUT:
                 if model in of_variant.models:
-                    measures = of_variant.described.measures
                     means = (m.mean(of_variant.over_programs(model, m.metric)) for m in measures)
                     rows.append((quality, model, *means))
         scores = pd.DataFrame(rows, columns=["quality", "model", "error", "tau"])

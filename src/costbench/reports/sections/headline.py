@@ -109,12 +109,11 @@ def cost_table(points: pd.DataFrame) -> Table:
     """
     task, split, chip = points[["task", "split", "chip"]].iloc[0]
     error, tau = LEARNED[task].measures
-    amounts = points[["steps", "kernels", "trees", "core_seconds"]]
     rows = points.assign(
-        model=points["model"].map(title_of),
-        chosen=points["is_chosen"].map({True: "*", False: ""}),
-        **amounts.where(amounts != 0),
+        model=points["model"].map(title_of), chosen=points["is_chosen"].map({True: "*", False: ""})
     )
+    amounts = ["steps", "kernels", "trees", "core_seconds"]
+    rows[amounts] = rows[amounts].where(rows[amounts] != 0)
     return fill_table(
         "training_cost",
         rows,

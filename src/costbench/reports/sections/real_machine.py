@@ -174,7 +174,7 @@ def flat_real(real: Headline | None) -> dict[str, float]:
         return {}
     scores = scores_of_models(real, None)
     columns = {name: column for name, column in _SHORT.items() if column in scores}
-    columns |= {column: column for column in scores if column.startswith("programs_")}
+    columns |= {column: column for column in map(str, scores) if column.startswith("programs_")}
     numbers = {
         key: value for key, value in summarise(real.results, {}).items() if not _NO_SUMMARY.search(key)
     }
@@ -364,10 +364,9 @@ def machines_compared_table(data: ReportData) -> tuple[Table, ...]:
     if data.real is None:
         return ()
     scores = machine_models(data, data.real)
-    rows = scores.assign(model=scores["model"].map(title_of)).to_dict("records")
-    return (
-        (fill_table("machines_compared", rows, simulated=PRIMARY_CHIP, real=data.real.chip),) if rows else ()
-    )
+    titled = scores.assign(model=scores["model"].map(title_of))
+    rows = [{str(key): value for key, value in row.items()} for row in titled.to_dict("records")]
+    return (fill_table("machines_compared", rows, simulated=PRIMARY_CHIP, real=data.real.chip),)
 
 
 def machines_figure(data: ReportData) -> tuple[PageFigure, ...]:

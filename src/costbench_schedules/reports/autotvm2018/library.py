@@ -20,6 +20,7 @@ from costbench.errors import DataError
 from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.dataset_files import parse_data
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import PALETTE, save, styled
 from costbench.reports.page import page_figure, paragraphs
 from costbench_schedules.operators.operators import parse_operator
@@ -32,7 +33,7 @@ from costbench_schedules.reports.autotvm2018.results import (
     ScheduleResults,
 )
 from costbench_schedules.reports.curves import in_order
-from costbench_schedules.reports.tables import fill_table
+from costbench_schedules.reports.tables import TABLES
 
 LIBRARY_FILE = "library.json"
 LIBRARY, METRIC, TARGET = "library", "gflops_confirmed", "native"
@@ -133,8 +134,8 @@ def library_part(results: ScheduleResults, figures: Path) -> Part | None:
     means = rows.drop(columns="workload").agg(geometric_mean)
     won = int((rows["tuned"] > rows["library"]).sum())
     text = paragraphs(TEMPLATE, "library", ratio=means["ratio"], won=won, **words)
-    rows = pd.concat([rows, pd.DataFrame([{"workload": "Geometric mean", **means}])])
-    table = fill_table("schedule_library", rows, averages=1)
+    rows = pd.concat([rows, pd.DataFrame([{"workload": "Geometric mean"} | means.to_dict()])])
+    table = fill_table("schedule_library", rows, TABLES, averages=1)
     return Part(text, (page_figure(svg, TEMPLATE, "bars", **words),), (table,))
 
 
@@ -184,5 +185,5 @@ def resnet_part(results: ScheduleResults, _figures: Path) -> Part | None:
     rows.append({"workload": "Sum", "count": count, "tuned": tuned, "library": library})
     part = "all" if count == whole else f"{count} of the"
     words = {"part": part, "whole": whole, "tuned": tuned, "library": library}
-    table = fill_table("schedule_resnet18", rows, averages=1, part=part.capitalize(), whole=whole)
+    table = fill_table("schedule_resnet18", rows, TABLES, averages=1, part=part.capitalize(), whole=whole)
     return Part(paragraphs(TEMPLATE, "resnet", **words), (), (table,))

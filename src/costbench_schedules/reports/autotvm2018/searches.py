@@ -18,6 +18,7 @@ from matplotlib.artist import Artist
 from costbench.metrics.measures import geometric_mean
 from costbench.params import load_yaml, parse
 from costbench.reports.claims.evaluation import Finding
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.frame import number, select
 from costbench.reports.page import page_figure, paragraphs
@@ -25,7 +26,7 @@ from costbench.reports.table import Table
 from costbench_schedules.reports.autotvm2018.library import TARGET, compared
 from costbench_schedules.reports.autotvm2018.results import BEST, TEMPLATE, Part, ScheduleResults
 from costbench_schedules.reports.curves import draw_curves, in_order, panel_grid
-from costbench_schedules.reports.tables import fill_table
+from costbench_schedules.reports.tables import TABLES
 
 LEAST = 0.4
 """Share of the fastest speed at which the axes of speed begin."""
@@ -212,14 +213,14 @@ def arms_table(results: ScheduleResults, target: str) -> Table:
     searches = searches_on(results, target)
     rows = means_of_arms(searches).assign(workloads=searches.groupby("model")[TO_REACH].count())
     rows = rows.rename(columns={TO_REACH: "trials"}).reset_index(names="arm")
-    return fill_table("schedule_arms", rows, name=f"schedule_arms_{target}", target=target)
+    return fill_table("schedule_arms", rows, TABLES, name=f"schedule_arms_{target}", target=target)
 
 
 def workloads_table(results: ScheduleResults, target: str) -> Table:
     """Returns what each arm found for each workload after 100, 200 and 400 trials."""
     names = {"program": "workload", "model": "arm", TO_REACH: "trials"}
     rows = searches_on(results, target).rename(columns=names)
-    return fill_table("schedule_found", rows, name=f"schedule_found_{target}", target=target)
+    return fill_table("schedule_found", rows, TABLES, name=f"schedule_found_{target}", target=target)
 
 
 def recorded_table(results: ScheduleResults) -> Table:
@@ -230,7 +231,7 @@ def recorded_table(results: ScheduleResults) -> Table:
         | {"scored": "yes" if facts.scored else "no"}
         for facts in results.tables
     ]
-    return fill_table("schedule_recorded", rows)
+    return fill_table("schedule_recorded", rows, TABLES)
 
 
 def flat_schedules(results: ScheduleResults, findings: Sequence[Finding] = ()) -> dict[str, float]:

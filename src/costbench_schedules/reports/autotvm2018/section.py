@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.metrics.rows import MetricRow
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.frame import flatten, means, select
 from costbench.reports.page import Section
 from costbench.reports.table import Table
@@ -20,7 +21,7 @@ from costbench_schedules.reports.autotvm2018.library import library_part, librar
 from costbench_schedules.reports.autotvm2018.results import Part, ScheduleResults, time_rows
 from costbench_schedules.reports.autotvm2018.searches import searches_part
 from costbench_schedules.reports.curves import in_order
-from costbench_schedules.reports.tables import fill_table
+from costbench_schedules.reports.tables import TABLES
 
 _SPLITS = {"transfer": "from C1 to C6 to other workloads", "folds": "folds over workloads"}
 _MODEL_METRICS = ("kendall_tau", "top_1", "top_5", "top_10", "failed_in_10")
@@ -43,6 +44,7 @@ def models_table(results: ScheduleResults, split: str, target: str) -> Table:
     return fill_table(
         "schedule_models",
         rows,
+        TABLES,
         name=f"schedule_models_{split}_{target}",
         division=_SPLITS.get(split, split),
         target=target,

@@ -14,6 +14,7 @@ from matplotlib.artist import Artist
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
 from costbench.reports.frame import frame_of, select
 from costbench.reports.page import PageFigure, page_figure, sentence
@@ -21,7 +22,7 @@ from costbench.reports.table import Table
 from costbench.rng import stream
 from costbench_schedules.reports.autotvm2018.results import BEST
 from costbench_schedules.reports.curves import NO_CURVES, draw_curves, in_order, panel_grid, read_curves
-from costbench_schedules.reports.tables import fill_table
+from costbench_schedules.reports.tables import TABLES
 
 TEMPLATE = Path(__file__).with_name("section.txt.j2")
 """Text of the section."""
@@ -138,14 +139,15 @@ def guidance_table(searches: GuidedSearches) -> Table:
         row: dict[str, object] = {"search": LABELS[arm]}
         for percent in PERCENT:
             metric = f"trials_to_{percent}"
-            ratio, row[f"trials_{percent}"] = searches.ratio(arm, metric), searches.median(arm, metric)
+            row[f"trials_{percent}"] = searches.median(arm, metric)
+            ratio = searches.ratio(arm, metric)
             if ratio is not None:
                 row[f"ratio_{percent}"] = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
                 row |= {"verdict": ratio.verdict} if percent == _DECIDES else {}
         rows.append(row)
     facts = searches.values[BEST].xs(0, level="seed")
     note = sentence(TEMPLATE, "searches_note", facts=facts, workloads=searches.workloads)
-    return fill_table("crop_searches", rows, notes=[note])
+    return fill_table("crop_searches", rows, TABLES, notes=[note])
 
 
 def guidance_figure(searches: GuidedSearches, folder: Path) -> PageFigure:

@@ -7,6 +7,7 @@ from pathlib import Path
 from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.table import Column, Table, Value
@@ -20,7 +21,7 @@ from costbench_schedules.reports.crop2024.guidance import (
     guidance_table,
 )
 from costbench_schedules.reports.crop2024.results import NetworkResults
-from costbench_schedules.reports.tables import fill_table
+from costbench_schedules.reports.tables import TABLES
 
 _PRINTED = Path(__file__).with_name("printed.yaml")
 
@@ -138,7 +139,7 @@ def parts_table(results: NetworkResults) -> Table:
         }
         for model, label in _PARTS
     ]
-    return fill_table("crop_parts", rows)
+    return fill_table("crop_parts", rows, TABLES)
 
 
 def choices_table(results: NetworkResults) -> Table:
@@ -155,7 +156,7 @@ def choices_table(results: NetworkResults) -> Table:
         for variant in asked
         for model, label in _CHOICES
     ]
-    return fill_table("crop_records", rows)
+    return fill_table("crop_records", rows, TABLES)
 
 
 def _difference(

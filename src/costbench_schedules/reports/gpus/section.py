@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from costbench.metrics.measures import geometric_mean
+from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import save, styled
 from costbench.reports.frame import frame_of, number, select
 from costbench.reports.page import PageFigure, Section, page_figure, paragraphs, sentence
 from costbench.reports.table import Column, Table, Value
 from costbench_schedules.experiments.table_summary import over_tables
 from costbench_schedules.reports.gpus.results import BETWEEN, KERNEL_TUNER, RANDOM, GpuResults
-from costbench_schedules.reports.tables import fill_table
+from costbench_schedules.reports.tables import TABLES
 from costbench_schedules.reports.tuning_curves import write_tuning_curves
 
 ANCHOR = "gpus"
@@ -61,18 +63,14 @@ def gpus_section(results: GpuResults, figures: Path) -> Section | None:
     )
 
 
-def _leaders(results: GpuResults) -> dict[str, dict[str, object]]:
+def _leaders(results: GpuResults) -> dict[str, pd.Series[Any]]:
     """Returns who needs the fewest trials on tables that no strategy was made with: alone, with records."""
     unseen = over_tables(results.unseen, results.reference)
     rows = unseen[unseen["metric"] == "trials_to_95_ratio"].dropna()
     rows = rows[~rows["strategy"].str.startswith(KERNEL_TUNER) & (rows["strategy"] != results.reference)]
     with_records = rows["strategy"].str.contains(_TRANSFER)
     kinds = {"without records": rows[~with_records], "with records": rows[with_records]}
-    return {
-        kind: of_kind.sort_values("value").iloc[0].to_dict()
-        for kind, of_kind in kinds.items()
-        if len(of_kind)
-    }
+    return {kind: of_kind.sort_values("value").iloc[0] for kind, of_kind in kinds.items() if len(of_kind)}
 
 
 def strategies_table(results: GpuResults) -> Table:
@@ -93,8 +91,8 @@ def strategies_table(results: GpuResults) -> Table:
             for name, frame in (("unseen", unseen), ("all", every)):
                 row[f"{name}_{end}"] = _interval(frame, strategy, f"trials_to_{end}_ratio")
         rows.append(row)
-    words = {"reference": results.reference, "reference_note": _reference_note(results)}
-    return fill_table("gpu_strategies", rows, **words)
+    reference, note = results.reference, _reference_note(results)
+    return fill_table("gpu_strategies", rows, TABLES, reference=reference, reference_note=note)
 
 
 def _reference_note(results: GpuResults) -> str:
