@@ -260,7 +260,8 @@ def test_cells_whose_weights_are_needed_are_trained(
     write_params(clone.folder, {"autotune": {"tile": {"models": [f"{GRID}.main"]}}})
     clone.run(GRID, archive=archive)
     assert len(clone.trained) == 5
-    assert f"{GRID}: 5 of these are in {archive} without their weights" in caplog.messages
+    told = "0 of 5 cells and baselines come from", "5 are computed, 5 of them for their weights"
+    assert f"{GRID}: {told[0]} {archive}, {told[1]}" in caplog.messages
 
 
 def test_code_may_differ_and_settings_of_the_evaluation_may_not(clone: Project, complete: Project) -> None:

@@ -159,7 +159,9 @@ class PackedCells:
     def _unchanged(self, experiment: Experiment, trained: StageIdentity) -> _Packed | None:
         """Returns the packed experiment, if all of its parameters and samples are what they were."""
         packed = self._experiments.get(experiment.name)
-        if packed is None or any(map(is_dotted, self._section.models)):
+        # Of a user's own models, which stand beside baselines, no digest tells whether they have changed.
+        has_own_models = experiment.grid.baselines and any(map(is_dotted, self._section.models))
+        if packed is None or has_own_models:
             return None
         before = packed.identity("train")
         return packed if replace(before, code_digest=trained.code_digest) == trained else None
@@ -206,31 +208,17 @@ class PackedCells:
             for split, chip in product(experiment.splits, grid.chips):
                 known.pop(baselines_folder(Path(), split, chip).name, None)
         self._write(experiment.name, known)
-        entries = {packed.name: packed.part.entry for packed, _ in known.values()}.values()
-        self._log(experiment.name, sorted({entry.git_revision for entry in entries}), cells, missing, known)
-        again = sum(name in sources and name not in known for name in missing)
-        if again:
-            _log.info("%s: %d of these are in %s without their weights", experiment.name, again, self.folder)
+        revisions = {packed.part.entry.git_revision[:_REVISION_LENGTH] for packed, _ in known.values()}
+        computed_by = f" (revision {', '.join(sorted(revisions))})" if revisions else ""
+        computed, again = len(missing) - len(known), len(sources.keys() & set(missing)) - len(known)
+        _log.info(
+            "%s: %d of %d cells and baselines come from %s%s, %d are computed%s",
+            experiment.name, len(known), len(cells), self.folder, computed_by, computed,
+            f", {again} of them for their weights" if again else "",
+        )  # fmt: skip
         codes = {packed.identity("train").code_digest for packed, _ in known.values()}
         is_theirs = len(known) == len(cells) and len(codes) == 1
         return KnownCells(known, replace(identity, code_digest=codes.pop()) if is_theirs else identity)
-
-    def _log(
-        self,
-        experiment: str,
-        revisions: Collection[str],
-        cells: Collection[str],
-        missing: Collection[str],
-        known: Collection[str],
-    ) -> None:
-        """Says in a line how many of an experiment's cells are computed."""
-        computed_by = ", ".join(revision[:_REVISION_LENGTH] for revision in revisions)
-        revision = f" (revision {computed_by})" if known else ""
-        computed = len(missing) - len(known)
-        _log.info(
-            "%s: %d of %d cells and baselines come from %s%s, %d are computed",
-            experiment, len(known), len(cells), self.folder, revision, computed,
-        )  # fmt: skip
 
     def _asked_for_costs(self) -> set[str]:
         """Returns the experiments whose models the autotuners ask."""
@@ -312,7 +300,10 @@ class PackedCells:
 
 def _read_cells(folder: Path) -> dict[str, str]:
     """Returns the same of the trained experiment in a folder. Raises: DataError, if it is missing."""
-    return _parse_cells(read_json(folder / CELLS_FILE))
+    path = folder / CELLS_FILE
+    if not path.exists():
+        raise DataError("not there", where=path, expected="the stage `train` to run again")
+    return _parse_cells(read_json(path))
 
 
 def _parse_cells(content: object) -> dict[str, str]:

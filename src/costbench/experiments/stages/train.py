@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from costbench import rng
 from costbench.artifacts import digest_file, read_json, seal, write_json
+from costbench.datasets.recorded_kernels import is_recorded
 from costbench.datasets.splits import TrainingPrograms, read_training_programs
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.grid.baseline_fit import (
@@ -205,8 +206,9 @@ def _train_experiment(grid_task: _GridTask, known: KnownResults | None) -> tuple
         for cell in experiment.cells
     )
     items = [WorkItem(task.cell.name, task, task.entry) for task in in_order]
-    cells = {item.name: _follows_from(item.task, experiment, identity.data_digest) for item in items}
-    cells |= {item.name: _fit_follows_from(item.task, identity.data_digest) for item in fits}
+    data, generated = identity.data_digest, workspace.stage("generate")
+    cells = {item.name: _follows_from(item.task, experiment, data, generated) for item in items}
+    cells |= {item.name: _fit_follows_from(item.task, data) for item in fits}
     missing = {item.name for item in fits if item.read(FittedBaselines) is None}
     missing |= {item.name for item in items if item.read(CellResult) is None}
     if known is not None:
@@ -244,7 +246,7 @@ def _train_experiment(grid_task: _GridTask, known: KnownResults | None) -> tuple
     return ()
 
 
-def _follows_from(task: CellTask, experiment: Experiment, data_digest: str) -> str:
+def _follows_from(task: CellTask, experiment: Experiment, data_digest: str, generated: Path) -> str:
     """Returns a digest of what the results of a cell follow from on training and test programs, but code.
 
     A user's own parts are no code of ours: their sources count.
@@ -255,7 +257,9 @@ def _follows_from(task: CellTask, experiment: Experiment, data_digest: str) -> s
         cells: Any = read_json(listed) if listed.exists() else {}
         start = str(cells.get(task.pretrained.name) or digest_file(task.pretrained / DONE))
     tested_on = ",".join(experiment.grid.chips) if experiment.grid.transfer else task.cell.chip
-    samples = task.data_digest, data_digest, tested_on
+    # A roofline that is fitted beside the cells says on which kernels of a real machine models are compared.
+    has_roofline = experiment.grid.baselines and is_recorded(generated, task.cell.chip)
+    samples = task.data_digest, data_digest, tested_on, str(has_roofline)
     return key_of(task.cell.task, digest(task.seeded), *samples, with_sources("", task.spec.parts), start)
 
 
