@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.conftest import tracking_template
-from tests.pipelines.workplace import EXPERIMENTS, REPOSITORY, call, call_stages, make_workplace
+from tests.pipelines.workplace import EXPERIMENTS, call, call_stages, make_workplace
+from tests.workers import common_folder, first_to_make
 
 __all__ = ["tracking_template"]
 PIPELINE = "profiles/smoke/dvc.yaml"
@@ -19,36 +19,31 @@ PIPELINE = "profiles/smoke/dvc.yaml"
 
 @pytest.fixture(scope="session")
 def smoke(tracking_template: Path, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A workplace in which DVC has run the tiny smoke profile. To be read, not changed.
+    """A workplace in which the tiny smoke profile has run. To be read, not changed.
 
-    The stages up to the first training run as in `make demo`. The others run in one process, since each
-    process takes three seconds before it works, and `dvc commit` notes what they leave.
+    DVC runs the stages up to the first that imports torch. The others run in one process, since each process
+    takes seconds of processor time before it works, and `dvc commit` notes what they leave.
     """
-    base = tmp_path_factory.getbasetemp()
-    # Workers of one test session have folders of their own below a common one.
-    shared = base if worker_id == "master" else base.parent
+    shared = common_folder(tmp_path_factory, worker_id)
     folder = shared / "smoke"
-    with (shared / "smoke.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (shared / "smoke.done").exists():
+    with first_to_make("smoke", shared) as is_first:
+        if is_first:
             shutil.rmtree(folder, ignore_errors=True)
             make_workplace(folder)
             shutil.copy(tracking_template, folder / "mlflow.db")
-            first, *others = EXPERIMENTS
-            with_worker = ["bash", REPOSITORY / "tools" / "with_workers.sh", "1", "dvc", "repro"]
             remaining = [
-                *(f"train:{name}" for name in others),
+                *("features", "sweep"),
+                *(f"train:{name}" for name in EXPERIMENTS),
                 *(f"evaluate:{name}" for name in EXPERIMENTS),
                 *("autotune", "schedules", "register", "report"),
             ]
             for run in (
-                lambda: call(folder, [*with_worker, f"{PIPELINE}:train@{first}"]),
+                lambda: call(folder, ["dvc", "repro", f"{PIPELINE}:split"]),
                 lambda: call_stages(folder, Path("profiles/smoke/params.yaml"), remaining),
                 lambda: call(folder, ["dvc", "commit", "--force", PIPELINE]),
             ):
                 done = run()
                 assert done.returncode == 0, done.stdout + done.stderr
-            (shared / "smoke.done").touch()
     return folder
 
 

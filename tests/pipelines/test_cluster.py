@@ -187,6 +187,7 @@ def test_a_run_that_loses_its_processes_and_a_worker_leaves_the_same_bytes(
     for name in (
         "generate",
         "split",
+        "train",
         "evaluate",
         "autotune",
         "reports/tables",

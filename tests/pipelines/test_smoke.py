@@ -264,8 +264,8 @@ def test_a_new_store_is_told_of_the_cells_that_are_there(
 ) -> None:
     """And of nothing else: no byte of them depends on the store, or on whether there is one.
 
-    Nor on who computes them, a worker of a Dask cluster before, this process without any now. That stages
-    after training leave the same bytes without a store is seen in `test_cluster`.
+    That stages after training leave the same bytes without a store, and all of them on a cluster, is seen in
+    `test_cluster`.
     """
     params = Path("profiles/smoke/params.yaml")
     out = workplace / "out" / "smoke"
