@@ -124,8 +124,8 @@ def _bars(axes: Axes, cell: Cell, paper: PrintedTable | None, measure: Measure) 
     }
     marks |= {name: ("#000000", _CEILINGS[name], 1.2, title_of(name)) for name in cell.ceilings}
     for name, (colour, style, width, label) in marks.items():
-        heights, left, right = _series(cell, name, measure), positions - 0.46, positions + 0.46
-        axes.hlines(heights, left, right, colors=colour, linestyles=style, linewidth=width, label=label)
+        values, left, right = _series(cell, name, measure), positions - 0.46, positions + 0.46
+        axes.hlines(values, left, right, colors=colour, linestyles=style, linewidth=width, label=label)
     axes.axvline(len(cell.programs) - 0.35, color="#bbbbbb", linewidth=0.8, linestyle=":")
 
 
