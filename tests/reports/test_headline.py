@@ -6,15 +6,18 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
+from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.claims.claim import Side, load_claims
 from costbench.reports.claims.evaluation import HOLDS
 from costbench.reports.headline import Headline, load_headline
 from costbench.reports.inputs import ReportInputs, ReportParams, load_report_data
 from costbench.reports.report import write_report
+from costbench.reports.results import Results
 from costbench.reports.sections.headline import points_by_cell, standing_table
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, is_settled
@@ -95,6 +98,27 @@ def test_models_that_are_not_at_their_plateau(headline: Headline) -> None:
 def test_a_network_is_judged_by_its_own_curve_on_folds(headline: Headline) -> None:
     # Its last two points are within what the papers call no difference, and the hybrid has as many steps.
     assert ("tile", HYBRID) not in headline.guard.reasons
+
+
+def test_models_with_another_estimate_come_last_and_are_held_against_the_same_baseline(
+    inputs: ReportInputs, tmp_path: Path
+) -> None:
+    data = load_report_data(inputs, tmp_path)
+    assert data.headline is not None
+    (cell,) = data.headline_front.cells
+    frame = data.headline.results.frame
+    of_hybrid = frame[(frame["model"] == "hybrid") & (frame["variant"] == "main")]
+    experts = of_hybrid.assign(variant="expert", value=0.5 * of_hybrid["value"])
+    results = Results(pd.concat([frame, experts], ignore_index=True))
+    expert = results.cell("tile", "folds", "tpu_v3", "expert")
+    assert expert is not None
+    table = standing_table(data.headline_front, cell, {"expert": rank_models(results, expert, 0)})
+    *main, last = (dict(zip([c.key for c in table.columns], row, strict=True)) for row in table.rows)
+    assert last["model"] == "hybrid, estimate of quality expert"
+    # Half of the hybrid's error of 2, less the trees' of 4.
+    assert (last["error"], last["difference"]) == (pytest.approx(1.0), pytest.approx(-3.0))
+    assert not last["plateau"]
+    assert "hybrid" in {row["model"] for row in main}
 
 
 def test_curves_of_compared_networks_judge_and_do_not_lead(archive: Path) -> None:

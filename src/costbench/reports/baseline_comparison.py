@@ -114,21 +114,21 @@ def rank_models(results: Results, cell: Cell, seed: int) -> Standings:
 
     Args:
         results: results that the cell is of, with the numbers of each seed.
-        cell: main results of a task, split and chip.
+        cell: results of a task, split and chip, of any variant; the baseline is one of the main results.
         seed: seed of the bootstrap; a cell has a random stream of its own.
     """
     error, tau = cell.described.measures
     where = Side(split=cell.split, chip=cell.chip)
-    sides = {model: replace(where, model=model) for model in cell.models}
-    scores = {
-        model: of_model
-        for model, side in sides.items()
-        if (of_model := scores_of(results.scores, cell.task, error.metric, side)).programs
-    }
     strongest = strongest_baseline(results.scores, cell.task, error.metric, where)
+    baseline = replace(where, model=strongest or "")
+    of_baseline = scores_of(results.scores, cell.task, error.metric, baseline)
     draws = make_draws(results.scores.applications, seed, "standings", cell.name)
     standings = []
-    for model, of_model in scores.items():
+    for model in cell.models:
+        side = replace(where, model=model, variant=cell.variant)
+        of_model = scores_of(results.scores, cell.task, error.metric, side)
+        if not of_model.programs:
+            continue
         standing = Standing(
             model=model,
             error=estimate_mean_error(of_model, draws),
@@ -136,9 +136,9 @@ def rank_models(results: Results, cell: Cell, seed: int) -> Standings:
             programs=len(of_model.programs),
             seeds=len(of_model.seeds),
         )
-        if strongest in scores and model != strongest:
-            shared = share_programs({sides[model]: of_model, sides[strongest]: scores[strongest]})
-            left, right = shared[sides[model]], shared[sides[strongest]]
+        if of_baseline.programs and side != baseline:
+            shared = share_programs({side: of_model, baseline: of_baseline})
+            left, right = shared[side], shared[baseline]
             if left.programs:
                 standing = replace(
                     standing,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
+from costbench.compiler.estimate_quality import QUALITIES
 from costbench.metrics.rows import MAIN
+from costbench.reports.baseline_comparison import Standings, rank_models
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import MIN_SEEDS
 from costbench.reports.declared_tables import fill_table
@@ -35,7 +38,12 @@ def headline_section(data: ReportData) -> Section | None:
     if data.headline is None:
         return None
     front, figures, tables = data.headline_front, [], []
-    tables += [standing_table(front, cell) for cell in front.cells]
+    for cell in front.cells:
+        of_cell = (data.headline.results.cell(cell.task, cell.split, cell.chip, name) for name in QUALITIES)
+        others = {
+            c.variant: rank_models(data.headline.results, c, data.seed) for c in of_cell if c is not None
+        }
+        tables.append(standing_table(front, cell, others))
     for points in points_by_cell(data.headline.points):
         task, split, chip = points[["task", "split", "chip"]].iloc[0]
         paths = write_cost_figure(points, data.figures)
@@ -72,22 +80,29 @@ def points_by_cell(points: pd.DataFrame) -> list[pd.DataFrame]:
     return [by_cell[key] for key in sorted(by_cell, key=lambda key: (task_order(key[0]), *key))]
 
 
-def standing_table(front: Front, cell: Cell) -> Table:
+def standing_table(front: Front, cell: Cell, others: Mapping[str, Standings] | None = None) -> Table:
     """Returns a row a model, the least error first, with its budget and its lead over the strongest baseline.
 
     Args:
         front: results of the headline.
         cell: its main results of a task, split and chip.
+        others: quality of an estimate that is not that of the chip's compiler -> models that read it; they
+            come last.
     """
     standings, (error, tau) = front.standings[cell.name], cell.described.measures
     rows: list[dict[str, object]] = []
-    for standing in standings.models:
-        side = Side(standing.model, MAIN, cell.split, cell.chip)
-        given = front.guard.budget_of(cell.task, side)
-        row = standing.row
-        row |= {} if given is None else {name: value or None for name, value in asdict(given).items()}
-        row["plateau"] = "" if given is None else "no" if front.guard.is_unsettled(cell.task, side) else "yes"
-        rows.append(row)
+    for quality, of_quality in {MAIN: standings, **(others or {})}.items():
+        for standing in of_quality.models:
+            side = Side(standing.model, quality, cell.split, cell.chip)
+            given = front.guard.budget_of(cell.task, side)
+            row = standing.row
+            row |= {} if given is None else {name: value or None for name, value in asdict(given).items()}
+            row["plateau"] = ""
+            if quality != MAIN:
+                row["model"] = f"{row['model']}, estimate of quality {quality}"
+            elif given is not None:
+                row["plateau"] = "no" if front.guard.is_unsettled(cell.task, side) else "yes"
+            rows.append(row)
     return fill_table(
         "headline",
         rows,
