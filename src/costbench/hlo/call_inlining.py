@@ -23,7 +23,7 @@ _CALL = Opcode.CALL
 def inline_calls(module: HloModule, max_instructions: int = MAX_INSTRUCTIONS) -> HloModule:
     """Returns the module with every call replaced by the instructions of its computation, at any depth.
 
-    An instruction of a computation that is called at several places is named after the call as well,
+    An instruction of a computation that is called at several num_calls is named after the call as well,
     `call.1/add.3`. Members of a tuple that a computation returns become the members themselves.
     Computations that only calls ran are left out; a module without calls is returned itself.
 
@@ -41,7 +41,7 @@ def inline_calls(module: HloModule, max_instructions: int = MAX_INSTRUCTIONS) ->
         [inst.called[0] for inst in computation.instructions if inst.opcode is _CALL]
         for computation in module.computations
     ]
-    places = Counter(callee for callees in calls for callee in callees)
+    num_calls = Counter(callee for callees in calls for callee in callees)
     flat: list[HloComputation] = []
     # Callees come before their callers, so what is called has no calls any more.
     for computation, callees in zip(module.computations, calls, strict=True):
@@ -49,12 +49,12 @@ def inline_calls(module: HloModule, max_instructions: int = MAX_INSTRUCTIONS) ->
         if size > max_instructions:
             problem, expected = "too many instructions with calls inlined", f"at most {max_instructions}"
             raise HloError(problem, where=module.name, field=computation.name, expected=expected)
-        flat.append(_inlined(computation, flat, places))
+        flat.append(_inlined(computation, flat, num_calls))
     return _without_unused(replace(module, computations=tuple(flat))).verify()
 
 
 def _inlined(
-    computation: HloComputation, callees: Sequence[HloComputation], places: Mapping[int, int]
+    computation: HloComputation, callees: Sequence[HloComputation], num_calls: Mapping[int, int]
 ) -> HloComputation:
     if _CALL not in computation.opcodes:
         return computation
@@ -65,7 +65,7 @@ def _inlined(
         controls = tuple(positions[other] for other in inst.control_predecessors)
         if inst.opcode is _CALL:
             body = callees[inst.called[0]]
-            prefix = inst.name + SEPARATOR if places[inst.called[0]] > 1 else ""
+            prefix = inst.name + SEPARATOR if num_calls[inst.called[0]] > 1 else ""
             positions.append(_append(flat, body, operands, controls, prefix))
         elif inst.opcode is Opcode.GET_TUPLE_ELEMENT and flat[operands[0]].opcode is Opcode.TUPLE:
             positions.append(flat[operands[0]].operands[inst.tuple_index])
