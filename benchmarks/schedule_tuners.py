@@ -1,30 +1,35 @@
 """Ours, TVM's MetaSchedule and the vendor library on the same operators, in one run on this machine.
 
-Both searches make the same number of measurements, by the same worker and clock; the five fastest schedules
+All searches make the same number of measurements, by the same worker and clock; the five fastest schedules
 of each are measured three times more in the end, in turn, and the lowest median counts. The library is torch
-with oneDNN on one thread (`costbench_schedules.devices.library`). `ratio` is our speed over MetaSchedule's;
-its geometric mean over workloads and seeds stands at the end. Needs the extra `cpu`; a workload and seed
-takes minutes. Results are printed as they come and kept in `--out`; the same command after a stop goes on
-with those that are missing.
+with oneDNN on one thread (`costbench_schedules.devices.library`). Ratios are our speeds over MetaSchedule's;
+their geometric means stand at the end, with 95% intervals over workloads (Student's t of the means of their
+logarithms). Ours are strategies of `costbench tune --task schedule`, with `+records` as they begin with
+`--records`. Needs the extra `cpu`; a workload and seed takes minutes. Results are printed as they come and
+kept in `--out`; the same command after a stop goes on with those that are missing.
 
     python -m benchmarks.schedule_tuners C6 --trials 200
     python -m benchmarks.schedule_tuners C2 C6 C9 C12 matmul-256 matmul-512 --trials 200 --seeds 0 1 2
-    python -m benchmarks.schedule_tuners C9 C12 --strategy bayesian --records data/schedules/native/C1.arrow
+    python -m benchmarks.schedule_tuners C9 --ours bayesian+records --records data/schedules/native/C1.arrow
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+import pandas as pd
+from scipy.stats import sem
+
 from costbench.artifacts import read_json, write_json
-from costbench.metrics.measures import geometric_mean
+from costbench.metrics.intervals import student
 from costbench.params import parse
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.library import library_times
@@ -41,6 +46,24 @@ from costbench_schedules.experiments.live import (
 )
 from costbench_schedules.operators.operators import Operator, parse_operator
 
+META_SCHEDULE = "MetaSchedule"
+_RECORDS = "+records"
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search of a workload.
+
+    Attributes:
+        gflops: of the fastest schedule found, measured again.
+        seconds: wall time of the search.
+        failed: trials that failed.
+    """
+
+    gflops: float
+    seconds: float
+    failed: int
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -48,77 +71,70 @@ class Compared:
 
     Attributes:
         workload: by name.
-        seed: of both searches.
-        trials: of both searches.
-        ours: GFLOPS.
-        meta_schedule: GFLOPS.
+        seed: of all searches.
+        trials: of each search.
+        searches: ours by name, then MetaSchedule.
         library: GFLOPS.
-        ours_s: wall seconds of our search.
-        meta_schedule_s: wall seconds of MetaSchedule's.
-        ours_failed: trials that failed.
-        meta_schedule_failed: trials that failed.
-        load: the machine's load average over the last minute of both.
+        load: the machine's load average over the last minute of all.
     """
 
     workload: str
     seed: int
     trials: int
-    ours: float
-    meta_schedule: float
+    searches: dict[str, Searched]
     library: float
-    ours_s: float
-    meta_schedule_s: float
-    ours_failed: int
-    meta_schedule_failed: int
     load: float
 
-    @property
-    def ratio(self) -> float:
-        """Returns our speed over MetaSchedule's."""
-        return self.ours / self.meta_schedule
+    def ratio(self, name: str) -> float:
+        """Returns a search's speed over MetaSchedule's."""
+        return self.searches[name].gflops / self.searches[META_SCHEDULE].gflops
 
 
-def compare(options: ScheduleOptions, folder: Path) -> Compared:
-    """Runs both searches and the library on a workload."""
-    workload, seed, trials = options.workload, options.seed, options.trials
-    operator = parse_operator(workload)
+def compare(options: Mapping[str, ScheduleOptions], folder: Path) -> Compared:
+    """Runs our searches, MetaSchedule and the library on the same workload."""
+    first = next(iter(options.values()))
+    operator = parse_operator(first.workload)
+    seconds, failed = {}, {}
+    ours = {}
+    for name, option in options.items():
+        begin = time.monotonic()
+        with CpuDevice() as device:
+            ours[name] = tune_schedule(folder / name, option, device, Hooks(), resume=False)
+        seconds[name], failed[name] = time.monotonic() - begin, ours[name].progress.failed
     begin = time.monotonic()
-    with CpuDevice() as device:
-        ours = tune_schedule(folder / "ours", options, device, Hooks(), resume=False)
-    middle = time.monotonic()
-    reference = meta_schedule(operator, ReferenceSpec(trials, seed), folder / "meta_schedule")
-    end = time.monotonic()
-    speeds = confirm(operator, ours, reference)
-    return Compared(
-        workload,
-        seed,
-        trials,
-        *speeds,
-        library_times([workload])[workload].gflops,
-        middle - begin,
-        end - middle,
-        ours.progress.failed,
-        sum(trial.runtime_ns is None for trial in reference.trials),
-        os.getloadavg()[0],
-    )
+    reference = meta_schedule(operator, ReferenceSpec(first.trials, first.seed), folder / "meta_schedule")
+    seconds[META_SCHEDULE] = time.monotonic() - begin
+    failed[META_SCHEDULE] = sum(trial.runtime_ns is None for trial in reference.trials)
+    searches = {
+        name: Searched(speed, seconds[name], failed[name])
+        for name, speed in confirm(operator, ours, reference).items()
+    }
+    library = library_times([first.workload])[first.workload].gflops
+    return Compared(first.workload, first.seed, first.trials, searches, library, os.getloadavg()[0])
 
 
-def confirm(operator: Operator, ours: TunedSchedule, reference: ReferenceTrials) -> tuple[float, float]:
-    """Returns the GFLOPS of both after measuring the fastest schedules of both in turn."""
-    space = ours.header.space
-    finalists = [finalist.number for finalist in ours.finalists]
-    references = [Path(trial.program) for trial in reference.fastest(CONFIRMED)]
-    times: dict[int | Path, list[float]] = {key: [] for key in (*finalists, *references)}
+def confirm(
+    operator: Operator, ours: Mapping[str, TunedSchedule], reference: ReferenceTrials
+) -> dict[str, float]:
+    """Returns the GFLOPS of each search after measuring the fastest schedules of all in turn."""
+    finalists = {
+        name: [(tuned.header.space, finalist.number) for finalist in tuned.finalists]
+        for name, tuned in ours.items()
+    }
+    programs = [Path(trial.program) for trial in reference.fastest(CONFIRMED)]
+    times: dict[str, list[list[float]]] = {name: [[] for _ in rows] for name, rows in finalists.items()}
+    times[META_SCHEDULE] = [[] for _ in programs]
     with CpuDevice() as device:
         for _ in range(ROUNDS):
-            for number in finalists:
-                times[number] += device.measure(space, space.rows([number])).runtime_ns.tolist()
-            for program in references:
-                times[program] += device.measure_program(operator, program).runtime_ns.tolist()
-    best = [
-        min(median(times[key]) for key in keys if min(times[key]) > 0) for keys in (finalists, references)
-    ]
-    return operator.flops / best[0], operator.flops / best[1]
+            for name, rows in finalists.items():
+                for runs, (space, number) in zip(times[name], rows, strict=True):
+                    runs += device.measure(space, space.rows([number])).runtime_ns.tolist()
+            for runs, program in zip(times[META_SCHEDULE], programs, strict=True):
+                runs += device.measure_program(operator, program).runtime_ns.tolist()
+    return {
+        name: operator.flops / min(median(runs) for runs in schedules if min(runs) > 0)
+        for name, schedules in times.items()
+    }
 
 
 def read_comparison(path: Path) -> Compared | None:
@@ -126,48 +142,71 @@ def read_comparison(path: Path) -> Compared | None:
     return parse(Compared, read_json(path), where=path) if path.exists() else None
 
 
+def summarize(rows: Sequence[Compared], name: str) -> str:
+    """Returns the geometric mean of a search's ratios, of several workloads with its interval."""
+    logs = pd.DataFrame({"workload": row.workload, "log": math.log(row.ratio(name))} for row in rows)
+    means = logs.groupby("workload")["log"].mean().to_numpy()
+    text = f"{name} over {META_SCHEDULE}, geometric mean of {len(rows)}: {math.exp(means.mean()):.3f}"
+    if len(means) < 2:
+        return text
+    half = float(sem(means)) * student(0.025, len(means) - 1)
+    low, high = (math.exp(means.mean() + end) for end in (-half, half))
+    return f"{text} [{low:.3f}, {high:.3f}]"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints a line per workload and seed, then the geometric mean of the ratios."""
+    """Prints a line per workload and seed, then the geometric means of the ratios."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    names = [strategy + suffix for strategy in STRATEGIES for suffix in ("", _RECORDS)]
     parser.add_argument("workloads", nargs="+", help="names or descriptions")
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--strategy", choices=STRATEGIES, default=GUIDED, help="of our search")
+    parser.add_argument("--ours", choices=names, nargs="+", default=[GUIDED], help="our searches")
     parser.add_argument(
-        "--records", type=Path, nargs="+", default=[], help="recorded tables that our search learns from"
+        "--records",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="recorded tables that those named +records learn from",
     )
     parser.add_argument("--out", type=Path, default=Path("out/schedule_tuners"))
     options = parser.parse_args(arguments)
+    if any(name.endswith(_RECORDS) for name in options.ours) != bool(options.records):
+        parser.error("--records and searches named +records need each other")
     rows: list[Compared] = []
-    label = "" if options.strategy == GUIDED else f"-{options.strategy}"
-    label += "-records" if options.records else ""
-    print(
-        f"{'workload':<14}{'seed':>5}{'ours':>9}{'MetaSch.':>9}{'library':>9}{'ratio':>7}  GFLOPS", flush=True
-    )
+    columns = [*options.ours, META_SCHEDULE, "library"]
+    print(f"{'workload':<14}{'seed':>5}  " + "  ".join(columns) + "  GFLOPS", flush=True)
     for seed in options.seeds:
         for workload in options.workloads:
-            ours = ScheduleOptions(
-                workload,
-                options.trials,
-                seed=seed,
-                strategy=options.strategy,
-                records=tuple(options.records),
-            )
-            folder = options.out / f"{workload}-{seed}-{options.trials}{label}"
-            row = read_comparison(folder / "compared.json") or compare(ours, folder)
+            searches = {
+                name: ScheduleOptions(
+                    workload,
+                    options.trials,
+                    seed=seed,
+                    strategy=name.removesuffix(_RECORDS),
+                    records=tuple(options.records) if name.endswith(_RECORDS) else (),
+                )
+                for name in options.ours
+            }
+            folder = options.out / "-".join([workload, str(seed), str(options.trials), *options.ours])
+            row = read_comparison(folder / "compared.json") or compare(searches, folder)
             write_json(folder / "compared.json", asdict(row))
             rows.append(row)
+            seconds = ", ".join(f"{search.seconds:.0f}" for search in row.searches.values())
+            speeds = [*(search.gflops for search in row.searches.values()), row.library]
             print(
-                f"{row.workload:<14}{row.seed:>5}{row.ours:>9.1f}{row.meta_schedule:>9.1f}{row.library:>9.1f}"
-                f"{row.ratio:>7.2f}  {row.ours_s:.0f} s and {row.meta_schedule_s:.0f} s, "
-                f"load {row.load:.1f}",
+                f"{row.workload:<14}{row.seed:>5}  "
+                + "  ".join(
+                    f"{speed:>{len(column)}.1f}" for column, speed in zip(columns, speeds, strict=True)
+                )
+                + f"  ({seconds} s, load {row.load:.1f})",
                 flush=True,
             )
             write_json(options.out / "compared.json", [asdict(other) for other in rows])
-    ratio = geometric_mean([row.ratio for row in rows])
-    print(f"ours over MetaSchedule, geometric mean of {len(rows)}: {ratio:.3f}")
+    for name in options.ours:
+        print(summarize(rows, name))
     return 0
 
 
