@@ -1,4 +1,4 @@
-"""The command line as people meet it: its own process, its output, its exit codes."""
+"""The command line as people meet it: its output, its exit codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from costbench.cli.app import complete_app
 from costbench.cli.stages import EpochLines
 from costbench.errors import DataError
 from costbench.experiments.grid.cells import Cell
-from tests.deadline import HANGS_AFTER_S
+from tests.command_line import Done, costbench, costbench_process, one_error
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import track_cell
 
@@ -49,22 +49,6 @@ COMMANDS = [
     *TPUGRAPHS,
     *PIPELINE,
 ]
-
-
-def costbench(arguments: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
-    """`costbench` in a process of its own."""
-    command = [sys.executable, "-m", "costbench", *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S
-    )
-
-
-def one_error(done: subprocess.CompletedProcess[str]) -> str:
-    """The single line of an error that the user can mend."""
-    assert done.returncode == 1, done.stderr
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("costbench: error: ")
-    return line
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -149,8 +133,10 @@ def test_an_unknown_command_is_a_usage_error(tmp_path: Path) -> None:
     assert costbench(["genrate"], tmp_path).returncode == 2
 
 
-def test_a_missing_programs_folder_is_one_error(tmp_path: Path) -> None:
-    assert "no such programs folder" in one_error(costbench(["programs", "--folder", "none"], tmp_path))
+@pytest.mark.parametrize("run", [costbench, costbench_process])
+def test_a_missing_programs_folder_is_one_error(run: Callable[..., Done], tmp_path: Path) -> None:
+    """In a process, too: nothing that it imports says anything."""
+    assert "no such programs folder" in one_error(run(["programs", "--folder", "none"], tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from costbench.cli.app import app
-from tests.cli.test_app import costbench, one_error
+from tests.command_line import costbench, one_error
 from tests.datasets.profiles import tpu_profile
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from costbench.cli.app import app
 from costbench.errors import DataError
-from tests.cli.test_app import costbench, one_error
+from tests.command_line import costbench, one_error
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, save, tile_arrays
 from tests.datasets.tpugraphs.public_folder import write_public_folder
 

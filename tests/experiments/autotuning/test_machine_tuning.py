@@ -32,7 +32,7 @@ from costbench.hardware.xla_cpu.program import MachineProgram
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
 from costbench.programs.manifest import ProgramEntry, load_manifest
-from tests.cli.test_app import costbench, one_error
+from tests.command_line import costbench, costbench_process, one_error
 from tests.datasets.machine_recordings import write_records
 from tests.deadline import HANGS_AFTER_S
 from tests.hlo.builder import ModuleBuilder
@@ -64,7 +64,9 @@ def test_a_program_is_tuned_and_the_script_shows_the_gain(tmp_path: Path) -> Non
     (tmp_path / "chain.hlo.pb").write_bytes(module_to_bytes(chain()))
     (tmp_path / "sized.py").write_text(MODEL)
     command = ["tune", "chain.hlo.pb", "--task", "fusion", "--device", "xla_cpu", "--budget", "0.02"]
-    done = costbench([*command, "--model", "sized:Sizes", "--model-budget", "0.01", "--out", "out"], tmp_path)
+    done = costbench_process(
+        [*command, "--model", "sized:Sizes", "--model-budget", "0.01", "--out", "out"], tmp_path
+    )
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "out"
     decisions = json.loads((folder / "decisions.json").read_text())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -20,6 +18,7 @@ from costbench.datasets.machine_records import machines, open_records
 from costbench.errors import DataError
 from costbench.hardware.xla_cpu.session import FIRST, SECOND, kept_configs, kept_round
 from costbench.programs.manifest import ProgramEntry, save_manifest
+from tests.command_line import costbench, costbench_process, one_error
 from tests.hardware.xla_cpu.programs import TEXT, small_program, write_small
 
 pytest.importorskip("jaxlib", reason="needs the extra jax: XLA's backend for processors")
@@ -182,8 +181,9 @@ def test_the_command(tmp_path: Path) -> None:
     path = write_small(tmp_path)
     fusions = tmp_path / "fusions.json"
     fusions.write_text(json.dumps({"fusions": [["e", "n"]]}), "utf-8")
-    command = [sys.executable, "-m", "costbench", "measure", str(path), "--fusions", str(fusions), "--json"]
-    content = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    done = costbench_process(["measure", path, "--fusions", fusions, "--json"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
     assert content["program"] == "small"
     given = content["configs"]["given"]
     # e and n are one kernel; m, d, p, t and r the others.
@@ -204,23 +204,10 @@ def test_the_command(tmp_path: Path) -> None:
 def test_fusions_of_another_program(tmp_path: Path, content: object, problem: str) -> None:
     fusions = tmp_path / "fusions.json"
     fusions.write_text(json.dumps(content), "utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "costbench",
-        "measure",
-        str(write_small(tmp_path)),
-        "--fusions",
-        str(fusions),
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert problem in done.stderr
+    done = costbench(["measure", write_small(tmp_path), "--fusions", fusions], tmp_path)
+    assert problem in one_error(done)
 
 
 def test_a_core_that_is_not_there(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "costbench", "measure", str(write_small(tmp_path)), "--core", "4096"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert re.fullmatch(r"costbench: error: --core: no core 4096 \(expected one of [\d, ]+\)\n", done.stderr)
+    line = one_error(costbench(["measure", write_small(tmp_path), "--core", "4096"], tmp_path))
+    assert re.fullmatch(r"costbench: error: --core: no core 4096 \(expected one of [\d, ]+\)", line)

@@ -20,7 +20,7 @@ from costbench.hardware.xla_cpu.backend import Backend
 from costbench.hardware.xla_cpu.device import ProgramRunner
 from costbench.hardware.xla_cpu.program import MachineProgram
 from costbench.programs.manifest import save_manifest
-from tests.cli.test_app import costbench
+from tests.command_line import costbench_process
 from tests.hardware.xla_cpu.programs import TEXT, write_small
 from tests.hlo.builder import ModuleBuilder
 
@@ -108,7 +108,7 @@ def test_a_dump_with_nested_calls_is_measured_as_what_it_computes(tmp_path: Path
 @needs_jax
 def test_the_command_takes_text_with_its_constants(tmp_path: Path) -> None:
     (tmp_path / "small.hlo.txt").write_text(TEXT, "utf-8")
-    done = costbench(["measure", "small.hlo.txt", "--json"], tmp_path)
+    done = costbench_process(["measure", "small.hlo.txt", "--json"], tmp_path)
     assert done.returncode == 0, done.stderr
     configs = json.loads(done.stdout)["configs"]
     assert set(configs) == {"XLA's own", "costbench's"}
