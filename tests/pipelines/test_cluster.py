@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,15 @@ from costbench.datasets.generation import Backend, ShardTask, generate
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import DataError
 from costbench.execution.workers import run_work_items
+from costbench.experiments.archive import pack, part_of, read_parts, write_archive
+from costbench.experiments.identity import IDENTITY_FILE
+from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.train import train_timed
+from costbench.experiments.workspace import load_workspace
 from costbench.target import load_target
 from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import (
+    EXPERIMENTS,
     PROGRAMS,
     TINY,
     call_stages,
@@ -35,6 +41,8 @@ pytest.importorskip("distributed", reason="needs the extra `scale`")
 pytestmark = pytest.mark.pipeline
 TILES = 30
 VICTIM = "victim"
+PACKED = "ablations-tile"
+"""Experiment whose results the run on the cluster has from an archive."""
 HASH_SEED = "7"
 """Of all processes of the run that is killed; those of the other one take any."""
 
@@ -161,13 +169,23 @@ def _kill_when(condition: Path, folder: Path, params: Path) -> bool:
     return running
 
 
+def _pack(workplace: Path, params: Path, out: Path) -> Path:
+    """Packs that experiment of another run for a profile; the archive."""
+    archive = workplace / "archive"
+    workspace = replace(load_workspace(load_params(workplace / params)), out=out)
+    pack(archive, workspace)
+    name = part_of("train", PACKED)
+    write_archive(archive, workspace.name, {name: read_parts(archive, workspace.name)[name]})
+    return archive
+
+
 def test_a_run_that_loses_its_processes_and_a_worker_leaves_the_same_bytes(
     workplace: Path, cluster: Cluster
 ) -> None:
     """A run in another folder, beside the one that nothing disturbed; sets in another order, tracking off.
 
     All its processes, two of which compile programs, are killed in `generate`. It goes on with all stages on
-    a cluster of two workers, one of which is killed while it trains.
+    a cluster of two workers, one of which is killed while it trains. They are not given what an archive has.
     """
     params = write_profile(workplace, "again", {**TINY, "run": {"jobs": 2}})
     undisturbed, killed = (workplace / "out" / name for name in ("smoke", "again"))
@@ -177,6 +195,7 @@ def test_a_run_that_loses_its_processes_and_a_worker_leaves_the_same_bytes(
     write_profile(workplace, "again", TINY)
     chosen = {"COSTBENCH_SCHEDULER": str(cluster.scheduler), "PYTHONHASHSEED": HASH_SEED}
     chosen["COSTBENCH_TRACKING"] = "off"
+    chosen["COSTBENCH_ARCHIVE"] = str(_pack(workplace, params, undisturbed))
     with ThreadPoolExecutor(1) as thread:
         pipeline = thread.submit(call_stages, workplace, params, **chosen)
         _wait_until_it_trains(cluster, pipeline)
@@ -184,11 +203,16 @@ def test_a_run_that_loses_its_processes_and_a_worker_leaves_the_same_bytes(
         done = pipeline.result()
     assert done.returncode == 0, done.stderr
     assert cluster.processes[-1].wait(10) == -signal.SIGKILL
+    trained = {path.parts[-3] for path in (killed / "train").glob("*/*/weights.pt")}
+    assert trained == set(EXPERIMENTS) - {PACKED}
+    for name in ("rows.jsonl", "scatter.json", IDENTITY_FILE):
+        restored = Path("evaluate", PACKED, name)
+        assert (undisturbed / restored).read_bytes() == (killed / restored).read_bytes(), name
+    computed = [f"{stage}/{one}" for stage in ("train", "evaluate") for one in EXPERIMENTS if one != PACKED]
     for name in (
         "generate",
         "split",
-        "train",
-        "evaluate",
+        *computed,
         "autotune",
         "reports/tables",
         "reports/figures",

@@ -199,11 +199,16 @@ def stage_module(stage: str) -> str:
 def call_stages(
     folder: Path, params: Path, stages: Sequence[str] = STAGES, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run stages, `train:main-tile` for one of an experiment, in one process, which imports torch once."""
+    """Run stages, `train:main-tile` for one of an experiment, in one process, which imports torch once.
+
+    As their scripts do, `train` and `evaluate` look into the archive that the environment names.
+    """
     lines = ["from importlib import import_module", "from pathlib import Path"]
+    lines.append("from costbench.experiments.packed_cells import packed_cells")
     for stage in stages:
         name, _, experiment = stage.partition(":")
-        arguments = (f"Path({str(params)!r})", *([repr(experiment)] if experiment else []))
+        arguments = [f"Path({str(params)!r})", *([repr(experiment)] if experiment else [])]
+        arguments += ["open_results=packed_cells()"] if name in ("train", "evaluate") else []
         lines.append(f"import_module({stage_module(name)!r}).run({', '.join(arguments)})")
     return call(folder, [sys.executable, "-c", "\n".join(lines)], **more)
 
