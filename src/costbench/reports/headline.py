@@ -93,6 +93,8 @@ class Headline:
         guard: networks that were not trained enough by these curves, and what each model was given.
         points: models after each budget, by task and model, with the columns `POINT_COLUMNS`.
         estimates: results for estimates of several qualities; None without any.
+        given_estimates: task -> what these models were given: `steps` and `seeds` of networks, `kernels` of
+            trees.
         missing: experiments that are named and not there.
         facts: what the numbers follow from, name -> value.
     """
@@ -103,6 +105,7 @@ class Headline:
     guard: TrainingGuard
     points: pd.DataFrame
     estimates: Results | None
+    given_estimates: Mapping[str, Mapping[str, int]]
     missing: tuple[str, ...]
     facts: Mapping[str, str]
 
@@ -198,6 +201,7 @@ def read_headline(
         estimates=load_results(*(out / "evaluate" / name / "rows.jsonl" for name in params.estimates))
         if params.estimates
         else None,
+        given_estimates=_given_estimates(out, params.estimates),
         missing=missing,
         facts={} if facts is None else facts,
     )
@@ -248,6 +252,21 @@ def read_fits(out: Path, experiments: Iterable[str]) -> pd.DataFrame:
         best = values.idxmax() if LEARNED[str(next(iter(names)))].ranks_decisions else values.idxmin()
         chosen += of_model.index[of_model["budget"] == best].tolist()
     return fits.assign(is_chosen=fits.index.isin(chosen))
+
+
+def _given_estimates(out: Path, experiments: Iterable[str]) -> dict[str, dict[str, int]]:
+    given = {}
+    for experiment in experiments:
+        cells = [path.parent for path in (out / "train" / experiment).glob("*-s[0-9]*/done.json")]
+        networks = pd.DataFrame(map(asdict, read_budgets(cells)))
+        kernels = read_fits(out, [experiment])["kernels"]
+        numbers = {
+            "steps": networks["steps"].min(),
+            "seeds": networks["seed"].nunique(),
+            "kernels": kernels.max(),
+        }
+        given[_task_of(out, experiment)] = {name: int(number) for name, number in numbers.items()}
+    return given
 
 
 def _seconds_in(timing: Path) -> object:

@@ -156,17 +156,19 @@ def estimates_section(data: ReportData) -> Section | None:
     scored = quality_scores(data.estimates)
     if not scored:
         return None
+    given = data.headline.given_estimates if data.headline is not None else {}
     drawn = []
     for scores in scored:
         svg, _ = write_quality_figure(scores, data.figures)
         words = {"task": labels_of(scores.task).title, "where": scores.where, "own": scores.own}
         drawn.append(page_figure(svg, _PAGE, "estimates", **words))
+    gains = [_gain_over_learned(scores) | {"given": given.get(scores.task)} for scores in scored]
     return Section(
         anchor="estimates",
         title="How good must the compiler's estimate be?",
         label="Quality of the estimate",
         page=_PAGE,
-        paragraphs=paragraphs(_PAGE, "estimates", gains=[_gain_over_learned(scores) for scores in scored]),
+        paragraphs=paragraphs(_PAGE, "estimates", gains=gains),
         figures=tuple(drawn),
         tables=tuple(map(quality_table, scored)),
     )
