@@ -1,6 +1,7 @@
 """Databases of tests, in memory where that is possible: a disk makes them wait at every transaction.
 
-One MLflow database for all tests: creating its tables takes seconds, copying the file does not.
+One database of MLflow and one of Optuna for all tests: creating their tables takes up to seconds, copying a
+file does not.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from costbench.experiments.sweeps.study import StorageSpec, open_storage
 from costbench.experiments.tracking.runs import prepare
 from tests.workers import common_folder, first_to_make
 
@@ -29,10 +31,24 @@ def quick_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(scope="session")
+def study_template(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A database of Optuna with tables and no study, shared by the worker processes of a test session."""
+    shared = common_folder(tmp_path_factory, worker_id)
+    path = shared / "studies.db"
+    with first_to_make("studies", shared) as is_first:
+        if is_first:
+            with quick_folder() as folder:
+                open_storage(StorageSpec(f"sqlite:///{folder / 'making.db'}"))
+                shutil.copy(folder / "making.db", path)
+    return path
+
+
 @pytest.fixture
-def url() -> Iterator[str]:
-    """Of a database for studies, not made yet."""
+def url(study_template: Path) -> Iterator[str]:
+    """Of a database for studies, without one."""
     with quick_folder() as folder:
+        shutil.copy(study_template, folder / "optuna.db")
         yield f"sqlite:///{folder / 'optuna.db'}"
 
 

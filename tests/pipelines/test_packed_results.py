@@ -7,16 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.workplace import call, digest_folder
+from tests.command_line import costbench
+from tests.pipelines.workplace import digest_folder
 
-pytestmark = [pytest.mark.pipeline]
+pytestmark = [
+    pytest.mark.pipeline,
+    # MLflow's own use of SQLAlchemy.
+    pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning"),
+]
 
 
-def test_the_report_is_rendered_from_packed_results(workplace: Path) -> None:
+def test_the_report_is_rendered_from_packed_results(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{workplace / 'mlflow.db'}")
     out = workplace / "out" / "smoke"
     before = digest_folder(out / "reports")
     for command in (["results", "pack", "archive"], ["results", "unpack", "archive"], ["report"]):
-        done = call(workplace, ["costbench", *command, "--params", "profiles/smoke/params.yaml"])
+        done = costbench([*command, "--params", "profiles/smoke/params.yaml"], workplace)
         assert done.returncode == 0, done.stderr
         if command[0] == "results":
             assert done.stdout.splitlines()[-1] == "complete"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from costbench.artifacts import write_json
 from costbench.rng import stream
-from tests.deadline import HANGS_AFTER_S
+from tests.command_line import costbench
 from tests.pipelines.workplace import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "your_gpu.md"
@@ -54,26 +53,21 @@ def cache_file() -> dict[str, Any]:
     }
 
 
-def run(folder: Path, *command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANGS_AFTER_S,
-        env=os.environ | {"PYTHONPATH": str(folder)},
-    )
+def run(folder: Path, line: str, *more: str) -> str:
+    """Runs `costbench` in a folder; returns what it prints."""
+    done = costbench([*shlex.split(line), *more], folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_five_commands_lead_from_a_cache_to_a_figure(tmp_path: Path) -> None:
+def test_five_commands_lead_from_a_cache_to_a_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_json(tmp_path / "cache.json", cache_file())
     (commands,) = blocks("console")
     lines = [line.removeprefix("$ costbench ") for line in commands.splitlines()]
     assert len(lines) == 5
-    printed = [run(tmp_path, "-m", "costbench", *shlex.split(line)) for line in lines]
+    printed = [run(tmp_path, line) for line in lines]
     card = json.loads((tmp_path / "tables" / "card.json").read_text())["tables"]["mykernel-mygpu.parquet"]
     assert (card["configs"], card["failed"]) == (57, {"RuntimeFailedConfig": 4})
     assert card["twice"]["tau"] > 0.9
@@ -88,9 +82,10 @@ def test_five_commands_lead_from_a_cache_to_a_figure(tmp_path: Path) -> None:
     own, replayed = blocks("python")
     (tmp_path / "my_search.py").write_text(own)
     (line,) = re.findall(r"^    costbench (.* my_search:nearest)$", PAGE.read_text("utf-8"), re.MULTILINE)
-    rows = json.loads(run(tmp_path, "-m", "costbench", *shlex.split(line), "--repeats", "20", "--json"))[
-        "summary"
-    ]
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = json.loads(run(tmp_path, line, "--repeats", "20", "--json"))["summary"]
     trials = {row["strategy"]: row["value"] for row in rows if row["metric"] == "trials_to_95"}
     assert trials["my_search:nearest"] < trials["random"]
-    assert "block_size_x" in run(tmp_path, "-c", replayed)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(replayed, "replayed", "exec"), {})
+    assert "block_size_x" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import costbench
 from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import REPOSITORY
 
@@ -27,9 +28,10 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def run(folder: Path, *command: str) -> str:
+def write_profile(folder: Path, lines: str) -> None:
+    """In a process of its own, of which nothing else is profiled."""
     done = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, "-c", lines],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -38,14 +40,17 @@ def run(folder: Path, *command: str) -> str:
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
-def test_the_lines_of_the_page_profile_and_score_a_program(tmp_path: Path) -> None:
+def test_the_lines_of_the_page_profile_and_score_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     profile, read = blocks("python")
     (command,) = [line.removeprefix("$ costbench ") for line in "".join(blocks("console")).splitlines()]
-    run(tmp_path, "-c", profile)
-    printed = json.loads(run(tmp_path, "-m", "costbench", *command.split(), "--json"))
+    write_profile(tmp_path, profile)
+    done = costbench([*command.split(), "--json"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
     (program,) = printed["programs"]
     assert (program["name"], program["executions"], printed["chip"]) == ("jit_step", 10, "cpu")
     # What ran is in samples but for tuples and copies of arguments.
@@ -57,7 +62,9 @@ def test_the_lines_of_the_page_profile_and_score_a_program(tmp_path: Path) -> No
     assert 0.0 <= score["metrics"]["mape"] < 1000.0
     assert abs(score["metrics"]["kendall_tau"]) <= 1.0 + 1e-9
     # 302 million operations take no microsecond, whatever the machine.
-    lines = [line.rsplit(" ", 1) for line in run(tmp_path, "-c", read).splitlines()]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(read, "read", "exec"), {})
+    lines = [line.rsplit(" ", 1) for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == program["kernels"]
     times = {kernel: int(runtime.strip("[]")) for kernel, runtime in lines}
     # The kernel that has the product is called after its root, which XLA chooses.

@@ -120,7 +120,8 @@ def make_workplace(folder: Path) -> Path:
         shutil.copy(REPOSITORY / name, folder / name)
     write_profile(folder, "smoke", TINY)
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "workplace"]):
+    uncompressed = ["-c", "core.compression=0"]
+    for arguments in (["init", "-q"], [*uncompressed, "add", "."], [*identity, "commit", "-qm", "workplace"]):
         subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
     return folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import sqlite3
@@ -248,12 +249,20 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_changed_trials_are_not_believed(tmp_path: Path, change: str) -> None:
-    path = tmp_path / "optuna.db"
-    task = toy_task(f"sqlite:///{path}", tmp_path, trials=3)
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database whose study has its three trials. To be read, not changed."""
+    folder = tmp_path_factory.mktemp("finished")
+    task = toy_task(f"sqlite:///{folder / 'optuna.db'}", folder, trials=3)
     work(task, toy_training())
     check_study(open_study(task.study), task.study.storage)
+    return folder / "optuna.db"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_trials_are_not_believed(finished: Path, tmp_path: Path, change: str) -> None:
+    path = shutil.copy(finished, tmp_path / "optuna.db")
+    task = toy_task(f"sqlite:///{path}", tmp_path, trials=3)
     with closing(sqlite3.connect(path)) as database:
         database.execute(CHANGES[change])
         database.commit()
@@ -261,11 +270,10 @@ def test_changed_trials_are_not_believed(tmp_path: Path, change: str) -> None:
         check_study(open_study(task.study), task.study.storage)
 
 
-def test_a_damaged_page_of_the_database_is_noticed(tmp_path: Path) -> None:
+def test_a_damaged_page_of_the_database_is_noticed(finished: Path, tmp_path: Path) -> None:
     path = tmp_path / "optuna.db"
-    task = toy_task(f"sqlite:///{path}", tmp_path, trials=2)
-    work(task, toy_training())
-    whole = bytearray(path.read_bytes())
+    task = toy_task(f"sqlite:///{path}", tmp_path, trials=3)
+    whole = bytearray(finished.read_bytes())
     whole[4096 * 3 : 4096 * 3 + 8] = b"\xff" * 8
     path.write_bytes(whole)
     with pytest.raises(DataError, match=r"optuna\.db: (damaged|cannot be used): .*makes both again"):
