@@ -81,7 +81,7 @@ class Compared:
     workload: str
     seed: int
     trials: int
-    searches: dict[str, Searched]
+    searches: Mapping[str, Searched]
     library: float
     load: float
 
@@ -194,8 +194,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             row = read_comparison(folder / "compared.json") or compare(searches, folder)
             write_json(folder / "compared.json", asdict(row))
             rows.append(row)
-            seconds = ", ".join(f"{search.seconds:.0f}" for search in row.searches.values())
-            speeds = [*(search.gflops for search in row.searches.values()), row.library]
+            seconds = ", ".join(f"{row.searches[name].seconds:.0f}" for name in columns[:-1])
+            speeds = [*(row.searches[name].gflops for name in columns[:-1]), row.library]
             print(
                 f"{row.workload:<14}{row.seed:>5}  "
                 + "  ".join(
