@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from costbench.experiments.stages import evaluate, features, inputs, train
 from costbench.params import load_yaml, merge
 from costbench.reports import stage as report
+from tests.command_line import costbench
 from tests.pipelines.workplace import REPOSITORY, call, stages_run
 
 PAGE = REPOSITORY / "docs" / "your_network.md"
@@ -32,7 +35,7 @@ def commands() -> list[str]:
 
 
 def test_every_command_of_the_page_runs_and_leaves_what_it_says(
-    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (block,) = blocks("yaml")
     entry = tmp_path / "entry.yaml"
@@ -55,16 +58,19 @@ def test_every_command_of_the_page_runs_and_leaves_what_it_says(
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         assert {"features", "train@mine", "evaluate@mine"} <= set(stages_run(done.stdout))
     assert "report" in stages_run(done.stdout)
-    printed = {}
-    for command in commands():
-        if command != _DONE and command not in with_dvc:
-            # The last `--epochs` counts.
-            shorter = f"{command} --epochs 1" if "train_your_own_network" in command else command
-            done = call(workplace, ["bash", "-c", shorter])
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-            printed[command] = done.stdout
+    capsys.readouterr()
+    scores = []
+    for command in (command for command in commands() if command != _DONE and command not in with_dvc):
+        first, *words = shlex.split(command)
+        if first == "costbench":
+            tuned = costbench(words, workplace)
+            assert tuned.returncode == 0, f"{command}\n{tuned.stdout}\n{tuned.stderr}"
+        else:
+            assert (first, words[0]) == ("python", "examples/train_your_own_network.py")
+            monkeypatch.setattr("sys.argv", [*words, "--epochs", "1"])  # the last `--epochs` counts
+            runpy.run_path(words[0], run_name="__main__")
+            scores.append(capsys.readouterr().out)
     out = workplace / "out"
-    scores = [text for command, text in printed.items() if "train_your_own_network" in command]
     assert len(scores) == 2
     assert all(re.fullmatch(r"Kendall's tau on \d+ validation kernels: -?\d\.\d+\n", text) for text in scores)
     assert (out / "tuned" / "decisions.json").is_file()
