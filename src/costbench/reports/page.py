@@ -171,7 +171,7 @@ def _breakable(text: str) -> Markup:
 
 
 @cache
-def _text_environment(folder: Path) -> jinja2.Environment:
+def text_environment(folder: Path = _TEMPLATES) -> jinja2.Environment:
     """Returns what renders words: plain text, which pages escape and files of Markdown take as it is."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
@@ -186,7 +186,7 @@ def _text_environment(folder: Path) -> jinja2.Environment:
 
 def _block(template: str | Path, block: str, data: Mapping[str, object]) -> str:
     path = template if isinstance(template, Path) else _TEMPLATES / f"{template}.txt.j2"
-    loaded = _text_environment(path.parent).get_template(path.name)
+    loaded = text_environment(path.parent).get_template(path.name)
     return "".join(loaded.blocks[block](loaded.new_context(dict(data))))
 
 

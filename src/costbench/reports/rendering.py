@@ -16,7 +16,7 @@ import pandas as pd
 
 from costbench.artifacts import read_bytes, read_json, write_json, write_text
 from costbench.errors import DataError, choose
-from costbench.reports.page import column_groups, page_environment
+from costbench.reports.page import column_groups, page_environment, text_environment
 from costbench.reports.table import Column, Table
 
 _LATEX_SPECIAL = {
@@ -50,65 +50,15 @@ def _plain(value: str | float | None) -> str:
 
 def to_markdown(table: Table) -> str:
     """Returns a pipe table under a heading; groups become part of the headers, best values are bold."""
-    headers = [f"{c.group}: {c.header}" if c.group else c.header for c in table.columns]
-    aligned = ["---" if table.is_text(index) else "---:" for index in range(len(table.columns))]
-    lines = [f"## {table.title}", "", _pipes([h.replace("|", "\\|") for h in headers]), _pipes(aligned)]
-    for row in range(len(table.rows)):
-        cells = [_markdown_cell(table, row, column) for column in range(len(table.columns))]
-        if row >= len(table.rows) - table.summary_rows:
-            cells[0] = f"*{cells[0]}*"
-        lines.append(_pipes(cells))
-    lines += [f"\n{note}" for note in table.notes]
-    return "\n".join(lines) + "\n"
-
-
-def _pipes(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _markdown_cell(table: Table, row: int, column: int) -> str:
-    text = table.text(row, column).replace("|", "\\|")
-    return f"**{text}**" if table.is_best(row, column) else text
+    return text_environment().get_template("table.md.j2").render(table=table)
 
 
 def to_latex(table: Table) -> str:
     r"""Returns a `table` environment with booktabs rules; needs \usepackage{booktabs}."""
-    layout = "".join("l" if table.is_text(index) else "r" for index in range(len(table.columns)))
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.title)}}}"]
-    lines += [rf"\label{{tab:{table.name}}}", rf"\begin{{tabular}}{{{layout}}}", r"\toprule"]
-    if any(column.group for column in table.columns):
-        lines += _latex_groups(table)
-    lines += [_latex_line([_latex(column.header) for column in table.columns]), r"\midrule"]
-    for row in range(len(table.rows)):
-        if table.summary_rows and row == len(table.rows) - table.summary_rows:
-            lines.append(r"\midrule")
-        lines.append(_latex_line([_latex_cell(table, row, c) for c in range(len(table.columns))]))
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\smallskip\footnotesize {_latex(note)}" for note in table.notes]
-    return "\n".join([*lines, r"\end{table}"]) + "\n"
-
-
-def _latex_groups(table: Table) -> list[str]:
-    cells, rules, start = [], [], 1
-    for group, width in column_groups(table.columns):
-        cells.append(rf"\multicolumn{{{width}}}{{c}}{{{_latex(group)}}}")
-        if group:
-            rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
-        start += width
-    return [_latex_line(cells), "".join(rules)]
-
-
-def _latex_line(cells: list[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _latex_cell(table: Table, row: int, column: int) -> str:
-    text = _latex(table.text(row, column))
-    return rf"\textbf{{{text}}}" if table.is_best(row, column) else text
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX_SPECIAL.get(character, character) for character in text)
+    template, special = text_environment().get_template("table.tex.j2"), str.maketrans(_LATEX_SPECIAL)
+    return (
+        template.render(table=table, groups=column_groups, latex=lambda text: text.translate(special)) + "\n"
+    )
 
 
 def to_html(table: Table) -> str:
