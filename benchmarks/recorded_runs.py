@@ -25,7 +25,7 @@ from costbench.datasets.tpugraphs.raw import read_layout_tuning
 from costbench.experiments.evaluation.recorded_runs import recorded_kernels
 from costbench.hardware.fidelity import MIN_RUNS_FOR_RANKING, RecordedKernel, evaluate_fidelity
 from costbench.hardware.simulator import simulate
-from costbench.reports.tables.recorded_runs import COLUMNS, FITTED, TEST
+from costbench.reports.tables.machines import FITTED, RECORDED_COLUMNS, TEST
 from costbench.target import Target, load_target
 
 FITTED_PROGRAM = "AlexNet, training, batch 32"
@@ -99,7 +99,7 @@ def rows_of(tiles: Path, layouts: Path, target: Target) -> list[Row]:
 def text_of(rows: Sequence[Row]) -> str:
     """Returns the rows as CSV."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, RECORDED_COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

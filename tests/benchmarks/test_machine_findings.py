@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.machine_findings import PROGRAMS, estimate_kernels, figures, findings, summarise
 from costbench.experiments.evaluation.recorded_runs import recorded_kernels
-from costbench.reports.tables.machines import COLUMNS, ORDERS, machines_path
+from costbench.reports.tables.machines import COLUMNS, MACHINES, ORDERS, chip_file
 from costbench.target import load_target
 from tests.hardware.machines import changed, with_rules
 
@@ -47,7 +47,7 @@ def test_a_machine_is_its_own_best_model() -> None:
 def test_the_rows_of_the_package_are_those_of_its_machines(shared_data: Path) -> None:
     """After a change of the machine or its ensemble, write them again as the benchmark says."""
     recorded = recorded_kernels(shared_data / "real_tpu" / "tile_calibration.pb")
-    expected = pd.read_csv(machines_path("tpu_v3"))
+    expected = pd.read_csv(chip_file("tpu_v3", MACHINES))
     rows = findings(recorded, V3, PROGRAMS)
     for column in COLUMNS[2:]:
         assert rows[column].tolist() == pytest.approx(expected[column].tolist(), rel=2e-3), column

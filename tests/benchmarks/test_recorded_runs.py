@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.recorded_runs import kernel_row, rows_of, text_of
 from costbench.hardware.simulator import simulate
-from costbench.reports.tables.recorded_runs import recorded_runs_path
+from costbench.reports.tables.machines import RECORDED_RUNS, chip_file
 from costbench.target import load_target
 from tests.hardware.test_fidelity import V3, recorded
 
@@ -32,4 +32,4 @@ def test_the_rows_of_the_package_are_those_of_the_shipped_machine(shared_data: P
     """After a change of the machine, write them again as `benchmarks.recorded_runs` says."""
     runs = shared_data / "real_tpu"
     rows = rows_of(runs / "tile_calibration.pb", runs / "layout_module.pb", load_target("tpu_v3"))
-    assert text_of(rows) == recorded_runs_path("tpu_v3").read_text("utf-8")
+    assert text_of(rows) == chip_file("tpu_v3", RECORDED_RUNS).read_text("utf-8")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from costbench.metrics.rows import MetricRow, write_rows
@@ -13,6 +14,7 @@ from costbench.reports.dataset_files import read_leakage, read_set_counts
 from costbench.reports.inputs import ReportData, ReportInputs
 from costbench.reports.results import Cell, load_results
 from costbench.reports.searches import Searches
+from costbench.reports.tables.learning_curves import CURVE_COLUMNS
 from costbench.reports.training_guard import TrainingGuard
 
 PROGRAMS = (("RNN", "rnn_gru_b128_train_f32"), ("ConvDRAW", "convdraw_b64_train_f32"), ("Own", "user_mine"))
@@ -43,6 +45,13 @@ def make_row(**changes: object) -> MetricRow:
         "git_revision": "0" * 40,
     }
     return MetricRow(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def curve_points(networks: Mapping[str, Sequence[tuple[float, ...]]]) -> pd.DataFrame:
+    """Points of learning curves: steps, validation value and, where it was tested, error and tau."""
+    rows = pd.DataFrame([(name, *point) for name, points in networks.items() for point in points])
+    points = rows.reindex(columns=range(5)).set_axis(list(CURVE_COLUMNS), axis=1)
+    return points.astype(dict.fromkeys(("validation", "error", "tau"), "float64"))
 
 
 def rows_of(split: str = "random", chip: str = "tpu_v2", **changes: object) -> list[MetricRow]:

@@ -13,7 +13,7 @@ from costbench.datasets.machine_searches import CARD, read_card, read_searches, 
 from costbench.errors import DataError
 from costbench.reports.inputs import ReportData, ReportInputs, ReportParams
 from costbench.reports.machine_searches import flat_machine_searches, search_gains
-from costbench.reports.sections.machine_searches import machine_searches_section
+from costbench.reports.sections.searches import machine_searches_section
 
 
 def row(program: str, arm: str = "hardware", **changes: Any) -> dict[str, Any]:

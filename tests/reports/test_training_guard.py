@@ -10,15 +10,17 @@ import pytest
 from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.claims.claim import Side, load_claims
 from costbench.reports.results import Results, load_results
-from costbench.reports.tables.learning_curves import Curves, Point
+from costbench.reports.tables.learning_curves import Curves
 from costbench.reports.tables.variants import ablation_tables
 from costbench.reports.training_guard import TrainingGuard, enough_samples, guard_training
 from costbench.reports.training_runs import Budget
-from tests.reports.conftest import make_row
+from tests.reports.conftest import curve_points, make_row
 
 # Validation errors 1 - tau of .4, .3, .21 and .2; a step has 256 samples.
-POINTS = tuple(Point(steps, tau) for steps, tau in ((100, 0.6), (400, 0.7), (1600, 0.79), (6400, 0.8)))
-CURVES = Curves("tile", "random", "tpu_v2", "validation/tau", {"learned": POINTS}, None, 256)
+POINTS = [(100, 0.6), (400, 0.7), (1600, 0.79), (6400, 0.8)]
+CURVES = Curves("tile", "random", "tpu_v2", "validation/tau", curve_points({"learned": POINTS}), None, 256)
+# On the way to its plateau for longer.
+SLOW = [(400, 0.1), (1600, 0.2), (6400, 0.8)]
 TILE = Side()
 
 
@@ -49,7 +51,7 @@ def test_the_first_point_that_is_near_the_plateau(share: float, steps: int) -> N
 
 
 def test_a_curve_of_one_point_has_no_plateau() -> None:
-    one = Curves("tile", "random", "tpu_v2", "validation/tau", {"learned": POINTS[:1]}, None, 256)
+    one = replace(CURVES, points=curve_points({"learned": POINTS[:1]}))
     assert enough_samples(one, "learned", 0.2) is None
 
 
@@ -73,10 +75,7 @@ def test_samples_count_wherever_a_network_is_tested(tmp_path: Path) -> None:
 
 
 def test_a_network_has_its_own_curve_where_there_is_one(tmp_path: Path) -> None:
-    slow = tuple(Point(steps, tau) for steps, tau in ((400, 0.1), (1600, 0.2), (6400, 0.8)))
-    curves = Curves(
-        "tile", "random", "tpu_v2", "validation/tau", {"learned": POINTS, "lstm": slow}, None, 256
-    )
+    curves = replace(CURVES, points=curve_points({"learned": POINTS, "lstm": SLOW}))
     results = _results(tmp_path, _rows("main", 4.0))
     guard = _guard(results, _budget("none-lstm", 1600), _budget("other", 1600), curves=(curves,))
     assert set(guard.reasons) == {("tile", Side(variant="none-lstm"))}
@@ -101,7 +100,7 @@ def test_a_network_that_is_no_better_than_none_decides_nothing(tmp_path: Path) -
     )
     names = [(task, name) for task in ("tile", "fusion") for name in ("main", "good", "diverged")]
     budgets = [Budget("x", task, "random", "tpu_v2", name, 0, 6400, 8, 32, 4) for task, name in names]
-    curves = (CURVES, Curves("fusion", "random", "tpu_v2", "validation/mape", {"learned": POINTS}, None, 256))
+    curves = (CURVES, replace(CURVES, task="fusion", column="validation/mape"))
     guard = _guard(results, *budgets, curves=curves)
     assert set(guard.reasons) == {("tile", Side(variant="diverged")), ("fusion", Side())}
 
@@ -119,8 +118,7 @@ def test_tables_of_variants_say_so(tmp_path: Path) -> None:
 
 def test_networks_on_folds_are_held_against_curves_on_folds(tmp_path: Path) -> None:
     # On folds the network takes 6,400 steps to come near its plateau, on the random split 1,600.
-    slow = tuple(Point(steps, tau) for steps, tau in ((400, 0.1), (1600, 0.2), (6400, 0.8)))
-    on_folds = replace(CURVES, split="folds", networks={"learned": slow})
+    on_folds = replace(CURVES, split="folds", points=curve_points({"learned": SLOW}))
     results = _results(tmp_path, _rows("main", 4.0))
     budgets = (_budget("main", 1600, "fold1"), _budget("main", 1600))
     guard = _guard(results, *budgets, curves=(CURVES, on_folds))

@@ -117,7 +117,7 @@ def rank_models(results: Results, cell: Cell, seed: int) -> Standings:
         cell: results of a task, split and chip, of any variant; the baseline is one of the main results.
         seed: seed of the bootstrap; a cell has a random stream of its own.
     """
-    error, tau = cell.described.measures
+    error = cell.described.measures[0]
     where = Side(split=cell.split, chip=cell.chip)
     strongest = strongest_baseline(results.scores, cell.task, error.metric, where)
     baseline = replace(where, model=strongest or "")
@@ -131,8 +131,8 @@ def rank_models(results: Results, cell: Cell, seed: int) -> Standings:
             continue
         standing = Standing(
             model=model,
-            error=estimate_mean_error(of_model, draws),
-            tau=tau.mean(cell.over_programs(model, tau.metric)),
+            error=estimate_error(of_model, draws, "geometric_mean"),
+            tau=cell.means(model)[1],
             programs=len(of_model.programs),
             seeds=len(of_model.seeds),
         )
@@ -150,11 +150,10 @@ def rank_models(results: Results, cell: Cell, seed: int) -> Standings:
     return Standings(strongest, tuple(sorted(standings, key=lambda standing: standing.error.value)))
 
 
-def estimate_mean_error(scores: Scores, draws: Draws) -> Estimate:
-    """Returns the geometric mean of an error over programs; its interval ends at 0, as errors do."""
-    mean = STATISTICS["geometric_mean"]
-    of_mean = estimate(lambda resample: mean(resample(scores)), (scores,), draws)
-    return replace(of_mean, low=max(0.0, of_mean.low))
+def estimate_error(scores: Scores, draws: Draws, statistic: str) -> Estimate:
+    """Returns a statistic of an error over programs; its interval ends at 0, as errors do."""
+    of_error = estimate(lambda resample: STATISTICS[statistic](resample(scores)), (scores,), draws)
+    return replace(of_error, low=max(0.0, of_error.low))
 
 
 def estimate_difference(left: Scores, right: Scores, draws: Draws, statistic: str) -> Estimate:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from costbench.metrics.measures import APE_FLOOR_PERCENT, Measure
 from costbench.params import load_section
-from costbench.reports.baseline_comparison import Estimate, estimate, estimate_difference
+from costbench.reports.baseline_comparison import Estimate, estimate, estimate_difference, estimate_error
 from costbench.reports.declarations import (
     TABLES,
     ColumnDeclaration,
@@ -118,15 +118,17 @@ def fill_table(
         ParamsError: if the file of the package is broken.
     """
     declared = declaration_of(kind, name, notes, file=file)
-    columns = tuple(_column(declared, column, words) for column in declared.columns)
-    keys = [column.key for column in columns]
-    # As they are: pandas would make floats of whole numbers beside missing ones.
-    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), columns=keys, dtype=object)
-    values = frame[keys].astype(object)
+    columns = {column.key.format(**words): column for column in declared.columns}
+    if not isinstance(rows, pd.DataFrame):
+        # As they are: pandas would make floats of whole numbers beside missing ones.
+        rows = pd.DataFrame(list(rows), columns=[*columns], dtype=object)
+    filled = {c.optional for key, c in columns.items() if key in rows and rows[key].notna().any()}
+    columns = {key: c for key, c in columns.items() if not c.optional or c.optional in filled}
+    values = rows[[*columns]].astype(object)
     return Table(
         declared.name,
         declared.title.format(**words),
-        columns,
+        tuple(_column(declared, column, words) for column in columns.values()),
         tuple(values.where(values.notna(), None).itertuples(index=False, name=None)),
         averages,
         _notes(declared, words),
@@ -397,9 +399,9 @@ def _estimate(
     if compared is None:
         if not scores.programs:
             return None
-        of_mean = estimate(lambda resample: STATISTICS[statistic](resample(scores)), (scores,), draws)
-        # Intervals of errors end at 0, as errors do.
-        return replace(of_mean, low=max(0.0, of_mean.low)) if measure.metric and measure.floor else of_mean
+        if measure.metric and measure.floor:
+            return estimate_error(scores, draws, statistic)
+        return estimate(lambda resample: STATISTICS[statistic](resample(scores)), (scores,), draws)
     other = score_matrix(compared)
     shared = tuple(sorted(set(scores.programs) & set(other.programs)))
     if not shared or results.index.equals(compared.index):

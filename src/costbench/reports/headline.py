@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 
@@ -26,7 +27,7 @@ from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
 from costbench.reports.frame import select
-from costbench.reports.results import ALL, Cell, Results, load_results
+from costbench.reports.results import ALL, Results, load_results
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
 from costbench.reports.training_guard import (
     ModelBudget,
@@ -350,15 +351,15 @@ def _mean(seconds: pd.Series[float]) -> float | None:
     return float(mean) if math.isfinite(mean) else None
 
 
-def _points_of_networks(curves: Sequence[Curves], core_seconds: pd.DataFrame) -> Iterator[dict[str, object]]:
+def _points_of_networks(curves: Sequence[Curves], core_seconds: pd.DataFrame) -> Iterator[dict[Any, Any]]:
     for of_task in curves:
         keys = {"task": of_task.task, "split": of_task.split, "chip": of_task.chip}
         for network, points in of_task.networks.items():
-            for point in points:
-                runs = select(core_seconds, **keys, variant=f"curve-{network}-{point.steps}")
-                given = ModelBudget(steps=point.steps, core_seconds=_mean(runs["core_seconds"]))
-                named = keys | {"model": network, "is_chosen": point is points[-1]}
-                yield asdict(point) | asdict(given) | named
+            for point in points.to_dict("records"):
+                runs = select(core_seconds, **keys, variant=f"curve-{network}-{point['steps']}")
+                given = ModelBudget(steps=point["steps"], core_seconds=_mean(runs["core_seconds"]))
+                named = keys | {"model": network, "is_chosen": point["steps"] == points["steps"].max()}
+                yield point | asdict(given) | named
 
 
 def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterator[dict[str, object]]:
@@ -367,17 +368,11 @@ def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterator[dict[str,
     in_order = fits.sort_values(["task", "split", "chip", "model", "samples", "trees"], kind="stable")
     for key, runs in in_order.groupby(keys, sort=False):
         task, split, chip, model, budget = map(str, key)
-        error, tau = _test_values(results.cell(task, split, chip, budget), model)
+        cell = results.cell(task, split, chip, budget)
+        error, tau = (None, None) if cell is None else cell.means(model)
         named = {"task": task, "split": split, "chip": chip, "model": model, "error": error, "tau": tau}
         chosen, validation = bool(runs["is_chosen"].iloc[0]), float(runs["validation"].mean())
         yield asdict(_budget_of_trees(runs)) | named | {"validation": validation, "is_chosen": chosen}
-
-
-def _test_values(cell: Cell | None, model: str) -> tuple[float | None, float | None]:
-    if cell is None or model not in cell.seeds:
-        return None, None
-    error, tau = (m.mean(cell.over_programs(model, m.metric)) for m in cell.described.measures)
-    return error, tau
 
 
 def unsettled_models(points: pd.DataFrame) -> frozenset[NetworkKey]:

@@ -259,6 +259,14 @@ def load_report_data(inputs: ReportInputs, figures: Path) -> ReportData:
         guard,
         reasons=reduce(or_, (dict(part.untrained) for part in inputs.parts.values()), dict(guard.reasons)),
     )
+    # Wall times of inference are no results that a file keeps.
+    wall_times = frame_of(overhead_rows(inputs.overheads))
+    findings = evaluate_claims(
+        contrasts(claims, results.scores),
+        pd.concat([frame, derived_rows(results.frame), wall_times], ignore_index=True),
+        seed,
+        guard=guard,
+    )
     return ReportData(
         inputs=inputs,
         results=results,
@@ -272,9 +280,7 @@ def load_report_data(inputs: ReportInputs, figures: Path) -> ReportData:
         guard=guard,
         frame=frame,
         findings=(
-            *decide_on_headline(
-                _decide_claims(claims, results, frame, guard, inputs, seed), claims, headline, seed
-            ),
+            *decide_on_headline(findings, claims, headline, seed),
             *find_on_machine(real, search_rows(params.machine_searches), claims, seed),
         ),
         figures=figures,
@@ -331,22 +337,3 @@ def find_on_machine(
     guard = TrainingGuard() if real is None else real.guard
     findings = evaluate_claims(asked, frame, seed, guard=guard, margins_of=claims)
     return tuple(finding for finding in findings if finding.verdict != NOT_EVALUATED)
-
-
-def _decide_claims(
-    claims: tuple[Claim, ...],
-    results: Results,
-    frame: pd.DataFrame,
-    guard: TrainingGuard,
-    inputs: ReportInputs,
-    seed: int,
-) -> tuple[Finding, ...]:
-    """Returns the findings on all comparisons (`claims.contrasts`)."""
-    # Wall times of inference are no results that a file keeps.
-    wall_times = frame_of(overhead_rows(inputs.overheads))
-    return evaluate_claims(
-        contrasts(claims, results.scores),
-        pd.concat([frame, derived_rows(results.frame), wall_times], ignore_index=True),
-        seed,
-        guard=guard,
-    )

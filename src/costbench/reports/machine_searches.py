@@ -9,7 +9,7 @@ import pandas as pd
 
 from costbench.datasets.machine_searches import HARDWARE, MODEL, RANDOM, XLA, read_searches
 from costbench.metrics.intervals import paired_bootstrap
-from costbench.metrics.rows import MetricRow
+from costbench.metrics.rows import MetricRow, RowOrigin
 from costbench.reports.frame import flatten, frame_of
 from costbench.reports.results import ALL, FOLDS
 from costbench.rng import stream
@@ -53,29 +53,15 @@ def search_rows(folder: str) -> pd.DataFrame:
     Raises:
         DataError: for a file that is something else.
     """
-    rows = search_gains(folder)[1]
-    return frame_of(
-        (
-            MetricRow(
-                task="fusion",
-                split=FOLDS,
-                chip=_CHIP,
-                model=arm if (arm := str(row["arm"])) in _NAMED else _WITH_MODEL,
-                variant=str(row["start"]),
-                seed=0,
-                application=str(row["application"]),
-                program=str(row["program"]),
-                kernels=ALL,
-                metric="speedup",
-                value=float(row["gain"]),
-                params_digest="",
-                data_digest="",
-                git_revision="",
-            )
-            for row in rows.to_dict("records")
-        ),
-        "machine_searches",
-    )
+    rows: list[MetricRow] = []
+    for search in search_gains(folder)[1].to_dict("records"):
+        application, program, start, arm = (
+            str(search[key]) for key in ("application", "program", "start", "arm")
+        )
+        origin = RowOrigin("fusion", FOLDS, _CHIP, application, program, "", "", "")
+        model = arm if arm in _NAMED else _WITH_MODEL
+        rows += origin.rows(ALL, {(model, start, 0): {"speedup": float(search["gain"])}})
+    return frame_of(rows, "machine_searches")
 
 
 def _gains(start: str, arm: str, rows: pd.DataFrame) -> dict[str, object]:

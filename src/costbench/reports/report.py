@@ -23,7 +23,6 @@ from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
 from costbench.reports.sections.estimates import estimates_section, flat_qualities
 from costbench.reports.sections.headline import headline_section
-from costbench.reports.sections.machine_searches import machine_searches_section
 from costbench.reports.sections.models import (
     ablation_section,
     differences_section,
@@ -40,7 +39,7 @@ from costbench.reports.sections.overview import (
 )
 from costbench.reports.sections.real_machine import flat_real, real_machine_section
 from costbench.reports.sections.results import cell_sections
-from costbench.reports.sections.searches import flat_searches, search_sections
+from costbench.reports.sections.searches import flat_searches, machine_searches_section, search_sections
 from costbench.reports.sections.tpugraphs import tpugraphs_section
 from costbench.reports.sections.user_programs import user_programs_section
 from costbench.reports.summary import flat_fits, flat_headline, headlines, summarise
@@ -114,7 +113,8 @@ def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
     """
     data = load_report_data(inputs, folder / "figures")
     parts = {name: part.render(data.printed_findings, data.figures) for name, part in inputs.parts.items()}
-    sections = _complete((*_sections(data), *_sections_of_parts(parts)), data)
+    of_parts = (replace(s, page=name) for name, part in parts.items() for s in part.sections)
+    sections = _complete((*_sections(data), *of_parts), data)
     summary = summarise(data.results, _summary_beside_rows(data, parts))
     leads = {FIRST: (page_title(data.cells), page_lead(data))}
     leads |= {name: (part.title, part.lead) for name, part in inputs.parts.items()}
@@ -139,12 +139,6 @@ def _sections(data: ReportData) -> Iterable[Section]:
     for make in SECTIONS:
         made = make(data)
         yield from (made,) if isinstance(made, Section) else made or ()
-
-
-def _sections_of_parts(parts: Mapping[str, RenderedPart]) -> Iterable[Section]:
-    """Returns the sections of other packages, each on the page of its part."""
-    for name, part in parts.items():
-        yield from (replace(section, page=name) for section in part.sections)
 
 
 def _summary_beside_rows(data: ReportData, parts: Mapping[str, RenderedPart]) -> dict[str, float]:

@@ -180,7 +180,8 @@ class Cell(Division):
     @property
     def labels(self) -> Labels:
         """Returns what reports call the task and its parts on this split."""
-        return labels_on(self.task, self.split)
+        assert self.described.labels is not None, f"{self.task} is learned, so it has labels"
+        return self.described.labels
 
     @property
     def is_imported(self) -> bool:
@@ -203,6 +204,10 @@ class Cell(Division):
         """Returns the defined values of a metric, in order of programs."""
         values = (self.score(model, metric, program) for _, program in self.programs)
         return [value for value in values if value is not None]
+
+    def means(self, model: str) -> list[float | None]:
+        """Returns the mean of each measure of the task over programs, None where there is none."""
+        return [m.mean(self.over_programs(model, m.metric)) for m in self.described.measures]
 
 
 def common_scores(
@@ -308,7 +313,8 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
     trained = frame["model"].isin(TRAINED)
     first = frame.groupby(["task", "split", "chip", "model", "variant"])["experiment"].transform("first")
     again = trained & (first != frame["experiment"])
-    frame.loc[again, "variant"] = [_apart(*row) for row in _named(frame[again])]
+    named = frame.loc[again, ["experiment", "model", "variant"]]
+    frame.loc[again, "variant"] = [_apart(*row) for row in named.itertuples(index=False)]
     frame.loc[again, "model"] = TRAINED[0]
     # The index stays that of the files, so that what came first can be told.
     frame = frame.sort_values(list(ORDER), kind="stable")
@@ -319,10 +325,6 @@ def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Resul
         names = " and ".join(map(repr, clash["application"].unique()))
         raise DataError(names, where=path, field=f"application of {clash['program'].iloc[0]}")
     return Results(*split_user_programs(frame))
-
-
-def _named(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
-    return list(frame[["experiment", "model", "variant"]].itertuples(index=False, name=None))
 
 
 def _apart(experiment: str, model: str, variant: str) -> str:
@@ -359,10 +361,3 @@ _IMPORTED: Mapping[str, Task] = {
 def described(task: str, split: str) -> Task:
     """Returns a learned task with the measures and labels that it has on a split."""
     return _IMPORTED.get(task, LEARNED[task]) if split == OWN else LEARNED[task]
-
-
-def labels_on(task: str, split: str) -> Labels:
-    """Returns the labels of a learned task on a split."""
-    labels = described(task, split).labels
-    assert labels is not None, f"{task} is learned, so it has labels"
-    return labels

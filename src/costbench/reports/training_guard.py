@@ -164,12 +164,11 @@ def enough_samples(curves: Curves, network: str, share: float) -> int | None:
         the samples; None where the curve has fewer than two points.
     """
     points = curves.networks[network]
-    errors = [1.0 - point.validation if rises(curves.column) else point.validation for point in points]
+    errors = 1.0 - points["validation"] if rises(curves.column) else points["validation"]
     if len(points) < 2:
         return None
-    limit = (1.0 + share) * min(errors[-2:])
-    near = next(point for point, error in zip(points, errors, strict=True) if error <= limit)
-    return near.steps * curves.samples
+    limit = (1.0 + share) * errors.iloc[-2:].min()
+    return int(points["steps"][errors <= limit].iloc[0]) * curves.samples
 
 
 def is_settled(values: Sequence[float]) -> bool:

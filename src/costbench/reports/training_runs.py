@@ -17,13 +17,15 @@ import pandas as pd
 
 from costbench.artifacts import read_bytes, read_json, write_json
 from costbench.errors import DataError
-from costbench.reports.dataset_files import mapping
+from costbench.reports.dataset_files import mapping, parse_data
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import sentence
 from costbench.reports.table import Table
 from costbench.tasks import LEARNED, labels_of
 
-_CELL = re.compile(r"([a-z]+)-([a-z]+[0-9]*)-([A-Za-z0-9_.]+?)-([a-z0-9_-]+)-s(\d+)")
+_CELL = re.compile(
+    r"(?P<task>[a-z]+)-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+?)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
+)
 _NUMBERS = ("steps", "kernels", "configs", "validations")
 
 
@@ -86,23 +88,8 @@ def _read_budget(folder: Path) -> Budget:
         raise DataError(f"{folder.name!r} names no cell", where=folder)
     done = folder / "done.json"
     content = mapping(read_json(done), done, "")
-    numbers = {name: _number(content.get(name), done, name) for name in _NUMBERS}
-    task, split, chip, variant, seed = match.groups()
-    return Budget(
-        experiment=folder.parent.name,
-        task=task,
-        split=split,
-        chip=chip,
-        variant=variant,
-        seed=int(seed),
-        **numbers,
-    )
-
-
-def _number(value: object, path: Path, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise DataError(f"{value!r}", where=path, field=name, expected="a whole number")
-    return value
+    named = match.groupdict() | {"seed": int(match["seed"]), "experiment": folder.parent.name}
+    return parse_data(Budget, named | {name: content.get(name) for name in _NUMBERS}, done, "")
 
 
 def budget_table(budgets: Sequence[Budget]) -> Table:

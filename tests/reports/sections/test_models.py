@@ -11,9 +11,9 @@ from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.inputs import ReportInputs, ReportParams
 from costbench.reports.results import Results, load_results
 from costbench.reports.sections.models import ablation_section, learning_section, summarise_curves
-from costbench.reports.tables.learning_curves import Curves, Point, learning_curves
+from costbench.reports.tables.learning_curves import Curves, learning_curves
 from costbench.reports.training_runs import Budget, Selected
-from tests.reports.conftest import make_row, report_data, rows_of, variant_rows
+from tests.reports.conftest import curve_points, make_row, report_data, rows_of, variant_rows
 from tests.sentences import numbers
 
 
@@ -41,8 +41,8 @@ def test_without_variants_there_is_no_section(tmp_path: Path) -> None:
 COLUMNS = {"tile": "validation/tau"}
 
 
-def point(steps: int, value: float) -> Point:
-    return Point(steps, value, 100.0 - value, value)
+def point(steps: int, value: float) -> tuple[float, ...]:
+    return (steps, value, 100.0 - value, value)
 
 
 SETTLED = Curves(
@@ -50,10 +50,12 @@ SETTLED = Curves(
     "random",
     "tpu_v2",
     "validation/tau",
-    {
-        "learned": (point(400, 0.5), point(1600, 0.8), point(6400, 0.9)),
-        "lstm": (point(400, 0.6), point(1600, 0.7), point(6400, 0.8)),
-    },
+    curve_points(
+        {
+            "learned": [point(400, 0.5), point(1600, 0.8), point(6400, 0.9)],
+            "lstm": [point(400, 0.6), point(1600, 0.7), point(6400, 0.8)],
+        }
+    ),
     2000.0,
     256,
 )
@@ -70,8 +72,9 @@ def test_the_budget_from_which_on_networks_keep_their_order(tmp_path: Path) -> N
 
 
 def test_an_order_that_still_changes_is_not_settled(tmp_path: Path) -> None:
-    networks = {"learned": (point(400, 0.5), point(1600, 0.8)), "lstm": (point(400, 0.6), point(1600, 0.7))}
-    summary = summarise_curves(_results(tmp_path, rows_of()), replace(SETTLED, networks=networks))
+    changing = {"learned": [point(400, 0.5), point(1600, 0.8)], "lstm": [point(400, 0.6), point(1600, 0.7)]}
+    curves = replace(SETTLED, points=curve_points(changing))
+    summary = summarise_curves(_results(tmp_path, rows_of()), curves)
     assert (summary["settled"], summary["settled_by_test"], summary["enough"]) == (None, None, False)
     assert summary["order"] == ("learned", "lstm")
 
@@ -84,8 +87,8 @@ def test_errors_by_budget_stand_beside_the_baseline(tmp_path: Path) -> None:
     assert errors["learned"] == [(400, 99.5), (1600, 99.2), (6400, 99.1)]
     # rows_of() has the analytical model and random orders as baselines: 2, 8 and 5 in the geometric mean.
     assert (summary["baseline"], summary["baseline_error"]) == ("analytical", pytest.approx(80.0 ** (1 / 3)))
-    untested = {"learned": (Point(400, 0.5), point(1600, 0.8))}
-    assert summarise_curves(results, replace(SETTLED, networks=untested))["errors"] == {
+    untested = curve_points({"learned": [(400, 0.5), point(1600, 0.8)]})
+    assert summarise_curves(results, replace(SETTLED, points=untested))["errors"] == {
         "learned": [(1600, 99.2)]
     }
 

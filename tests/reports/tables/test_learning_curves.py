@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from costbench.metrics.rows import write_rows
 from costbench.reports.results import load_results
 from costbench.reports.tables.learning_curves import (
     Curves,
-    Point,
     curves_table,
     is_curve,
     is_rate,
@@ -20,7 +20,7 @@ from costbench.reports.tables.learning_curves import (
     settled_after,
 )
 from costbench.reports.training_runs import Budget, Selected
-from tests.reports.conftest import rows_of, variant_rows
+from tests.reports.conftest import curve_points, rows_of, variant_rows
 from tests.sentences import numbers
 
 COLUMNS = {"tile": "validation/tau", "fusion": "validation/mape"}
@@ -32,15 +32,17 @@ def run(variant: str, steps: int, seed: int = 0) -> Budget:
 
 def curves(**errors: dict[int, float]) -> Curves:
     """Curves with the same number as validation value and as test error, by network and steps."""
-    networks = {
-        name: tuple(Point(steps, value, value, None) for steps, value in sorted(points.items()))
-        for name, points in errors.items()
-    }
-    return Curves("fusion", "random", "tpu_v2", "validation/mape", networks, None, 256)
+    points = curve_points(
+        {
+            name: [(steps, value, value) for steps, value in sorted(points.items())]
+            for name, points in errors.items()
+        }
+    )
+    return Curves("fusion", "random", "tpu_v2", "validation/mape", points, None, 256)
 
 
 def settled(found: Curves) -> tuple[int | None, tuple[str, ...]]:
-    return settled_after(found, lambda point: point.error, rising=False)
+    return settled_after(found, "error", rising=False)
 
 
 def test_names_of_points() -> None:
@@ -55,9 +57,9 @@ def test_the_least_budget_from_which_on_the_order_stays() -> None:
         a={400: 30.0, 1600: 25.0, 6400: 20.0, 25600: 18.0}, b={400: 40.0, 1600: 24.0, 6400: 15.0, 25600: 9.0}
     )
     assert settled(found) == (1600, ("b", "a"))
-    assert order_at(found, 400, lambda point: point.error, rising=False) == ("a", "b")
+    assert order_at(found, 400, "error", rising=False) == ("a", "b")
     # Of a correlation more is better: the same numbers are the other way round.
-    assert order_at(found, 400, lambda point: point.validation, rising=True) == ("b", "a")
+    assert order_at(found, 400, "validation", rising=True) == ("b", "a")
 
 
 def test_an_order_that_was_once_the_same_and_changed_since_does_not_count() -> None:
@@ -98,8 +100,10 @@ def test_points_have_test_results_and_means_over_seeds(tmp_path: Path) -> None:
     budgets = [*(one.budget for one in selected), ablation]
     (found,) = learning_curves(load_results(tmp_path / "r.jsonl"), selected, budgets, COLUMNS)
     assert found.ablations == 200.0
-    assert found.networks["learned"] == (Point(400, 0.75),)
-    first, second = found.networks["lstm"]
+    (untested,) = found.networks["learned"].itertuples()
+    assert (untested.steps, untested.validation) == (400, 0.75)
+    assert math.isnan(untested.error)
+    first, second = found.networks["lstm"].itertuples()
     # Geometric means of 8, 4, 2 and of 4, 2, 1.
     assert (first.steps, first.validation, first.error, first.tau) == (
         400,

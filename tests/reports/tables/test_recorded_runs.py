@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from costbench.reports.sections.overview import overview_section
-from costbench.reports.tables import recorded_runs as recorded
-from costbench.reports.tables.recorded_runs import agreement_of, recorded_runs_table
+from costbench.reports.tables import machines
+from costbench.reports.tables.machines import agreement_of, recorded_runs_table
 from tests.reports.conftest import report_data, rows_of
 from tests.reports.test_baseline_comparison import model_rows
 
@@ -22,7 +22,7 @@ B,whole,test,100,1000,500,40,0.1,much
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "chip.recorded_runs.csv").write_text(_ROWS, "utf-8")
-    monkeypatch.setattr(recorded, "recorded_runs_path", lambda chip: tmp_path / f"{chip}{recorded.SUFFIX}")
+    monkeypatch.setattr(machines, "chip_file", lambda chip, ending: tmp_path / f"{chip}{ending}")
 
 
 @pytest.mark.usefixtures("rows")

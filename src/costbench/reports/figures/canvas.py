@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -73,6 +74,20 @@ def draw_grouped_bars(axes: Axes, positions: F64, series: Sequence[BarSeries], w
             hatch="////" if bars.hatched else None,
             linewidth=0.9,
         )
+
+
+def write_beside_edge(axes: Axes, x: float, height: float, text: str, **style: Any) -> None:
+    """Writes small text into a panel.
+
+    Args:
+        axes: panel to write on.
+        x: position on the axis of the panel.
+        height: share of the panel's height: 0 is its lower edge, 1 its upper one.
+        text: what to write.
+        style: further properties of the text, as matplotlib calls them.
+    """
+    properties: dict[str, Any] = {"ha": "center", "fontsize": 7.5, **style}
+    axes.text(x, height, text, transform=axes.get_xaxis_transform(), **properties)
 
 
 def legend_above(figure: Figure, axes: Axes, max_columns: int) -> None:

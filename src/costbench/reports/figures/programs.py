@@ -22,7 +22,15 @@ from costbench.artifacts import read_json
 from costbench.errors import DataError
 from costbench.metrics.checks import aligned, positive
 from costbench.metrics.measures import Measure
-from costbench.reports.figures.canvas import PALETTE, BarSeries, draw_grouped_bars, legend_above, save, styled
+from costbench.reports.figures.canvas import (
+    PALETTE,
+    BarSeries,
+    draw_grouped_bars,
+    legend_above,
+    save,
+    styled,
+    write_beside_edge,
+)
 from costbench.reports.papers.printed import PrintedTable
 from costbench.reports.results import MODELS, Cell, Division, title_of
 from costbench.reports.tables.programs import PAPER_MODELS
@@ -145,18 +153,8 @@ def _limit(axes: Axes, cell: Cell, paper: PrintedTable | None, error: Measure) -
     for row, (model, series) in enumerate(named):
         for position, value in zip(positions, series, strict=True):
             if value > top:
-                text = f"↑{value:.0f}"
-                height = 0.99 - 0.07 * row
-                axes.text(
-                    position,
-                    height,
-                    text,
-                    transform=axes.get_xaxis_transform(),
-                    color=COLOURS[model],
-                    ha="center",
-                    va="top",
-                    fontsize=7.5,
-                )
+                height, colour = 0.99 - 0.07 * row, COLOURS[model]
+                write_beside_edge(axes, position, height, f"↑{value:.0f}", va="top", color=colour)
 
 
 def write_curve_figure(
@@ -172,16 +170,8 @@ def write_curve_figure(
         axes = figure.subplots()
         for index, (label, points) in enumerate(sorted(curves.items())):
             epochs, values = zip(*points, strict=True)
-            style = ["-", "--", ":", "-."][index // len(PALETTE) % 4]
-            axes.plot(
-                epochs,
-                values,
-                style,
-                color=PALETTE[index % len(PALETTE)],
-                label=label,
-                marker=".",
-                markersize=4,
-            )
+            style, colour = ("-", "--", ":", "-.")[index // len(PALETTE) % 4], PALETTE[index % len(PALETTE)]
+            axes.plot(epochs, values, style, color=colour, label=label, marker=".", markersize=4)
         axes.set_xlabel("epoch")
         axes.set_ylabel(axis)
         figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)

@@ -132,14 +132,8 @@ def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folde
         for axes, start in zip(panels, starts, strict=True):
             for model, of_model in by_start[start].items():
                 seconds, means = mean_path(of_model)
-                axes.step(
-                    seconds / 60.0,
-                    means,
-                    where="post",
-                    color=colour(model),
-                    linestyle=_STYLES.get(model, "dotted"),
-                    label=FUSION_MODELS[model],
-                )
+                (line,) = axes.step(seconds / 60.0, means, where="post", label=FUSION_MODELS[model])
+                line.set(color=colour(model), linestyle=_STYLES.get(model, "dotted"))
             for bar in best_known(results):
                 mean = results.mean(bar, SPEEDUP)
                 if mean is not None:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from costbench.arrays import F64
-from costbench.reports.figures.canvas import legend_above, save, styled
+from costbench.reports.figures.canvas import legend_above, save, styled, write_beside_edge
 from costbench.reports.figures.programs import program_labels
 from costbench.reports.searches import (
     EXHAUSTIVE,
@@ -130,19 +131,12 @@ def draw_speedups(
             edgecolor=hue,
             linewidth=0.9,
         )
-        reach = np.stack([middle - low, high - middle])[:, shown]
-        whiskers = np.nan_to_num(reach).max(axis=0) > 0.0
+        reach = np.nan_to_num(np.stack([middle - low, high - middle]))[:, shown]
+        whiskers = reach.max(axis=0) > 0.0
         if whiskers.any() and bar not in cut:
-            axes.errorbar(
-                at[whiskers],
-                middle[shown][whiskers],
-                yerr=np.nan_to_num(reach[:, whiskers]),
-                fmt="none",
-                ecolor="#777777" if hue == "#222222" else "#222222",
-                elinewidth=0.8,
-                capsize=1.5,
-                capthick=0.8,
-            )
+            contrast, size = "#777777" if hue == "#222222" else "#222222", reach[:, whiskers]
+            style: dict[str, Any] = {"elinewidth": 0.8, "capsize": 1.5, "capthick": 0.8, "ecolor": contrast}
+            axes.errorbar(at[whiskers], middle[shown][whiskers], size, fmt="none", **style)
     axes.axhline(1.0, color="#444444", linewidth=0.8)
     _scale(axes, min(extremes), max(extremes))
     _name_cut(axes, groups, bars, cut)
@@ -161,17 +155,9 @@ def _name_cut(axes: Axes, groups: Groups, bars: Sequence[Bar], cut: Sequence[Bar
         for tick, value in zip(groups.ticks, groups.speedups(bar)[0], strict=True):
             if np.isnan(value) or bottom <= value <= top:
                 continue
-            up = value > top
-            axes.text(
-                tick + shift - 0.7 * width,
-                0.99 if up else 0.01,
-                f"{'↑' if up else '↓'}{value:.2g}",
-                transform=axes.get_xaxis_transform(),
-                color=colour(bar.model),
-                ha="right",
-                va="top" if up else "bottom",
-                fontsize=7.5,
-            )
+            arrow, height, edge = ("↑", 0.99, "top") if value > top else ("↓", 0.01, "bottom")
+            style = {"color": colour(bar.model), "ha": "right", "va": edge}
+            write_beside_edge(axes, tick + shift - 0.7 * width, height, f"{arrow}{value:.2g}", **style)
 
 
 def _scale(axes: Axes, low: float, high: float) -> None:
@@ -200,15 +186,7 @@ def _part(axes: Axes, groups: Groups) -> None:
             axes.axvline(ticks[first] - 0.5 - _GAP / 2.0, color="#444444", linewidth=0.8)
         if header:
             middle = (ticks[first] + ticks[last]) / 2.0
-            axes.text(
-                middle,
-                1.01,
-                header,
-                transform=axes.get_xaxis_transform(),
-                ha="center",
-                va="bottom",
-                fontsize=9.0,
-            )
+            write_beside_edge(axes, middle, 1.01, header, va="bottom", fontsize=9.0)
         first = last + 1
 
 
@@ -281,22 +259,13 @@ def _curves(axes: Axes, results: SearchResults, metric: str | None) -> None:
     """Draws a line for each model: over k, or over the mean of a metric."""
     for model in TILE_MODELS:
         bars = sorted((b for b in results.bars if b.model == model and b.top_k), key=lambda b: b.top_k or 0)
-        points = [(_across(results, bar, metric), results.mean(bar, SLOWDOWN)) for bar in bars]
-        points_shown = [(x, 100.0 * y) for x, y in points if x is not None and y is not None and x > 0.0]
-        if not points_shown:
-            continue
-        across, slowdowns = zip(*points_shown, strict=True)
-        name = TILE_TITLES.get(model, model)
-        axes.plot(
-            across,
-            slowdowns,
-            color=colour(model),
-            marker=_MARKERS[model],
-            markersize=4,
-            linewidth=1.2,
-            linestyle="dashed" if model == "random" else "solid",
-            label=name,
-        )
+        across = [float(bar.top_k or 0) if metric is None else results.mean(bar, metric) for bar in bars]
+        points = zip(across, (results.mean(bar, SLOWDOWN) for bar in bars), strict=True)
+        shown = [(x, 100.0 * y) for x, y in points if x is not None and y is not None and x > 0.0]
+        if shown:
+            name, line = TILE_TITLES.get(model, model), "dashed" if model == "random" else "solid"
+            (drawn,) = axes.plot(*zip(*shown, strict=True), color=colour(model), linestyle=line, label=name)
+            drawn.set(marker=_MARKERS[model], markersize=4, linewidth=1.2)
     if metric is not None:
         seconds = results.mean(EXHAUSTIVE, metric)
         if seconds:
@@ -315,10 +284,6 @@ def _curves(axes: Axes, results: SearchResults, metric: str | None) -> None:
         axes.set_xticks(numbers, [str(number) for number in numbers])
     else:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-
-
-def _across(results: SearchResults, bar: Bar, metric: str | None) -> float | None:
-    return float(bar.top_k or 0) if metric is None else results.mean(bar, metric)
 
 
 FIGURES = {"lpm2021": "figure5", "lpm2020": "figure4"}
@@ -407,17 +372,10 @@ def _panel(axes: Axes, results: SearchResults) -> None:
 
     ordered = sorted(results.programs, key=lambda pair: (gain(bars[-1], pair[1]), pair))
     for bar, marker in zip(bars, _TUNE_MARKERS, strict=False):
-        empty = bar == IN_COMPILER or bar.minutes == 1.0
-        axes.plot(
-            [gain(bar, program) for _, program in ordered],
-            range(len(ordered)),
-            linestyle="none",
-            marker=marker,
-            markersize=6.0,
-            color=colour(bar.model),
-            markerfacecolor="none" if empty else colour(bar.model),
-            label=title(bar),
-        )
+        gains, hue = [gain(bar, program) for _, program in ordered], colour(bar.model)
+        (drawn,) = axes.plot(gains, range(len(ordered)), marker, markersize=6.0, color=hue, label=title(bar))
+        if bar == IN_COMPILER or bar.minutes == 1.0:
+            drawn.set_markerfacecolor("none")
     axes.axvline(0.0, color="#444444", linewidth=0.8)
     axes.grid(visible=True, axis="both")
     axes.set_yticks(range(len(ordered)), [name.replace("\n", " ") for name in program_labels(ordered)])

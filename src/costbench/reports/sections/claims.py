@@ -38,16 +38,12 @@ SETS = PRINTED, ALL_PROGRAMS, STAND_IN, STRONGEST, REAL = (
     "real",
 )
 _STATISTICS = {
-    "geometric_mean": "geometric mean",
-    "mean": "mean",
-    "median": "median",
-    "standard_deviation": "standard deviation",
-    "share_of_programs": "share of programs",
     "worst": "worst program",
     "best": "best program",
     "kernel_mean": "mean over kernels",
     "seed_deviation": "std. dev. over seeds",
 }
+"""Those with another name for people."""
 _DIRECTIONS = {
     "left_better": "better",
     "right_better": "better",
@@ -138,7 +134,7 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
                 **_bounds("program", finding.by_program),
                 **_bounds("application", finding.by_application),
                 "unit": claim.unit,
-                "statistic": _STATISTICS[claim.statistic],
+                "statistic": _STATISTICS.get(claim.statistic, claim.statistic.replace("_", " ")),
                 "n": finding.n,
                 "applications": finding.by_application.units if finding.by_application else None,
                 "about": finding.about,
@@ -155,18 +151,15 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
 def shown_verdict(finding: Finding) -> str:
     """Returns a verdict with its size, or with the reason for it: `no difference larger than 0.4 points`."""
     if finding.verdict == NO_DIFFERENCE and finding.no_larger_than is not None:
-        unit = finding.claim.unit
-        size = finding.no_larger_than
-        of_shares = unit == _UNIT_OF_SHARES
-        return f"{NO_DIFFERENCE} larger than {100 * size if of_shares else size:.2g} " + (
-            "% of programs" if of_shares else unit
-        )
+        size, unit = finding.no_larger_than, finding.claim.unit
+        if unit == _UNIT_OF_SHARES:
+            size, unit = 100 * size, "% of programs"
+        return f"{NO_DIFFERENCE} larger than {size:.2g} {unit}"
     return f"{finding.verdict} ({finding.reason})" if finding.reason else finding.verdict
 
 
 def _bounds(name: str, bounds: Bounds | None) -> dict[str, float | None]:
-    low, high = (None, None) if bounds is None else (bounds.low, bounds.high)
-    return {f"{name}_low": low, f"{name}_high": high}
+    return {f"{name}_{end}": getattr(bounds, end, None) for end in ("low", "high")}
 
 
 def sides_in_words(finding: Finding, sides: Sequence[Side]) -> str:
@@ -207,14 +200,11 @@ def count_verdicts(frame: pd.DataFrame) -> dict[str, object]:
         `counts`: by set and verdict, in the order of `VERDICTS`; `controlled`: by set, what is left when
         false discoveries are controlled.
     """
-    by_set = {name: frame[frame["set"] == name] for name in SETS}
-    counts = {}
-    for name, rows in by_set.items():
-        verdicts = Counter(rows["verdict"])
-        counts[name] = {verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict]}
+    by_set = {name: rows for name in SETS if len(rows := frame[frame["set"] == name])}
+    verdicts = {name: Counter(rows["verdict"]) for name, rows in by_set.items()}
     return {
-        "counts": {name: of_set for name, of_set in counts.items() if of_set},
-        "controlled": {name: _count_after_control(rows) for name, rows in by_set.items() if len(rows)},
+        "counts": {name: {v: n[v] for v in VERDICTS if n[v]} for name, n in verdicts.items()},
+        "controlled": {name: _count_after_control(rows) for name, rows in by_set.items()},
     }
 
 
@@ -300,11 +290,7 @@ def _json_entry(finding: Finding) -> dict[str, object]:
 def _json_side(finding: Finding, side: Side) -> dict[str, object]:
     given = finding.given.get(side)
     return {
-        "model": side.model,
-        "variant": side.variant,
-        "split": side.split,
-        "chip": side.chip,
-        "kernels": side.kernels,
+        **{name: getattr(side, name) for name in ("model", "variant", "split", "chip", "kernels")},
         "knows_estimate": knows_estimate(side.model),
         "seeds": finding.seeds.get(side),
         "steps": finding.steps.get(side),

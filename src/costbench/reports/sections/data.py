@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -19,15 +19,12 @@ from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import Section, page_figure, paragraphs, sentence
 from costbench.reports.papers.printed import PAPERS, corpus_of_paper
-from costbench.reports.table import Column, Table
+from costbench.reports.table import Table
 from costbench.tasks import TASKS
 
 _SUMMED_SETS = ("train", "validation", "test")
-_PAPER_SAMPLES = {
-    "tile": ("tile-size samples", "tile_samples"),
-    "fusion": ("fusion kernels", "fusion_kernels"),
-}
-"""Task -> what the papers call its samples, and the column of their Table 1 that counts these."""
+_PAPER_SAMPLES = {"tile": "tile_samples", "fusion": "fusion_kernels"}
+"""Task -> column of the papers' Table 1 that counts its samples."""
 _DISTRIBUTIONS = {
     "tile_space_size": "tile sizes in a kernel's space",
     "configs_per_kernel": "tile sizes measured per kernel",
@@ -121,35 +118,26 @@ def _with_sums(counts: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def _corpus_table(chip: str, counts: pd.DataFrame, printed: Mapping[str, pd.DataFrame]) -> Table:
     tasks = [task for task in _PAPER_SAMPLES if task in set(counts["task"])]
     sums = _with_sums(counts, ["task", "split"])
-    columns: dict[Column, dict[Hashable, int]] = {}
+    columns: dict[str, pd.Series[int]] = {}
     for task in tasks:
-        ours, (samples, printed_samples) = sums.loc[task], _PAPER_SAMPLES[task]
-        group = f"Programs, {task}"
-        columns[Column(f"{task}_programs", "ours", group, count=True)] = ours["programs"].to_dict()
+        counted = ("programs", "samples", *(["kernels"] if TASKS[task].counts_kernels else []))
+        columns |= {f"{task}_{amount}": sums.loc[task][amount] for amount in counted}
         for paper, theirs in printed.items():
-            column = Column(f"{task}_programs_{paper}", paper, group, count=True)
-            columns[column] = theirs[f"{task}_programs"].to_dict()
-        if TASKS[task].counts_kernels:
-            columns[Column(f"{task}_kernels", "ours", f"Kernels, {task}", count=True)] = ours[
-                "kernels"
-            ].to_dict()
-        group = samples.capitalize()
-        columns[Column(f"{task}_samples", "ours", group, count=True)] = ours["samples"].to_dict()
-        for paper, theirs in printed.items():
-            column = Column(f"{task}_samples_{paper}", paper, group, count=True)
-            columns[column] = theirs[printed_samples].to_dict()
-    dropped = counts[(counts["set"] == "dropped") & (counts["programs"] > 0)]
+            columns[f"{task}_programs_{paper}"] = theirs[f"{task}_programs"]
+            columns[f"{task}_samples_{paper}"] = theirs[_PAPER_SAMPLES[task]]
+    dropped = set(counts["split"][(counts["set"] == "dropped") & (counts["programs"] > 0)])
     rows = [
-        (split, name, *(numbers.get((split, name)) for numbers in columns.values()))
+        (split, name)
         for split in dict.fromkeys(counts["split"])
-        for name in (*_SUMMED_SETS, "all", *(["dropped"] if split in set(dropped["split"]) else []))
+        for name in (*_SUMMED_SETS, "all", *(["dropped"] if split in dropped else []))
     ]
-    return Table(
-        f"corpus_{chip}",
-        f"Programs and samples of each set on {chip}, beside Table 1 of {' and '.join(PAPERS)}",
-        (Column("split", "Split"), Column("set", "Set"), *columns),
-        tuple(rows),
+    return fill_table(
+        "corpus",
+        pd.DataFrame(columns).reindex(pd.MultiIndex.from_tuples(rows, names=["split", "set"])).reset_index(),
+        name=f"corpus_{chip}",
         notes=paragraphs("data", "corpus_notes", tasks=tasks),
+        chip=chip,
+        papers=" and ".join(PAPERS),
     )
 
 
@@ -254,16 +242,8 @@ def _mark_papers_value(axes: Axes, task: str, panel: _Panel) -> None:
     if (task, panel.quantity) in marks:
         value, text = marks[task, panel.quantity]
         axes.axvline(value, color="#444444", linewidth=0.9, linestyle=":")
-        axes.annotate(
-            text,
-            (value, 0.98),
-            xycoords=axes.get_xaxis_transform(),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="top",
-            fontsize=7.5,
-            color="#444444",
-        )
+        note = axes.annotate(text, (value, 0.98), (4, 0), axes.get_xaxis_transform(), "offset points")
+        note.set(va="top", fontsize=7.5, color="#444444")
 
 
 def _log_axis(axes: Axes, is_time: bool) -> None:

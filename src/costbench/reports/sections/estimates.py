@@ -63,11 +63,8 @@ def quality_scores(results: Results) -> tuple[QualityScores, ...]:
             of_variant = results.cell(cell.task, cell.split, cell.chip, variant)
             if of_variant is None:
                 continue
-            measures = of_variant.described.measures
-            for model in WITH_ESTIMATE if quality else WITHOUT:
-                if model in of_variant.models:
-                    means = (m.mean(of_variant.over_programs(model, m.metric)) for m in measures)
-                    rows.append((quality, model, *means))
+            models = WITH_ESTIMATE if quality else WITHOUT
+            rows += [(quality, m, *of_variant.means(m)) for m in models if m in of_variant.models]
         scores = pd.DataFrame(rows, columns=["quality", "model", "error", "tau"])
         scores = scores[scores["error"].notna() | (scores["quality"] == "")]
         of_cell = QualityScores(cell.task, cell.split, cell.chip, own, len(cell.programs), scores)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
@@ -142,11 +143,11 @@ def cost_table(points: pd.DataFrame) -> Table:
 
 
 _STYLES = {
-    "hybrid": ("#CC79A7", "o", "-"),
-    "learned": ("#0072B2", "D", "-"),
-    "lpm2021": ("#56B4E9", "v", "-"),
-    "trees_analytical": ("#009E73", "^", "--"),
-    "trees": ("#444444", "s", "--"),
+    "hybrid": ("#CC79A7", "o-"),
+    "learned": ("#0072B2", "D-"),
+    "lpm2021": ("#56B4E9", "v-"),
+    "trees_analytical": ("#009E73", "^--"),
+    "trees": ("#444444", "s--"),
 }
 """Colour, marker and line of each model; lines of trees are dashed."""
 
@@ -175,18 +176,12 @@ def write_cost_figure(points: pd.DataFrame, folder: Path) -> tuple[Path, ...]:
         figure = Figure(figsize=(9.0, 3.4), layout="constrained")
         panels = figure.subplots(1, 2)
         for axes, measure, field in zip(panels, measures, ("error", "tau"), strict=True):
-            for model, (colour, marker, line) in _STYLES.items():
-                columns = ["core_seconds", field]
+            columns = ["core_seconds", field]
+            for model, (colour, style) in _STYLES.items():
                 shown = select(timed, model=model)[columns].dropna().sort_values(columns)
                 if len(shown):
-                    axes.plot(
-                        *(shown[column].tolist() for column in columns),
-                        color=colour,
-                        marker=marker,
-                        markersize=4,
-                        linestyle=line,
-                        label=title_of(model),
-                    )
+                    values = shown.to_numpy(np.float64).T
+                    axes.plot(*values, style, color=colour, markersize=4, label=title_of(model))
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axes.xaxis.set_minor_formatter(NullFormatter())

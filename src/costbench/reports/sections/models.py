@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,13 @@ from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.papers.printed import PrintedTable, printed_table
 from costbench.reports.results import CEILINGS, ChipSplit, Results, title_of
 from costbench.reports.tables.hyperparameters import settings_tables, trials_table
-from costbench.reports.tables.learning_curves import Curves, Point, curves_table, rates_tables, settled_after
+from costbench.reports.tables.learning_curves import (
+    Curves,
+    column_name,
+    curves_table,
+    rates_tables,
+    settled_after,
+)
 from costbench.reports.tables.variants import MODEL, ablation_tables, differences_tables, variant_splits
 from costbench.reports.training_runs import budget_table, read_history, rises
 from costbench.tasks import KERNEL_TASKS, LEARNED, labels_of
@@ -117,16 +124,15 @@ def summarise_curves(results: Results, curves: Curves) -> dict[str, object]:
         results: results of all variants on test programs.
         curves: learning curves of a task, split and chip.
     """
-    settled, order = settled_after(curves, lambda point: point.validation, rises(curves.column))
-    settled_by_test, _ = settled_after(curves, lambda point: point.error, rising=False)
+    settled, order = settled_after(curves, "validation", rising=rises(curves.column))
+    settled_by_test, _ = settled_after(curves, "error", rising=False)
     baseline, baseline_error = None, None
     cell = results.cell(curves.task, curves.split, curves.chip)
     if cell is not None:
-        error = cell.described.measures[0]
         side = Side(split=curves.split, chip=curves.chip)
-        baseline = strongest_baseline(results.scores, curves.task, error.metric, side)
-    if cell is not None and baseline is not None:
-        baseline_error = error.mean(cell.over_programs(baseline, error.metric))
+        metric = cell.described.measures[0].metric
+        baseline = strongest_baseline(results.scores, curves.task, metric, side)
+        baseline_error = cell.means(baseline or "")[0]
     return {
         "where": f"{labels_of(curves.task).heading}, {curves.split} split, {curves.chip}",
         "settled": settled,
@@ -135,7 +141,7 @@ def summarise_curves(results: Results, curves: Curves) -> dict[str, object]:
         "ablations": curves.ablations,
         "enough": settled is not None and curves.ablations is not None and settled <= curves.ablations,
         "errors": {
-            name: [(point.steps, point.error) for point in points if point.error is not None]
+            name: list(points[["steps", "error"]].dropna().itertuples(index=False, name=None))
             for name, points in curves.networks.items()
         },
         "baseline": None if baseline is None or baseline_error is None else title_of(baseline),
@@ -146,10 +152,7 @@ def summarise_curves(results: Results, curves: Curves) -> dict[str, object]:
 def _ceilings(results: Results, curves: Curves) -> dict[str, float]:
     """Returns the mean tau of each ceiling on the test programs, by title."""
     cell = results.cell(curves.task, curves.split, curves.chip)
-    if cell is None:
-        return {}
-    tau = cell.described.measures[1]
-    means = {name: tau.mean(cell.over_programs(name, tau.metric)) for name in CEILINGS}
+    means = {} if cell is None else {name: cell.means(name)[1] for name in CEILINGS}
     return {title_of(name): mean for name, mean in means.items() if mean is not None}
 
 
@@ -249,14 +252,11 @@ def write_heat_map(results: Results, chip_split: ChipSplit, folder: Path) -> tup
 
 
 def _ours(results: Results, task: str, chip_split: ChipSplit) -> F64:
-    measure = KERNEL_TASKS[task].measures[0]
-    grid = np.full((len(ENCODERS), len(REDUCTIONS)), np.nan)
-    for i, encoder in enumerate(ENCODERS):
-        for j, reduction in enumerate(REDUCTIONS):
-            cell = results.cell(task, chip_split.split, chip_split.chip, f"{encoder}-{reduction}")
-            mean = None if cell is None else measure.mean(cell.over_programs(MODEL, measure.metric))
-            grid[i, j] = np.nan if mean is None else mean
-    return grid
+    def mean(variant: str) -> float | None:
+        cell = results.cell(task, chip_split.split, chip_split.chip, variant)
+        return None if cell is None else cell.means(MODEL)[0]
+
+    return np.array([[mean(f"{e}-{r}") for r in REDUCTIONS] for e in ENCODERS], dtype=np.float64)
 
 
 def _theirs(paper: PrintedTable, task: str) -> F64:
@@ -347,16 +347,16 @@ def write_learning_figure(curves: Curves, ceilings: Mapping[str, float], folder:
         DataError: if a file cannot be written.
     """
     error, tau = LEARNED[curves.task].measures
-    panels: tuple[tuple[str, Callable[[Point], float | None]], ...] = (
-        (curves.column.replace("/", " ").replace("_", " "), lambda point: point.validation),
-        (f"{error.title}, test", lambda point: point.error),
-        (f"{tau.title}, test", lambda point: point.tau),
-    )
+    panels = {
+        "validation": column_name(curves.column),
+        "error": f"{error.title}, test",
+        "tau": f"{tau.title}, test",
+    }
     with styled():
         figure = Figure(figsize=(11.0, 3.4), layout="constrained")
         all_axes = figure.subplots(1, len(panels))
-        for axes, (title, value) in zip(all_axes, panels, strict=True):
-            _learning_panel(axes, curves, value)
+        for axes, (column, title) in zip(all_axes, panels.items(), strict=True):
+            _learning_panel(axes, curves, column)
             axes.set_ylabel(title)
         for (title, height), style in zip(sorted(ceilings.items()), ("--", ":"), strict=False):
             all_axes[-1].axhline(height, color="#444444", linestyle=style, linewidth=1.0, label=title)
@@ -364,18 +364,12 @@ def write_learning_figure(curves: Curves, ceilings: Mapping[str, float], folder:
         return save(figure, folder / f"curves_{curves.name}")
 
 
-def _learning_panel(axes: Axes, curves: Curves, value: Callable[[Point], float | None]) -> None:
-    steps = sorted({point.steps for points in curves.networks.values() for point in points})
-    for index, (network, points) in enumerate(curves.networks.items()):
-        shown = {point.steps: height for point in points if (height := value(point)) is not None}
-        axes.plot(
-            list(shown),
-            list(shown.values()),
-            marker=_MARKERS[index % len(_MARKERS)],
-            markersize=4,
-            color=PALETTE[index % len(PALETTE)],
-            label=network,
-        )
+def _learning_panel(axes: Axes, curves: Curves, column: str) -> None:
+    steps = sorted(curves.points["steps"].unique())
+    styles = zip(cycle(_MARKERS), cycle(PALETTE), strict=False)
+    for (network, points), (marker, hue) in zip(curves.networks.items(), styles, strict=False):
+        shown = points.dropna(subset=column)
+        axes.plot(shown["steps"], shown[column], marker=marker, markersize=4, color=hue, label=network)
     if curves.ablations is not None:
         axes.axvline(curves.ablations, color="#888888", linewidth=1.0, label="budget of the ablations")
     axes.set_xscale("log")

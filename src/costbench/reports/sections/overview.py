@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from costbench.metrics.rows import MAIN
-from costbench.reports.baseline_comparison import Standing
+from costbench.reports.baseline_comparison import Standing, Standings
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import (
     DECIDED,
@@ -58,14 +59,12 @@ from costbench.reports.sections.claims import (
     sides_in_words,
 )
 from costbench.reports.sections.real_machine import (
+    compare_machines,
     machine_pointer,
-    machines_compared_table,
-    machines_figure,
 )
 from costbench.reports.sections.results import best_of_ten, loss_spreads
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer
-from costbench.reports.tables.machines import machines_table
-from costbench.reports.tables.recorded_runs import agreement_of, recorded_runs_table
+from costbench.reports.tables.machines import agreement_of, machines_table, recorded_runs_table
 from costbench.reports.tables.variants import BASE as PAPERS_MODEL
 from costbench.reports.tables.variants import differences_tables, known_differences, tables_without_results
 from costbench.reports.training_guard import ModelBudget
@@ -107,9 +106,10 @@ def overview_section(data: ReportData) -> Section:
     preview = (pointer(_TEMPLATE, "preview", "overview", page=page),) if page else ()
     chips = _simulated_chips(data.cells)
     of_machines = (make(chip) for make in (recorded_runs_table, machines_table) for chip in chips)
+    machine_figures, machine_tables = compare_machines(data)
     return replace(
         section,
-        figures=(*_hybrid_figure(data), *machines_figure(data), *_tune_figure(data.searches, data.figures)),
+        figures=(*_hybrid_figure(data), *machine_figures, *_tune_figure(data.searches, data.figures)),
         pointers=(
             *preview,
             *conclusions(data.front, data.printed_findings),
@@ -118,7 +118,7 @@ def overview_section(data: ReportData) -> Section:
             *loss_pointers(data.cells),
             *tpugraphs_pointer(data.results),
         ),
-        tables=(*machines_compared_table(data), *(table for table in of_machines if table.rows)),
+        tables=(*machine_tables, *(table for table in of_machines if table.rows)),
     )
 
 
@@ -184,52 +184,38 @@ def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ())
         results = front(task)
         for model in HEADLINE_NETWORKS:
             cell = primary_cell(results.cells, task, model)
-            finding = None if cell is None else _against_strongest(findings, cell, model)
-            if cell is not None and finding is not None:
-                words = pointer(
-                    _TEMPLATE,
-                    "statement",
-                    STRONGEST_TABLE,
-                    task=cell.labels.title,
-                    words=finding.claim.statement,
-                    finding=finding,
-                    verdict=shown_verdict(finding),
-                    decimals=cell.described.measures[0].decimals,
-                    where=f"{cell.where}{cell.labels.kernels}",
-                    compared=sides_in_words(finding, finding.claim.left),
-                    held_against=sides_in_words(finding, finding.claim.right),
-                    won=_won(results, cell, model, finding),
-                )
-                pointers.append(words)
+            if cell is None:
                 continue
-            ranking = None if cell is None else results.standings[cell.name]
-            if cell is None or ranking is None or ranking.strongest is None:
-                continue
-            standing, strongest = ranking.of(model), ranking.of(ranking.strongest)
-            if standing is None or strongest is None or standing.difference is None:
-                continue
-            words = pointer(
-                _TEMPLATE,
-                "conclusion",
-                f"headline_{cell.name}" if results.profile else f"baselines_{cell.name}",
-                task=cell.labels.title,
-                baseline=title_of(strongest.model),
-                error=cell.labels.short_error,
-                decimals=cell.described.measures[0].decimals,
-                standing=standing,
-                strongest=strongest,
-                where=f"{cell.where}{cell.labels.kernels}",
-            )
-            pointers.append(words)
+            words: dict[str, Any] = {
+                "task": cell.labels.title,
+                "where": f"{cell.where}{cell.labels.kernels}",
+                "decimals": cell.described.measures[0].decimals,
+            }
+            finding, ranking = _against_strongest(findings, cell, model), results.standings[cell.name]
+            standing, strongest = ranking.of(model), ranking.of(ranking.strongest or "")
+            if finding is not None:
+                words |= {
+                    "words": finding.claim.statement,
+                    "finding": finding,
+                    "verdict": shown_verdict(finding),
+                    "compared": sides_in_words(finding, finding.claim.left),
+                    "held_against": sides_in_words(finding, finding.claim.right),
+                    "won": _won(ranking, model, finding),
+                }
+                pointers.append(pointer(_TEMPLATE, "statement", STRONGEST_TABLE, **words))
+            elif standing is not None and strongest is not None and standing.difference is not None:
+                words |= {"baseline": title_of(strongest.model), "error": cell.labels.short_error}
+                words |= {"standing": standing, "strongest": strongest}
+                table = f"{'headline' if results.profile else 'baselines'}_{cell.name}"
+                pointers.append(pointer(_TEMPLATE, "conclusion", table, **words))
     return tuple(pointers)
 
 
-def _won(front: Front, cell: Cell, model: str, finding: Finding) -> float | None:
+def _won(ranking: Standings, model: str, finding: Finding) -> float | None:
     """Returns the share of programs that a network wins, in percent.
 
     None if it is held against another baseline than the strongest.
     """
-    ranking = front.standings[cell.name]
     standing = ranking.of(model)
     held_against = {side.model for side in finding.claim.left}
     if standing is None or standing.won is None or held_against != {ranking.strongest}:

@@ -8,10 +8,11 @@ and stands beside its finding on folds of the simulated chip.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -183,10 +184,7 @@ def flat_real(real: Headline | None) -> dict[str, float]:
 
 def count_carried(carried: Sequence[Carried]) -> dict[str, int]:
     """Returns how many findings carry over, how many do not, and how many are open."""
-    counts = {"yes": 0, "no": 0, "open": 0, "tested here alone": 0}
-    for row in carried:
-        counts[row.carries_over] += 1
-    return counts
+    return dict.fromkeys(get_args(CarriesOver), 0) | Counter(row.carries_over for row in carried)
 
 
 _MACHINES = (("simulated", "#56B4E9"), ("real", "#D55E00"))
@@ -359,27 +357,22 @@ def machine_models(data: ReportData, real: Headline) -> pd.DataFrame:
     return scores_of_models(real, cells[0] if cells else None)
 
 
-def machines_compared_table(data: ReportData) -> tuple[Table, ...]:
-    """Returns the table of the first page: each model simulated and on the real machine."""
-    if data.real is None:
-        return ()
-    scores = machine_models(data, data.real)
-    titled = scores.assign(model=scores["model"].map(title_of))
-    rows = [{str(key): value for key, value in row.items()} for row in titled.to_dict("records")]
-    return (fill_table("machines_compared", rows, simulated=PRIMARY_CHIP, real=data.real.chip),)
-
-
-def machines_figure(data: ReportData) -> tuple[PageFigure, ...]:
-    """Returns the figure of the first page, likewise.
+def compare_machines(data: ReportData) -> tuple[tuple[PageFigure, ...], tuple[Table, ...]]:
+    """Returns figure and table of the first page: each model simulated and on the real one, if any.
 
     Raises:
-        DataError: if it cannot be written.
+        DataError: if the figure cannot be written.
     """
     if data.real is None:
-        return ()
-    chip = data.real.chip
-    paths = write_machines_figure(machine_models(data, data.real), PRIMARY_CHIP, chip, data.figures)
-    return (page_figure(paths[0], _PAGE, "machines", chip=chip),) if paths else ()
+        return (), ()
+    scores, chip = machine_models(data, data.real), data.real.chip
+    paths = write_machines_figure(scores, PRIMARY_CHIP, chip, data.figures)
+    titled = scores.assign(model=scores["model"].map(title_of))
+    rows = [{str(key): value for key, value in row.items()} for row in titled.to_dict("records")]
+    return (
+        tuple(page_figure(path, _PAGE, "machines", chip=chip) for path in paths[:1]),
+        (fill_table("machines_compared", rows, simulated=PRIMARY_CHIP, real=chip),),
+    )
 
 
 def machine_pointer(data: ReportData) -> tuple[Pointer, ...]:

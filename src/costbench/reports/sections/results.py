@@ -81,15 +81,8 @@ def _paragraphs(
     cell: Cell, standing: Standings, audit: pd.DataFrame, unseen: Cell | None, new: Cell | None
 ) -> tuple[str, ...]:
     """Returns what networks and the strongest baseline reach, and how much training has seen of the tests."""
-    error, tau = cell.described.measures
-    means = [
-        (
-            title_of(model),
-            *(measure.mean(cell.over_programs(model, measure.metric)) for measure in (error, tau)),
-        )
-        for model in cell.models
-        if model in (*TRAINED, "analytical", standing.strongest)
-    ]
+    compared = (*TRAINED, "analytical", standing.strongest)
+    means = [(title_of(model), *cell.means(model)) for model in cell.models if model in compared]
     skewed = SKEWED.get(cell.task)
     spreads = {} if skewed is None else loss_spreads(cell)
     share = share_of_structures(cell, new)

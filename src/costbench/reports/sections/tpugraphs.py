@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -169,20 +170,8 @@ def _layout_taus(results: Results, chip_split: ChipSplit) -> str:
 def _headroom(results: Results, chip_split: ChipSplit) -> dict[str, dict[str, float]]:
     """Returns what leaving the compiler's layouts alone costs on each collection, by kind of average."""
     (error, _), frame = LEARNED[LAYOUT].measures, layout_frame(results)
-    losses = {
-        name: spread(
-            error,
-            select(
-                frame,
-                split=chip_split.split,
-                chip=chip_split.chip,
-                model=SKEWED[LAYOUT].default,
-                group=name,
-                metric=error.metric,
-            )["value"].tolist(),
-        )
-        for name in COLLECTIONS
-    }
+    frame = select(frame, **asdict(chip_split), model=SKEWED[LAYOUT].default, metric=error.metric)
+    losses = {name: spread(error, select(frame, group=name)["value"].tolist()) for name in COLLECTIONS}
     return {name: averages for name, averages in losses.items() if averages}
 
 

@@ -12,7 +12,6 @@ from costbench.reports.sections.searches import figure_4_table, start_table
 from costbench.reports.table import Table
 from costbench.reports.tables.programs import program_table
 
-_PREFIX = "user"
 _PAPER = "lpm2021"
 
 
@@ -21,7 +20,11 @@ def user_programs_section(data: ReportData) -> Section | None:
 
     Tables are those of the corpus, by task, split and chip, and those of searches that tuned such programs.
     """
-    tables = [_renamed(table) for table in (*_evaluated(data), *_searched(data)) if table.rows]
+    tables = [
+        replace(table, name=f"user_{table.name}", title=f"Your own programs. {table.title}")
+        for table in _tables(data)
+        if table.rows
+    ]
     if not tables:
         return None
     programs = {program for cell in data.results.of_user.cells for _, program in cell.programs}
@@ -36,18 +39,11 @@ def user_programs_section(data: ReportData) -> Section | None:
     )
 
 
-def _evaluated(data: ReportData) -> Iterator[Table]:
+def _tables(data: ReportData) -> Iterator[Table]:
     for cell in data.results.of_user.cells:
         standing = data.standings.get(cell.name)
         yield program_table(cell, None, standing.strongest if standing else None)
-
-
-def _searched(data: ReportData) -> Iterator[Table]:
     searches = data.searches.of_user
     yield from map(figure_4_table, searches.of("tile"))
     for results in searches.of("fusion"):
         yield from (start_table(results, _PAPER, start) for start in STARTS)
-
-
-def _renamed(table: Table) -> Table:
-    return replace(table, name=f"{_PREFIX}_{table.name}", title=f"Your own programs. {table.title}")

@@ -17,7 +17,7 @@ from costbench.reports.claims.claim import TPUGRAPHS
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import printed_settings
-from costbench.reports.table import Column, Table
+from costbench.reports.table import Table
 from costbench.tasks import KERNEL_TASKS
 
 Settings = Mapping[str, object]
@@ -85,23 +85,18 @@ def shown_setting(value: object) -> str:
 
 def _fixed_table(trained: Mapping[str, Settings]) -> Table:
     paper = printed_settings("lpm2021", "fixed")
-    columns = (
-        Column("parameter", "Parameter"),
-        Column("applies_to", "Applies to"),
-        Column("setting", "Our setting"),
-        *(Column(f"ours_{task}", f"ours, {task}") for task in trained),
-        Column("paper", paper.paper),
-    )
-    rows = tuple(
-        (
-            *(str(row[key]) for key in ("parameter", "applies_to", "setting")),
-            *(shown_setting(setting(settings, str(row["setting"]))) for settings in trained.values()),
-            str(row["value"]),
-        )
+    rows = [
+        {
+            **row,
+            "paper": row["value"],
+            **{
+                f"ours_{task}": shown_setting(setting(settings, str(row["setting"])))
+                for task, settings in trained.items()
+            },
+        }
         for row in paper.rows
-    )
-    title = f"Settings that are the same for all networks of a task, beside {paper.name}"
-    return Table(paper.key, title, columns, rows, 0, paragraphs("models", "fixed_note"))
+    ]
+    return fill_table("fixed_settings", rows, name=paper.key, printed=paper.name, paper=paper.paper)
 
 
 def _tuned_table(task: str, models: Mapping[str, object]) -> Table:
@@ -168,14 +163,6 @@ def _tried_value(variant: object, path: str) -> str:
     return shown_setting(setting(variant, path))
 
 
-_SHOWN = {
-    "net.encoder": "graph network",
-    "net.reduction": "reduction",
-    "net.hidden": "hidden",
-    "optimizer.learning_rate": "learning rate",
-    "loss": "loss",
-    "net.residual": "added to",
-}
 _HEAD = ("trial", "state", "epochs", "metric")
 
 
@@ -194,23 +181,19 @@ def trials_table(task: str, folder: Path) -> Table | None:
         raise DataError("no trials", where=path, expected=f"the columns {', '.join(_HEAD)}")
     best = load_yaml(folder / f"{task}.yaml")
     trials = {row["trial"]: row for row in epochs}.values()
-    varied = [name for name in _SHOWN if name in epochs[0]]
-    columns = [
-        *(Column(name, name) for name in ("trial", "state", "epochs")),
-        Column("metric", f"validation {best.get('monitor')}", decimals=3),
-        *(Column(name, _SHOWN[name]) for name in varied),
-    ]
-    rows = tuple(
-        (
-            row["trial"] + ("*" if row["trial"] == str(best.get("trial")) else ""),
-            *(row["state"], row["epochs"]),
-            float(row["metric"]) if row["metric"] else None,
-            *(_short(row[name]) for name in varied),
-        )
+    rows = [
+        {key: _short(value) for key, value in row.items()}
+        | {
+            "trial": row["trial"] + ("*" if row["trial"] == str(best.get("trial")) else ""),
+            "epochs": row["epochs"],
+            "metric": float(row["metric"]) if row["metric"] else None,
+        }
         for row in trials
+    ]
+    notes = paragraphs("models", "trials_notes", hybrids="net.residual" in epochs[0])
+    return fill_table(
+        "trials", rows, name=f"sweep_{task}", notes=notes, task=task, monitor=best.get("monitor")
     )
-    notes = paragraphs("models", "trials_notes", hybrids="net.residual" in varied)
-    return Table(f"sweep_{task}", f"Trials of the sweep, {task} task", tuple(columns), rows, 0, notes)
 
 
 def _short(value: str) -> str:

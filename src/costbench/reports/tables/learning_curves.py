@@ -9,8 +9,8 @@ training with one rate; test programs have no part in the choice among them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -30,21 +30,7 @@ _ABLATION = "graphsage-column-wise"
 """Of the networks of lpm2021's Table 4 the one that marks the ablations' budget; all of them have one."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """A network after a budget.
-
-    Attributes:
-        steps: number of training steps.
-        validation: best value on the validation programs, by which the network was selected; mean over seeds.
-        error: mean error on the test programs, in percent.
-        tau: mean of Kendall's tau on the test programs.
-    """
-
-    steps: int
-    validation: float
-    error: float | None = None
-    tau: float | None = None
+CURVE_COLUMNS = ("network", "steps", "validation", "error", "tau")
 
 
 @dataclass(frozen=True)
@@ -53,21 +39,29 @@ class Curves(Division):
 
     Attributes:
         column: column of training histories that `validation` is of, such as `validation/tau`.
-        networks: name -> points, by steps.
+        points: a row a network and budget, networks one after the other, each by steps: name of the
+            `network`, number of training `steps`, best value on the `validation` programs, by which the
+            network was selected (mean over seeds), mean `error` in percent and mean of Kendall's `tau` on
+            the test programs; NaN where it was not tested.
         ablations: steps in which the ablations' samples are seen; None where no ablation was run.
         samples: decisions that a network sees in a step, at most.
     """
 
     column: str
-    networks: Mapping[str, tuple[Point, ...]]
+    points: pd.DataFrame
     ablations: float | None
     samples: int
 
     @property
+    def networks(self) -> dict[str, pd.DataFrame]:
+        """Points of each network, by name, in order."""
+        return {str(name): points for name, points in self.points.groupby("network", sort=False)}
+
+    @property
     def budgets(self) -> tuple[int, ...]:
         """Returns the steps that all networks were trained for, ascending."""
-        steps = [{point.steps for point in points} for points in self.networks.values()]
-        return tuple(sorted(set.intersection(*steps))) if steps else ()
+        counts = self.points.groupby("steps").size()
+        return tuple(counts.index[counts == self.points["network"].nunique()].tolist())
 
 
 def is_curve(variant: str) -> bool:
@@ -93,10 +87,11 @@ def learning_curves(
     for key, runs in every.groupby(["task", "split", "chip"], sort=False):
         task, split, chip = map(str, key)
         samples = int(runs["samples"].iloc[0])
-        networks = {
-            str(network): tuple(_point(results, of_steps) for _, of_steps in of_network.groupby("steps"))
+        points = [
+            (network, *_values_at(results, of_steps))
             for network, of_network in runs.groupby("network", sort=False)
-        }
+            for _, of_steps in of_network.groupby("steps")
+        ]
         of_ablations = [
             budget.samples
             for budget in budgets
@@ -104,43 +99,34 @@ def learning_curves(
             if (budget.chip, budget.variant) == (chip, _ABLATION)
         ]
         ablations = min(of_ablations) / samples if of_ablations else None
-        curves.append(Curves(task, split, chip, columns[task], networks, ablations, samples))
+        frame = pd.DataFrame(points, columns=list(CURVE_COLUMNS))
+        frame = frame.astype(dict.fromkeys(("validation", "error", "tau"), "float64"))
+        curves.append(Curves(task, split, chip, columns[task], frame, ablations, samples))
     return tuple(curves)
 
 
-def _point(results: Results, runs: pd.DataFrame) -> Point:
-    """Returns a network after a budget, by its training runs."""
+def _values_at(results: Results, runs: pd.DataFrame) -> tuple[float | None, ...]:
+    """Returns the values of `CURVE_COLUMNS` of a network after a budget, by its training runs."""
     first = runs.iloc[0]
     steps, validation = int(first["steps"]), float(runs["value"].to_numpy().mean())
     cell = results.cell(*first[["task", "split", "chip", "variant"]])
-    if cell is None:
-        return Point(steps, validation)
-    error, tau = (m.mean(cell.over_programs(_MODEL, m.metric)) for m in cell.described.measures)
-    return Point(steps, validation, error, tau)
+    return (steps, validation, *((None, None) if cell is None else cell.means(_MODEL)))
 
 
-def order_at(
-    curves: Curves, steps: int, value: Callable[[Point], float | None], rising: bool
-) -> tuple[str, ...]:
+def order_at(curves: Curves, steps: int, column: str, *, rising: bool) -> tuple[str, ...]:
     """Returns the networks after a budget, the best first; those without a value are left out.
 
     Args:
         curves: learning curves of a task.
         steps: number of training steps.
-        value: what of a point to compare.
+        column: column of points to compare.
         rising: whether more of it is better.
     """
-    ranked = []
-    for name, points in curves.networks.items():
-        value_at_steps = next((value(point) for point in points if point.steps == steps), None)
-        if value_at_steps is not None:
-            ranked.append((-value_at_steps if rising else value_at_steps, name))
-    return tuple(name for _, name in sorted(ranked))
+    points = curves.points[curves.points["steps"] == steps].dropna(subset=column)
+    return tuple(points.sort_values([column, "network"], ascending=[not rising, True])["network"])
 
 
-def settled_after(
-    curves: Curves, value: Callable[[Point], float | None], rising: bool
-) -> tuple[int | None, tuple[str, ...]]:
+def settled_after(curves: Curves, column: str, *, rising: bool) -> tuple[int | None, tuple[str, ...]]:
     """Returns the least budget from which on the order of the networks no longer changes, and that order.
 
     None where the last budget still changed the order, or only one budget was run: one order alone is not
@@ -148,10 +134,10 @@ def settled_after(
 
     Args:
         curves: learning curves of a task.
-        value: what of a point to compare.
+        column: column of points to compare.
         rising: whether more of it is better.
     """
-    orders = [order_at(curves, steps, value, rising) for steps in curves.budgets]
+    orders = [order_at(curves, steps, column, rising=rising) for steps in curves.budgets]
     if not orders:
         return None, ()
     least = len(orders) - 1
@@ -169,11 +155,7 @@ def curves_table(curves: Curves) -> Table:
     error, tau = LEARNED[curves.task].measures
     return fill_table(
         "curves",
-        [
-            asdict(point) | {"network": name, "samples": point.steps * curves.samples}
-            for name, points in curves.networks.items()
-            for point in points
-        ],
+        curves.points.assign(samples=curves.points["steps"] * curves.samples),
         name=f"curves_{curves.name}",
         heading=labels_of(curves.task).heading,
         where=curves.where,

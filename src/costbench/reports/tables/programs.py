@@ -177,11 +177,10 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         rows.append(row | _spread_of_errors(cell, standing.model))
     for name in cell.ceilings:
         # Mean error and tau alone: what knows the machine is compared with nothing.
-        errors, taus = (cell.over_programs(name, measure.metric) for measure in (error, tau))
-        means = {"error": error.mean(errors), "tau": tau.mean(taus)}
-        counts = {"programs": len(errors), "seeds": len(cell.seeds[name])}
-        spread_of_errors = _spread_of_errors(cell, name)
-        rows.append({"model": title_of(name), "kind": "ceiling", **means, **counts, **spread_of_errors})
+        means = dict(zip(("error", "tau"), cell.means(name), strict=True))
+        counts = {"programs": len(cell.over_programs(name, error.metric)), "seeds": len(cell.seeds[name])}
+        named = {"model": title_of(name), "kind": "ceiling"}
+        rows.append({**named, **means, **counts, **_spread_of_errors(cell, name)})
     return fill_table(
         "skewed_baselines" if cell.task in SKEWED else "baselines",
         rows,

@@ -96,7 +96,7 @@ def _chip_splits(frame: pd.DataFrame) -> tuple[ChipSplit, ...]:
 
 def tile_frame(results: Results, chip_split: ChipSplit) -> pd.DataFrame:
     """Returns the rows of tile models over all kernels."""
-    return select(results.frame, task=TILE, split=chip_split.split, chip=chip_split.chip, group=ALL)
+    return select(results.frame, task=TILE, **asdict(chip_split), group=ALL)
 
 
 def kernel_mean(results: Results, chip_split: ChipSplit, variant: str, metric: str) -> float | None:
@@ -146,12 +146,7 @@ def _words_on_pools(
     sizes = [f"{pool:.0f} ({collection})" for collection, pool in pool_sizes(collections).items()]
     orders = 0
     if chip_split is not None:
-        of_chance = select(
-            layout_frame(results),
-            split=chip_split.split,
-            chip=chip_split.chip,
-            model=SKEWED[LAYOUT].chance,
-        )
+        of_chance = select(layout_frame(results), **asdict(chip_split), model=SKEWED[LAYOUT].chance)
         orders = int(of_chance["seed"].nunique())
     return {"pools": f"Ours: {', '.join(sizes)} a program." if sizes else "", "orders": orders}
 
@@ -169,7 +164,7 @@ def layout_mean(
         metric: metric of the rows.
     """
     model, named = (variant, MAIN) if variant == "random" else (MODEL, variant)
-    frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip, group=collection)
+    frame = select(layout_frame(results), **asdict(chip_split), group=collection)
     values = means(select(frame, model=model, variant=named, metric=metric), ["program"])
     return float(values.to_numpy().mean()) if len(values) else None
 
@@ -201,9 +196,7 @@ def best_table(
         collections: sizes of the collections of layout graphs.
     """
     of_tiles = results.frame.iloc[:0] if tiles is None else tile_frame(results, tiles)
-    of_layouts = results.frame.iloc[:0]
-    if layouts is not None:
-        of_layouts = select(layout_frame(results), split=layouts.split, chip=layouts.chip)
+    of_layouts = select(layout_frame(results), **asdict(layouts)) if layouts else results.frame.iloc[:0]
     where = " and ".join(
         f"{name} on the {chip_split.title}"
         for name, chip_split in (("tiles", tiles), ("layouts", layouts))
@@ -231,7 +224,7 @@ def collection_table(
         chip_split: split and chip.
         collections: sizes of the collections of layout graphs.
     """
-    frame = select(layout_frame(results), split=chip_split.split, chip=chip_split.chip)
+    frame = select(layout_frame(results), **asdict(chip_split))
     named = frame[["group", "model", "variant"]].drop_duplicates().itertuples(index=False, name=None)
     ordered = sorted(named, key=lambda row: (COLLECTIONS.index(row[0]), row[1] in CEILINGS, *row[1:]))
     cases = tuple(
