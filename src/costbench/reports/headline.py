@@ -358,7 +358,7 @@ def _points_of_networks(curves: Sequence[Curves], core_seconds: pd.DataFrame) ->
             for point in points.to_dict("records"):
                 runs = select(core_seconds, **keys, variant=f"curve-{network}-{point['steps']}")
                 given = ModelBudget(steps=point["steps"], core_seconds=_mean(runs["core_seconds"]))
-                named = keys | {"model": network, "is_chosen": point["steps"] == points["steps"].max()}
+                named = keys | {"model": network, "is_chosen": point["steps"] == max(points["steps"])}
                 yield point | asdict(given) | named
 
 

@@ -46,7 +46,11 @@ def contrasts(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
     """
     printed = [claim for claim in claims if not stands_in(claim)]
     stand_ins = [claim for claim in claims if stands_in(claim)]
-    stand_ins += [_with_stand_in(claim) for claim in printed if _has_model(claim, _PAPERS_MODEL)]
+    stand_ins += [
+        claim.with_sides(_stand_in, id=f"{claim.id}@learned", restates=claim.id)
+        for claim in printed
+        if claim.paper in _ABOUT_OUR_NETWORK and any(side.model == _PAPERS_MODEL for side in claim.sides)
+    ]
     on_folds = [
         replace(moved, id=f"{claim.id}@folds", set="all_programs")
         for claim in printed
@@ -108,17 +112,9 @@ def stands_in(claim: Claim) -> bool:
     )
 
 
-def _has_model(claim: Claim, model: str) -> bool:
-    return any(side.model == model for side in claim.sides) and claim.paper in _ABOUT_OUR_NETWORK
-
-
-def _with_stand_in(claim: Claim) -> Claim:
-    """Returns the claim with our network in place of lpm2021's."""
-    return claim.with_sides(
-        lambda side: replace(side, model=_NETWORK) if side.model == _PAPERS_MODEL else side,
-        id=f"{claim.id}@learned",
-        restates=claim.id,
-    )
+def _stand_in(side: Side) -> Side:
+    """Returns the side with our network in place of lpm2021's."""
+    return replace(side, model=_NETWORK) if side.model == _PAPERS_MODEL else side
 
 
 def _to_folds(claim: Claim, index: ScoreIndex) -> Claim | None:

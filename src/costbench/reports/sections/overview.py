@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from costbench.metrics.rows import MAIN
-from costbench.reports.baseline_comparison import Standing, Standings
+from costbench.reports.baseline_comparison import Standings
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import (
     DECIDED,
@@ -394,10 +396,13 @@ def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
         # Of losses that are far from alike the geometric mean would hide the few large ones.
         is_skewed = task in SKEWED
         errors = {
-            _ABSTRACT_MODELS[standing.model]: mean
+            _ABSTRACT_MODELS[standing.model]: float(
+                np.mean(cell.over_programs(standing.model, measure.metric))
+            )
+            if is_skewed
+            else standing.error.value
             for standing in front.standings[cell.name].models
             if standing.model in _ABSTRACT_MODELS
-            and (mean := _abstract_mean(cell, standing, is_skewed=is_skewed)) is not None
         }
         steps = [
             steps
@@ -414,13 +419,6 @@ def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
             "network": front.guard.budget_of(task, Side("hybrid", MAIN, cell.split, cell.chip)),
             "trees": front.guard.budget_of(task, Side("trees_analytical", MAIN, cell.split, cell.chip)),
         }
-
-
-def _abstract_mean(cell: Cell, standing: Standing, *, is_skewed: bool) -> float | None:
-    if not is_skewed:
-        return standing.error.value
-    measure = cell.described.measures[0]
-    return measure.average("mean", cell.over_programs(standing.model, measure.metric))
 
 
 def _scope(cells: Sequence[Cell]) -> dict[str, object]:

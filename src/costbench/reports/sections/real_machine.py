@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -53,6 +52,10 @@ _OUTCOMES = {HOLDS: HOLDS, SMALLER: HOLDS, DOES_NOT_HOLD: DOES_NOT_HOLD, NO_DIFF
 _NO_SUMMARY = re.compile(r"@(curve|kernels)-")
 _SHORT = {"mape": "real_mape_ge5us_mean", "mape_short": "real_mape_lt5us_mean", "tau": "real_tau_mean"}
 """Second, short names of headline numbers in a summary, and their columns."""
+_CARRIED = (
+    *("statement", "simulated", "simulated_effect", "real", "real_effect"),
+    *("low", "high", "unit", "carries_over"),
+)
 CarriesOver = Literal["yes", "no", "open", "tested here alone"]
 
 
@@ -61,24 +64,14 @@ def main_cell(real: Headline) -> Cell | None:
     return real.results.cell(TASK, FOLDS, real.chip)
 
 
-@dataclass(frozen=True)
-class Carried:
-    """A comparison on the simulated chip and on the real machine.
+def carried_findings(findings: Iterable[Finding]) -> pd.DataFrame:
+    """Returns each finding on a real machine beside that of the same comparison on the simulated chip.
 
-    Attributes:
-        real: finding on the real machine.
-        simulated: finding on the simulated chip, on folds; None where it was not made there.
-        carries_over: `yes` where both are decided alike, `no` where they are decided differently, `open`
-            where one is not decided, `tested here alone` where the simulated chip has no finding.
+    Returns:
+        a row a finding on the machine, with the id of its `claim` and the columns of the table: in
+        `carries_over`, `yes` where both are decided alike, `no` where they are decided differently, `open`
+        where one is not decided, `tested here alone` without a finding on folds of the simulated chip.
     """
-
-    real: Finding
-    simulated: Finding | None
-    carries_over: CarriesOver
-
-
-def carried_findings(findings: Iterable[Finding]) -> tuple[Carried, ...]:
-    """Returns each finding on a real machine with that of the same comparison on the simulated chip."""
     findings = list(findings)
     simulated: dict[object, Finding] = {}
     for finding in findings:
@@ -92,8 +85,21 @@ def carried_findings(findings: Iterable[Finding]) -> tuple[Carried, ...]:
     for finding in findings:
         if finding.claim.set == REAL:
             other = simulated.get(_question(finding.claim), by_construction.get(finding.claim.restates))
-            rows.append(Carried(finding, other, _carries_over(finding, other)))
-    return tuple(rows)
+            rows.append(
+                {
+                    "claim": finding.claim.restates,
+                    "statement": finding.claim.statement,
+                    "simulated": "–" if other is None else shown_verdict(other),
+                    "simulated_effect": None if other is None else other.effect,
+                    "real": shown_verdict(finding),
+                    "real_effect": finding.effect,
+                    "low": finding.low,
+                    "high": finding.high,
+                    "unit": finding.claim.unit,
+                    "carries_over": _carries_over(finding, other),
+                }
+            )
+    return pd.DataFrame(rows, columns=["claim", *_CARRIED], dtype=object)
 
 
 def _question(claim: Claim) -> tuple[object, ...]:
@@ -182,9 +188,9 @@ def flat_real(real: Headline | None) -> dict[str, float]:
     return numbers | flatten(scores, f"{TASK}/{FOLDS}/{real.chip}/{{model}}", columns)
 
 
-def count_carried(carried: Sequence[Carried]) -> dict[str, int]:
+def count_carried(carried: pd.DataFrame) -> dict[str, int]:
     """Returns how many findings carry over, how many do not, and how many are open."""
-    return dict.fromkeys(get_args(CarriesOver), 0) | Counter(row.carries_over for row in carried)
+    return dict.fromkeys(get_args(CarriesOver), 0) | Counter(carried["carries_over"])
 
 
 _MACHINES = (("simulated", "#56B4E9"), ("real", "#D55E00"))
@@ -322,23 +328,7 @@ def real_machine_section(data: ReportData) -> Section | None:
         tables=tuple(
             table
             for table in (
-                fill_table(
-                    "carried_findings",
-                    [
-                        {
-                            "statement": row.real.claim.statement,
-                            "simulated": "–" if row.simulated is None else shown_verdict(row.simulated),
-                            "simulated_effect": None if row.simulated is None else row.simulated.effect,
-                            "real": shown_verdict(row.real),
-                            "real_effect": row.real.effect,
-                            "low": row.real.low,
-                            "high": row.real.high,
-                            "unit": row.real.claim.unit,
-                            "carries_over": row.carries_over,
-                        }
-                        for row in carried
-                    ],
-                ),
+                fill_table("carried_findings", carried),
                 fill_table("transfer", points.assign(start=points["start"].replace(_STARTS))),
             )
             if table.rows
@@ -382,6 +372,6 @@ def machine_pointer(data: ReportData) -> tuple[Pointer, ...]:
     if data.real is None or main_cell(data.real) is None:
         return (pointer(_PAGE, "carried", "overview", chip=None),)
     carried = carried_findings(data.printed_findings)
-    lost = [row.real.claim.statement for row in carried if row.carries_over == "no"]
+    lost = carried["statement"][carried["carries_over"] == "no"].tolist()
     counts = count_carried(carried)
     return (pointer(_PAGE, "carried", _PAGE, chip=data.real.chip, counts=counts, lost=lost),)

@@ -68,10 +68,13 @@ def search_sections(data: ReportData) -> Iterator[Section]:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    if data.searches.of("tile"):
-        yield _tile_section(data)
-    if data.searches.of("fusion"):
-        yield _fusion_section(data)
+    for task, make_section in (("tile", _tile_section), ("fusion", _fusion_section)):
+        if data.searches.of(task):
+            section = make_section(data)
+            shown = tuple(table for table in section.tables if table.rows)
+            # What the papers say comes first, and is not folded.
+            folded = tuple(table.name for table in shown if table.name != section.tables[0].name)
+            yield replace(section, page=_PAGE, tables=shown, folded=folded)
 
 
 def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]:
@@ -98,38 +101,13 @@ def _tile_section(data: ReportData) -> Section:
     tables = [_claims_table("tile", data.printed_findings)]
     for results in all_results:
         tables += [figure_4_table(results), budget_table(results)]
-    return _section(
+    return Section(
         anchor="tile-search",
         title="Tile sizes: in the compiler and in the autotuner",
         label="Tile autotuner",
-        text=[_tile_finding(results) for results in all_results],
-        figures=page_figures,
-        tables=tables,
-    )
-
-
-def _section(
-    anchor: str,
-    title: str,
-    label: str,
-    text: Sequence[str],
-    figures: Sequence[PageFigure],
-    tables: Sequence[Table],
-) -> Section:
-    """Returns a section of the page with its texts and tables that are not empty.
-
-    All tables but the first one, of what the papers say, are folded.
-    """
-    shown = tuple(table for table in tables if table.rows)
-    return Section(
-        anchor=anchor,
-        title=title,
-        label=label,
-        page=_PAGE,
-        paragraphs=tuple(filter(None, text)),
-        figures=tuple(figures),
-        tables=shown,
-        folded=tuple(table.name for table in shown if table.name != tables[0].name),
+        paragraphs=tuple(filter(None, map(_tile_finding, all_results))),
+        figures=tuple(page_figures),
+        tables=tuple(tables),
     )
 
 
@@ -172,16 +150,15 @@ def _fusion_section(data: ReportData) -> Section:
     for results in all_results:
         tables += [start_table(results, paper, start) for paper in FIGURES for start in STARTS]
         tables.append(cost_table(results))
-    return _section(
+    budgets = sentence(_PAGE, "budgets", papers=[searches_of_paper(paper) for paper in FIGURES])
+    findings = (_fusion_finding(results, paths) for results in all_results)
+    return Section(
         anchor="fusion-search",
         title="Fusion: searches with and without a model",
         label="Fusion autotuner",
-        text=[
-            sentence(_PAGE, "budgets", papers=[searches_of_paper(paper) for paper in FIGURES]),
-            *(_fusion_finding(results, paths) for results in all_results),
-        ],
-        figures=page_figures,
-        tables=tables,
+        paragraphs=tuple(filter(None, (budgets, *findings))),
+        figures=tuple(page_figures),
+        tables=tuple(tables),
     )
 
 

@@ -89,15 +89,13 @@ def tpugraphs_section(data: ReportData) -> Section | None:
         title="TpuGraphs: tile and layout models beside tpugraphs2023",
         label="TpuGraphs",
         paragraphs=_words(results, data),
-        figures=(
-            *(
-                page_figure(write(results, chip_split, data.figures)[0], ANCHOR, name, where=chip_split.title)
-                for name, write, chip_splits in (
-                    ("tile", write_tile_figure, of_tiles),
-                    ("layout", write_layout_figure, compared),
-                )
-                for chip_split in chip_splits
-            ),
+        figures=tuple(
+            page_figure(write(results, chip_split, data.figures)[0], ANCHOR, name, where=chip_split.title)
+            for name, write, chip_splits in (
+                ("tile", write_tile_figure, of_tiles),
+                ("layout", write_layout_figure, compared),
+            )
+            for chip_split in chip_splits
         ),
         tables=tuple(tables),
         folded=tuple(table.name for table in tables if table.name not in shown_first),
