@@ -191,6 +191,22 @@ def test_parts_of_different_days_add_up_and_are_restored(workspace: Workspace, t
     assert read_manifest(archive).files == digests
 
 
+def test_an_experiment_is_packed_alone_with_the_stages(workspace: Workspace, tmp_path: Path) -> None:
+    """Another one, which is older here than in the archive, stays as the archive has it."""
+    archive = tmp_path / "archive"
+    first, second = (f"experiments/{name}" for name in EXPERIMENTS)
+    compute(workspace, EXPERIMENTS[1], 0.25)
+    pack(archive, workspace)
+    compute(workspace, EXPERIMENTS[1], 0.75)
+    with pytest.raises(DataError, match=re.escape(f"{first}: is not finished (expected {second})")):
+        pack(archive, workspace, experiments=EXPERIMENTS)
+    compute(workspace, EXPERIMENTS[0])
+    write_identity(workspace.stage("sweep"), StageIdentity("params", "data", "code"))
+    assert pack(archive, workspace, experiments=EXPERIMENTS[:1]) == Changes(("sweep", first), (second,))
+    rows = pd.read_parquet(archive / ROWS)
+    assert rows.groupby("experiment").value.max().to_dict() == {"folds-fusion": 0.25, "main-tile": 0.5}
+
+
 def test_a_compact_archive_has_rows_over_all_kernels_and_no_points(
     workspace: Workspace, tmp_path: Path
 ) -> None:

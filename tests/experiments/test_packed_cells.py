@@ -11,12 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from costbench.artifacts import digest_files
-from costbench.experiments.archive import FILES, Part, pack, read_parts, records_of, table_of, write_archive
+from costbench.cli.app import app
+from costbench.errors import DataError
+from costbench.experiments.archive import (
+    FILES,
+    ROWS,
+    SCHEMAS,
+    Part,
+    pack,
+    read_parts,
+    records_of,
+    table_of,
+    write_archive,
+)
 from costbench.experiments.identity import read_identity
 from costbench.experiments.packed_cells import VARIABLE, packed_cells
 from costbench.experiments.parameter_file import load_params, load_sections
+from costbench.experiments.repeated_cells import RepeatedCell, draw_cells, repeat_cells
 from costbench.experiments.stages import evaluate, features, generate, split, train
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, read_rows
@@ -288,6 +302,66 @@ def test_an_archive_that_says_nothing_of_cells_counts_as_a_whole(clone: Project,
     write_params(clone.folder, {"experiments": {POINTS: {"seeds": [0, 1]}}})
     clone.run(POINTS, archive=archive)
     assert len(clone.trained) == 4
+
+
+MAIN_CELL, FEW_CELL, MORE_CELL = (f"tile-random-tpu_v2-{name}-s0" for name in ("main", "few", "more"))
+
+
+def test_cells_are_drawn_from_all_that_need_no_others(complete: Project) -> None:
+    archive, params = complete.folder / "archive", complete.workspace.params
+    everything = draw_cells(archive, params, 100, 0)
+    hybrids = [f"tile-random-tpu_v2-{name}-s{seed}" for name in ("hybrid", "main") for seed in (0, 1)]
+    assert {name: sorted(cells) for name, cells in everything.items()} == {
+        POINTS: [FEW_CELL, MORE_CELL],
+        GRID: hybrids,
+    }
+    draws = [str(draw_cells(archive, params, 2, seed)) for seed in (0, 0, 1, 2, 3)]
+    assert draws[0] == draws[1]
+    assert len(set(draws)) > 1
+
+
+def test_repeated_cells_are_equal_and_leave_the_profile_alone(clone: Project, complete: Project) -> None:
+    archive, params, work = (clone.folder / name for name in ("archive", "params.yaml", "work"))
+    before = {path.name for path in (clone.folder / "out").iterdir()}
+    first = list(repeat_cells(archive, params, {POINTS: [FEW_CELL], GRID: [MAIN_CELL]}, work))
+    assert [cell.name for cell in first] == [f"{POINTS}/{FEW_CELL}", f"{GRID}/{MAIN_CELL}"]
+    assert all(cell.rows == cell.equal > 0 and cell.difference == 0.0 for cell in first)
+    assert {path.parent.name for path in work.rglob("weights.pt")} == {FEW_CELL, MAIN_CELL}
+    assert {path.name for path in (clone.folder / "out").iterdir()} == before
+    # Another draw in the same folder; a cell that follows from other settings now is not repeated.
+    write_params(clone.folder, {"experiments": {POINTS: {"variants": {"few": {"batch": {"per_epoch": 4}}}}}})
+    second = list(repeat_cells(archive, params, {POINTS: [FEW_CELL, MORE_CELL]}, work))
+    assert second[0] == RepeatedCell(f"{POINTS}/{FEW_CELL}", 0, 0, 0.0)
+    assert second[1].rows == second[1].equal > 0
+    # Of an archive that says nothing of cells, all experiments that are as they were.
+    texts = texts_of(archive, GRID)
+    assert texts.pop(f"train/{GRID}/cells.json")
+    rewrite(archive, GRID, texts)
+    (third,) = repeat_cells(archive, params, {GRID: [MAIN_CELL]}, work)
+    assert third == first[1]
+
+
+def test_a_row_that_is_not_repeated_fails_the_check(
+    clone: Project, complete: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COSTBENCH_TRACKING", "off")  # as the command sets it, undone after the test
+    archive = clone.folder / "archive"
+    arguments = ["results", "check", str(archive), "--params", str(clone.folder / "params.yaml")]
+    done = CliRunner().invoke(app, [*arguments, "--cells", "1", "--tolerance", "0"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1].startswith(
+        "1 of 1 cells to the same bits, the largest difference is 0"
+    )
+    ((drawn, (cell,)),) = draw_cells(archive, clone.workspace.params, 1, 0).items()
+    parts, name = read_parts(archive, "project"), f"experiments/{drawn}"
+    at = SCHEMAS[ROWS].get_field_index("value")
+    rows = [(*row[:at], row[at] + 0.25, *row[at + 1 :]) for row in records_of(parts[name].tables[ROWS])]
+    tables = {**parts[name].tables, ROWS: table_of(ROWS, rows)}
+    write_archive(archive, "project", {**parts, name: Part(parts[name].entry, tables)})
+    done = CliRunner().invoke(app, [*arguments, "--cells", "1"])
+    assert isinstance(done.exception, DataError)
+    assert f"{archive}: rows differ by" in str(done.exception)
+    assert f"{drawn}/{cell}: 0 of " in done.stdout
 
 
 def test_programs_of_a_users_own_are_in_no_archive(clone: Project) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import Params, console
+from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, console
 
 if TYPE_CHECKING:
     from costbench.experiments.workspace import Workspace
@@ -31,18 +31,22 @@ def pack(
     compact: Annotated[
         bool, typer.Option("--compact", help="Leave out rows of groups of kernels, and points of figures.")
     ] = False,
+    experiment: Annotated[
+        list[str] | None, typer.Option(help="Of the experiments pack this one alone; repeatable.")
+    ] = None,
 ) -> None:
     """Add what a profile has finished to an archive: metric rows, curves, searches, budgets; no weights.
 
     Evaluated experiments and the stages `split`, `features`, `sweep`, `autotune`, `schedules` are its parts.
     Those that are finished replace the archive's, others stay: what is computed on different days adds up.
+    Where the archive has newer results of an experiment than this clone, name others with `--experiment`.
 
     Example: `costbench results pack data/results/evidence --params profiles/evidence/params.yaml`
     """
     from costbench.experiments import archive
 
     workspace = _workspace(params, out)
-    changes = archive.pack(folder, workspace, compact=compact)
+    changes = archive.pack(folder, workspace, compact=compact, experiments=experiment)
     size = sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
     typer.echo(f"{folder}: {len(changes.written)} parts packed, {len(changes.kept)} kept; {size:,} bytes")
     _echo_missing(folder, workspace)
@@ -84,6 +88,60 @@ def list_parts(folder: Folder, params: Params = Path("params.yaml")) -> None:
         table.add_row(name, str(entry.cells), f"{entry.rows:,}", *(digest[:12] for digest in digests))
     console().print(table)
     _echo_missing(folder, workspace)
+
+
+@app.command()
+def check(  # noqa: PLR0913 (a command has its options)
+    folder: Folder,
+    params: Params = Path("params.yaml"),
+    cells: Annotated[int, typer.Option(min=1, help="Cells that are drawn at random and repeated.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+    tolerance: Annotated[
+        float,
+        typer.Option(min=0.0, help="Largest |repeated - packed| / max(1, |packed|) of a row; 0: equal bits."),
+    ] = 1e-4,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the repeated cells; `check` in the profile's output folder."),
+    ] = None,
+    backend: BackendName = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+) -> None:
+    """Train and evaluate cells of an archive again, and compare their metric rows with the packed ones.
+
+    The samples have to be there (`generate`, `split`, `features`). On the same kind of processor rows are
+    equal to the last bit; a cell whose settings or samples have changed since it was packed is not repeated.
+    Exits with 1 if a row differs by more than the tolerance, or if no cell could be compared.
+
+    Example: `costbench results check data/results/headline --params profiles/headline/params.yaml --cells 10`
+    """
+    import os
+
+    from costbench.cli.options import calm_threads
+    from costbench.errors import DataError
+    from costbench.execution.workers import start_logging
+    from costbench.experiments.repeated_cells import draw_cells, repeat_cells
+
+    calm_threads()
+    start_logging()
+    os.environ["COSTBENCH_TRACKING"] = "off"
+    workspace = _workspace(params, None)
+    drawn = draw_cells(folder, workspace.params, cells, seed)
+    flags, work = backend_flags(backend, scheduler, jobs), work or workspace.stage("check")
+    compared, equal, largest = 0, 0, 0.0
+    for cell in repeat_cells(folder, params, drawn, work, flags):
+        if not cell.rows:
+            typer.echo(f"{cell.name}: not repeated, its settings or samples have changed since")
+            continue
+        of_all = f"{cell.equal:,} of {cell.rows:,} rows equal"
+        typer.echo(f"{cell.name}: {of_all}, the largest difference is {cell.difference:.1e}")
+        compared, equal = compared + 1, equal + (cell.equal == cell.rows)
+        largest = max(largest, cell.difference)
+    typer.echo(f"{equal} of {compared} cells to the same bits, the largest difference is {largest:.1e}")
+    if not compared or largest > tolerance:
+        problem = f"rows differ by {largest:.1e}" if compared else "no cell could be compared"
+        raise DataError(problem, where=folder, expected=f"cells whose rows are within {tolerance:g}")
 
 
 class Format(StrEnum):

@@ -16,7 +16,7 @@ Equal results are equal bytes, as long as the version of pyarrow is the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -417,20 +417,28 @@ class Changes:
     kept: tuple[str, ...]
 
 
-def pack(folder: Path, workspace: Workspace, *, compact: bool = False) -> Changes:
+def pack(
+    folder: Path, workspace: Workspace, *, compact: bool = False, experiments: Collection[str] | None = None
+) -> Changes:
     """Adds the finished parts of a profile to an archive; parts of equal names are replaced, others stay.
 
     Args:
         folder: folder of the archive, which may not exist yet.
         workspace: workspace of the profile.
         compact: whether rows of groups of kernels and points of figures are left out, five of six bytes.
+        experiments: names of those to pack; None for all.
 
     Raises:
         DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
-            finished, or if the archive cannot be written.
+            finished, or one of the experiments that are named is not, or if the archive cannot be written.
     """
     before = read_parts(folder, workspace.name)
     names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
+    if experiments is not None:
+        wanted = {part_of("evaluate", name) for name in experiments}
+        if unfinished := sorted(wanted.difference(names)):
+            raise DataError("is not finished", where=unfinished[0], expected=", ".join(names) or "results")
+        names = [name for name in names if name in wanted or "/" not in name]
     if not names:
         raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
     finished = {name: _read_part(workspace.out, name, compact=compact) for name in names}

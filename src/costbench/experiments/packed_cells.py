@@ -85,7 +85,7 @@ def packed_cells(folder: Path | None = None) -> Callable[[Workspace], PackedCell
 
 
 @dataclass(frozen=True)
-class _Packed:
+class PackedExperiment:
     """An experiment of an archive."""
 
     name: str
@@ -143,20 +143,20 @@ class PackedCells:
         return self.workspace.params.section("evaluate", EvaluateParams)
 
     @cached_property
-    def _experiments(self) -> dict[str, _Packed]:
+    def _experiments(self) -> dict[str, PackedExperiment]:
         """Returns the experiments of the archive that were evaluated as the parameters ask."""
         parts = read_parts(self.folder, self.workspace.name)
         names = [name.partition("/")[2] for name in parts]
-        packed = {name: _Packed(name, parts[part_of("train", name)]) for name in names if name}
+        packed = {name: PackedExperiment(name, parts[part_of("train", name)]) for name in names if name}
         return {name: one for name, one in packed.items() if self._is_evaluated_alike(one)}
 
-    def _is_evaluated_alike(self, packed: _Packed) -> bool:
+    def _is_evaluated_alike(self, packed: PackedExperiment) -> bool:
         trained = packed.identity("train")
         sources = source_identities(self._section.models)
         now = identify(evaluate.__name__, self._section, trained.data_digest, trained, *sources)
         return now.params_digest == packed.identity("evaluate").params_digest
 
-    def _unchanged(self, experiment: Experiment, trained: StageIdentity) -> _Packed | None:
+    def _unchanged(self, experiment: Experiment, trained: StageIdentity) -> PackedExperiment | None:
         """Returns the packed experiment, if all of its parameters and samples are what they were."""
         packed = self._experiments.get(experiment.name)
         # Of a user's own models, which stand beside baselines, no digest tells whether they have changed.
@@ -168,12 +168,12 @@ class PackedCells:
 
     def _sources(
         self, experiment: Experiment, trained: StageIdentity, cells: Mapping[str, str]
-    ) -> dict[str, tuple[_Packed, str]]:
+    ) -> dict[str, tuple[PackedExperiment, str]]:
         """Returns where the archive has the current results of cells and baselines: experiment and name."""
         unchanged = self._unchanged(experiment, trained)
         # Of the same name first.
         in_order = sorted(self._experiments.values(), key=lambda packed: packed.name != experiment.name)
-        sources: dict[str, tuple[_Packed, str]] = {}
+        sources: dict[str, tuple[PackedExperiment, str]] = {}
         for packed in in_order:
             packed_cells = packed.cells
             if packed_cells is None:
@@ -227,7 +227,7 @@ class PackedCells:
         models = [model for one in tuned if isinstance(one, Mapping) for model in one.get("models", ())]
         return {tuned_experiment(str(model)) for model in models}
 
-    def _write(self, experiment: str, known: Mapping[str, tuple[_Packed, str]]) -> None:
+    def _write(self, experiment: str, known: Mapping[str, tuple[PackedExperiment, str]]) -> None:
         """Writes what the stage `train` would leave of cells and baselines, but for weights."""
         files: list[Record] = []
         histories: list[Record] = []
@@ -312,8 +312,8 @@ def _parse_cells(content: object) -> dict[str, str]:
 
 
 def _listed(
-    program: ProgramTask, known: Mapping[Path, tuple[_Packed, str]]
-) -> Iterator[tuple[tuple[_Packed, ModelKey], ModelKey]]:
+    program: ProgramTask, known: Mapping[Path, tuple[PackedExperiment, str]]
+) -> Iterator[tuple[tuple[PackedExperiment, ModelKey], ModelKey]]:
     """Yields the packed experiment, the key of its rows, and the key of ours, of each known model."""
     for checkpoint in program.checkpoints:
         if checkpoint.folder in known:
