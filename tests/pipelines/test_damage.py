@@ -91,6 +91,8 @@ OUT: Mapping[str, Callable[[Path], object]] = {
     "autotune/search.json": read_json,
     "autotune/*/*.json": read_json,
     "register/champions.json": read_json,
+    "register/*/*model.json": _model,
+    "register/*/weights.pt": _model,
     f"**/{CHECKSUMS_FILE}": lambda path: check_sealed(path.parent / "x"),
 }
 DATA: Mapping[str, Callable[[Path], object]] = {

@@ -40,7 +40,8 @@ _SERVED = Path(__file__).parents[2] / "serving" / "mlflow_model.py"
 _SERVED_DIGEST = "costbench.served_digest"
 _SAME = (KEY, _SERVED_DIGEST)
 """Tags in which two versions of one model agree."""
-_FILES = ("model.json", "weights.pt")
+MODEL_FILES = ("model.json", "weights.pt")
+"""Files of a trained model."""
 _SCHEME = "models:/"
 
 
@@ -188,7 +189,7 @@ def _new_version(
         import mlflow.pyfunc
         from mlflow.models import Model
 
-        for file in _FILES:
+        for file in MODEL_FILES:
             shutil.copy(Path(best["path"], file), folder)
         logged = Model.log(
             None,
