@@ -265,16 +265,18 @@ def check(
 @app.command()
 def leaderboard(
     entries: Entries = _ENTRIES,
-    out: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("reports/suite"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the page; that of the cards if left out.")
+    ] = None,
 ) -> None:
     """Render the cards of all entries as one page with sortable tables and a figure for each task.
 
-    Example: `costbench suite leaderboard --entries leaderboard --out reports/suite`
+    Example: `costbench suite leaderboard --entries leaderboard --out page`
     """
     from costbench_suite.leaderboard import read_cards, write_leaderboard
 
     cards = read_cards(entries)
-    page = write_leaderboard(out, cards)
+    page = write_leaderboard(entries if out is None else out, cards)
     for task, ranked in cards.items():
         typer.echo(f"{task}: {len(ranked)} entries, first {ranked[0].about.name}")
     typer.echo(f"wrote {page}")

@@ -129,4 +129,4 @@ def test_from_predictions_to_the_page_by_commands(
             app, ["check", "leaderboard/tile/truth.json", "estimate.parquet", *data], catch_exceptions=False
         )
     assert runner.invoke(app, ["leaderboard"], catch_exceptions=False).exit_code == 0
-    assert Path("reports/suite/index.html").is_file()
+    assert Path("leaderboard/index.html").is_file()
