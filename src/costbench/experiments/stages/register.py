@@ -114,7 +114,11 @@ def run(params: Path) -> None:
     remove_outdated(folder, [folder / champion.cell for champion in champions.values()])
     write_json(folder / CHAMPIONS_FILE, {task: asdict(champion) for task, champion in champions.items()})
     seal(folder, "`costbench register` where it was trained, or `dvc checkout`")
-    write_text(page, "\n".join(_page(champions, section, workspace)) + "\n")
+    text = "\n".join(_page(champions, section, workspace)) + "\n"
+    if not page.is_file() or page.read_text("utf-8", errors="replace") != text:
+        write_text(
+            page, text
+        )  # Breaks the seal of the report's folder; `report` depends on the page, and seals again.
 
 
 def _read_champions(folder: Path) -> dict[str, Champion]:
