@@ -85,7 +85,7 @@ xla-cpu: $(INSTALLED) ## Train and compare models on what XLA's processor backen
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh xla_cpu \
 	  real-{fusion,trees,curves} simulated-fusion transfer-fusion real-ablations
 
-suite: $(INSTALLED) ## Tune and score all architectures of the suite, and render the leaderboard: an estimated core-hour and a half, a rerun goes on (FRESH='1 2 3': fresh test sets)
+suite: $(INSTALLED) ## Tune and score all architectures of the suite, and render the leaderboard: about two core-hours, a rerun goes on (FRESH='1 2 3': fresh test sets)
 	bash tools/with_workers.sh $(WORKERS) bash tools/suite.sh $(FRESH)
 
 test: $(INSTALLED) ## Run the tests on WORKERS=2 processes (PYTEST_ARGS='-k name' narrows them)
