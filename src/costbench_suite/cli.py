@@ -277,8 +277,12 @@ def leaderboard(
 
     cards = read_cards(entries)
     page = write_leaderboard(entries if out is None else out, cards)
-    for task, ranked in cards.items():
-        typer.echo(f"{task}: {len(ranked)} entries, first {ranked[0].about.name}")
+    for task, of_task in cards.items():
+        ranked = [card for card in of_task if not card.fresh]
+        first = f", first {ranked[0].about.name}" if ranked else ""
+        typer.echo(
+            f"{task}: {len(ranked)} entries{first}, {len(of_task) - len(ranked)} results on fresh test sets"
+        )
     typer.echo(f"wrote {page}")
 
 
