@@ -29,7 +29,7 @@ def test_a_project_has_all_that_stages_read_and_run(repository: Path, files: dic
     for stage in stages.values():
         stage = stage.get("do", stage)
         assert stage["cmd"].split()[1] in files
-        data = {dep for dep in stage.get("deps", ()) if not dep.startswith("${run.out}")}
+        data = {dep for dep in stage.get("deps", ()) if not dep.startswith(("${run.out}", "${run.reports}"))}
         assert all(any(name.startswith(f"{folder}/") for name in files) for folder in data)
         for folder in data:
             tracked = subprocess.run(

@@ -49,8 +49,12 @@ def make_row(**changes: object) -> MetricRow:
 
 def curve_points(networks: Mapping[str, Sequence[tuple[float, ...]]]) -> pd.DataFrame:
     """Points of learning curves: steps, validation value and, where it was tested, error and tau."""
-    rows = pd.DataFrame([(name, *point) for name, points in networks.items() for point in points])
-    points = rows.reindex(columns=range(5)).set_axis(list(CURVE_COLUMNS), axis=1)
+    rows = [
+        dict(zip(CURVE_COLUMNS, (name, *point), strict=False))
+        for name, points in networks.items()
+        for point in points
+    ]
+    points = pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
     return points.astype(dict.fromkeys(("validation", "error", "tau"), "float64"))
 
 
