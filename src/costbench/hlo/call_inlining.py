@@ -23,7 +23,7 @@ _CALL = Opcode.CALL
 def inline_calls(module: HloModule, max_instructions: int = MAX_INSTRUCTIONS) -> HloModule:
     """Returns the module with every call replaced by the instructions of its computation, at any depth.
 
-    An instruction of a computation that is called at several num_calls is named after the call as well,
+    An instruction of a computation that is called several times is named after the call as well,
     `call.1/add.3`. Members of a tuple that a computation returns become the members themselves.
     Computations that only calls ran are left out; a module without calls is returned itself.
 

@@ -256,11 +256,14 @@ def read_fits(out: Path, experiments: Iterable[str]) -> pd.DataFrame:
 
 
 def _given_estimates(out: Path, experiments: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Returns what models of experiments were given, where there are networks and trees."""
     given = {}
     for experiment in experiments:
         cells = [path.parent for path in (out / "train" / experiment).glob("*-s[0-9]*/done.json")]
         networks = pd.DataFrame(map(asdict, read_budgets(cells)))
         kernels = read_fits(out, [experiment])["kernels"]
+        if networks.empty or kernels.empty:
+            continue
         numbers = {
             "steps": networks["steps"].min(),
             "seeds": networks["seed"].nunique(),

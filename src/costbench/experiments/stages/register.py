@@ -116,9 +116,8 @@ def run(params: Path) -> None:
     seal(folder, "`costbench register` where it was trained, or `dvc checkout`")
     text = "\n".join(_page(champions, section, workspace)) + "\n"
     if not page.is_file() or page.read_text("utf-8", errors="replace") != text:
-        write_text(
-            page, text
-        )  # Breaks the seal of the report's folder; `report` depends on the page, and seals again.
+        # This breaks the seal of the report's folder; `report` depends on the page, and seals again.
+        write_text(page, text)
 
 
 def _read_champions(folder: Path) -> dict[str, Champion]:

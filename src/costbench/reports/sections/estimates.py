@@ -24,7 +24,7 @@ from costbench.reports.table import Table
 from costbench.target import available_targets, load_target
 from costbench.tasks import KERNEL_TASKS, labels_of
 
-WITH_ESTIMATE = ("analytical", "hybrid", "trees_analytical")
+WITH_ESTIMATE = ("analytical", "analytical_linear", "hybrid", "trees_analytical")
 WITHOUT = ("learned", "trees")
 
 
@@ -105,7 +105,12 @@ def flat_qualities(results: Results) -> dict[str, float]:
     return numbers
 
 
-_LINES = {"analytical": ("#E69F00", "s"), "hybrid": ("#CC79A7", "o"), "trees_analytical": ("#009E73", "^")}
+_LINES = {
+    "analytical": ("#E69F00", "s"),
+    "analytical_linear": ("#D55E00", "D"),
+    "hybrid": ("#CC79A7", "o"),
+    "trees_analytical": ("#009E73", "^"),
+}
 _LEVELS = {"learned": ("#0072B2", "--"), "trees": ("#444444", ":")}
 
 
@@ -172,11 +177,11 @@ def estimates_section(data: ReportData) -> Section | None:
 
 
 def _gain_over_learned(scores: QualityScores) -> dict[str, object]:
-    """Returns the qualities with which a hybrid, and the estimate itself, err less than the network alone."""
+    """Returns the qualities with which hybrids and estimates, fitted or not, beat the network alone."""
     frame = scores.scores
     learned = next(iter(select(frame, model="learned")["error"].dropna()), None)
     better = {}
-    for model in ("hybrid", "analytical"):
+    for model in ("hybrid", "analytical", "analytical_linear"):
         rows = select(frame, model=model)
         better[model] = [] if learned is None else rows["quality"][rows["error"] < learned].tolist()
     return {"task": labels_of(scores.task).title, "where": scores.where, "learned": learned, **better}
