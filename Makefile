@@ -28,7 +28,7 @@ export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .PHONY: help venv repro status profiles demo evidence evidence-report headline xla-cpu suite test test-fast fuzz coverage test-lowest test-cpu test-wheel
-.PHONY: test-postgres
+.PHONY: test-postgres test-gpu
 .PHONY: check docs
 .PHONY: format lock proto clean
 .PHONY: distclean need-git
@@ -108,6 +108,10 @@ test-cpu: $(INSTALLED) ## Test schedules on this processor with the extra `cpu` 
 
 test-wheel: $(INSTALLED) ## Test the wheel in empty environments of this Python and the newest: a project, its pipeline, tune
 	bash tools/test_wheel.sh $(VENV) .venv-wheel $(PYTEST_ARGS)
+
+test-gpu: $(INSTALLED) ## Compare networks and trainings on a CUDA GPU with those on the processor, and print steps a second of both
+	pytest -rs -k on_a_gpu tests/kernels tests/training
+	python -m benchmarks.gpu_steps
 
 test-postgres: $(INSTALLED) ## Test sweeps on a real PostgreSQL, which is installed if need be (as root on Debian)
 	bash tools/install_postgres.sh

@@ -40,7 +40,7 @@ from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.features.packed_kernels import pack_kernels
 from costbench.models.execution import apply_execution
 from costbench.models.graph_batch import Collator, FeatureScaling
-from costbench.models.layout.inputs import LayoutScaling, layout_inputs
+from costbench.models.layout.inputs import CPU, LayoutScaling, layout_inputs
 from costbench.models.layout.model import config_scores
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.layout.segments import build_segment, segment_scores
@@ -131,16 +131,16 @@ def tile(place: Placement, hidden: int, execution: Execution) -> dict[str, float
 class LayoutWork:
     """Steps and predictions on one graph, of the split network and of naive PyG."""
 
-    def __init__(self, graph: LayoutGraph, hidden: int) -> None:
+    def __init__(self, graph: LayoutGraph, hidden: int, device: torch.device = CPU) -> None:
         # The features enter scaled, as in the paper, so that both forms read the same.
         self.spec = LayoutNetSpec(hidden=hidden, options="scaled")
         scaling = LayoutScaling.fit([graph])
-        self.inputs = layout_inputs(graph, scaling, self.spec)
+        self.inputs = layout_inputs(graph, scaling, self.spec, device)
         widths = scaling.node.num_outputs, scaling.option.num_outputs
-        self.net, self._naive_net = (LayoutNetwork(self.spec, *widths) for _ in range(2))
+        self.net, self._naive_net = (LayoutNetwork(self.spec, *widths).to(device) for _ in range(2))
         self._naive = NaiveLayoutNet(self._naive_net)
         self._rows = torch.arange(STEP_CONFIGS).numpy()
-        self._runtime_ns = torch.from_numpy(graph.runtime_ns[self._rows].astype(float))[None]
+        self._runtime_ns = torch.from_numpy(graph.runtime_ns[self._rows].astype(float))[None].to(device)
         self._start = 0
 
     def full(self) -> Work:

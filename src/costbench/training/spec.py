@@ -383,7 +383,8 @@ class LayoutTrainSpec:
             over graphs.
         validation_configs: configs of each graph that are validated on, evenly spaced by runtime.
         transform: transformation of node features before scaling.
-        execution: threads and matrix library.
+        execution: threads and matrix library on a CPU.
+        accelerator: `cpu`, `gpu`, or `auto` for a GPU where there is one; predictions run there, too.
     """
 
     seed: int = 0
@@ -402,6 +403,7 @@ class LayoutTrainSpec:
     validation_configs: int = 1000
     transform: Transform = "log1p"
     execution: Execution = field(default_factory=Execution)
+    accelerator: Accelerator = later("cpu")  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         for name in ("steps_per_epoch", "epochs", "patience"):
@@ -418,11 +420,6 @@ class LayoutTrainSpec:
             raise ValueError(f"segments.historical needs pooling by means, not {list(self.net.pooling)}")
         if (self.segments.nodes or self.segments.historical) and self.net.encoder not in LAYOUT_ENCODERS:
             raise ValueError(f"segments need encoder graphsage, gcn or none, not {self.net.encoder}")
-
-    @property
-    def accelerator(self) -> Accelerator:
-        """Where it is trained and predicts: layout networks run on processors."""
-        return "cpu"
 
     @property
     def precision(self) -> Precision:

@@ -91,6 +91,17 @@ def test_equal_arguments_give_equal_bytes(
     assert set(found[0]) == {"layout_model.json", "weights.pt"}
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+def test_training_and_prediction_run_on_a_gpu(graph_file: Path, tmp_path: Path) -> None:
+    spec = replace(QUICK, accelerator="auto", segments=SegmentSpec(nodes=30))
+    first, again = (fit_layout(spec, [graph_file], [], tmp_path / name) for name in "ab")
+    assert "GPU" in first.execution
+    assert model_bytes(first) == model_bytes(again)
+    graph = open_layout_graph(graph_file)
+    scores = [load_layout_model(tmp_path / "a", device=name).predict(graph) for name in ("cpu", "cuda")]
+    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-3, atol=1e-4)
+
+
 def test_a_killed_training_goes_on_where_it_was(
     graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 
+from costbench.models.layout.inputs import LayoutScaling, layout_inputs
 from costbench.models.spec import LayoutNetSpec
-from costbench.training.layout.module import KEPT_CONFIGS, HistoricalParts
+from costbench.training.layout.module import KEPT_CONFIGS, HistoricalParts, LayoutModule
 from costbench.training.layout.source import LayoutBatch
+from costbench.training.spec import LayoutTrainSpec, SegmentSpec
 from tests.models.layout.graphs import network_on, random_graph
 
 SPEC = LayoutNetSpec(hidden=16, opcode_embedding=8, part_nodes=20)
@@ -68,3 +73,38 @@ def test_left_out_parts_are_made_up_for() -> None:
 
 def test_memory_is_bounded() -> None:
     assert KEPT_CONFIGS <= 1 << 14
+
+
+def on_device(name: str, spec: LayoutTrainSpec) -> list[torch.Tensor]:
+    """Returns the loss of a step and its gradients, computed on a device."""
+    graph, device = random_graph(30, 60, 9, 40), torch.device(name)
+    net, _ = network_on(graph, spec.net)
+    inputs = layout_inputs(graph, LayoutScaling.fit([graph]), spec.net, device)
+    rows = np.arange(8)
+    runtime_ns = torch.from_numpy(graph.runtime_ns[rows].astype(np.float64)).to(device)
+    one = LayoutBatch(inputs, rows, inputs.option_rows(rows), runtime_ns, 0, 0.4)
+    module = LayoutModule(net.to(device), spec)
+    loss = module.batch_loss((one,))
+    loss.backward()
+    gradients = [parameter.grad for parameter in net.parameters() if parameter.grad is not None]
+    return [tensor.detach().cpu() for tensor in (loss, *gradients)]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LayoutTrainSpec(net=SPEC),
+        LayoutTrainSpec(net=replace(SPEC, part_nodes=0), segments=SegmentSpec(nodes=25)),
+        LayoutTrainSpec(net=SPEC, segments=SegmentSpec(historical=True, dropout=0.5)),
+        LayoutTrainSpec(net=replace(SPEC, encoder="gcn", options="scaled"), loss="listmle"),
+        LayoutTrainSpec(net=replace(SPEC, encoder="pyg.GATv2Conv"), loss="mse"),
+        LayoutTrainSpec(net=replace(SPEC, across_configs="softmax", set_size=4)),
+    ],
+    ids=["whole", "segments", "historical", "gcn", "pyg", "across"],
+)
+def test_steps_are_the_same_on_a_gpu(spec: LayoutTrainSpec) -> None:
+    on_cpu, on_gpu = on_device("cpu", spec), on_device("cuda", spec)
+    assert len(on_gpu) == len(on_cpu) > 5
+    for mine, other in zip(on_gpu, on_cpu, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)

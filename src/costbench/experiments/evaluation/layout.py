@@ -55,6 +55,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
         DataError: for a damaged graph or model, or scores that are not finite.
     """
     # torch takes a second to import.
+    from costbench.models.execution import device_of
     from costbench.models.layout.model import load_layout_model
 
     paths = paths_of_programs(program.features, _TASK, program.chip, (program.program,))
@@ -62,7 +63,8 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
     names = [name for name in program.models if name in classes_of(_TASK)]
     fitted = load_baselines(program.fitted, _TASK, names) if program.fitted is not None else {}
     networks: dict[ModelKey, Score] = {
-        checkpoint.key: load_layout_model(checkpoint.folder).predict for checkpoint in program.checkpoints
+        checkpoint.key: load_layout_model(checkpoint.folder, device=device_of(checkpoint.accelerator)).predict
+        for checkpoint in program.checkpoints
     }
     source = layout_shard_path(program.data, program.chip, program.program)
     again: dict[str, dict[int, F64]] = {}

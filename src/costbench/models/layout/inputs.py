@@ -20,6 +20,7 @@ from costbench.hlo.opcode import NUM_OPCODE_CODES
 from costbench.models.layout.plan import GraphView, Plan, aggregations, build_view, plan_layers
 from costbench.models.spec import LayoutNetSpec
 
+CPU = torch.device("cpu")
 NUM_AXIS_SLOTS = 18
 """Axis numbers of an option: six of the output, of the input and of the kernel."""
 NUM_AXES = 8
@@ -88,11 +89,16 @@ class LayoutInputs:
     def option_rows(self, rows: I64) -> Tensor:
         """Returns the options of some configs, int64 [c, nc], rows of `options`; reads only these configs."""
         options = self.graph.config_options[rows].astype(np.int64)
-        return torch.from_numpy(options + self.graph.option_offsets[:-1])
+        return torch.from_numpy(options + self.graph.option_offsets[:-1]).to(self.options.device)
 
 
-def layout_inputs(graph: LayoutGraph, scaling: LayoutScaling, spec: LayoutNetSpec) -> LayoutInputs:
-    """Returns a graph as the network of `spec` reads it.
+def layout_inputs(
+    graph: LayoutGraph,
+    scaling: LayoutScaling,
+    spec: LayoutNetSpec,
+    device: torch.device = CPU,
+) -> LayoutInputs:
+    """Returns a graph as the network of `spec` reads it, its tensors on `device`.
 
     Raises:
         DataError: for a graph whose features are not finite or of another width than the scaling's.
@@ -111,10 +117,10 @@ def layout_inputs(graph: LayoutGraph, scaling: LayoutScaling, spec: LayoutNetSpe
         graph=graph,
         view=view,
         plan=plan,
-        opcodes=torch.from_numpy(opcodes),
-        node_features=torch.from_numpy(scaling.node(graph.node_features[view.nodes])),
-        options=_options(graph.option_features, scaling, spec),
-        option_node=torch.from_numpy(np.repeat(np.arange(len(counts)), counts)),
+        opcodes=torch.from_numpy(opcodes).to(device),
+        node_features=torch.from_numpy(scaling.node(graph.node_features[view.nodes])).to(device),
+        options=_options(graph.option_features, scaling, spec).to(device),
+        option_node=torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device),
     )
 
 

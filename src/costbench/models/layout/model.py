@@ -69,7 +69,8 @@ class LayoutModel:
             DataError: if features or scores are not finite, or the features have another width than those of
                 the training.
         """
-        return self.predict_inputs(layout_inputs(graph, self.scaling, self.net.spec), rows)
+        device = self.net.level.device
+        return self.predict_inputs(layout_inputs(graph, self.scaling, self.net.spec, device), rows)
 
     def predict_inputs(self, inputs: LayoutInputs, rows: npt.ArrayLike | None = None) -> F64:
         """Returns the same for a graph whose inputs are at hand, to score several times."""
@@ -100,7 +101,7 @@ def config_scores(
             indices = order[start : start + step]
             options = inputs.option_rows(configs[indices])
             scores = net(inputs, options) if fixed is None else net.scores(inputs, fixed, options)
-            all_scores[indices] = scores.numpy()
+            all_scores[indices] = scores.cpu().numpy()
     if not np.isfinite(all_scores).all():
         raise DataError("the network's scores are not finite", field="scores", expected="finite numbers")
     return all_scores
@@ -139,16 +140,22 @@ def save_layout_model(
     _FORMAT.write(folder, net, scaling, predicts, seed)
 
 
-def load_layout_model(folder: str | PathLike[str], execution: Execution = DEFAULT_EXECUTION) -> LayoutModel:
+def load_layout_model(
+    folder: str | PathLike[str],
+    execution: Execution = DEFAULT_EXECUTION,
+    *,
+    device: torch.device | str = "cpu",
+) -> LayoutModel:
     """Loads the model of layouts in `folder`.
 
     Args:
         folder: folder written by `save_layout_model`.
-        execution: settings for running the network.
+        execution: settings for running the network on a CPU.
+        device: device to run the network on.
 
     Raises:
         DataError: naming the file and the field, if a file is missing, truncated, damaged, of another format,
             or no layout model at all.
     """
     saved = _FORMAT.read(folder)
-    return LayoutModel(saved.net, saved.scaling, saved.predicts, execution, saved.extra)
+    return LayoutModel(saved.net.to(device), saved.scaling, saved.predicts, execution, saved.extra)

@@ -199,7 +199,7 @@ def _convolution(spec: LayoutNetSpec) -> nn.Module:
 def _distinct(rows: Tensor, num_options: int) -> tuple[Tensor, Tensor]:
     """Returns the options that occur, ascending, and `rows` as indices among them; all if they are few."""
     if num_options <= rows.numel():
-        return torch.arange(num_options), rows
+        return torch.arange(num_options, device=rows.device), rows
     present, indices = torch.unique(rows, return_inverse=True)
     return present, indices
 
@@ -222,9 +222,10 @@ def plain_states(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor) -> T
     terms = net.node_terms(inputs, np.arange(inputs.view.num_nodes))[:, None].expand(-1, count, -1)
     layouts = net.option_terms(inputs.options)[options.t()]
     # Zero where a node is not configurable.
-    configurable = torch.from_numpy(inputs.view.configurable)
+    configurable = torch.from_numpy(inputs.view.configurable).to(terms.device)
     states = net.input_states(terms + torch.zeros_like(terms).index_copy(0, configurable, layouts))
-    to_consumers = torch.from_numpy(np.stack([inputs.view.producers, inputs.view.consumers]))
+    edges = np.stack([inputs.view.producers, inputs.view.consumers])
+    to_consumers = torch.from_numpy(edges).to(terms.device)
     for layer in net.layers:
         after = torch.relu(_convolve(net.spec, layer, states, to_consumers))
         states = states + after if net.spec.residual else after

@@ -15,7 +15,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -145,14 +144,14 @@ class SparseMatrix:
     def __init__(self, matrix: csr_array) -> None:
         self._matrix = csr_array(matrix)
         self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
+        self._tensors: dict[tuple[torch.device, bool], Tensor] = {}
 
-    @cached_property
-    def _forward(self) -> Tensor:
-        return _tensor(self._matrix)
-
-    @cached_property
-    def _backward(self) -> Tensor:
-        return _tensor(csr_array(self._matrix.T))
+    def _on(self, device: torch.device, *, transposed: bool) -> Tensor:
+        """Returns the matrix or its transpose on a device, made at the first call."""
+        key = device, transposed
+        if key not in self._tensors:
+            self._tensors[key] = _tensor(csr_array(self._matrix.T) if transposed else self._matrix).to(device)
+        return self._tensors[key]
 
     def times(self, dense: Tensor) -> Tensor:
         """Returns the product with `dense`: [columns, ...] to [rows, ...], differentiable in `dense`."""
@@ -168,7 +167,7 @@ class SparseMatrix:
         """Returns the product of the matrix, or its transpose, with `dense` [., w], without a gradient."""
         if not self._matrix.nnz:
             return dense.new_zeros(self.shape[1 if transposed else 0], dense.shape[1])
-        matrix = self._backward if transposed else self._forward
+        matrix = self._on(dense.device, transposed=transposed)
         product = dense.new_empty(matrix.shape[0], dense.shape[1])
         # `torch.mm` would fill the result with zeros and copy it, which takes as long as the product.
         return torch.addmm(product, matrix, dense, beta=0, out=product)

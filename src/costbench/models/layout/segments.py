@@ -160,8 +160,8 @@ def segment_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, se
         varying, fixed = _SegmentStep.apply(  # type: ignore[no-untyped-call]
             varying, fixed, layer.weight(), layer.bias, known
         )
-    all_varying = last_varying.index_copy(0, torch.from_numpy(segment.varying[-1]), varying)
-    all_fixed = last_fixed.index_copy(0, torch.from_numpy(segment.fixed[-1]), fixed)
+    all_varying = last_varying.index_copy(0, _indices(segment.varying[-1], varying), varying)
+    all_fixed = last_fixed.index_copy(0, _indices(segment.fixed[-1], fixed), fixed)
     return net.score(net.pool(all_varying, all_fixed, all_varying[: options.shape[1]]))
 
 
@@ -225,10 +225,16 @@ class _SegmentStep(torch.autograd.Function):
         d_fixed = sum_of_products(at_fixed[:, : step.fixed.num_inside], weight.transpose(1, 2))
         if known.residual:
             stayed = len(step.varying_before)
-            d_varying.index_add_(0, torch.from_numpy(step.varying_before), d_varying_after[:stayed])
-            d_fixed.index_add_(0, torch.from_numpy(step.newly_varying), d_varying_after[stayed:].sum(dim=1))
-            d_fixed.index_add_(0, torch.from_numpy(step.fixed_before), d_fixed_after)
+            from_fixed = d_varying_after[stayed:].sum(dim=1)
+            d_varying.index_add_(0, _indices(step.varying_before, d_varying), d_varying_after[:stayed])
+            d_fixed.index_add_(0, _indices(step.newly_varying, d_fixed), from_fixed)
+            d_fixed.index_add_(0, _indices(step.fixed_before, d_fixed), d_fixed_after)
         return d_varying, d_fixed, d_weight, to_all.sum(dim=0), None
+
+
+def _indices(rows: I64, states: Tensor) -> Tensor:
+    """Returns rows as a tensor where some states are."""
+    return torch.from_numpy(rows).to(states.device)
 
 
 def _at_senders(senders: _Senders, gradient: Tensor, parts: int) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from costbench.errors import DataError
+from costbench.models.execution import device_of
 from costbench.models.layout.inputs import LayoutScaling
 from costbench.models.layout.model import save_layout_model
 from costbench.models.layout.network import LayoutNetwork
@@ -111,7 +112,8 @@ def _source(
     pairs = [(path, some) for path, some in zip(paths, configs, strict=True) if len(some) > 1]
     if not pairs:
         raise DataError(f"none of {len(paths)} {part} graphs has two configs to compare", field="train")
-    return LayoutSource([pair[0] for pair in pairs], [pair[1] for pair in pairs], scaling, spec.net)
+    device = device_of(spec.accelerator)
+    return LayoutSource([pair[0] for pair in pairs], [pair[1] for pair in pairs], scaling, spec.net, device)
 
 
 def _loaders(

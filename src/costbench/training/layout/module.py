@@ -64,14 +64,14 @@ class HistoricalParts:
         trained = int(batch.segment * len(parts))
         pooled_parts = self._recalled(batch, len(parts), net.spec.hidden * len(net.spec.pooling))
         for number, part in enumerate(parts):
-            new_configs = torch.from_numpy(np.flatnonzero(np.isnan(pooled_parts[:, number, 0].numpy())))
+            new_configs = torch.nonzero(torch.isnan(pooled_parts[:, number, 0])).squeeze(1)
             if number != trained and len(new_configs):
                 with torch.no_grad():
                     pooled_parts[new_configs, number] = pooled_part(
                         net, batch.inputs, batch.options[new_configs], part
                     )
         pooled_trained = pooled_part(net, batch.inputs, batch.options, parts[trained])
-        self._remember(batch, trained, pooled_trained.detach().numpy(), pooled_parts.numpy())
+        self._remember(batch, trained, pooled_trained.detach().cpu().numpy(), pooled_parts.cpu().numpy())
         is_pooled = stream(0, "dropped parts", key).random(len(parts)) >= self._dropout
         is_pooled[trained] = False
         share = 1.0 - self._dropout
@@ -90,7 +90,7 @@ class HistoricalParts:
         """Returns pooled states [c, parts, width], NaN where there are none yet."""
         empty = np.full((num_parts, width), np.nan, np.float32)
         states = [self._known.get((batch.graph, row), empty) for row in batch.rows.tolist()]
-        return torch.from_numpy(np.stack(states))
+        return torch.from_numpy(np.stack(states)).to(batch.options.device)
 
     def _remember(
         self,
@@ -140,6 +140,12 @@ class LayoutModule(CostModelModule):
         historical = spec.segments.historical
         self._historical = HistoricalParts(spec.segments.dropout) if historical else None
 
+    def transfer_batch_to_device(
+        self, batch: tuple[LayoutBatch, ...], _device: torch.device, _index: int
+    ) -> tuple[LayoutBatch, ...]:
+        """Returns a batch as it is: the source has its graphs on the device for longer than a step."""
+        return batch
+
     def on_train_epoch_start(self) -> None:
         """Forgets historical parts, so that an epoch depends on the weights before it and its number only."""
         if self._historical is not None:
@@ -174,7 +180,7 @@ class LayoutModule(CostModelModule):
         net = cast(LayoutNetwork, self.validated_net)
         for configs in batch:
             scores = config_scores(net.eval(), configs.inputs, configs.rows, self._seed)
-            self._scores.add(scores, configs.runtime_ns.numpy())
+            self._scores.add(scores, configs.runtime_ns.cpu().numpy())
 
     def validation_metrics(self) -> dict[str, float]:
         """Returns OPA and tau."""

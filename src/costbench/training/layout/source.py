@@ -18,7 +18,7 @@ from torch.utils.data import Dataset, Sampler
 from costbench.arrays import F64, I32, I64, U64
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.errors import DataError
-from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
+from costbench.models.layout.inputs import CPU, LayoutInputs, LayoutScaling, layout_inputs
 from costbench.models.spec import LayoutNetSpec
 from costbench.rng import stream
 from costbench.training.spec import HoldOutSpec, SamplingSpec
@@ -177,6 +177,7 @@ class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
         configs: configs of each graph that may be drawn.
         scaling: scalers of features.
         spec: hyper-parameters of the network, which say what it sees of a graph.
+        device: where batches are.
     """
 
     def __init__(
@@ -185,11 +186,12 @@ class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
         configs: Sequence[MeasuredConfigs],
         scaling: LayoutScaling,
         spec: LayoutNetSpec,
+        device: torch.device = CPU,
     ) -> None:
         self._paths = tuple(paths)
         self.configs = tuple(configs)
         self._scaling = scaling
-        self._spec = spec
+        self._spec, self._device = spec, device
         self._cached: OrderedDict[int, LayoutInputs] = OrderedDict()
 
     def __len__(self) -> int:
@@ -204,7 +206,7 @@ class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
         rows = configs.rows[draw.configs].astype(np.int64)
         # Ascending rows are read from the file in one sweep.
         order = np.argsort(rows)
-        runtime = torch.from_numpy(configs.runtime_ns[draw.configs][order])
+        runtime = torch.from_numpy(configs.runtime_ns[draw.configs][order]).to(self._device)
         options = inputs.option_rows(rows[order])
         return LayoutBatch(inputs, rows[order], options, runtime, draw.graph, draw.segment)
 
@@ -212,7 +214,7 @@ class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
         """Returns a graph, kept at hand while at most `KEPT_NODES` nodes are."""
         if index not in self._cached:
             self._cached[index] = layout_inputs(
-                open_layout_graph(self._paths[index]), self._scaling, self._spec
+                open_layout_graph(self._paths[index]), self._scaling, self._spec, self._device
             )
         self._cached.move_to_end(index)
         while (
