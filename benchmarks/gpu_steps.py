@@ -1,6 +1,6 @@
 """Training steps a second on a GPU, against one thread of a processor: same weights, batches and run.
 
-    python -m benchmarks.gpu_steps [--hidden 64 512] [--processes 8] [--json]
+    python -m benchmarks.gpu_steps [--tasks tile fusion] [--hidden 64 512] [--processes 8] [--json]
 
 A step is everything from samples to new weights: collating, transfer, forward, loss, backward, fused Adam, in
 fp32. Tile: 8 random kernels x 32 tile sizes, fusion: 128 random kernels, layout: 16 configs of a program of
@@ -18,7 +18,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import cycle, pairwise
@@ -109,10 +109,10 @@ def steps_per_s(task: str, hidden: int, name: str) -> float:
     return 1.0 / statistics.median(seconds[WARM_UP:])
 
 
-def measure(hidden: int, processes: int) -> dict[str, float]:
-    """Returns the speeds of all tasks at one width."""
+def measure(tasks: Sequence[str], hidden: int, processes: int) -> dict[str, float]:
+    """Returns the speeds of tasks at one width."""
     results: dict[str, float] = {}
-    for task in TASKS:
+    for task in tasks:
         name = f"{task}/{hidden}"
         results[f"{name}/cpu_steps_per_s"] = steps_per_s(task, hidden, "cpu")
         if not torch.cuda.is_available():
@@ -138,7 +138,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results: dict[str, float] = {}
     for hidden in arguments.hidden:
-        results |= measure(hidden, arguments.processes)
+        results |= measure(arguments.tasks, hidden, arguments.processes)
     if arguments.json:
         print(json.dumps(results, indent=1, sort_keys=True))
         return
