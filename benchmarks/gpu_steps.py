@@ -130,6 +130,7 @@ def measure(tasks: Sequence[str], hidden: int, processes: int) -> dict[str, floa
 def main() -> None:
     """Prints a table, or one flat JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="what is trained")
     parser.add_argument(
         "--hidden", type=int, nargs="+", default=[64, 512], help="widths of the hidden layers"
     )
