@@ -1,6 +1,6 @@
 """Training steps a second on a GPU, against one thread of a processor: same weights, batches and run.
 
-    python -m benchmarks.gpu_steps [--tasks tile fusion] [--hidden 64 512] [--processes 8] [--json]
+    python -m benchmarks.gpu_steps [--tasks tile fusion] [--hidden 64 512] [--json]
 
 A step is everything from samples to new weights: collating, transfer, forward, loss, backward, fused Adam, in
 fp32. Tile: 8 random kernels x 32 tile sizes, fusion: 128 random kernels, layout: 16 configs of a program of
@@ -8,8 +8,7 @@ fp32. Tile: 8 random kernels x 32 tile sizes, fusion: 128 random kernels, layout
 processor computes networks by compiled kernels where there are any for their width, as in training. The
 median of the steps counts, wall time; the first one warms up.
 
-`{task}/{hidden}/{cpu,gpu}_steps_per_s`, `ratio` (GPU / processor), and with `--processes N` the sum of N
-processes that share the GPU (`shared_gpu_steps_per_s`), which is how cells of a grid are trained there.
+`{task}/{hidden}/{gpu,cpu}_steps_per_s` and their `ratio`.
 """
 
 from __future__ import annotations
@@ -18,11 +17,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from itertools import cycle, pairwise
-from multiprocessing import get_context
+from collections.abc import Callable, Iterator
+from itertools import cycle, pairwise, product
 
 import torch
 
@@ -109,43 +105,33 @@ def steps_per_s(task: str, hidden: int, name: str) -> float:
     return 1.0 / statistics.median(seconds[WARM_UP:])
 
 
-def measure(tasks: Sequence[str], hidden: int, processes: int) -> dict[str, float]:
-    """Returns the speeds of tasks at one width."""
-    results: dict[str, float] = {}
-    for task in tasks:
-        name = f"{task}/{hidden}"
-        results[f"{name}/cpu_steps_per_s"] = steps_per_s(task, hidden, "cpu")
-        if not torch.cuda.is_available():
-            continue
-        results[f"{name}/gpu_steps_per_s"] = steps_per_s(task, hidden, "cuda")
-        results[f"{name}/ratio"] = results[f"{name}/gpu_steps_per_s"] / results[f"{name}/cpu_steps_per_s"]
-        if processes > 1:
-            # Processes that have used a GPU cannot be forked.
-            with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-                shared = pool.map(partial(steps_per_s, name="cuda"), [task] * processes, [hidden] * processes)
-                results[f"{name}/shared_gpu_steps_per_s"] = sum(shared)
-    return results
+def measure(task: str, hidden: int) -> Iterator[tuple[str, float]]:
+    """Yields the speeds of a task at one width, by name: the GPU's first, if there is one."""
+    devices = {"gpu": "cuda", "cpu": "cpu"} if torch.cuda.is_available() else {"cpu": "cpu"}
+    speeds: dict[str, float] = {}
+    for name, device in devices.items():
+        speeds[name] = steps_per_s(task, hidden, device)
+        yield f"{task}/{hidden}/{name}_steps_per_s", speeds[name]
+    if "gpu" in speeds:
+        yield f"{task}/{hidden}/ratio", speeds["gpu"] / speeds["cpu"]
 
 
 def main() -> None:
     """Prints a table, or one flat JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="what is trained")
-    parser.add_argument(
-        "--hidden", type=int, nargs="+", default=[64, 512], help="widths of the hidden layers"
-    )
-    parser.add_argument("--processes", type=int, default=1, help="processes that also share the GPU")
+    parser.add_argument("--hidden", type=int, nargs="+", default=[64, 512], help="widths of the layers")
     parser.add_argument("--json", action="store_true", help="print {task}/{hidden}/{metric}: value")
     arguments = parser.parse_args()
     results: dict[str, float] = {}
-    for hidden in arguments.hidden:
-        results |= measure(arguments.tasks, hidden, arguments.processes)
+    for task, hidden in product(arguments.tasks, arguments.hidden):
+        for name, value in measure(task, hidden):
+            results[name] = value
+            if not arguments.json:
+                print(f"{name:40} {value:10,.1f}", flush=True)
     if arguments.json:
         print(json.dumps(results, indent=1, sort_keys=True))
-        return
-    for name, value in results.items():
-        print(f"{name:40} {value:10,.1f}")
-    if torch.cuda.is_available():
+    elif torch.cuda.is_available():
         print(describe_execution(EXECUTION, torch.device("cuda")))
     else:
         print("no CUDA GPU here: the processor alone")

@@ -159,6 +159,7 @@ def test_every_encoder_and_reduction_is_covered() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+@pytest.mark.filterwarnings("ignore:RNN module weights are not part")
 @pytest.mark.parametrize(("encoder", "reduction"), CELLS)
 def test_networks_are_the_same_on_a_gpu(encoder: str, reduction: str) -> None:
     spec = NetSpec(encoder=encoder, reduction=reduction, hidden=32)

@@ -147,6 +147,8 @@ RESUME_FILE = "resume.ckpt"
 _NOTES = (
     ".*does not have many workers.*",
     ".*GPU available but not used.*",
+    # The weights of an LSTM are one parameter each, which cuDNN copies for each step.
+    ".*RNN module weights are not part of single contiguous chunk.*",
     # Lightning 2.6 calls what torch 2.13 deprecates.
     ".*isinstance.treespec, LeafSpec.*",
 )
