@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -341,8 +342,23 @@ def test_repeated_cells_are_equal_and_leave_the_profile_alone(clone: Project, co
     assert third == first[1]
 
 
+@pytest.mark.parametrize(
+    ("column", "change", "difference"),
+    [
+        ("value", lambda value: value + 0.25, ""),
+        ("value", lambda value: math.nan, "inf"),
+        # The archive has rows of another group of kernels.
+        ("kernels", lambda group: f"other-{group}", "inf"),
+    ],
+    ids=["differs", "not-finite", "missing"],
+)
 def test_a_row_that_is_not_repeated_fails_the_check(
-    clone: Project, complete: Project, monkeypatch: pytest.MonkeyPatch
+    clone: Project,
+    complete: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    column: str,
+    change: Callable[[Any], Any],
+    difference: str,
 ) -> None:
     monkeypatch.setenv("COSTBENCH_TRACKING", "off")  # as the command sets it, undone after the test
     archive = clone.folder / "archive"
@@ -354,13 +370,13 @@ def test_a_row_that_is_not_repeated_fails_the_check(
     )
     ((drawn, (cell,)),) = draw_cells(archive, clone.workspace.params, 1, 0).items()
     parts, name = read_parts(archive, "project"), f"experiments/{drawn}"
-    at = SCHEMAS[ROWS].get_field_index("value")
-    rows = [(*row[:at], row[at] + 0.25, *row[at + 1 :]) for row in records_of(parts[name].tables[ROWS])]
+    at = SCHEMAS[ROWS].get_field_index(column)
+    rows = [(*row[:at], change(row[at]), *row[at + 1 :]) for row in records_of(parts[name].tables[ROWS])]
     tables = {**parts[name].tables, ROWS: table_of(ROWS, rows)}
     write_archive(archive, "project", {**parts, name: Part(parts[name].entry, tables)})
     done = CliRunner().invoke(app, [*arguments, "--cells", "1"])
     assert isinstance(done.exception, DataError)
-    assert f"{archive}: rows differ by" in str(done.exception)
+    assert f"{archive}: rows differ by {difference}" in str(done.exception)
     assert f"{drawn}/{cell}: 0 of " in done.stdout
 
 

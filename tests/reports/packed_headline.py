@@ -14,7 +14,7 @@ from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.headline import HeadlineParams
 from tests.reports.conftest import make_row
 
-EXPERIMENTS = ("headline-tile", "trees-tile", "curves-tile")
+EXPERIMENTS = ("headline-tile", "trees-tile", "curves-tile", "estimates-tile")
 PARAMS = HeadlineParams("archive", ("headline-tile",), ("trees-tile",), ("curves-tile", "curves-fusion"))
 PROGRAMS = tuple((f"A{i // 2}", f"p{i}") for i in range(6))
 FACTORS = (0.5, 1.0, 2.0, 0.5, 1.0, 2.0)
@@ -35,8 +35,10 @@ def _rows(model: str, error: float, variant: str = "main", seed: int = 0) -> lis
     return rows
 
 
-def _cell(out: Path, experiment: str, fold: int, variant: str, steps: int, value: float) -> str:
-    name = f"tile-fold{fold}-tpu_v3-{variant}-s0"
+def _cell(
+    out: Path, experiment: str, fold: int, variant: str, steps: int, value: float, seed: int = 0
+) -> str:
+    name = f"tile-fold{fold}-tpu_v3-{variant}-s{seed}"
     folder = out / "train" / experiment / name
     write_json(
         folder / "done.json", {"steps": steps, "kernels": 8, "configs": 32, "validations": 1, "key": "k"}
@@ -57,6 +59,7 @@ def write_stages(out: Path) -> None:
             for steps in points
             for row in _rows("learned", 1_000.0 / steps, f"curve-{network}-{steps}")
         ],
+        "estimates-tile": [*_rows("hybrid", 3.0, "hybrid-tiles"), *_rows("trees_analytical", 5.0)],
     }
     for fold in (1, 2):
         _cell(out, "headline-tile", fold, "hybrid", 200, 0.81)
@@ -78,6 +81,10 @@ def write_stages(out: Path) -> None:
                 if steps == 100 and network == "hybrid":
                     timing = out / "machine" / "train" / "curves-tile" / f"{name}.json"
                     write_json(timing, {"seconds": 99.0, "core_seconds": fold * 4.0})
+        _cell(out, "estimates-tile", fold, "hybrid-tiles", 200 + 100 * fold, 0.7, seed=fold)
+        fit = {"kernels": 20 + 10 * fold, "samples": 9, "trees": 5, "validation": 0.5}
+        name = f"baselines-fold{fold}-tpu_v3"
+        write_json(out / "train" / "estimates-tile" / name / "fits.json", {"trees_analytical": fit})
     for name in EXPERIMENTS:
         write_rows(out / "evaluate" / name / "rows.jsonl", rows[name])
         for stage in ("train", "evaluate"):

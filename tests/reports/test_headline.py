@@ -130,6 +130,18 @@ def test_curves_of_compared_networks_judge_and_do_not_lead(archive: Path) -> Non
     assert set(headline.points["model"]) == {"trees_analytical"}
 
 
+def test_what_models_with_other_estimates_were_given(archive: Path) -> None:
+    # An experiment with networks alone says nothing of trees, and is left out.
+    both = replace(packed(archive), networks=(), estimates=("curves-tile", "estimates-tile"))
+    headline = load_headline(both, COLUMNS, load_claims())
+    assert headline is not None
+    # The least steps of all networks, the most kernels of all trees.
+    assert headline.given_estimates == {"tile": {"steps": 300, "seeds": 2, "kernels": 40}}
+    assert headline.estimates is not None
+    assert set(headline.estimates.frame["model"]) == {"hybrid", "learned", "trees_analytical"}
+    assert "estimates-tile" not in headline.missing
+
+
 def test_no_archive_no_headline(tmp_path: Path) -> None:
     assert load_headline(packed(tmp_path / "none"), COLUMNS, load_claims()) is None
 

@@ -7,6 +7,7 @@ profile's results nor a tracking store notice. The folder is kept: a rerun goes 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from costbench.datasets.recorded_kernels import is_recorded
 from costbench.errors import DataError
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.archive import read_archive, read_profile_manifest
-from costbench.experiments.evaluation.program import ModelKey, ProgramTask
+from costbench.experiments.evaluation.program import ProgramTask
 from costbench.experiments.grid.baseline_fit import baselines_folder
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.experiment import Experiment, ImportedGrid, load_experiment
@@ -46,7 +47,8 @@ class RepeatedCell:
         rows: number of its metric rows that the archive has; 0 for a cell whose settings or samples have
             changed, which is not repeated.
         equal: number of rows whose values are equal, bit for bit.
-        difference: largest |repeated - packed| / max(1, |packed|) over the rows.
+        difference: largest |repeated - packed| / max(1, |packed|) over the rows; infinite if one was not
+            computed again, or either value is not finite where the other is.
     """
 
     name: str
@@ -149,7 +151,7 @@ class _Repeated:
     generated: Path
     changed: frozenset[str] = frozenset()
     cell_of: dict[tuple[str | int, ...], str] = field(default_factory=dict)
-    """Names of the cells of split, chip, program, model, variant and seed."""
+    """Names of the cells of split, chip, model, variant and seed."""
 
     def restore(
         self, experiment: Experiment, identity: StageIdentity, cells: Mapping[str, str], missing: object
@@ -182,7 +184,7 @@ class _Repeated:
         for name, program in programs.items():
             checkpoints = tuple(model for model in program.checkpoints if model.folder.name in computed)
             for model in checkpoints:
-                self.cell_of[self._key(program, model.key)] = model.folder.name
+                self.cell_of[program.split, program.chip, *model.key] = model.folder.name
             if checkpoints:
                 fitted = program.fitted if is_recorded(self.generated, program.chip) else None
                 tested[name] = replace(
@@ -190,22 +192,25 @@ class _Repeated:
                 )
         return tested, []
 
-    @staticmethod
-    def _key(program: ProgramTask, model: ModelKey) -> tuple[str | int, ...]:
-        return program.split, program.chip, program.program, *model
-
     def compared(self, rows: Sequence[MetricRow]) -> Iterator[RepeatedCell]:
         """Yields each drawn cell with its rows held against those of the archive."""
         pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in sorted(self.drawn)}
-        packed = {row.key: row.value for several in self.packed.rows.values() for row in several}
-        for row in rows:
-            cell = self.cell_of.get((row.split, row.chip, row.program, row.model, row.variant, row.seed))
-            if cell is not None and row.key in packed:
-                pairs[cell].append((row.value, packed[row.key]))
+        repeated = {row.key: row.value for row in rows}
+        for (split, chip, _, *model), several in self.packed.rows.items():
+            cell = self.cell_of.get((split, chip, *model))
+            if cell is not None:
+                pairs[cell] += [(repeated.get(row.key, math.nan), row.value) for row in several]
         for cell, values in pairs.items():
             name = PurePosixPath(self.packed.name, cell)
             if not values and cell not in self.changed:
                 raise DataError("has no rows", where=str(name), expected="results of the same test programs")
-            differences = (abs(now - before) / max(1.0, abs(before)) for now, before in values)
-            equal = sum(now == before for now, before in values)
-            yield RepeatedCell(str(name), len(values), equal, max(differences, default=0.0))
+            differences = [_difference(*pair) for pair in values]
+            yield RepeatedCell(str(name), len(values), differences.count(0.0), max(differences, default=0.0))
+
+
+def _difference(repeated: float, packed: float) -> float:
+    """Returns |repeated - packed| / max(1, |packed|); infinite if one is not finite and the other another."""
+    if repeated == packed or (math.isnan(repeated) and math.isnan(packed)):
+        return 0.0
+    difference = abs(repeated - packed) / max(1.0, abs(packed))
+    return difference if math.isfinite(difference) else math.inf
