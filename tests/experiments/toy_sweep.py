@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,6 +18,7 @@ from costbench.experiments.sweeps.study import PrunerSpec, StorageSpec, StudySpe
 from costbench.experiments.sweeps.sweep import SweepTask, TrainTrial, work
 from costbench.experiments.tracking.runs import Provenance
 from costbench.training.spec import BatchSpec, TrainSpec
+from tests.forked import start
 
 EPOCHS = 3
 METRIC = "validation/tau"
@@ -77,12 +77,8 @@ def toy_training(seconds_per_epoch: float = 0.0) -> TrainTrial:
 
 
 def start_worker(url: str, folder: Path, trials: int, seconds_per_epoch: float) -> BaseProcess:
-    """A worker in a process of its own. All come from one that has imported torch, which takes seconds."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    worker = context.Process(target=_work, args=(url, folder, trials, seconds_per_epoch))
-    worker.start()
-    return worker
+    """A worker in a process of its own."""
+    return start(_work, url, folder, trials, seconds_per_epoch)
 
 
 def _work(url: str, folder: Path, trials: int, seconds_per_epoch: float) -> None:

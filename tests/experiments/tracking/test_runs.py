@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from costbench.experiments.tracking.runs import (
     tracking_uri,
     work_of,
 )
+from tests.deadline import HANGS_AFTER_S
 from tests.experiments.finished_cells import PROVENANCE
+from tests.forked import start
 
 # MLflow's own use of SQLAlchemy.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning")
@@ -70,22 +73,24 @@ def test_a_run_that_is_stopped_on_purpose_has_not_failed(tracking_store: str) ->
     assert tags.items() <= stored.data.tags.items()
 
 
-def _killed(uri: str, work: str) -> str:
+def _begin_and_die(uri: str, work: str, identifier: Path) -> None:
+    with tracked_run(uri, "train", "cell", PROVENANCE, {WORK: work}) as run:
+        identifier.write_text(run.run_id)
+        os._exit(9)
+
+
+def _killed(uri: str, work: str, folder: Path) -> str:
     """A run whose process dies without a word; its identifier."""
-    code = (
-        "import os; from costbench.experiments.tracking.runs import WORK, Provenance, tracked_run\n"
-        f"with tracked_run({uri!r}, 'train', 'cell', Provenance('p', 'd', 'r'), {{WORK: {work!r}}}) as run:\n"
-        "    print(run.run_id, flush=True); os._exit(9)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=REPOSITORY
-    )
-    assert done.returncode == 9, done.stderr
-    return done.stdout.strip()
+    process = start(_begin_and_die, uri, work, folder / "identifier")
+    process.join(HANGS_AFTER_S)
+    assert process.exitcode == 9
+    return (folder / "identifier").read_text()
 
 
-def test_a_killed_run_does_not_stay_open_and_a_living_one_is_left_alone(tracking_store: str) -> None:
-    lost = _killed(tracking_store, "one")
+def test_a_killed_run_does_not_stay_open_and_a_living_one_is_left_alone(
+    tracking_store: str, tmp_path: Path
+) -> None:
+    lost = _killed(tracking_store, "one", tmp_path)
     assert _status(tracking_store, lost) == "RUNNING"
     with tracked_run(tracking_store, "train", "alive", PROVENANCE, {WORK: "two"}) as alive:
         assert _status(tracking_store, lost) == "KILLED"
@@ -108,8 +113,8 @@ def test_a_new_try_ends_the_record_of_the_last(tracking_store: str) -> None:
         assert _status(tracking_store, run.run_id) == "RUNNING"
 
 
-def test_the_run_of_a_grid_is_gone_on_with(tracking_store: str) -> None:
-    lost = _killed(tracking_store, "grid")
+def test_the_run_of_a_grid_is_gone_on_with(tracking_store: str, tmp_path: Path) -> None:
+    lost = _killed(tracking_store, "grid", tmp_path)
     for revision in ("first", "second"):
         tags = {WORK: "grid", "variant": revision}
         with tracked_run(tracking_store, "train", "grid", PROVENANCE, tags, goes_on=True) as run:
@@ -128,23 +133,26 @@ def test_names_of_work_are_the_same_everywhere_and_keep_parts_apart() -> None:
     assert work_of("a", "bc") != work_of("ab", "c")
 
 
-def test_two_writers_share_a_file(tracking_store: str) -> None:
+def _write_twenty_epochs(uri: str, name: str, log: Path) -> None:
+    with (
+        log.open("w") as file,
+        redirect_stderr(file),
+        tracked_run(uri, "train", name, PROVENANCE) as run,
+    ):
+        for epoch in range(20):
+            run.log_metrics({"loss": 1.0, "tau": 0.5}, epoch)
+
+
+def test_two_writers_share_a_file(tracking_store: str, tmp_path: Path) -> None:
     """Two processes with twenty transactions each, at the same time: SQLite lets them wait for each other."""
     prepare(tracking_store, "train")
-    code = (
-        "import sys; from costbench.experiments.tracking.runs import Provenance, tracked_run\n"
-        f"with tracked_run({tracking_store!r}, 'train', sys.argv[1], Provenance('p', 'd', 'r')) as run:\n"
-        "    for epoch in range(20):\n"
-        "        run.log_metrics({'loss': 1.0, 'tau': 0.5}, epoch)"
-    )
-    command = [sys.executable, "-c", code]
-    writers = [
-        subprocess.Popen([*command, name], stderr=subprocess.PIPE, cwd=REPOSITORY, env=os.environ)
-        for name in ("first", "second")
-    ]
-    errors = [writer.communicate()[1].decode() for writer in writers]
-    assert [writer.returncode for writer in writers] == [0, 0], errors
-    assert "not tracked" not in "".join(errors)
+    names = ("first", "second")
+    writers = [start(_write_twenty_epochs, tracking_store, name, tmp_path / name) for name in names]
+    for writer in writers:
+        writer.join(HANGS_AFTER_S)
+    errors = "".join((tmp_path / name).read_text() for name in names)
+    assert [writer.exitcode for writer in writers] == [0, 0], errors
+    assert "not tracked" not in errors
     client = client_of(tracking_store)
     place = client.get_experiment_by_name("train")
     assert place is not None

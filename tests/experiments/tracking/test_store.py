@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import time
-from dataclasses import astuple
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -16,38 +14,45 @@ import pytest
 from costbench.errors import DataError
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.tracking.queries import CellFilter, experiment_pages
+from costbench.experiments.tracking.registry import registered_model
 from costbench.experiments.tracking.relative_artifacts import artifact_location
 from costbench.experiments.tracking.runs import (
     ABOUT,
     KIND,
     OFF,
+    WORK,
     client_of,
     describe,
     prepare,
     tracked_run,
 )
+from tests.deadline import HANGS_AFTER_S
 from tests.experiments.conftest import quick_folder
 from tests.experiments.finished_cells import PROVENANCE, finish_cell, register_best, track_cell
+from tests.forked import start
 
 pytestmark = [
     # MLflow's own use of SQLAlchemy, and what it says of its own type hints.
     pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning"),
 ]
-REPOSITORY = Path(__file__).resolve().parents[3]
 # MLflow remembers a store by its address in a process, so another test must not use the same.
 RELATIVE = "sqlite:///copied.db"
-IN_THE_COPY = f"""
-from pathlib import Path
-from costbench.experiments.tracking.registry import registered_model
-from costbench.experiments.tracking.runs import WORK, Provenance, tracked_run
-found = registered_model({RELATIVE!r}, "models:/costbench-tile-p@champion")
-print(len((found.folder / "weights.pt").read_bytes()))
-Path("note.txt").write_text("new")
-same = Provenance(*{astuple(PROVENANCE)!r})
-with tracked_run({RELATIVE!r}, "costbench/report", "r", same, {{WORK: "w"}}, goes_on=True) as run:
-    run.log_files([Path("note.txt")], "report")
-"""
+
+
+def _in_the_copy(folder: Path) -> None:
+    """Reads and writes the store of a folder; leaves the size of its model's weights in `size`."""
+    os.chdir(folder)
+    model = registered_model(RELATIVE, "models:/costbench-tile-p@champion")
+    Path("size").write_text(str((model.folder / "weights.pt").stat().st_size))
+    Path("note.txt").write_text("new")
+    with tracked_run(RELATIVE, "costbench/report", "r", PROVENANCE, {WORK: "w"}, goes_on=True) as run:
+        run.log_files([Path("note.txt")], "report")
+
+
+def _ends_well(process: BaseProcess) -> bool:
+    process.join(HANGS_AFTER_S)
+    return process.exitcode == 0
 
 
 def files_of(folder: Path) -> dict[Path, bytes]:
@@ -70,17 +75,14 @@ def test_a_copy_of_the_folder_reads_and_writes_its_own_files(
     shutil.copytree(first, second)
     before = files_of(first)
 
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "src")}
-    done = subprocess.run(
-        [sys.executable, "-c", IN_THE_COPY], cwd=second, env=environment, check=True, capture_output=True
-    )
-    assert int(done.stdout) == (cell / "weights.pt").stat().st_size
+    assert _ends_well(start(_in_the_copy, second))
+    assert int((second / "size").read_text()) == (cell / "weights.pt").stat().st_size
     assert files_of(first) == before
     (note,) = (second / "mlruns").rglob("note.txt")
     assert note.read_text() == "new"
     shutil.rmtree(first)
-    again = subprocess.run([sys.executable, "-c", IN_THE_COPY], cwd=second, env=environment, check=False)
-    assert again.returncode == 0
+    monkeypatch.chdir(second)
+    assert _ends_well(start(_in_the_copy, second))
 
 
 def test_files_of_a_store_with_an_absolute_address_lie_where_mlflow_puts_them(tracking_store: str) -> None:
@@ -91,18 +93,16 @@ def test_files_of_a_store_with_an_absolute_address_lie_where_mlflow_puts_them(tr
     assert artifact_location("sqlite:///:memory:", "usual") is None
 
 
+def _make_a_store(uri: str, identifier: Path) -> None:
+    identifier.write_text(str(prepare(uri, "new")))
+
+
 def test_processes_that_make_a_store_at_the_same_time_wait_for_each_other(tmp_path: Path) -> None:
     with quick_folder() as folder:
-        uri = f"sqlite:///{folder}/mlflow.db"
-        code = f"from costbench.experiments.tracking.runs import prepare; print(prepare({uri!r}, 'new'))"
-        command = [sys.executable, "-c", code]
-        makers = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY)
-            for _ in range(2)
-        ]
-        said = [maker.communicate() for maker in makers]
-    assert [maker.returncode for maker in makers] == [0, 0], said
-    assert said[0][0] == said[1][0]
+        identifiers = [tmp_path / "first", tmp_path / "second"]
+        makers = [start(_make_a_store, f"sqlite:///{folder}/mlflow.db", path) for path in identifiers]
+        assert [_ends_well(maker) for maker in makers] == [True, True]
+    assert identifiers[0].read_text() == identifiers[1].read_text()
 
 
 def test_runs_and_experiments_say_what_they_are(tracking_store: str) -> None:
@@ -138,7 +138,7 @@ def test_a_server_that_does_not_answer_is_given_up_soon(
     is_listening: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if is_listening:
@@ -150,4 +150,4 @@ def test_a_server_that_does_not_answer_is_given_up_soon(
         assert time.monotonic() - start < 30.0
     # Records of a run that has begun may take longer; what the environment says stays as it is.
     assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "2"
-    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "2"
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "1"
