@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
-.PHONY: help venv repro status profiles demo evidence evidence-report headline gpu xla-cpu suite test test-fast fuzz coverage test-lowest test-cpu test-wheel
+.PHONY: help venv repro status profiles demo evidence evidence-report headline data-curve gpu xla-cpu suite test test-fast fuzz coverage test-lowest test-cpu test-wheel
 .PHONY: test-postgres test-gpu
 .PHONY: check docs
 .PHONY: format lock proto clean
@@ -80,6 +80,9 @@ headline: $(INSTALLED) ## Train networks and trees until they gain no more, and 
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
 	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {orders,ablations}-{tile,fusion} \
 	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
+
+data-curve: $(INSTALLED) ## Train fusion models on a tenth, as many as usual and all of ten times the fusion configs, and pack it: two core-hours, a rerun goes on
+	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh data_curve kernels-fusion trees-of-kernels
 
 gpu: $(INSTALLED) ## Train networks as wide as the papers' on a CUDA GPU, and pack their results: 40 minutes on an H200, a rerun goes on
 	bash tools/packed.sh gpu wide-tile wide-fusion

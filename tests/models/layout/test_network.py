@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.naive_layouts import NaiveLayoutNet, naive_batch
+from costbench.models.layout import network
 from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
 from costbench.models.layout.model import config_scores
 from costbench.models.layout.network import LayoutNetwork, plain_scores
-from costbench.models.spec import LayoutNetSpec, Pooling
+from costbench.models.layout.segments import build_segment, segment_scores
+from costbench.models.spec import AcrossConfigs, LayoutNetSpec, Pooling
 from tests.models.layout.graphs import chain, network_on, random_graph
 
 SMALL = {"hidden": 16, "opcode_embedding": 8}
@@ -81,6 +83,30 @@ def test_scores_do_not_depend_on_chunks(encoder: str, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(config_scores(net, inputs, some), whole[some], rtol=1e-5, atol=1e-5)
     monkeypatch.setattr("costbench.models.layout.model.MAX_CHUNK", 9)
     np.testing.assert_allclose(config_scores(net, inputs), whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("across", ["none", "softmax"])
+@pytest.mark.parametrize("has_segment", [False, True])
+def test_gradients_do_not_depend_on_parts(
+    across: AcrossConfigs, has_segment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = LayoutNetSpec(hidden=16, opcode_embedding=8, across_configs=across, set_size=4)
+    net, inputs = network_on(random_graph(6, 60, 9, 7), spec)
+    options = inputs.option_rows(np.arange(7))
+    segment = build_segment(inputs, np.arange(60) < 35)
+
+    def computed() -> dict[str, Tensor]:
+        scores = segment_scores(net, inputs, options, segment) if has_segment else net(inputs, options)
+        return scores_and_gradients(net, scores)
+
+    at_once = computed()
+    # Parts of two configs, the last one of one.
+    monkeypatch.setattr(network, "KEPT_VALUES", 2 * 16 * inputs.plan.largest)
+    assert [len(part) for part in network.parts_of(options, 16 * inputs.plan.largest)] == [2, 2, 2, 1]
+    in_parts = computed()
+    assert in_parts.keys() == at_once.keys()
+    for name, value in at_once.items():
+        torch.testing.assert_close(in_parts[name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_across_configs_scores_depend_on_the_set_and_the_seed_alone() -> None:

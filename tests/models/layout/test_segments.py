@@ -94,7 +94,7 @@ def test_a_part_is_a_graph_of_its_own() -> None:
 
 
 def test_a_step_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its states are freed with its scores, without a collection: no collector sees cycles of autograd."""
+    """Its states are freed with its gradient, without a collection: no collector sees cycles of autograd."""
     kept: list[weakref.ref[torch.Tensor]] = []
     make = segments._KnownStep
 
@@ -106,7 +106,7 @@ def test_a_step_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     net, inputs = network_on(random_graph(15, 60, 9, 6), SPECS[0])
     inside = np.arange(60) >= 35
     scores = segment_scores(net, inputs, inputs.option_rows(np.arange(6)), build_segment(inputs, inside))
-    scores.sum().backward()
     assert any(ref() is not None for ref in kept)
+    scores.sum().backward()
     del scores
     assert [ref() for ref in kept if ref() is not None] == []

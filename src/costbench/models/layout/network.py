@@ -13,12 +13,14 @@ whose receptive fields and normalisations are their own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from costbench.arrays import I64
@@ -28,6 +30,9 @@ from costbench.models.layout.inputs import NUM_AXES, NUM_AXIS_SLOTS, LayoutInput
 from costbench.models.networks.layers import Aggregation, initialize
 from costbench.models.networks.pyg_convolutions import draw_weights
 from costbench.models.spec import LayoutNetSpec
+
+KEPT_VALUES = 1 << 24
+"""Node states of a layer (rows times configs times width) that a training step has at a time: 64 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +142,12 @@ class LayoutNetwork(nn.Module):
 
     def scores(self, inputs: LayoutInputs, fixed: FixedPart, options: Tensor) -> Tensor:
         """Returns the scores [c] of configs, options int64 [c, nc], given the fixed part of their graph."""
-        states = self.varying_states(inputs, fixed, options)
-        return self.score(self.pool(states, fixed.last, states[: options.shape[1]]))
+
+        def pooled(part: Tensor) -> Tensor:
+            states = self.varying_states(inputs, fixed, part)
+            return self.pool(states, fixed.last, states[: part.shape[1]])
+
+        return self.score(pooled_again(pooled, options, inputs.plan.largest * self.spec.hidden))
 
     def varying_states(self, inputs: LayoutInputs, fixed: FixedPart, options: Tensor) -> Tensor:
         """Returns the varying states after the last layer, [v, c, hidden]."""
@@ -187,6 +196,30 @@ class LayoutNetwork(nn.Module):
             states = torch.relu(layer(states))
         scores: Tensor = self.narrow(states).squeeze(1) + self.level
         return scores
+
+
+def pooled_again(pooled: Callable[[Tensor], Tensor], options: Tensor, values: int) -> Tensor:
+    """Returns the pooled states of configs, [c, columns]; for a gradient, a few configs are computed again.
+
+    Where the node states of all configs are too many to be kept, each part of the configs is computed again
+    for its gradient, so that memory is that of a part: a third more operations, on states that caches hold.
+
+    Args:
+        pooled: computes the pooled states of configs, differentiable.
+        options: int64 [c, nc], the configs.
+        values: node states of a layer that a config has.
+    """
+    parts = parts_of(options, values)
+    if len(parts) == 1 or not torch.is_grad_enabled():
+        return pooled(options)
+    return torch.cat(
+        [checkpoint(pooled, part, use_reentrant=False, preserve_rng_state=False) for part in parts]
+    )
+
+
+def parts_of(options: Tensor, values: int) -> tuple[Tensor, ...]:
+    """Returns configs in parts with at most `KEPT_VALUES` node states, `values` of a config, in a layer."""
+    return torch.split(options, max(1, KEPT_VALUES // max(1, values)))
 
 
 def _convolution(spec: LayoutNetSpec) -> nn.Module:

@@ -21,7 +21,7 @@ from torch import Tensor
 from costbench.arrays import I64, Bool
 from costbench.models.layout.convolutions import LinearConvolution, sum_of_products
 from costbench.models.layout.inputs import LayoutInputs
-from costbench.models.layout.network import LayoutNetwork
+from costbench.models.layout.network import LayoutNetwork, parts_of
 from costbench.models.layout.plan import SparseMatrix, row_of_node
 
 
@@ -149,6 +149,13 @@ def segment_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, se
         options: int64 [c, nc], rows of `inputs.options`.
         segment: segment of this graph.
     """
+    # Of the whole graph only what the segment needs is kept: memory falls, and nothing is computed again.
+    parts = parts_of(options, inputs.plan.largest * net.spec.hidden)
+    return net.score(torch.cat([_pooled(net, inputs, part, segment) for part in parts]))
+
+
+def _pooled(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, segment: Segment) -> Tensor:
+    """Returns the pooled states of configs, [c, columns]."""
     with torch.no_grad():
         steps, last_varying, last_fixed = _whole(net, inputs, options, segment)
     rows = inputs.plan.rows[0]
@@ -162,7 +169,7 @@ def segment_scores(net: LayoutNetwork, inputs: LayoutInputs, options: Tensor, se
         )
     all_varying = last_varying.index_copy(0, _indices(segment.varying[-1], varying), varying)
     all_fixed = last_fixed.index_copy(0, _indices(segment.fixed[-1], fixed), fixed)
-    return net.score(net.pool(all_varying, all_fixed, all_varying[: options.shape[1]]))
+    return net.pool(all_varying, all_fixed, all_varying[: options.shape[1]])
 
 
 def _whole(
@@ -200,30 +207,31 @@ class _SegmentStep(torch.autograd.Function):
     def forward(
         ctx: Any, _varying: Tensor, _fixed: Tensor, weight: Tensor, _bias: Tensor, known: _KnownStep
     ) -> tuple[Tensor, Tensor]:
-        ctx.known = known
-        ctx.save_for_backward(weight)
+        ctx.step, ctx.residual = known.step, known.residual
+        states = known.senders, known.fixed_senders, known.active, known.fixed_active
+        ctx.save_for_backward(weight, *states)
         # What is returned comes to refer to `ctx`, which must not refer to it: no collector sees that cycle.
         return known.varying.detach(), known.fixed.detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
-        known, (weight,) = ctx.known, ctx.saved_tensors
-        step: _SegmentLayer = known.step
+        step: _SegmentLayer = ctx.step
+        weight, senders, fixed_senders, active, fixed_active = ctx.saved_tensors
         d_varying_after, d_fixed_after = gradients
-        before = d_varying_after * known.active
+        before = d_varying_after * active
         # A message from a fixed row goes to all configs alike.
-        to_all = torch.cat([before.sum(dim=1), d_fixed_after * known.fixed_active])
+        to_all = torch.cat([before.sum(dim=1), d_fixed_after * fixed_active])
         at_senders = _at_senders(step.varying, before, len(weight))
         at_fixed = _at_senders(step.fixed, to_all[:, None], len(weight))
-        senders = known.senders.flatten(0, 1)
+        rows = senders.flatten(0, 1)
         d_weight = torch.stack(
-            [senders.t() @ a + known.fixed_senders.t() @ b for a, b in zip(at_senders, at_fixed, strict=True)]
+            [rows.t() @ a + fixed_senders.t() @ b for a, b in zip(at_senders, at_fixed, strict=True)]
         )
         inside = step.varying.num_inside * d_varying_after.shape[1]
         d_varying = sum_of_products(at_senders[:, :inside], weight.transpose(1, 2))
         d_varying = d_varying.view(step.varying.num_inside, *d_varying_after.shape[1:])
         d_fixed = sum_of_products(at_fixed[:, : step.fixed.num_inside], weight.transpose(1, 2))
-        if known.residual:
+        if ctx.residual:
             stayed = len(step.varying_before)
             from_fixed = d_varying_after[stayed:].sum(dim=1)
             d_varying.index_add_(0, _indices(step.varying_before, d_varying), d_varying_after[:stayed])
