@@ -76,10 +76,11 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 	costbench results unpack data/results/evidence --params profiles/evidence/params.yaml
 	costbench report --params profiles/evidence/params.yaml
 
-headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 15 core-hours, a rerun goes on (FRESH=1: everything)
+headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 17 core-hours, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
 	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {orders,ablations}-{tile,fusion} \
 	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
+	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/layouts curves-layout headline-layout
 
 data-curve: $(INSTALLED) ## Train fusion models on a tenth, as many as usual and all of ten times the fusion configs, and pack it: two core-hours, a rerun goes on
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh data_curve kernels-fusion trees-of-kernels
