@@ -90,6 +90,7 @@ class Headline:
     Attributes:
         profile: name of the profile that it is of.
         results: results of networks and chosen trees.
+        budgets: budgets of the networks, those of learning curves left out.
         curves: learning curves.
         guard: networks that were not trained enough by these curves, and what each model was given.
         points: models after each budget, by task and model, with the columns `POINT_COLUMNS`.
@@ -102,6 +103,7 @@ class Headline:
 
     profile: str
     results: Results
+    budgets: tuple[Budget, ...]
     curves: tuple[Curves, ...]
     guard: TrainingGuard
     points: pd.DataFrame
@@ -196,6 +198,7 @@ def read_headline(
     return Headline(
         profile=profile,
         results=results,
+        budgets=read_budgets(trained),
         curves=curves,
         guard=guard,
         points=points,

@@ -11,9 +11,11 @@ from pathlib import Path
 import pandas as pd
 
 from costbench.datasets.layout_graphs import CollectionSize
+from costbench.datasets.splits import reported_split
 from costbench.metrics.overhead import Overhead
+from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings, rank_models
-from costbench.reports.claims.claim import Claim, load_claims
+from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.claims.contrasts import contrasts, contrasts_on_machine
 from costbench.reports.claims.evaluation import (
     NOT_EVALUATED,
@@ -33,7 +35,7 @@ from costbench.reports.scores import score_index
 from costbench.reports.searches import Searches, load_searches
 from costbench.reports.tables.hyperparameters import Settings
 from costbench.reports.tables.learning_curves import Curves, is_curve, is_rate, learning_curves
-from costbench.reports.training_guard import TrainingGuard, guard_training
+from costbench.reports.training_guard import NetworkKey, TrainingGuard, guard_training
 from costbench.reports.training_runs import Budget, Selected, read_budgets, read_selected
 from costbench.tasks import LEARNED
 
@@ -129,6 +131,22 @@ class Front:
 
 
 @dataclass(frozen=True)
+class Variants:
+    """Networks that the papers compare with each other.
+
+    Attributes:
+        results: a report's own results, and on folds those of the variants that the headline has in place of
+            its own.
+        budgets: budgets of their training runs.
+        reasons: why a network was not trained enough; those that were are left out.
+    """
+
+    results: Results
+    budgets: tuple[Budget, ...]
+    reasons: Mapping[NetworkKey, str]
+
+
+@dataclass(frozen=True)
 class ReportData:
     """What the sections of a report are made of.
 
@@ -192,6 +210,29 @@ class ReportData:
         """Returns the results for estimates of several qualities: those of the headline where it has any."""
         packed = None if self.headline is None else self.headline.estimates
         return self.results if packed is None else packed
+
+    @cached_property
+    def variants(self) -> Variants:
+        """Returns the networks that the papers compare with each other."""
+        own = Variants(self.results, self.budgets, self.guard.reasons)
+        if self.headline is None:
+            return own
+        frame = self.headline.results.frame
+        packed = frame[(frame["variant"] != MAIN) & ~frame["variant"].map(is_curve)]
+        keys = ["task", "split", "chip", "model", "variant"]
+        replaced = set(packed[keys].itertuples(index=False, name=None))
+        is_replaced = pd.MultiIndex.from_frame(self.results.frame[keys]).isin(replaced)
+        budgets = (
+            budget
+            for budget in self.budgets
+            if (budget.task, reported_split(budget.split), budget.chip, Side().model, budget.variant)
+            not in replaced
+        )
+        return Variants(
+            Results(pd.concat([self.results.frame[~is_replaced], packed], ignore_index=True)),
+            (*budgets, *self.headline.budgets),
+            {**own.reasons, **self.headline.guard.reasons},
+        )
 
     @cached_property
     def own_front(self) -> Front:

@@ -48,14 +48,15 @@ def ablation_section(data: ReportData) -> Section | None:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the papers are broken.
     """
-    tables = ablation_tables(data.results, data.budgets, data.inputs.labels, data.guard.reasons)
+    variants = data.variants
+    tables = ablation_tables(variants.results, variants.budgets, data.inputs.labels, variants.reasons)
     if not tables:
         return None
     page_figures = []
-    for chip_split in variant_splits(data.results):
+    for chip_split in variant_splits(variants.results):
         where = f"{chip_split.split} split, {chip_split.chip}"
         for name, write in (("networks", write_heat_map), ("shares", write_scaling_figure)):
-            paths = write(data.results, chip_split, data.figures)
+            paths = write(variants.results, chip_split, data.figures)
             page_figures += [page_figure(path, _PAGE, name, where=where) for path in paths[:1]]
     return Section(
         anchor="ablations",

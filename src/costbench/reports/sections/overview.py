@@ -118,7 +118,7 @@ def overview_section(data: ReportData) -> Section:
             *machine_pointer(data),
             *_headline_pointer(data),
             *loss_pointers(data.cells),
-            *tpugraphs_pointer(data.results),
+            *tpugraphs_pointer(data.variants.results),
         ),
         tables=(*machine_tables, *(table for table in of_machines if table.rows)),
     )

@@ -66,7 +66,7 @@ def tpugraphs_section(data: ReportData) -> Section | None:
         DataError: if a figure cannot be written.
         ParamsError: if the package's data of the paper are broken.
     """
-    results, collections = data.results, data.inputs.collections
+    results, collections = data.variants.results, data.inputs.collections
     of_tiles, of_layouts = tile_splits(results), layout_splits(results)
     if not of_tiles and not of_layouts:
         return None

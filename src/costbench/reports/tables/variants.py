@@ -16,6 +16,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from costbench.compiler.estimate_quality import QUALITIES
+from costbench.datasets.splits import reported_split
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
 from costbench.reports.claims.claim import Side
@@ -78,7 +79,9 @@ def ablation_tables(
     in_papers = {label for paper in papers.values() for label in paper.labels} | set(EXTRA_INPUTS)
     tables = []
     for chip_split in variant_splits(results):
-        of_split = [b for b in budgets if (b.split, b.chip) == (chip_split.split, chip_split.chip)]
+        of_split = [
+            b for b in budgets if (reported_split(b.split), b.chip) == (chip_split.split, chip_split.chip)
+        ]
         for name, paper in papers.items():
             titles = {row.label: row.title for row in paper.rows}
             titles |= {v: labels.get(v, v) for v in (EXTRA_INPUTS if name == "inputs" else ())}
