@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,34 @@ def claims_on_folds_too() -> tuple[Claim, ...]:
 
     folds = (replace(c, id=f"{c.id}@folds", left=moved(c.left), right=moved(c.right)) for c in printed)
     return (*printed, *folds)
+
+
+@pytest.mark.parametrize(
+    ("curves", "compared"),
+    [
+        ("curves-tile", "headline-tile"),
+        ("curves-fusion", "headline-fusion"),
+        ("orders-tile", "ablations-tile"),
+        ("orders-fusion", "ablations-fusion"),
+        ("orders-tpugraphs", "tpugraphs-tile"),
+    ],
+)
+def test_the_longest_points_of_learning_curves_are_the_compared_networks(
+    repository: Path, curves: str, compared: str
+) -> None:
+    """So they are trained once, and a curve is of the network that it judges."""
+    params = load_params(repository / "profiles/headline/params.yaml")
+    variants = load_experiment(params, compared).variants
+    longest: dict[str, tuple[int, AnyTrainSpec]] = {}
+    for name, variant in load_experiment(params, curves).variants.items():
+        _, network, steps = re.fullmatch(r"(curve)-(.+)-(\d+)", name).groups()  # type: ignore[union-attr]
+        longest[network] = max(
+            longest.get(network, (0, variant.spec)), (int(steps), variant.spec), key=itemgetter(0)
+        )
+    names = {"learned": "main", "lstm": "none-lstm"}
+    assert len(longest) >= len(variants)
+    for network, (_, spec) in longest.items():
+        assert spec == variants[names.get(network, network)].spec, network
 
 
 def test_a_rival_with_fewer_samples_is_found() -> None:
