@@ -320,7 +320,10 @@ def _core_seconds(out: Path, budgets: Sequence[Budget]) -> pd.DataFrame:
         variant = budget.variant.rpartition(".")[2]  # without the experiment, where an earlier one has it
         cell = f"{budget.task}-{budget.split}-{budget.chip}-{variant}-s{budget.seed}"
         timing = out / "machine" / "train" / budget.experiment / f"{cell}.json"
-        network = budget.variant.split("-")[1] if is_curve(budget.variant) else network_of(budget)[1].model
+        side = network_of(budget)[1]
+        network = side.model if side.variant == MAIN else side.variant
+        if is_curve(budget.variant):
+            network = budget.variant.partition("-")[2].rpartition("-")[0]
         named = (budget.task, reported_split(budget.split), budget.chip, budget.variant, budget.steps)
         rows.append((*named, network, _seconds_in(timing)))
     columns = ["task", "split", "chip", "variant", "steps", "network", "seconds"]
