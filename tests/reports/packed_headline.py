@@ -51,7 +51,12 @@ def write_stages(out: Path) -> None:
     """Writes what the stages leave behind."""
     rows = {
         # Trees as they are elsewhere give way to the budget that validation chooses.
-        "headline-tile": [*_rows("hybrid", 2.0), *_rows("trees_analytical", 9.0), *_rows("random", 200.0)],
+        "headline-tile": [
+            *_rows("hybrid", 2.0),
+            *_rows("learned", 3.0, "hybrid-wide"),
+            *_rows("trees_analytical", 9.0),
+            *_rows("random", 200.0),
+        ],
         "trees-tile": [*_rows("trees_analytical", 6.0, "small"), *_rows("trees_analytical", 4.0, "large")],
         "curves-tile": [
             row

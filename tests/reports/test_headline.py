@@ -22,7 +22,7 @@ from costbench.reports.sections.headline import points_by_cell, standing_table
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, is_settled
 from tests.reports.conftest import rows_of
-from tests.reports.packed_headline import packed, write_headline
+from tests.reports.packed_headline import PROGRAMS, packed, write_headline
 
 COLUMNS = {"tile": "validation/tau"}
 HYBRID, TREES = (Side(model, "main", "folds", "tpu_v3") for model in ("hybrid", "trees_analytical"))
@@ -165,6 +165,19 @@ def test_comparisons_on_folds_rest_on_the_archive(inputs: ReportInputs, tmp_path
     assert {one.profile for one in data.findings if one.claim.set == "printed"} == {""}
     own = load_report_data(replace(inputs, params=replace(inputs.params, headline=None)), tmp_path)
     assert {one.profile for one in own.findings} == {""}
+
+
+def test_tables_of_variants_show_those_of_the_archive(inputs: ReportInputs, tmp_path: Path) -> None:
+    data = load_report_data(inputs, tmp_path)
+    packed_names = {cell.variant for cell in data.variants.results.variants if cell.split == "folds"}
+    # Neither points of curves nor budgets of trees are variants of the network.
+    assert packed_names == {"hybrid-wide"}
+    assert [(one.variant, one.steps) for one in data.variants.budgets] == [("hybrid-wide", 200)] * 2
+    own = data.results.frame
+    shown = data.variants.results.frame
+    assert len(shown) == len(own) + len(PROGRAMS) * 2
+    without = load_report_data(replace(inputs, params=replace(inputs.params, headline=None)), tmp_path)
+    assert without.variants.results is without.results
 
 
 def test_the_first_page_says_of_a_task_what_the_archive_has(inputs: ReportInputs, tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from itertools import filterfalse
 from operator import or_
 from pathlib import Path
 
 import pandas as pd
 
 from costbench.datasets.layout_graphs import CollectionSize
-from costbench.datasets.splits import reported_split
 from costbench.metrics.overhead import Overhead
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings, rank_models
@@ -26,7 +26,7 @@ from costbench.reports.claims.evaluation import (
 )
 from costbench.reports.dataset_files import Card, read_cards, read_leakage, read_set_counts
 from costbench.reports.extension import ReportPart
-from costbench.reports.frame import frame_of
+from costbench.reports.frame import frame_of, select
 from costbench.reports.headline import Headline, HeadlineParams, load_headline
 from costbench.reports.machine_searches import search_rows
 from costbench.reports.overhead import overhead_rows, without_wall_times
@@ -35,7 +35,7 @@ from costbench.reports.scores import score_index
 from costbench.reports.searches import Searches, load_searches
 from costbench.reports.tables.hyperparameters import Settings
 from costbench.reports.tables.learning_curves import Curves, is_curve, is_rate, learning_curves
-from costbench.reports.training_guard import NetworkKey, TrainingGuard, guard_training
+from costbench.reports.training_guard import NetworkKey, TrainingGuard, guard_training, network_of
 from costbench.reports.training_runs import Budget, Selected, read_budgets, read_selected
 from costbench.tasks import LEARNED
 
@@ -217,20 +217,19 @@ class ReportData:
         own = Variants(self.results, self.budgets, self.guard.reasons)
         if self.headline is None:
             return own
-        frame = self.headline.results.frame
+        frame = select(self.headline.results.frame, model=Side().model)
         packed = frame[(frame["variant"] != MAIN) & ~frame["variant"].map(is_curve)]
         keys = ["task", "split", "chip", "model", "variant"]
-        replaced = set(packed[keys].itertuples(index=False, name=None))
-        is_replaced = pd.MultiIndex.from_frame(self.results.frame[keys]).isin(replaced)
-        budgets = (
-            budget
-            for budget in self.budgets
-            if (budget.task, reported_split(budget.split), budget.chip, Side().model, budget.variant)
-            not in replaced
-        )
+        of_headline = set(packed[keys].itertuples(index=False, name=None))
+        is_replaced = pd.MultiIndex.from_frame(self.results.frame[keys]).isin(of_headline)
+
+        def is_of_headline(budget: Budget) -> bool:
+            task, side = network_of(budget)
+            return (task, side.split, side.chip, side.model, side.variant) in of_headline
+
         return Variants(
             Results(pd.concat([self.results.frame[~is_replaced], packed], ignore_index=True)),
-            (*budgets, *self.headline.budgets),
+            (*filterfalse(is_of_headline, self.budgets), *filter(is_of_headline, self.headline.budgets)),
             {**own.reasons, **self.headline.guard.reasons},
         )
 
