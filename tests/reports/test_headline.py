@@ -126,6 +126,8 @@ def test_curves_of_compared_networks_judge_and_do_not_lead(archive: Path) -> Non
     headline = load_headline(params, COLUMNS, load_claims())
     assert headline is not None
     assert set(headline.curves[0].networks) == {"hybrid", "learned"}
+    # .50 to .60: as a variant of that name, too.
+    assert ("tile", replace(HYBRID, model="learned", variant="learned")) in headline.guard.unsettled
     assert ("tile", HYBRID) not in headline.guard.reasons
     assert set(headline.points["model"]) == {"trees_analytical"}
 

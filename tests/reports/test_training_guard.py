@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,20 @@ def _guard(results: Results, *budgets: Budget, curves: tuple[Curves, ...] = (CUR
 @pytest.mark.parametrize(("share", "steps"), [(0.0, 6400), (0.06, 1600), (0.6, 400), (9.0, 100)])
 def test_the_first_point_that_is_near_the_plateau(share: float, steps: int) -> None:
     assert enough_samples(CURVES, "learned", share) == 256 * steps
+
+
+def test_a_curve_that_still_falls_has_not_shown_its_plateau() -> None:
+    # From .21 to .20, 4.8%.
+    assert math.isinf(enough_samples(CURVES, "learned", 0.04) or 0.0)
+    slow = replace(CURVES, points=curve_points({"learned": SLOW}))
+    assert math.isinf(enough_samples(slow, "learned", 0.5) or 0.0)
+
+
+def test_nobody_is_trained_enough_for_a_plateau_that_was_not_seen(tmp_path: Path) -> None:
+    curves = replace(CURVES, points=curve_points({"learned": POINTS, "lstm": SLOW}))
+    guard = _guard(_results(tmp_path, _rows("main", 4.0)), _budget("none-lstm", 6400), curves=(curves,))
+    assert set(guard.reasons) == {("tile", Side(variant="none-lstm"))}
+    assert guard.steps == {}
 
 
 def test_a_curve_of_one_point_has_no_plateau() -> None:

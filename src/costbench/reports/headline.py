@@ -30,6 +30,7 @@ from costbench.reports.frame import select
 from costbench.reports.results import ALL, Results, load_results
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
 from costbench.reports.training_guard import (
+    CURVE_OF,
     ModelBudget,
     NetworkKey,
     TrainingGuard,
@@ -193,7 +194,7 @@ def read_headline(
     guard = replace(
         guard_training(results, budgets, curves, claims),
         given=_model_budgets(budgets, core_seconds, fits),
-        unsettled=unsettled_models(points),
+        unsettled=unsettled_models(points) | _unsettled_variants(curves),
     )
     return Headline(
         profile=profile,
@@ -382,6 +383,17 @@ def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterator[dict[str,
         named = {"task": task, "split": split, "chip": chip, "model": model, "error": error, "tau": tau}
         chosen, validation = bool(runs["is_chosen"].iloc[0]), float(runs["validation"].mean())
         yield asdict(_budget_of_trees(runs)) | named | {"validation": validation, "is_chosen": chosen}
+
+
+def _unsettled_variants(curves: Sequence[Curves]) -> frozenset[NetworkKey]:
+    """Returns the same of networks that papers compare with each other: variants of `learned`."""
+    variants = {curve: variant for variant, curve in CURVE_OF.items()}
+    return frozenset(
+        (of_task.task, Side(variant=variants.get(network, network), split=of_task.split, chip=of_task.chip))
+        for of_task in curves
+        for network, points in of_task.networks.items()
+        if not is_settled(points["validation"].tolist())
+    )
 
 
 def unsettled_models(points: pd.DataFrame) -> frozenset[NetworkKey]:

@@ -5,8 +5,9 @@ A network decides only if
 - its training saw as many samples as its learning curve takes to come near its plateau: the better of the
   curve's last two points, in validation error (1 - tau where the metric is a correlation). Near is what the
   papers call no difference between errors of the task (`claims.claim.margins`), so that more training would
-  change the error by less than a difference that counts. A network without a curve of its own is held against
-  that of `learned`, on its own split where there is one. Without any curve of the task nobody knows what more
+  change the error by less than a difference that counts. Where the curve's last point still lowers the
+  error by more than that, no plateau was seen. A network without a curve of its own is held against that of
+  `learned`, on its own split where there is one. Without any curve of the task nobody knows what more
   training would bring;
 - its errors are finite, and it chooses better than at random, or, where it predicts runtimes, is off by less
   than 100%, which predicting no time at all is.
@@ -31,7 +32,7 @@ from costbench.reports.training_runs import Budget, rises
 from costbench.tasks import LEARNED
 
 _MAIN_NETWORK = "learned"
-_CURVE_OF = {"none-lstm": "lstm"}
+CURVE_OF = {"none-lstm": "lstm"}
 """Variants whose learning curve has another name."""
 _RANDOM = "random"
 _GUIDES = {"model and hardware": "learned", "hybrid and hardware": "hybrid"}
@@ -128,7 +129,7 @@ def guard_training(
         for (task, unit), margin in margins(tuple(claims)).items()
         if unit == "points" and margin.relative
     }
-    enough: dict[tuple[str, str, str], int] = {}
+    enough: dict[tuple[str, str, str], float] = {}
     for of_task in reversed(curves):
         for network in of_task.networks:
             samples = enough_samples(of_task, network, shares.get(of_task.task, 0.0))
@@ -138,11 +139,13 @@ def guard_training(
     for key, (samples, of_step) in _fewest_samples(budgets).items():
         task, side = key
         trained[key] = samples // of_step
-        names = (_CURVE_OF.get(side.variant, side.variant), side.model, _MAIN_NETWORK)
+        names = (CURVE_OF.get(side.variant, side.variant), side.model, _MAIN_NETWORK)
         curves_of = ((task, name, split) for split in (side.split, ANY) for name in names)
         needed = next((enough[key] for key in curves_of if key in enough), None)
         if needed is None:
             reasons[key] = "there is no learning curve"
+        elif math.isinf(needed):
+            reasons[key] = "its learning curve has not come near a plateau"
         elif samples < needed:
             reasons[key] = f"{samples / needed:.0%} of the samples that come near the plateau"
             steps[key] = math.ceil(needed / of_step)
@@ -152,7 +155,7 @@ def guard_training(
     return TrainingGuard(reasons, steps, trained)
 
 
-def enough_samples(curves: Curves, network: str, share: float) -> int | None:
+def enough_samples(curves: Curves, network: str, share: float) -> float | None:
     """Returns the samples of the first point of a learning curve that is near its plateau.
 
     Args:
@@ -161,13 +164,16 @@ def enough_samples(curves: Curves, network: str, share: float) -> int | None:
         share: share of the plateau's validation error that counts as near.
 
     Returns:
-        the samples; None where the curve has fewer than two points.
+        the samples; infinity where the last point's error is lower than that of the point before it by more
+        than the share, None where the curve has fewer than two points.
     """
     points = curves.networks[network]
     errors = 1.0 - points["validation"] if rises(curves.column) else points["validation"]
     if len(points) < 2:
         return None
     limit = (1.0 + share) * errors.iloc[-2:].min()
+    if share and errors.iloc[-2] > limit:
+        return math.inf
     return int(points["steps"][errors <= limit].iloc[0]) * curves.samples
 
 
