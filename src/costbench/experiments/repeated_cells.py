@@ -151,7 +151,7 @@ class _Repeated:
     generated: Path
     changed: frozenset[str] = frozenset()
     cell_of: dict[tuple[str | int, ...], str] = field(default_factory=dict)
-    """Names of the cells of split, chip, model, variant and seed."""
+    """Names of the cells of split, chip, program, model, variant and seed: on folds a program tells whose."""
 
     def restore(
         self, experiment: Experiment, identity: StageIdentity, cells: Mapping[str, str], missing: object
@@ -184,7 +184,7 @@ class _Repeated:
         for name, program in programs.items():
             checkpoints = tuple(model for model in program.checkpoints if model.folder.name in computed)
             for model in checkpoints:
-                self.cell_of[program.split, program.chip, *model.key] = model.folder.name
+                self.cell_of[program.split, program.chip, program.program, *model.key] = model.folder.name
             if checkpoints:
                 fitted = program.fitted if is_recorded(self.generated, program.chip) else None
                 tested[name] = replace(
@@ -196,8 +196,8 @@ class _Repeated:
         """Yields each drawn cell with its rows held against those of the archive."""
         pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in sorted(self.drawn)}
         repeated = {row.key: row.value for row in rows}
-        for (split, chip, _, *model), several in self.packed.rows.items():
-            cell = self.cell_of.get((split, chip, *model))
+        for key, several in self.packed.rows.items():
+            cell = self.cell_of.get(key)
             if cell is not None:
                 pairs[cell] += [(repeated.get(row.key, math.nan), row.value) for row in several]
         for cell, values in pairs.items():
