@@ -82,10 +82,10 @@ headline: $(INSTALLED) ## Train networks and trees until they gain no more, and 
 	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/layouts curves-layout headline-layout
 
-data-curve: $(INSTALLED) ## Train fusion models on a tenth, as many as usual and all of ten times the fusion configs, and pack it: two core-hours, a rerun goes on
+data-curve: $(INSTALLED) ## Train fusion models on 6,000, 60,000 and all kernels of ten times the fusion configs, and pack it: an estimated two core-hours, a rerun goes on
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh data_curve kernels-fusion trees-of-kernels
 
-gpu: $(INSTALLED) ## Train networks as wide as the papers' on a CUDA GPU, and pack their results: 40 minutes on an H200, a rerun goes on
+gpu: $(INSTALLED) ## Train networks as wide as the papers' on a CUDA GPU, and pack their results: an estimated 40 minutes on an H200, a rerun goes on
 	bash tools/packed.sh gpu wide-tile wide-fusion
 
 xla-cpu: $(INSTALLED) ## Train and compare models on what XLA's processor backend was recorded at, and pack it: below one core-hour, a rerun goes on (FRESH=1: everything)
