@@ -187,14 +187,18 @@ def read_headline(
     selected = read_selected(folders, budgets, columns, is_curve)
     curves = learning_curves(results, selected, budgets, columns)
     core_seconds = _core_seconds(out, budgets)
-    leading = [chosen for chosen in selected if chosen.budget.experiment in params.curves]
-    curves_of_leading = learning_curves(results, leading, budgets, columns)
+    curves_of_leading, curves_of_compared = (
+        learning_curves(
+            results, [point for point in selected if point.budget.experiment in names], budgets, columns
+        )
+        for names in (params.curves, params.orders)
+    )
     rows = (*_points_of_networks(curves_of_leading, core_seconds), *_points_of_trees(results, fits))
     points = pd.DataFrame(rows, columns=list(POINT_COLUMNS), dtype=object)
     guard = replace(
         guard_training(results, budgets, curves, claims),
         given=_model_budgets(budgets, core_seconds, fits),
-        unsettled=unsettled_models(points) | _unsettled_variants(curves),
+        unsettled=unsettled_models(points) | _unsettled_variants(curves_of_compared),
     )
     return Headline(
         profile=profile,

@@ -214,9 +214,8 @@ class ReportData:
     @cached_property
     def variants(self) -> Variants:
         """Returns the networks that the papers compare with each other."""
-        own = Variants(self.results, self.budgets, self.guard.reasons)
         if self.headline is None:
-            return own
+            return Variants(self.results, self.budgets, self.guard.reasons)
         frame = select(self.headline.results.frame, model=Side().model)
         packed = frame[(frame["variant"] != MAIN) & ~frame["variant"].map(is_curve)]
         keys = ["task", "split", "chip", "model", "variant"]
@@ -230,7 +229,7 @@ class ReportData:
         return Variants(
             Results(pd.concat([self.results.frame[~is_replaced], packed], ignore_index=True)),
             (*filterfalse(is_of_headline, self.budgets), *filter(is_of_headline, self.headline.budgets)),
-            {**own.reasons, **self.headline.guard.reasons},
+            {**self.guard.reasons, **self.headline.guard.reasons},
         )
 
     @cached_property
