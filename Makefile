@@ -78,15 +78,15 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 
 headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 17 core-hours, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
-	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {orders,ablations}-{tile,fusion} \
+	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {ablations,orders}-{tile,fusion} rates-tile \
 	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/layouts curves-layout headline-layout
 
 data-curve: $(INSTALLED) ## Train fusion models on 6,000, 60,000 and all kernels of ten times the fusion configs, and pack it: an estimated two core-hours, a rerun goes on
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh data_curve kernels-fusion trees-of-kernels
 
-gpu: $(INSTALLED) ## Train networks as wide as the papers' on a CUDA GPU, and pack their results: an estimated 40 minutes on an H200, a rerun goes on
-	bash tools/packed.sh gpu wide-tile wide-fusion
+gpu: $(INSTALLED) ## Train fusion networks as wide as the papers' on a CUDA GPU, narrow ones beside them, and pack their results: an estimated 20 minutes on an H100, a rerun goes on
+	bash tools/packed.sh gpu wide-fusion narrow-fusion
 
 xla-cpu: $(INSTALLED) ## Train and compare models on what XLA's processor backend was recorded at, and pack it: below one core-hour, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh xla_cpu \
