@@ -65,6 +65,18 @@ def test_nobody_is_trained_enough_for_a_plateau_that_was_not_seen(tmp_path: Path
     assert guard.steps == {}
 
 
+@pytest.mark.parametrize(("last", "is_enough"), [(0.605, True), (0.61, False)])
+def test_where_papers_name_no_margin_two_percent_are_near(
+    tmp_path: Path, last: float, is_enough: bool
+) -> None:
+    """No paper calls errors of layouts equal. From .40, .395 is 1.3% of it and .39 is 2.6%."""
+    points = curve_points({"learned": [(600, 1.0 - 0.4), (1200, last)]})
+    curves = Curves("layout", "folds", "tpu_v3", "validation/tau", points, None, 256)
+    budget = replace(_budget("main", 600, "fold1"), task="layout", chip="tpu_v3")
+    reasons = _guard(_results(tmp_path, _rows("main", 4.0)), budget, curves=(curves,)).reasons
+    assert bool(reasons) != is_enough
+
+
 def test_a_curve_of_one_point_has_no_plateau() -> None:
     one = replace(CURVES, points=curve_points({"learned": POINTS[:1]}))
     assert enough_samples(one, "learned", 0.2) is None

@@ -5,10 +5,10 @@ A network decides only if
 - its training saw as many samples as its learning curve takes to come near its plateau: the better of the
   curve's last two points, in validation error (1 - tau where the metric is a correlation). Near is what the
   papers call no difference between errors of the task (`claims.claim.margins`), so that more training would
-  change the error by less than a difference that counts. Where the curve's last point still lowers the
-  error by more than that, no plateau was seen. A network without a curve of its own is held against that of
-  `learned`, on its own split where there is one. Without any curve of the task nobody knows what more
-  training would bring;
+  change the error by less than a difference that counts; where they name none, `SETTLED` of the error. Where
+  the curve's last point still lowers the error by more than that, no plateau was seen. A network without a
+  curve of its own is held against that of `learned`, on its own split where there is one. Without any curve
+  of the task nobody knows what more training would bring;
 - its errors are finite, and it chooses better than at random, or, where it predicts runtimes, is off by less
   than 100%, which predicting no time at all is.
 
@@ -132,7 +132,7 @@ def guard_training(
     enough: dict[tuple[str, str, str], float] = {}
     for of_task in reversed(curves):
         for network in of_task.networks:
-            samples = enough_samples(of_task, network, shares.get(of_task.task, 0.0))
+            samples = enough_samples(of_task, network, shares.get(of_task.task, SETTLED))
             if samples is not None:
                 enough[of_task.task, network, of_task.split] = enough[of_task.task, network, ANY] = samples
     reasons, steps, trained = {}, {}, {}
