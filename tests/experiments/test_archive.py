@@ -207,24 +207,27 @@ def test_an_experiment_is_packed_alone_with_the_stages(workspace: Workspace, tmp
     assert rows.groupby("experiment").value.max().to_dict() == {"folds-fusion": 0.25, "main-tile": 0.5}
 
 
-def test_a_compact_archive_has_rows_over_all_kernels_and_no_points(
+def test_a_compact_archive_has_rows_over_all_kernels_or_collections_and_no_points(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     name = EXPERIMENTS[0]
     compute(workspace, name)
     evaluated = workspace.stage("evaluate") / name
-    write_rows(evaluated / "rows.jsonl", [ROW, replace(ROW, kernels="unseen"), replace(ROW, model="trees")])
+    kept = [ROW, replace(ROW, model="trees"), replace(ROW, kernels="xla:random")]
+    write_rows(evaluated / "rows.jsonl", [replace(ROW, kernels="unseen"), *kept])
     point = dict.fromkeys(("task", "split", "chip", "model"), "x")
     write_json(evaluated / "scatter.json", [{**point, "predicted_ns": [1.0], "measured_ns": [2.0]}])
     write_identity(evaluated, StageIdentity("params", "data", "code"))
     pack(tmp_path / "archive", workspace, compact=True)
-    assert read_manifest(tmp_path / "archive").parts[f"experiments/{name}"].rows == 2
+    assert read_manifest(tmp_path / "archive").parts[f"experiments/{name}"].rows == 3
     assert len(pd.read_parquet(tmp_path / "archive" / "points.parquet")) == 0
     restored = replace(workspace, out=tmp_path / "restored")
     unpack(tmp_path / "archive", restored)
     assert read_json(restored.stage("evaluate") / name / "scatter.json") == []
     rows = read_rows(restored.stage("evaluate") / name / "rows.jsonl")
-    assert [row.kernels for row in rows] == [ROW.kernels] * 2
+    assert sorted((row.model, row.kernels) for row in rows) == sorted(
+        (row.model, row.kernels) for row in kept
+    )
 
 
 def test_what_the_archive_lacks_stays_missing_and_what_is_there_stays(

@@ -14,14 +14,15 @@ from costbench.metrics.rows import write_rows
 from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.claims.claim import Side, load_claims
 from costbench.reports.claims.evaluation import HOLDS
+from costbench.reports.frame import frame_of
 from costbench.reports.headline import Headline, load_headline
-from costbench.reports.inputs import ReportInputs, ReportParams, load_report_data
+from costbench.reports.inputs import ReportInputs, ReportParams, decide_on_headline, load_report_data
 from costbench.reports.report import write_report
 from costbench.reports.results import Results
 from costbench.reports.sections.headline import points_by_cell, standing_table
 from costbench.reports.sections.overview import conclusions
-from costbench.reports.training_guard import ModelBudget, is_settled
-from tests.reports.conftest import rows_of
+from costbench.reports.training_guard import ModelBudget, TrainingGuard, is_settled
+from tests.reports.conftest import make_row, rows_of
 from tests.reports.packed_headline import PROGRAMS, packed, write_headline
 
 COLUMNS = {"tile": "validation/tau"}
@@ -126,10 +127,32 @@ def test_curves_of_compared_networks_judge_and_do_not_lead(archive: Path) -> Non
     headline = load_headline(params, COLUMNS, load_claims())
     assert headline is not None
     assert set(headline.curves[0].networks) == {"hybrid", "learned"}
-    # .50 to .60: as a variant of that name, too.
-    assert ("tile", replace(HYBRID, model="learned", variant="learned")) in headline.guard.unsettled
+    # .50 to .60: the main variant is the network of that name.
+    assert ("tile", replace(HYBRID, model="learned")) in headline.guard.unsettled
     assert ("tile", HYBRID) not in headline.guard.reasons
     assert set(headline.points["model"]) == {"trees_analytical"}
+
+
+def test_claims_on_all_splits_are_decided_on_folds_where_nothing_else_was_tested(headline: Headline) -> None:
+    """Layouts of tpugraphs2023 are compared on whatever was tested."""
+    place = {
+        "task": "layout",
+        "split": "folds",
+        "chip": "tpu_v3",
+        "metric": "kendall_tau",
+        "kernels": "xla:random",
+    }
+    taus = {("random", "main"): 0.0, ("learned", "gst-listmle"): 0.4}
+    rows = [
+        make_row(**place, model=model, variant=variant, seed=seed, application=a, program=f"p{a}", value=tau)
+        for (model, variant), tau in taus.items()
+        for seed in range(3)
+        for a in "abcdefgh"
+    ]
+    of_layouts = replace(headline, results=Results(frame_of(rows)), guard=TrainingGuard())
+    decided = {finding.claim.id: finding for finding in decide_on_headline((), load_claims(), of_layouts, 0)}
+    finding = decided["tpugraphs2023.layout_model_vs_random_order"]
+    assert (finding.verdict, finding.profile) == (HOLDS, headline.profile)
 
 
 def test_what_models_with_other_estimates_were_given(archive: Path) -> None:

@@ -262,8 +262,12 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 _GROUP = SCHEMAS[ROWS].get_field_index("kernels")
-_COMPACT_GROUPS = ("all", PROGRAMS)
-"""Groups of rows that conclusions rest on."""
+_COMPACT_GROUPS = (
+    "all",
+    PROGRAMS,
+    *(f"{source}:{search}" for source in ("xla", "nlp") for search in ("random", "default")),
+)
+"""Groups of rows that conclusions rest on; of layouts those of each of tpugraphs2023's collections."""
 _ROWS_FILE, _HISTORY_FILE, _POINTS_FILE = "rows.jsonl", "history.csv", "scatter.json"
 _POINT_KEYS = ("task", "split", "chip", "model")
 _TIMES = ("predicted_ns", "measured_ns")

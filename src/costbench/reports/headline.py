@@ -45,6 +45,8 @@ _BASELINES = re.compile(
     r"baselines-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)(?:-(?P<budget>[a-z0-9_-]+)-seed(?P<seed>\d+))?"
 )
 
+_MAIN_NETWORK = "learned"
+
 
 @dataclass(frozen=True)
 class HeadlineParams:
@@ -391,7 +393,7 @@ def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterator[dict[str,
 
 def _unsettled_variants(curves: Sequence[Curves]) -> frozenset[NetworkKey]:
     """Returns the same of networks that papers compare with each other: variants of `learned`."""
-    variants = {curve: variant for variant, curve in CURVE_OF.items()}
+    variants = {_MAIN_NETWORK: MAIN} | {curve: variant for variant, curve in CURVE_OF.items()}
     return frozenset(
         (of_task.task, Side(variant=variants.get(network, network), split=of_task.split, chip=of_task.chip))
         for of_task in curves

@@ -15,7 +15,7 @@ from costbench.datasets.layout_graphs import CollectionSize
 from costbench.metrics.overhead import Overhead
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings, rank_models
-from costbench.reports.claims.claim import Claim, Side, load_claims
+from costbench.reports.claims.claim import ANY, Claim, Side, load_claims
 from costbench.reports.claims.contrasts import contrasts, contrasts_on_machine
 from costbench.reports.claims.evaluation import (
     NOT_EVALUATED,
@@ -344,7 +344,7 @@ def decide_on_headline(
     on_folds = tuple(
         claim
         for claim in contrasts(claims, headline.results.scores)
-        if claim.sides and all(side.split == FOLDS for side in claim.sides)
+        if claim.sides and not claim.construction and all(side.split in (FOLDS, ANY) for side in claim.sides)
     )
     frame = headline.results.frame
     frame = pd.concat([frame, derived_rows(frame)], ignore_index=True)
