@@ -78,7 +78,7 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 
 headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 17 core-hours, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
-	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {ablations,orders}-{tile,fusion} rates-tile \
+	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {,orders-}{inputs,networks}-{tile,fusion} rates-tile lpm2020-fusion orders-lpm2020 \
 	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/layouts curves-layout headline-layout
 

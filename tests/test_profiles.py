@@ -178,8 +178,11 @@ def claims_on_folds_too() -> tuple[Claim, ...]:
     [
         ("curves-tile", "headline-tile"),
         ("curves-fusion", "headline-fusion"),
-        ("orders-tile", "ablations-tile"),
-        ("orders-fusion", "ablations-fusion"),
+        ("orders-inputs-tile", "inputs-tile"),
+        ("orders-inputs-fusion", "inputs-fusion"),
+        ("orders-networks-tile", "networks-tile"),
+        ("orders-networks-fusion", "networks-fusion"),
+        ("orders-lpm2020", "lpm2020-fusion"),
         ("orders-tpugraphs", "tpugraphs-tile"),
     ],
 )
