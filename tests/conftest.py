@@ -87,7 +87,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     def cost_of(item: pytest.Item) -> int:
         return max((cost.get(mark.name, 0) for mark in item.iter_markers()), default=0)
 
-    items.sort(key=cost_of, reverse=hasattr(config, "workerinput"))
+    def reads_smoke(item: pytest.Item) -> bool:
+        # Of the pipelines the smoke profile is the first: what it compiles others would compile beside it.
+        return "smoke" in getattr(item, "fixturenames", ())
+
+    items.sort(key=lambda item: (cost_of(item), reads_smoke(item)), reverse=hasattr(config, "workerinput"))
     if hasattr(config, "workerinput"):
         compiles_nothing = cache(is_fast)
         fast = [item for item in items if cost_of(item) == 0 and compiles_nothing(item.path)]
