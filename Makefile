@@ -88,7 +88,7 @@ data-curve: $(INSTALLED) ## Train fusion models on 6,000, 60,000 and all kernels
 gpu: $(INSTALLED) ## Train fusion networks as wide as the papers' on a CUDA GPU, narrow ones beside them, and pack their results: an estimated 20 minutes on an H100, a rerun goes on
 	bash tools/packed.sh gpu wide-fusion narrow-fusion
 
-xla-cpu: $(INSTALLED) ## Train and compare models on what XLA's processor backend was recorded at, and pack it: about two core-hours, a rerun goes on (FRESH=1: everything)
+xla-cpu: $(INSTALLED) ## Train and compare models on what XLA's processor backend was recorded at, and pack it: an estimated two core-hours, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh xla_cpu \
 	  real-{fusion,networks,trees,curves} simulated-fusion transfer-fusion real-{ablations,orders}
 

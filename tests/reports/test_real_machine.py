@@ -158,6 +158,22 @@ def test_searches_with_a_model_are_held_against_the_machine_alone(tmp_path: Path
     assert [side.model for side in ahead.claim.left] == [f"analytical and {HARDWARE}"]
 
 
+def test_recorded_searches_say_no_steps_of_their_network(real: HeadlineParams) -> None:
+    """They had networks of their own; those of the packed results may have been trained for longer since."""
+    loaded = load_headline(real, COLUMNS, load_claims())
+    gains = {"model and hardware": 1.2, "hardware": 1.1}
+    rows = [
+        make_row(task="fusion", split="folds", chip=CHIP, model=model, variant="xla", metric="speedup",
+                 application=application, program=program, value=gain)
+        for model, gain in gains.items()
+        for application, program in TESTED
+    ]  # fmt: skip
+    findings = find_on_machine(loaded, frame_of(rows), load_claims(), 0)
+    by_claim = {finding.claim.restates: finding for finding in findings}
+    assert by_claim["lpm2021.fusion_search_model_plus_hw"].steps == {}
+    assert by_claim[TREES_AHEAD].steps
+
+
 def test_points_of_transfer(real: HeadlineParams) -> None:
     loaded = load_headline(real, COLUMNS, load_claims())
     assert loaded is not None

@@ -30,6 +30,7 @@ from costbench.artifacts import digest_bytes, read_bytes, read_json, seal, write
 from costbench.baselines import FITS_FILE
 from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
 from costbench.datasets.parquet_files import read_parquet
+from costbench.datasets.tpugraphs.folder import COLLECTIONS
 from costbench.errors import DataError
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.history import history_text, read_epochs
@@ -262,11 +263,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 _GROUP = SCHEMAS[ROWS].get_field_index("kernels")
-_COMPACT_GROUPS = (
-    "all",
-    PROGRAMS,
-    *(f"{source}:{search}" for source in ("xla", "nlp") for search in ("random", "default")),
-)
+_COMPACT_GROUPS = ("all", PROGRAMS, *(name.removeprefix("layout:") for name in COLLECTIONS))
 """Groups of rows that conclusions rest on; of layouts those of each of tpugraphs2023's collections."""
 _ROWS_FILE, _HISTORY_FILE, _POINTS_FILE = "rows.jsonl", "history.csv", "scatter.json"
 _POINT_KEYS = ("task", "split", "chip", "model")

@@ -31,6 +31,7 @@ from costbench.reports.results import ALL, Results, load_results
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
 from costbench.reports.training_guard import (
     CURVE_OF,
+    MAIN_NETWORK,
     ModelBudget,
     NetworkKey,
     TrainingGuard,
@@ -44,8 +45,6 @@ from costbench.tasks import LEARNED
 _BASELINES = re.compile(
     r"baselines-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)(?:-(?P<budget>[a-z0-9_-]+)-seed(?P<seed>\d+))?"
 )
-
-_MAIN_NETWORK = "learned"
 
 
 @dataclass(frozen=True)
@@ -393,7 +392,7 @@ def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterator[dict[str,
 
 def _unsettled_variants(curves: Sequence[Curves]) -> frozenset[NetworkKey]:
     """Returns the same of networks that papers compare with each other: variants of `learned`."""
-    variants = {_MAIN_NETWORK: MAIN} | {curve: variant for variant, curve in CURVE_OF.items()}
+    variants = {MAIN_NETWORK: MAIN} | {curve: variant for variant, curve in CURVE_OF.items()}
     return frozenset(
         (of_task.task, Side(variant=variants.get(network, network), split=of_task.split, chip=of_task.chip))
         for of_task in curves

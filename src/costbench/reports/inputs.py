@@ -333,6 +333,8 @@ def decide_on_headline(
 ) -> tuple[Finding, ...]:
     """Returns the findings with those in place that the headline has all sides of, on folds.
 
+    Claims on whatever split was tested are among them: the headline tests on folds alone.
+
     Args:
         findings: findings on a report's own results.
         claims: claims as the papers print them.
@@ -375,4 +377,10 @@ def find_on_machine(
     asked = contrasts_on_machine(claims, score_index(frame), str(min(frame["chip"])))
     guard = TrainingGuard() if real is None else real.guard
     findings = evaluate_claims(asked, frame, seed, guard=guard, margins_of=claims)
-    return tuple(finding for finding in findings if finding.verdict != NOT_EVALUATED)
+    # Recorded searches had networks of their own, of whose steps the records say nothing.
+    searched = set(searches["metric"])
+    return tuple(
+        replace(finding, steps={}) if finding.claim.metric in searched else finding
+        for finding in findings
+        if finding.verdict != NOT_EVALUATED
+    )

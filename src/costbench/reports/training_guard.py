@@ -31,7 +31,8 @@ from costbench.reports.tables.learning_curves import Curves, is_curve, is_rate
 from costbench.reports.training_runs import Budget, rises
 from costbench.tasks import LEARNED
 
-_MAIN_NETWORK = "learned"
+MAIN_NETWORK = "learned"
+"""Network that those without a learning curve of their own are held against."""
 CURVE_OF = {"none-lstm": "lstm"}
 """Variants whose learning curve has another name."""
 _RANDOM = "random"
@@ -139,7 +140,7 @@ def guard_training(
     for key, (samples, of_step) in _fewest_samples(budgets).items():
         task, side = key
         trained[key] = samples // of_step
-        names = (CURVE_OF.get(side.variant, side.variant), side.model, _MAIN_NETWORK)
+        names = (CURVE_OF.get(side.variant, side.variant), side.model, MAIN_NETWORK)
         curves_of = ((task, name, split) for split in (side.split, ANY) for name in names)
         needed = next((enough[key] for key in curves_of if key in enough), None)
         if needed is None:
