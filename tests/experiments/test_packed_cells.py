@@ -8,7 +8,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -23,11 +23,13 @@ from costbench.experiments.archive import (
     SCHEMAS,
     Part,
     pack,
+    read_manifest,
     read_parts,
     records_of,
     table_of,
     write_archive,
 )
+from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.identity import read_identity
 from costbench.experiments.packed_cells import VARIABLE, packed_cells
 from costbench.experiments.parameter_file import load_params, load_sections
@@ -96,7 +98,7 @@ class Project:
     def workspace(self) -> Workspace:
         return load_workspace(load_params(self.folder / "params.yaml"))
 
-    def run(self, *experiments: str, archive: Path | None = None) -> None:
+    def run(self, *experiments: str, archive: Path | None = None, seeds: int | None = None) -> None:
         """Trains and evaluates experiments, and notes what is computed for it."""
         self.trained.clear()
         self.evaluated.clear()
@@ -108,8 +110,8 @@ class Project:
             ):
                 patch.setattr(stage, name, noting(getattr(stage, name), names))
             for one in experiments:
-                train.run(self.folder / "params.yaml", one, open_results=packed_cells(archive))
-                evaluate.run(self.folder / "params.yaml", one, open_results=packed_cells(archive))
+                for run in (train.run, evaluate.run):
+                    run(self.folder / "params.yaml", one, open_results=packed_cells(archive), seeds=seeds)
 
     def rows(self, experiment: str) -> tuple[MetricRow, ...]:
         return read_rows(self.folder / "out" / "evaluate" / experiment / "rows.jsonl")
@@ -226,6 +228,34 @@ def test_what_changes_is_computed_and_the_rest_stays(clone: Project, complete: P
     clone.run(*ALL, archive=archive)
     assert (clone.trained, clone.evaluated) == ([], [])
     assert clone.rows(GRID) == rows
+
+
+@pytest.mark.parametrize("experiment", [GRID, BOOSTED])
+def test_results_are_packed_seed_by_seed(experiment: str, clone: Project, complete: Project) -> None:
+    """A machine that is lost takes no more along than the seed in work."""
+    archive, trained = clone.folder / "seeds", clone.folder / "out" / "train"
+    cells = load_experiment(load_params(clone.folder / "params.yaml"), experiment).cells
+    for seeds in (1, 2):
+        clone.run(experiment, archive=archive, seeds=seeds)
+        pack(archive, clone.workspace, experiments=[experiment])
+        before, now = ({row.key: row.value for row in one.rows(experiment)} for one in (complete, clone))
+        seed = {row.key: row.seed for row in complete.rows(experiment)}
+        assert now == {key: value for key, value in before.items() if seed[key] < seeds}
+        assert read_manifest(archive).parts[f"experiments/{experiment}"].cells == len(cells) // 2 * seeds
+        if seeds == 1:
+            shutil.rmtree(trained)
+    beside = {"baselines-random-tpu_v2"} if experiment == GRID else set()
+    of_second = {name for name in clone.trained if name not in beside}
+    assert of_second
+    assert all(name.endswith(("-s1", "-seed1")) for name in of_second)
+    # Asked for fewer seeds than are trained, the others stay, and are not packed.
+    weights = clone.weights()
+    clone.run(experiment, seeds=1)
+    assert clone.weights() >= weights
+    pack(archive, clone.workspace, experiments=[experiment])
+    folders = {PurePosixPath(path).parent.name for path in texts_of(archive, experiment)}
+    assert not folders & of_second
+    assert read_manifest(archive).parts[f"experiments/{experiment}"].cells == len(cells) // 2
 
 
 def test_a_new_budget_of_trees_leaves_the_others(clone: Project, complete: Project) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,12 @@ from costbench.experiments.parameter_file import load_params
 REPOSITORY = Path(__file__).parents[2]
 ARCHIVE = "data/results/headline"
 SAMPLES = [f"{stage} --params profiles/headline/params.yaml" for stage in ("generate", "split", "features")]
-STUB = '#!/bin/sh\necho "[$COSTBENCH_ARCHIVE] $*" >> calls\ncase "$*" in "$FAILS"*) exit 3;; esac\n'
-"""In place of the command: notes how it was called, and fails where it is told to."""
+STUB = """#!/bin/sh
+case "$*" in params*) echo "value: [0, 1]"; exit;; esac
+echo "[$COSTBENCH_ARCHIVE] $*" >> calls
+case "$*" in "$FAILS"*) exit 3;; esac
+"""
+"""In place of the command: experiments have two seeds; notes how it was called, fails where told to."""
 
 
 def _run(folder: Path, *experiments: str, **variables: str) -> tuple[int, list[str]]:
@@ -32,13 +37,13 @@ def _run(folder: Path, *experiments: str, **variables: str) -> tuple[int, list[s
 def _calls(archive: str, *experiments: str) -> list[str]:
     params = "--params profiles/headline/params.yaml"
     calls = list(SAMPLES)
-    for name in experiments:
-        calls += [f"{stage} --experiment {name} {params}" for stage in ("train", "evaluate")]
+    for name, seeds in product(experiments, (1, 2)):
+        calls += [f"{stage} --experiment {name} --seeds {seeds} {params}" for stage in ("train", "evaluate")]
         calls += [f"results pack --compact --experiment {name} {ARCHIVE} {params}"]
     return [f"[{archive}] {call}" for call in calls]
 
 
-def test_each_experiment_is_packed_alone_once_it_is_evaluated(tmp_path: Path) -> None:
+def test_each_seed_of_an_experiment_is_packed_once_it_is_evaluated(tmp_path: Path) -> None:
     """Others in the output folder may be older than those of the archive."""
     assert _run(tmp_path, "one", "two") == (0, _calls(ARCHIVE, "one", "two"))
 
@@ -49,7 +54,10 @@ def test_a_fresh_run_looks_into_no_archive(tmp_path: Path) -> None:
     assert _run(tmp_path, "one", **variables) == (0, _calls("", "one"))
 
 
-@pytest.mark.parametrize(("fails", "number"), [("split", 2), ("evaluate --experiment one", 5)])
+@pytest.mark.parametrize(
+    ("fails", "number"),
+    [("split", 2), ("evaluate --experiment one", 5), ("train --experiment one --seeds 2", 7)],
+)
 def test_what_fails_ends_the_run_and_is_not_packed(fails: str, number: int, tmp_path: Path) -> None:
     assert _run(tmp_path, "one", "two", FAILS=fails) == (3, _calls(ARCHIVE, "one", "two")[:number])
 

@@ -22,6 +22,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs inst
 ExperimentName = Annotated[
     str | None, typer.Option("--experiment", help="Entry of section `experiments`; all of them if left out.")
 ]
+Seeds = Annotated[
+    int | None,
+    typer.Option(min=1, help="Of each experiment so many seeds, the first ones; all of them if left out."),
+]
 BackendName = Annotated[
     str | None,
     typer.Option(

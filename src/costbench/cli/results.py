@@ -185,7 +185,14 @@ def _workspace(params: Path, out: Path | None) -> Workspace:
 
 def _echo_missing(folder: Path, workspace: Workspace) -> None:
     from costbench.experiments.archive import part_names, read_profile_manifest
+    from costbench.experiments.grid.experiment import load_experiment
 
-    manifest = read_profile_manifest(folder, workspace.name)
-    missing = [name for name in part_names(workspace.params) if name not in manifest.parts]
+    parts = read_profile_manifest(folder, workspace.name).parts
+    missing = [name for name in part_names(workspace.params) if name not in parts]
+    for name in part_names(workspace.params):
+        experiment = name.partition("/")[2]
+        if experiment and name in parts:
+            cells = len(load_experiment(workspace.params, experiment).cells)
+            if parts[name].cells < cells:
+                missing.append(f"{cells - parts[name].cells} of {cells} cells of {name}")
     typer.echo(f"missing: {', '.join(missing)}" if missing else "complete")

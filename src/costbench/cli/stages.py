@@ -18,6 +18,7 @@ from costbench.cli.options import (
     Jobs,
     Params,
     Scheduler,
+    Seeds,
     backend_flags,
     calm_threads,
     run_stage,
@@ -88,6 +89,7 @@ def train(  # noqa: PLR0913 (a command has its options)
     params: Params = Path("params.yaml"),
     experiment: ExperimentName = None,
     archive: Archive = None,
+    seeds: Seeds = None,
     backend: BackendName = None,
     scheduler: Scheduler = None,
     jobs: Jobs = None,
@@ -125,7 +127,7 @@ def train(  # noqa: PLR0913 (a command has its options)
         from costbench.experiments.stages.train import run
 
         flags, packed = backend_flags(backend, scheduler, jobs), packed_cells(archive)
-        run_stage(lambda path: run(path, experiment, flags, packed), params)
+        run_stage(lambda path: run(path, experiment, flags, packed, seeds), params)
         return
     calm_threads()
     from costbench.execution.workers import start_logging
@@ -144,6 +146,7 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
     params: Params = Path("params.yaml"),
     experiment: ExperimentName = None,
     archive: Archive = None,
+    seeds: Seeds = None,
     backend: BackendName = None,
     scheduler: Scheduler = None,
     jobs: Jobs = None,
@@ -165,7 +168,7 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
         from costbench.experiments.stages.evaluate import run
 
         flags, packed = backend_flags(backend, scheduler, jobs), packed_cells(archive)
-        run_stage(lambda path: run(path, experiment, flags, packed), params)
+        run_stage(lambda path: run(path, experiment, flags, packed, seeds), params)
         return
     calm_threads()
     from costbench.experiments.tpugraphs.training import ImportedData, evaluate_on

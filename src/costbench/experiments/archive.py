@@ -266,6 +266,7 @@ _GROUP = SCHEMAS[ROWS].get_field_index("kernels")
 _COMPACT_GROUPS = ("all", PROGRAMS, *(name.removeprefix("layout:") for name in COLLECTIONS))
 """Groups of rows that conclusions rest on; of layouts those of each of tpugraphs2023's collections."""
 _ROWS_FILE, _HISTORY_FILE, _POINTS_FILE = "rows.jsonl", "history.csv", "scatter.json"
+_CELLS_FILE = "cells.json"
 _POINT_KEYS = ("task", "split", "chip", "model")
 _TIMES = ("predicted_ns", "measured_ns")
 
@@ -396,7 +397,7 @@ _RESULTS: Mapping[str, tuple[str, ...]] = {
         "*-s[0-9]*/history.csv",
         "*-s[0-9]*/done.json",
         f"baselines-*/{FITS_FILE}",
-        "cells.json",
+        _CELLS_FILE,
         IDENTITY_FILE,
     ),
     "evaluate": ("rows.jsonl", "scatter.json", IDENTITY_FILE),
@@ -532,11 +533,14 @@ def _is_finished(out: Path, part: str) -> bool:
 def _read_part(out: Path, part: str, *, compact: bool = False) -> Part:
     patterns = {**_results(), "machine": ("*.json",)}
     facts = _machine_folders(part)
+    unfinished = _unfinished_cells(out / _folders(part)[0])
     records: dict[str, list[Record]] = {file: [] for file in SCHEMAS}
     for folder in (*_folders(part), *facts):
         for pattern in patterns[folder.parts[0]]:
             for path in sorted((out / folder).glob(pattern)):
                 relative = PurePosixPath(path.relative_to(out).as_posix())
+                if unfinished & {path.parent.name, path.stem}:
+                    continue
                 file, contents = read_results(out, relative)
                 if compact and file == ROWS:
                     contents = [record for record in contents if record[_GROUP] in _COMPACT_GROUPS]
@@ -554,6 +558,18 @@ def _read_part(out: Path, part: str, *, compact: bool = False) -> Part:
         cells=sum(str(path).endswith("/done.json") for path, _ in records[FILES]),
     )
     return Part(entry, tables)
+
+
+def _unfinished_cells(folder: Path) -> set[str]:
+    """Returns the cells and baselines in the folder of a training that its results are not of.
+
+    They have seeds whose turn comes later.
+    """
+    listed = folder / _CELLS_FILE
+    finished: Any = read_json(listed) if listed.is_file() else None
+    if not isinstance(finished, dict):
+        return set()
+    return {path.name for path in folder.iterdir() if path.is_dir()} - set(finished)
 
 
 def _collections(out: Path) -> list[Record]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -176,6 +176,10 @@ class Experiment:
         grid = self.grid
         combinations = product([grid.task], self.splits, grid.chips, self.variants, grid.seeds)
         return tuple(sorted(Cell(*values) for values in combinations))
+
+    def with_first_seeds(self, num: int | None) -> Experiment:
+        """Returns the experiment with the first `num` of its seeds; for None with all of them."""
+        return self if num is None else replace(self, grid=replace(self.grid, seeds=self.grid.seeds[:num]))
 
 
 def load_experiment(params: Params, name: str, swept: Path | None = None) -> Experiment:

@@ -111,6 +111,7 @@ def run(
     experiment: str | None = None,
     flags: BackendFlags = NO_FLAGS,
     open_results: OpenEvaluations = lambda workspace: None,
+    seeds: int | None = None,
 ) -> None:
     """Evaluates the programs that are missing; writes `rows.jsonl`, and points of figures in `scatter.json`.
 
@@ -121,6 +122,7 @@ def run(
         experiment: entry of section `experiments`; None evaluates all of them, one after another.
         flags: choice of the backend on which the models are evaluated.
         open_results: finds earlier results, which cells without weights have their rows from.
+        seeds: number of seeds of each experiment, the first ones; None for all.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards or checkpoints.
@@ -130,7 +132,8 @@ def run(
     section = profile.section("evaluate", EvaluateParams)
     known = open_results(workspace)
     for name in selected(profile, experiment):
-        _evaluate_experiment(load_experiment(profile, name), section, workspace, known)
+        trained = load_experiment(profile, name).with_first_seeds(seeds)
+        _evaluate_experiment(trained, section, workspace, known)
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,7 @@ def run(
     experiment: str | None = None,
     flags: BackendFlags = NO_FLAGS,
     open_results: OpenResults = lambda workspace: None,
+    seeds: int | None = None,
 ) -> None:
     """Trains the cells that are missing, and removes those that the parameters no longer ask for.
 
@@ -134,6 +135,7 @@ def run(
         experiment: entry of section `experiments`; None trains all of them, one after another.
         flags: choice of the backend on which the cells are trained.
         open_results: finds earlier results, whose cells are not missing.
+        seeds: number of seeds of each experiment, the first ones; None for all.
 
     Raises:
         CostbenchError: for wrong parameters, stages that have not finished, damaged shards.
@@ -149,10 +151,10 @@ def run(
         before = ["split", "features"] if imported is None else []
         before += [] if unswept.grid.follows == "features" else [unswept.grid.follows]
         identities = tuple(read_identity(workspace.stage(stage)) for stage in before)
-        experiment_to_train = load_experiment(profile, name, workspace.stage("sweep"))
+        swept = load_experiment(profile, name, workspace.stage("sweep"))
         baselines = profile.section("baselines", BaselineParams) if unswept.fits_baselines else None
         samples = _Samples(workspace, imported)
-        grid = _GridTask(experiment_to_train, section.cache_mb, baselines, samples, identities)
+        grid = _GridTask(swept, seeds, section.cache_mb, baselines, samples, identities)
         while sources := _train_experiment(grid, known):
             for source in sources:
                 _log.info("%s: training starts from weights of %s, which is trained for them", name, source)
@@ -161,13 +163,19 @@ def run(
 
 @dataclass(frozen=True)
 class _GridTask:
-    """An experiment to train, and what its folder follows from."""
+    """An experiment to train, with all or the first of its seeds, and what its folder follows from."""
 
-    experiment: Experiment
+    whole: Experiment
+    seeds: int | None
     cache_mb: int
     baselines: BaselineParams | None
     samples: _Samples
     before: tuple[StageIdentity, ...]
+
+    @property
+    def experiment(self) -> Experiment:
+        """Returns the experiment with the seeds that are trained now."""
+        return self.whole.with_first_seeds(self.seeds)
 
     @property
     def data_digest(self) -> str:
@@ -192,10 +200,12 @@ def _train_experiment(grid_task: _GridTask, known: KnownResults | None) -> tuple
     experiment, samples, identity = grid_task.experiment, grid_task.samples, grid_task.identity
     workspace = samples.workspace
     folder = workspace.stage("train") / experiment.name
-    fits = [] if grid_task.baselines is None else _fits(experiment, grid_task.baselines, samples)
-    remove_outdated(
-        folder, [item.task.folder for item in fits] + [folder / cell.name for cell in experiment.cells]
+    fits, of_all_seeds = (
+        [] if grid_task.baselines is None else _fits(one, grid_task.baselines, samples)
+        for one in (experiment, grid_task.whole)
     )
+    folders = [item.task.folder for item in of_all_seeds]
+    remove_outdated(folder, folders + [folder / cell.name for cell in grid_task.whole.cells])
     revision = git_revision(workspace.root)
     provenance = Provenance(identity.params_digest, identity.data_digest, revision)
     run_name = f"{workspace.name}/{experiment.name}"
