@@ -48,6 +48,10 @@ def test_each_seed_of_an_experiment_is_packed_once_it_is_evaluated(tmp_path: Pat
     assert _run(tmp_path, "one", "two") == (0, _calls(ARCHIVE, "one", "two"))
 
 
+def test_the_first_seed_can_be_computed_alone(tmp_path: Path) -> None:
+    assert _run(tmp_path, "one", SEEDS="1") == (0, _calls(ARCHIVE, "one")[: len(SAMPLES) + 3])
+
+
 def test_a_fresh_run_looks_into_no_archive(tmp_path: Path) -> None:
     """Whichever the environment names."""
     variables = {"FRESH": "1", "COSTBENCH_ARCHIVE": "mine"}
