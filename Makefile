@@ -81,6 +81,7 @@ headline: $(INSTALLED) ## Train networks and trees until they gain no more, and 
 	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {,orders-}{inputs,networks}-{tile,fusion} rates-tile lpm2020-fusion orders-lpm2020 \
 	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/layouts curves-layout headline-layout
+	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/second_chip splits-{tile,fusion} loss-manual second-{tile,fusion}
 
 data-curve: $(INSTALLED) ## Train fusion models on 6,000, 60,000 and all kernels of ten times the fusion configs, and pack it: an estimated two core-hours, a rerun goes on
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh data_curve kernels-fusion trees-of-kernels

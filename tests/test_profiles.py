@@ -115,7 +115,7 @@ def test_what_is_compared_has_seen_as_many_samples(repository: Path, name: str) 
     [
         "params.yaml",
         *(f"profiles/{name}/params.yaml" for name in (*PROFILES, "headline", "xla_cpu")),
-        "profiles/headline/layouts.yaml",
+        *(f"profiles/headline/{name}.yaml" for name in ("layouts", "second_chip")),
     ],
 )
 def test_points_of_learning_curves_are_the_same_budgets_for_all_networks(repository: Path, file: str) -> None:

@@ -27,7 +27,7 @@ from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
 from costbench.reports.frame import select
-from costbench.reports.results import ALL, Results, load_results
+from costbench.reports.results import ALL, PRIMARY_CHIP, Results, load_results
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
 from costbench.reports.training_guard import (
     CURVE_OF,
@@ -116,8 +116,8 @@ class Headline:
 
     @property
     def chip(self) -> str:
-        """Name of the chip, or of the machine, that the results are of; the first by name of several."""
-        return str(min(self.results.frame["chip"]))
+        """Name of the chip, or of the machine, that the results are of; of several the primary one."""
+        return str(min(set(self.results.frame["chip"]), key=lambda chip: (chip != PRIMARY_CHIP, chip)))
 
 
 def load_headline(

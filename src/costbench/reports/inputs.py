@@ -15,7 +15,7 @@ from costbench.datasets.layout_graphs import CollectionSize
 from costbench.metrics.overhead import Overhead
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings, rank_models
-from costbench.reports.claims.claim import ANY, Claim, Side, load_claims
+from costbench.reports.claims.claim import Claim, Side, load_claims
 from costbench.reports.claims.contrasts import contrasts, contrasts_on_machine
 from costbench.reports.claims.evaluation import (
     NOT_EVALUATED,
@@ -239,11 +239,16 @@ class ReportData:
 
     @cached_property
     def headline_front(self) -> Front:
-        """Returns the results of the headline; without cells where there are none."""
+        """Returns the results of the headline on folds; without cells where there are none."""
         if self.headline is None:
             return Front((), {}, TrainingGuard())
         results = self.headline.results
-        cells = tuple(cell for cell in results.cells if set(HEADLINE_NETWORKS) & set(cell.seeds))
+        cells = tuple(
+            cell
+            for cell in results.cells
+            if set(HEADLINE_NETWORKS) & set(cell.seeds)
+            and (cell.split, cell.chip) == (FOLDS, self.headline.chip)
+        )
         standings = {cell.name: rank_models(results, cell, self.seed) for cell in cells}
         return Front(cells, standings, self.headline.guard, self.headline.profile)
 
@@ -331,9 +336,7 @@ def load_report_data(inputs: ReportInputs, figures: Path) -> ReportData:
 def decide_on_headline(
     findings: tuple[Finding, ...], claims: tuple[Claim, ...], headline: Headline | None, seed: int
 ) -> tuple[Finding, ...]:
-    """Returns the findings with those in place that the headline has all sides of, on folds.
-
-    Claims on whatever split was tested are among them: the headline tests on folds alone.
+    """Returns the findings with those in place that the headline has all sides of.
 
     Args:
         findings: findings on a report's own results.
@@ -343,16 +346,16 @@ def decide_on_headline(
     """
     if headline is None:
         return findings
-    on_folds = tuple(
+    tested = tuple(
         claim
         for claim in contrasts(claims, headline.results.scores)
-        if claim.sides and not claim.construction and all(side.split in (FOLDS, ANY) for side in claim.sides)
+        if claim.sides and not claim.construction
     )
     frame = headline.results.frame
     frame = pd.concat([frame, derived_rows(frame)], ignore_index=True)
     decided = {
         finding.claim.id: replace(finding, profile=headline.profile)
-        for finding in evaluate_claims(on_folds, frame, seed, guard=headline.guard, margins_of=claims)
+        for finding in evaluate_claims(tested, frame, seed, guard=headline.guard, margins_of=claims)
         if finding.verdict != NOT_EVALUATED
     }
     replaced = [decided.pop(finding.claim.id, finding) for finding in findings]

@@ -120,16 +120,18 @@ def _stand_in(side: Side) -> Side:
 def _to_folds(claim: Claim, index: ScoreIndex) -> Claim | None:
     """Returns the claim on folds; None if it is about a split, or a side was not tested there.
 
-    Splits and chips must be the same on all sides: else the claim is about what differs between them.
+    Splits must be the same on all sides: else the claim is about what differs between them. Where chips are
+    what differs, they stay.
     """
     splits, chips = {side.split for side in claim.sides}, {side.chip for side in claim.sides}
     movable = splits == {"random"} or (splits == {ANY} and claim.paper == TPUGRAPHS)
-    if not movable or len(chips) != 1 or claim.wall_time or claim.construction:
+    if not movable or claim.wall_time or claim.construction:
         return None
     if splits == {ANY} and _tested_splits(claim, index) == {FOLDS}:
         return None  # Programs of all splits are already those of folds.
     moved = claim.with_sides(
-        lambda side: replace(side, split=FOLDS, chip=PRIMARY_CHIP), restates=claim.restates or claim.id
+        lambda side: replace(side, split=FOLDS, chip=PRIMARY_CHIP if len(chips) == 1 else side.chip),
+        restates=claim.restates or claim.id,
     )
     tested = all(scores_of(index, claim.task, claim.metric, side).programs for side in moved.sides)
     return moved if tested else None
