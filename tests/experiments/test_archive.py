@@ -205,6 +205,7 @@ def test_an_experiment_is_packed_alone_with_the_stages(workspace: Workspace, tmp
     assert pack(archive, workspace, experiments=EXPERIMENTS[:1]) == Changes(("sweep", first), (second,))
     rows = pd.read_parquet(archive / ROWS)
     assert rows.groupby("experiment").value.max().to_dict() == {"folds-fusion": 0.25, "main-tile": 0.5}
+    assert pack(archive, workspace, experiments=["sweep"]).written == ("sweep",)
 
 
 def test_a_compact_archive_has_rows_over_all_kernels_or_collections_and_no_points(

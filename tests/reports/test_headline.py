@@ -13,7 +13,7 @@ from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
 from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.claims.claim import Side, load_claims
-from costbench.reports.claims.evaluation import HOLDS
+from costbench.reports.claims.evaluation import DOES_NOT_HOLD, HOLDS, SMALLER
 from costbench.reports.frame import frame_of
 from costbench.reports.headline import Headline, load_headline
 from costbench.reports.inputs import ReportInputs, ReportParams, decide_on_headline, load_report_data
@@ -23,7 +23,7 @@ from costbench.reports.sections.headline import points_by_cell, standing_table
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, TrainingGuard, is_settled
 from tests.reports.conftest import make_row, rows_of
-from tests.reports.packed_headline import PROGRAMS, packed, write_headline
+from tests.reports.packed_headline import PROGRAMS, add_searches, packed, write_headline
 
 COLUMNS = {"tile": "validation/tau"}
 HYBRID, TREES = (Side(model, "main", "folds", "tpu_v3") for model in ("hybrid", "trees_analytical"))
@@ -220,6 +220,48 @@ def test_the_first_page_says_of_a_task_what_the_archive_has(inputs: ReportInputs
     (pointer, *_) = conclusions(data.front, data.printed_findings)
     assert "200 steps" in pointer.answer
     assert HOLDS not in pointer.answer
+
+
+def test_searches_of_the_archive_stand_for_those_of_a_task(inputs: ReportInputs, tmp_path: Path) -> None:
+    add_searches(tmp_path, {"learned": 1.10, "analytical": 1.05})
+    own = tmp_path / "searches.jsonl"
+    searched = {"variant": "default-10m", "metric": "speedup", "value": 1.02}
+    write_rows(own, [make_row(task=task, model="hardware", **searched) for task in ("tile", "fusion")])
+    data = load_report_data(replace(inputs, searches=own), tmp_path)
+    assert [one.name for one in data.front_searches.results] == ["folds_tpu_v3", "random_tpu_v2"]
+    assert [one.task for one in data.front_searches.results] == ["tile", "fusion"]
+    findings = {finding.claim.id: finding for finding in data.findings}
+    finding = findings["lpm2021.top10_learned_vs_analytical"]
+    assert (finding.profile, finding.n) == ("headline", 6)
+    assert finding.effect == pytest.approx(100.0 * (1.10 / 1.05 - 1.0))
+    written = write_report(replace(inputs, searches=own), tmp_path / "report")
+    key = "autotune/tile/folds/tpu_v3/all/learned/top10/speedup_mean"
+    assert written.headline[f"headline/{key}"] == pytest.approx(1.10)
+    assert key not in written.headline
+
+
+def test_splits_and_chips_beside_the_headline_decide_claims_on_them(headline: Headline) -> None:
+    """On programs unlike those of training, and on the next chip; the first page stays with folds."""
+    places = [("manual", "tpu_v2", 30.0), ("folds", "tpu_v2", 12.0), ("folds", "tpu_v3", 12.0)]
+    rows = [
+        make_row(
+            split=split, chip=chip, model=model, seed=seed, application=a, program=a, value=error * factor,
+            task="fusion", metric="mape_ge5us",
+        )
+        for split, chip, error in places
+        for model, factor in (("learned", 1.0), ("analytical", 0.5))
+        for seed in range(3)
+        for a in "abcdefgh"
+    ]  # fmt: skip
+    beside = replace(headline, results=Results(frame_of(rows)), guard=TrainingGuard())
+    decided = {finding.claim.id: finding for finding in decide_on_headline((), load_claims(), beside, 0)}
+    assert decided["lpm2020.fusion_manual_split"].verdict in (HOLDS, SMALLER)
+    assert decided["lpm2021.fusion_manual_vs_analytical@learned"].verdict == DOES_NOT_HOLD
+    assert decided["lpm2021.second_generation_fusion@learned"].verdict == HOLDS
+    assert {side.chip for side in decided["lpm2021.second_generation_fusion@learned"].claim.sides} == {
+        "tpu_v2", "tpu_v3",
+    }  # fmt: skip
+    assert beside.chip == "tpu_v3"
 
 
 def test_report_with_a_headline(inputs: ReportInputs, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ def pack(
         bool, typer.Option("--compact", help="Leave out rows of groups of kernels, and points of figures.")
     ] = False,
     experiment: Annotated[
-        list[str] | None, typer.Option(help="Of the experiments pack this one alone; repeatable.")
+        list[str] | None,
+        typer.Option(help="Of the experiments pack this one alone, or of none for a stage; repeatable."),
     ] = None,
 ) -> None:
     """Add what a profile has finished to an archive: metric rows, curves, searches, budgets; no weights.

@@ -428,7 +428,7 @@ def pack(
         folder: folder of the archive, which may not exist yet.
         workspace: workspace of the profile.
         compact: whether rows of groups of kernels and points of figures are left out, five of six bytes.
-        experiments: names of those to pack; None for all.
+        experiments: names of those to pack, or of a stage that has to be finished; None for all.
 
     Raises:
         DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
@@ -437,7 +437,7 @@ def pack(
     before = read_parts(folder, workspace.name)
     names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
     if experiments is not None:
-        wanted = {part_of("evaluate", name) for name in experiments}
+        wanted = {name if name in _results() else part_of("evaluate", name) for name in experiments}
         if unfinished := sorted(wanted.difference(names)):
             raise DataError("is not finished", where=unfinished[0], expected=", ".join(names) or "results")
         names = [name for name in names if name in wanted or "/" not in name]

@@ -37,7 +37,7 @@ from costbench.experiments.archive import (
     table_of,
     write_results,
 )
-from costbench.experiments.autotuning.work_items import tuned_experiment
+from costbench.experiments.autotuning.work_items import first_cells, load_tuned, tuned_experiment
 from costbench.experiments.evaluation.program import EvaluateParams, ModelKey, ProgramTask
 from costbench.experiments.grid.baseline_fit import DONE, baselines_folder
 from costbench.experiments.grid.cells import cell_from_name, listed_as
@@ -201,8 +201,8 @@ class PackedCells:
         """
         sources = self._sources(experiment, identity, cells)
         known = {name: sources[name] for name in cells if name in sources and name in missing}
-        if experiment.name in self._asked_for_costs():
-            known = {name: source for name, source in known.items() if name.startswith(_BASELINES)}
+        for name in self._asked_for_costs(experiment):
+            known.pop(name, None)
         if len(known) < len(cells) or self._unchanged(experiment, identity) is None:
             grid = experiment.grid
             for split, chip in product(experiment.splits, grid.chips):
@@ -220,12 +220,14 @@ class PackedCells:
         is_theirs = len(known) == len(cells) and len(codes) == 1
         return KnownCells(known, replace(identity, code_digest=codes.pop()) if is_theirs else identity)
 
-    def _asked_for_costs(self) -> set[str]:
-        """Returns the experiments whose models the autotuners ask."""
+    def _asked_for_costs(self, experiment: Experiment) -> set[str]:
+        """Returns the cells of an experiment whose models the autotuners ask."""
         section = self.workspace.params.sections.get("autotune")
         tuned = section.values() if isinstance(section, Mapping) else ()
-        models = [model for one in tuned if isinstance(one, Mapping) for model in one.get("models", ())]
-        return {tuned_experiment(str(model)) for model in models}
+        listed = [str(model) for one in tuned if isinstance(one, Mapping) for model in one.get("models", ())]
+        models = [model for model in listed if tuned_experiment(model) == experiment.name]
+        asked = [load_tuned(self.workspace.params, model) for model in models]
+        return {cell.name for one in asked for cell in first_cells(one).values()}
 
     def _write(self, experiment: str, known: Mapping[str, tuple[PackedExperiment, str]]) -> None:
         """Writes what the stage `train` would leave of cells and baselines, but for weights."""

@@ -26,8 +26,10 @@ from costbench.experiments.archive import MANIFEST_FILE, read_archive, read_mani
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
+from costbench.reports.figures.search_curves import SearchPath, read_paths
 from costbench.reports.frame import select
 from costbench.reports.results import ALL, PRIMARY_CHIP, Results, load_results
+from costbench.reports.searches import Searches, load_searches
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
 from costbench.reports.training_guard import (
     CURVE_OF,
@@ -99,6 +101,8 @@ class Headline:
         estimates: results for estimates of several qualities; None without any.
         given_estimates: task -> what these models were given: `steps` and `seeds` of networks, `kernels` of
             trees.
+        searches: searches with these networks.
+        search_paths: curves of the fusion searches among them.
         missing: experiments that are named and not there.
         facts: what the numbers follow from, name -> value.
     """
@@ -111,6 +115,8 @@ class Headline:
     points: pd.DataFrame
     estimates: Results | None
     given_estimates: Mapping[str, Mapping[str, int]]
+    searches: Searches
+    search_paths: tuple[SearchPath, ...]
     missing: tuple[str, ...]
     facts: Mapping[str, str]
 
@@ -201,6 +207,10 @@ def read_headline(
         given=_model_budgets(budgets, core_seconds, fits),
         unsettled=unsettled_models(points) | _unsettled_variants(curves_of_compared),
     )
+    searches, paths = (
+        path if path.is_file() else None
+        for path in (out / "autotune" / name for name in ("rows.jsonl", "search.json"))
+    )
     return Headline(
         profile=profile,
         results=results,
@@ -212,6 +222,8 @@ def read_headline(
         if params.estimates
         else None,
         given_estimates=_given_estimates(out, params.estimates),
+        searches=load_searches(searches),
+        search_paths=read_paths(paths),
         missing=missing,
         facts={} if facts is None else facts,
     )

@@ -26,6 +26,7 @@ from costbench.reports.claims.evaluation import (
 )
 from costbench.reports.dataset_files import Card, read_cards, read_leakage, read_set_counts
 from costbench.reports.extension import ReportPart
+from costbench.reports.figures.search_curves import SearchPath, read_paths
 from costbench.reports.frame import frame_of, select
 from costbench.reports.headline import Headline, HeadlineParams, load_headline
 from costbench.reports.machine_searches import search_rows
@@ -252,6 +253,20 @@ class ReportData:
         standings = {cell.name: rank_models(results, cell, self.seed) for cell in cells}
         return Front(cells, standings, self.headline.guard, self.headline.profile)
 
+    @cached_property
+    def front_searches(self) -> Searches:
+        """Returns the searches that the first page says of a task: the headline's where it has any."""
+        packed = Searches() if self.headline is None else self.headline.searches
+        frames = ((packed if packed.of(task) else self.searches).frame for task in LEARNED)
+        every = [select(frame, task=task) for task, frame in zip(LEARNED, frames, strict=True)]
+        return Searches(pd.concat(every, ignore_index=True))
+
+    @cached_property
+    def front_search_paths(self) -> tuple[SearchPath, ...]:
+        """Returns the curves of fusion searches among them."""
+        packed = self.headline is not None and self.headline.search_paths
+        return packed or read_paths(self.inputs.search_paths)
+
     def front(self, task: str) -> Front:
         """Returns the results that the first page says of a task: those of the headline where it has any."""
         has_task = any(cell.task == task for cell in self.headline_front.cells)
@@ -346,13 +361,11 @@ def decide_on_headline(
     """
     if headline is None:
         return findings
+    frames = headline.results.frame, derived_rows(headline.results.frame), headline.searches.frame
+    frame = pd.concat(frames, ignore_index=True)
     tested = tuple(
-        claim
-        for claim in contrasts(claims, headline.results.scores)
-        if claim.sides and not claim.construction
+        claim for claim in contrasts(claims, score_index(frame)) if claim.sides and not claim.construction
     )
-    frame = headline.results.frame
-    frame = pd.concat([frame, derived_rows(frame)], ignore_index=True)
     decided = {
         finding.claim.id: replace(finding, profile=headline.profile)
         for finding in evaluate_claims(tested, frame, seed, guard=headline.guard, margins_of=claims)

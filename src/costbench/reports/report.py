@@ -147,6 +147,9 @@ def _summary_beside_rows(data: ReportData, parts: Mapping[str, RenderedPart]) ->
     numbers |= flat_searches(data.searches) | flat_collections(data.results) | flat_qualities(data.estimates)
     numbers |= flat_real(data.real) | flat_machine_searches(data.inputs.params.machine_searches)
     numbers |= flat_fits(map(Path, data.inputs.scatter)) | flat_headline(data.headline_front)
+    packed = {} if data.headline is None else flat_searches(data.headline.searches)
+    # Of packed searches those of all programs: there are hundreds of others.
+    numbers |= {f"headline/{key}": value for key, value in packed.items() if "/all/" in key}
     for part in parts.values():
         numbers |= part.summary
     return numbers

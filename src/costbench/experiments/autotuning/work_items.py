@@ -25,8 +25,9 @@ from costbench.errors import DataError, ParamsError
 from costbench.experiments.autotuning.comparison import AutotuneTask
 from costbench.experiments.autotuning.fusion_comparison import AutotuneFusionParams
 from costbench.experiments.autotuning.tile_comparison import AutotuneTileParams
-from costbench.experiments.grid.cells import MAIN, listed_as
+from costbench.experiments.grid.cells import MAIN, Cell, listed_as
 from costbench.experiments.grid.experiment import Experiment, load_experiment, num_folds
+from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace, chip_files
 from costbench.features.feature_shards import FeatureShard, feature_path
 from costbench.programs.manifest import ProgramEntry, all_programs
@@ -39,6 +40,31 @@ _T = TypeVar("_T")
 def tuned_experiment(model: str) -> str:
     """Returns the experiment of a model that is named `EXPERIMENT` or `EXPERIMENT.VARIANT`."""
     return model.partition(".")[0]
+
+
+def load_tuned(params: Params, model: str) -> Experiment:
+    """Returns the experiment of a model, with its variant alone where the model names one.
+
+    Raises:
+        ParamsError: for an experiment or a variant that section `experiments` does not have.
+    """
+    experiment = load_experiment(params, tuned_experiment(model))
+    _, _, variant = model.partition(".")
+    if not variant:
+        return experiment
+    if variant not in experiment.variants:
+        problem, expected = f"no variant {variant!r} of {experiment.name}", ", ".join(experiment.variants)
+        raise ParamsError(problem, where=params.path, field="autotune.models", expected=expected)
+    return replace(experiment, variants={variant: experiment.variants[variant]})
+
+
+def first_cells(experiment: Experiment) -> dict[tuple[str, str, str], Cell]:
+    """Returns the cell whose weights are asked for costs, by task, split and chip.
+
+    It is that of the variant `main`, where there is one, with the smallest seed.
+    """
+    in_order = sorted(experiment.cells, key=lambda cell: (cell.variant != MAIN, cell.seed), reverse=True)
+    return {(cell.task, cell.split, cell.chip): cell for cell in in_order}
 
 
 @dataclass(frozen=True)
@@ -183,7 +209,7 @@ class TuningItems:
             ParamsError: for an experiment that section `experiments` does not have.
         """
         chosen, chip_file = tuning.programs, chip_files(self.workspace.params)
-        experiments = [self._experiment(model) for model in tuning.models]
+        experiments = [load_tuned(self.workspace.params, model) for model in tuning.models]
         for chip in chosen.chips:
             # Name of the split in result rows, split of the models, program.
             programs: list[tuple[str, str, ProgramEntry]] = []
@@ -214,19 +240,6 @@ class TuningItems:
         params = self.workspace.params
         k = num_folds(params.sections, params.path) if FOLDS in splits else 0
         return expand_folds(splits, k)
-
-    def _experiment(self, model: str) -> Experiment:
-        """Returns the experiment of a model, with its variant alone where the model names one."""
-        experiment = load_experiment(self.workspace.params, tuned_experiment(model))
-        _, _, variant = model.partition(".")
-        if not variant:
-            return experiment
-        if variant not in experiment.variants:
-            problem, expected = f"no variant {variant!r} of {experiment.name}", ", ".join(experiment.variants)
-            raise ParamsError(
-                problem, where=self.workspace.params.path, field="autotune.models", expected=expected
-            )
-        return replace(experiment, variants={variant: experiment.variants[variant]})
 
     def _small_programs(self, programs: Sequence[str], max_instructions: int) -> list[ProgramEntry]:
         """Returns the programs of at most so many instructions, or all for 0."""
@@ -267,19 +280,11 @@ class TuningItems:
     def _checkpoints(
         self, decision: str, experiments: Sequence[Experiment], split: str, chip: str
     ) -> dict[str, Path]:
-        """Returns the folder of each experiment's first model trained for a split and a chip, by model name.
-
-        First is the variant `main`, where there is one, with the smallest seed.
-        """
+        """Returns the folder of each experiment's model for a split and a chip, by model name."""
         folders = {}
         for experiment in experiments:
-            cells = [
-                cell
-                for cell in experiment.cells
-                if (cell.task, cell.split, cell.chip) == (decision, split, chip)
-            ]
-            if cells:
-                first = min(cells, key=lambda cell: (cell.variant != MAIN, cell.seed))
+            first = first_cells(experiment).get((decision, split, chip))
+            if first is not None:
                 model, _ = listed_as(first, chip)
                 folders[model] = self.workspace.stage("train") / experiment.name / first.name
         return folders

@@ -111,7 +111,7 @@ def overview_section(data: ReportData) -> Section:
     machine_figures, machine_tables = compare_machines(data)
     return replace(
         section,
-        figures=(*_hybrid_figure(data), *machine_figures, *_tune_figure(data.searches, data.figures)),
+        figures=(*_hybrid_figure(data), *machine_figures, *_tune_figure(data.front_searches, data.figures)),
         pointers=(
             *preview,
             *conclusions(data.front, data.printed_findings),
@@ -320,8 +320,8 @@ def _questions(data: ReportData) -> tuple[Pointer, ...]:
         _TEMPLATE,
         "questions",
         differences=bool(differences_tables(data.results, data.seed, data.budgets)),
-        tile=_tile_search(next(iter(data.searches.of("tile")), None)),
-        fusion=_fusion_search(next(iter(data.searches.of("fusion")), None)),
+        tile=_tile_search(next(iter(data.front_searches.of("tile")), None)),
+        fusion=_fusion_search(next(iter(data.front_searches.of("fusion")), None)),
         claims={verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict]},
         cards=data.cards,
         models=len(data.budgets),

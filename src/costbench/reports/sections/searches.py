@@ -13,7 +13,6 @@ from costbench.reports.figures.search_curves import (
     SearchPath,
     mean_path,
     paths_from_start,
-    read_paths,
     seconds_to_reach,
     write_path_figure,
 )
@@ -69,7 +68,7 @@ def search_sections(data: ReportData) -> Iterator[Section]:
         ParamsError: if the package's data of the papers are broken.
     """
     for task, make_section in (("tile", _tile_section), ("fusion", _fusion_section)):
-        if data.searches.of(task):
+        if data.front_searches.of(task):
             section = make_section(data)
             shown = tuple(table for table in section.tables if table.rows)
             # What the papers say comes first, and is not folded.
@@ -88,8 +87,8 @@ def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]
 
 
 def _tile_section(data: ReportData) -> Section:
-    all_results, page_figures = data.searches.of("tile"), []
-    for row in _rows_of_figures(data.searches, "tile"):
+    all_results, page_figures = data.front_searches.of("tile"), []
+    for row in _rows_of_figures(data.front_searches, "tile"):
         where = row[0].title
         svgs = write_tile_figure(row, data.figures)
         if svgs:
@@ -134,10 +133,10 @@ def _tile_finding(results: SearchResults) -> str:
 
 
 def _fusion_section(data: ReportData) -> Section:
-    all_results, page_figures = data.searches.of("fusion"), []
-    programs = frozenset(data.searches.frame["program"])
-    paths = [path for path in read_paths(data.inputs.search_paths) if path.program in programs]
-    for row in _rows_of_figures(data.searches, "fusion"):
+    all_results, page_figures = data.front_searches.of("fusion"), []
+    programs = frozenset(data.front_searches.frame["program"])
+    paths = [path for path in data.front_search_paths if path.program in programs]
+    for row in _rows_of_figures(data.front_searches, "fusion"):
         for paper in FIGURES:
             svgs = write_fusion_figure(row, paper, data.figures)
             if svgs:
