@@ -65,7 +65,7 @@ demo: $(INSTALLED) need-git profiles ## Run the smoke profile: the same stages i
 
 # What data/results has is not computed again by the next three, unless FRESH is set. With it, stages run that DVC takes for
 # done, since their results may come from there; what they have computed themselves they keep.
-evidence: $(INSTALLED) need-git profiles ## Compute what data/results/evidence lacks of the profile whose verdicts count, and pack it: hours, a rerun goes on (FRESH=1: everything)
+evidence: $(INSTALLED) need-git profiles ## Compute what data/results/evidence lacks of the papers' splits, two chips and ablations, and pack it: hours, a rerun goes on (FRESH=1: everything)
 	COSTBENCH_ARCHIVE=$(if $(FRESH),,data/results/evidence) \
 	  bash tools/with_workers.sh $(WORKERS) dvc repro $(if $(FRESH),--force) profiles/evidence/dvc.yaml
 	costbench results pack data/results/evidence --params profiles/evidence/params.yaml
