@@ -14,6 +14,7 @@ from costbench.models.execution import (
     compiled_allowed,
     describe_execution,
     device_of,
+    flush_denormals,
     onednn_keeps_fp32,
     plain_products,
 )
@@ -41,6 +42,23 @@ def test_settings_are_restored_after_an_error() -> None:
     with pytest.raises(RuntimeError), apply_execution(Execution(threads=2)):
         raise RuntimeError
     assert settings() == before
+
+
+def test_the_smallest_floats_are_zero_inside_a_block() -> None:
+    """And ordinary products what they are without it, to the bit."""
+    generator = torch.Generator().manual_seed(0)
+    matrix, smallest = torch.randn(64, 64, generator=generator), torch.tensor(1e-39)
+    product = matrix @ matrix
+    with flush_denormals():
+        assert float(smallest * 0.5) == 0.0
+        assert torch.equal(matrix @ matrix, product)
+        with flush_denormals():
+            pass
+        assert float(smallest * 0.5) == 0.0
+    assert float(smallest * 0.5) > 0.0
+    with pytest.raises(RuntimeError), flush_denormals():
+        raise RuntimeError
+    assert float(smallest * 0.5) > 0.0
 
 
 def test_onednn_products_are_fp32() -> None:

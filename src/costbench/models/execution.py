@@ -134,6 +134,21 @@ def apply_execution(execution: Execution) -> Iterator[None]:
 
 
 @contextmanager
+def flush_denormals() -> Iterator[None]:
+    """Runs the block with floats below 1.2e-38 taken for zero, as far as the processor can.
+
+    The momentum of a unit without gradients falls below that after 1,700 steps, and Intel's processors take
+    up to forty times as long for a product with such floats in it: four fifths of a long training.
+    """
+    before = bool(torch.tensor(1e-39) * 1.0 == 0.0)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
+
+
+@contextmanager
 def plain_products() -> Iterator[None]:
     """Runs the block with torch's default matrix library: on many small products oneDNN is far slower."""
     precision = _mkldnn.matmul.fp32_precision

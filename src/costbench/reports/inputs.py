@@ -51,7 +51,8 @@ class ReportParams:
     Attributes:
         seed: seed of the bootstrap over programs.
         curves: metric of the training histories that is drawn, by task.
-        evidence: page of the profile `evidence`, as a path from the report's folder; empty if that is this report.
+        evidence: page of the profile `evidence`, as a path from the report's folder; empty if that is this
+            report.
         tables: files that declare further tables, as paths from the repository's root.
         demo: whether the page is a demonstration: it says so and draws no conclusions on models.
         headline: packed results that the first page and the comparisons on folds rest on; null for the

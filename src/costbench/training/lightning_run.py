@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from costbench import params
 from costbench.artifacts import atomic_path, digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError
-from costbench.models.execution import apply_execution, describe_execution, device_of
+from costbench.models.execution import apply_execution, describe_execution, device_of, flush_denormals
 from costbench.training.lightning_module import CostModelModule
 from costbench.training.spec import AnyTrainSpec, FitResult, monitored_metric
 
@@ -178,7 +178,8 @@ class TrainingRun:
     @contextmanager
     def session(self) -> Iterator[None]:
         """Runs a block with the run's settings; random draws in it leave those after it as they were."""
-        with _quiet(), apply_execution(self._spec.execution), torch.random.fork_rng(devices=[]):
+        execution = apply_execution(self._spec.execution)
+        with _quiet(), execution, flush_denormals(), torch.random.fork_rng(devices=[]):
             yield
 
     def train(
