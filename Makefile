@@ -80,7 +80,7 @@ headline: $(INSTALLED) ## Train networks and trees until they gain no more, and 
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
 	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {,orders-}{inputs,networks}-{tile,fusion} rates-tile lpm2020-fusion orders-lpm2020 \
 	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
-	for task in tile fusion; do bash tools/with_workers.sh $(WORKERS) costbench train --experiment headline-$$task --seeds 1 --archive data/results/headline --params profiles/headline/params.yaml || exit; done
+	for task in tile fusion; do bash tools/with_workers.sh $(WORKERS) costbench train --experiment headline-$$task --archive data/results/headline --params profiles/headline/params.yaml || exit; done
 	bash tools/with_workers.sh $(WORKERS) costbench autotune --params profiles/headline/params.yaml
 	costbench results pack --compact --experiment autotune data/results/headline --params profiles/headline/params.yaml
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/layouts curves-layout headline-layout
