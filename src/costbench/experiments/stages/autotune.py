@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import check_sealed, digest_file, unseal, write_json
+from costbench.errors import UnsupportedKernelError
 from costbench.execution.workers import NO_FLAGS, BackendFlags
 from costbench.experiments.autotuning.comparison import autotune
 from costbench.experiments.autotuning.fusion_comparison import FusionCurve
@@ -107,11 +108,16 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 def tune_program(item: WorkItem[tuple[TuningItem, str]]) -> ItemFile:
     """Tunes one program with a revision of the code, and keeps its result.
 
+    A program that does not run on the chip, since no tile of a kernel fits, has an empty one.
+
     Raises:
         CostbenchError: for a program or model that cannot be used, or a file that cannot be written.
     """
     tuning, revision = item.task
-    tuned = autotune(tuning.task)
+    try:
+        tuned = autotune(tuning.task)
+    except UnsupportedKernelError:
+        return item.keep(ItemFile(item.key, revision, (), ()))
     entries = tuple(Entry(*names, metrics) for names, metrics in tuned.metrics.items())
     return item.keep(ItemFile(item.key, revision, entries, tuned.curves))
 
@@ -127,7 +133,8 @@ def _log_speedups(progress: Progress[ItemFile]) -> None:
     for model, by_variant in speedups.items():
         variant = "top10" if "top10" in by_variant else list(by_variant)[-1]
         medians.append(f"{model} {variant} {np.median(by_variant[variant]):.3f}")
-    _log.info("[%d/%d] %s: %s", progress.done, progress.total, progress.name, ", ".join(medians))
+    told = ", ".join(medians) or "left out, no tile of one of its kernels fits the scratchpad"
+    _log.info("[%d/%d] %s: %s", progress.done, progress.total, progress.name, told)
 
 
 def _work_items(
