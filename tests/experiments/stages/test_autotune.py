@@ -13,7 +13,7 @@ import pytest
 
 from costbench.artifacts import read_json
 from costbench.datasets.splits import Split, write_split
-from costbench.errors import DataError, ParamsError
+from costbench.errors import DataError, ParamsError, UnsupportedKernelError
 from costbench.experiments.autotuning.work_items import AutotuneParams, TuningItem, TuningItems
 from costbench.experiments.identity import StageIdentity, read_identity, write_identity
 from costbench.experiments.parameter_file import load_params, load_sections
@@ -21,6 +21,7 @@ from costbench.experiments.stages import autotune, features, generate
 from costbench.experiments.workspace import load_workspace
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.params import merge
+from costbench.store import WorkItem
 from tests.experiments.finished_cells import finish_cell
 from tests.sentences import numbers
 
@@ -199,6 +200,21 @@ def tile_items(path: Path) -> list[TuningItem]:
     params = load_params(path)
     section = params.section("autotune", AutotuneParams)
     return list(TuningItems(load_workspace(params), 0).of("tile", section.tile))
+
+
+def test_a_program_that_does_not_fit_the_chip_has_no_results(
+    params: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not end the stage, hours later."""
+
+    def fails(task: object) -> None:
+        raise UnsupportedKernelError("no tile fits", where="program")
+
+    monkeypatch.setattr(autotune, "autotune", fails)
+    item, *_ = tile_items(params)
+    tuned = autotune.tune_program(WorkItem.of(item.name, (item, "revision"), tmp_path, ["key"]))
+    assert (tuned.entries, tuned.curves) == ((), ())
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_programs_of_folds_are_tuned_with_the_networks_of_their_fold(
