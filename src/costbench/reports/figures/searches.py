@@ -338,6 +338,8 @@ _FUSION = (
 )
 _BARS: Mapping[str, tuple[Bar, ...]] = {"tile": _TILE, "fusion": _FUSION}
 _TUNE_MARKERS = "o^svD"
+_MOST_ROWS = 16
+"""Programs of a panel; of more, as many evenly spaced in the order of what can be gained."""
 
 
 def write_tune_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
@@ -352,7 +354,7 @@ def write_tune_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
     if not shown:
         return ()
     with styled():
-        height = 1.3 + 0.33 * max(len(results.programs) for results in shown)
+        height = 1.3 + 0.33 * min(_MOST_ROWS, max(len(results.programs) for results in shown))
         figure = Figure(figsize=(5.2 * len(shown), height), layout="constrained")
         for axes, results in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
             _panel(axes, results)
@@ -371,6 +373,8 @@ def _panel(axes: Axes, results: SearchResults) -> None:
         return float("nan") if speedup is None else 100.0 * (speedup - 1.0)
 
     ordered = sorted(results.programs, key=lambda pair: (gain(bars[-1], pair[1]), pair))
+    if len(ordered) > _MOST_ROWS:
+        ordered = [ordered[index] for index in np.linspace(0, len(ordered) - 1, _MOST_ROWS).astype(int)]
     for bar, marker in zip(bars, _TUNE_MARKERS, strict=False):
         gains, hue = [gain(bar, program) for _, program in ordered], colour(bar.model)
         (drawn,) = axes.plot(gains, range(len(ordered)), marker, markersize=6.0, color=hue, label=title(bar))
