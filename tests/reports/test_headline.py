@@ -222,14 +222,23 @@ def test_the_first_page_says_of_a_task_what_the_archive_has(inputs: ReportInputs
     assert HOLDS not in pointer.answer
 
 
-def test_searches_of_the_archive_stand_for_those_of_a_task(inputs: ReportInputs, tmp_path: Path) -> None:
+def test_searches_of_the_archive_stand_for_those_of_a_split(inputs: ReportInputs, tmp_path: Path) -> None:
     add_searches(tmp_path, {"learned": 1.10, "analytical": 1.05})
     own = tmp_path / "searches.jsonl"
     searched = {"variant": "default-10m", "metric": "speedup", "value": 1.02}
-    write_rows(own, [make_row(task=task, model="hardware", **searched) for task in ("tile", "fusion")])
+    places = [("tile", "folds", "tpu_v3"), ("tile", "random", "tpu_v2"), ("fusion", "folds", "tpu_v3")]
+    write_rows(
+        own,
+        [make_row(task=t, split=s, chip=chip, model="hardware", **searched) for t, s, chip in places],
+    )
     data = load_report_data(replace(inputs, searches=own), tmp_path)
-    assert [one.name for one in data.front_searches.results] == ["folds_tpu_v3", "random_tpu_v2"]
-    assert [one.task for one in data.front_searches.results] == ["tile", "fusion"]
+    shown = data.front_searches.results
+    assert [(one.task, one.split, one.chip) for one in shown] == places
+    assert [set(one.frame["model"]) for one in shown] == [
+        {"learned", "analytical"},
+        {"hardware"},
+        {"hardware"},
+    ]
     findings = {finding.claim.id: finding for finding in data.findings}
     finding = findings["lpm2021.top10_learned_vs_analytical"]
     assert (finding.profile, finding.n) == ("headline", 6)

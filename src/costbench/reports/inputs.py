@@ -256,17 +256,22 @@ class ReportData:
 
     @cached_property
     def front_searches(self) -> Searches:
-        """Returns the searches that the first page says of a task: the headline's where it has any."""
-        packed = Searches() if self.headline is None else self.headline.searches
-        frames = ((packed if packed.of(task) else self.searches).frame for task in LEARNED)
-        every = [select(frame, task=task) for task, frame in zip(LEARNED, frames, strict=True)]
-        return Searches(pd.concat(every, ignore_index=True))
+        """Returns all searches; on a split and chip those of the headline where it has any."""
+        if self.headline is None:
+            return self.searches
+        keys = ["task", "split", "chip"]
+        packed, own = self.headline.searches.frame, self.searches.frame
+        of_headline = set(packed[keys].itertuples(index=False, name=None))
+        is_replaced = pd.MultiIndex.from_frame(own[keys]).isin(of_headline)
+        return Searches(pd.concat([packed, own[~is_replaced]], ignore_index=True))
 
     @cached_property
     def front_search_paths(self) -> tuple[SearchPath, ...]:
         """Returns the curves of fusion searches among them."""
-        packed = self.headline is not None and self.headline.search_paths
-        return packed or read_paths(self.inputs.search_paths)
+        packed = () if self.headline is None else self.headline.search_paths
+        places = {(path.split, path.chip) for path in packed}
+        own = read_paths(self.inputs.search_paths)
+        return (*packed, *(path for path in own if (path.split, path.chip) not in places))
 
     def front(self, task: str) -> Front:
         """Returns the results that the first page says of a task: those of the headline where it has any."""
