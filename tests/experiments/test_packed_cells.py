@@ -248,10 +248,15 @@ def test_results_are_packed_seed_by_seed(experiment: str, clone: Project, comple
     of_second = {name for name in clone.trained if name not in beside}
     assert of_second
     assert all(name.endswith(("-s1", "-seed1")) for name in of_second)
-    # Asked for fewer seeds than are trained, the others stay, and are not packed.
+    # Asked for fewer seeds than are trained, the others stay, here and in the archive.
     weights = clone.weights()
     clone.run(experiment, seeds=1)
     assert clone.weights() >= weights
+    packed = contents(archive)
+    assert f"experiments/{experiment}" in pack(archive, clone.workspace, experiments=[experiment]).kept
+    assert contents(archive) == packed
+    # To another archive they are not packed before their turn.
+    archive = clone.folder / "other"
     pack(archive, clone.workspace, experiments=[experiment])
     folders = {PurePosixPath(path).parent.name for path in texts_of(archive, experiment)}
     assert not folders & of_second

@@ -224,16 +224,16 @@ def test_the_first_page_says_of_a_task_what_the_archive_has(inputs: ReportInputs
 
 def test_searches_of_the_archive_stand_for_those_of_a_split(inputs: ReportInputs, tmp_path: Path) -> None:
     add_searches(tmp_path, {"learned": 1.10, "analytical": 1.05})
-    own = tmp_path / "searches.jsonl"
+    computed = tmp_path / "searches.jsonl"
     searched = {"variant": "default-10m", "metric": "speedup", "value": 1.02}
-    places = [("tile", "folds", "tpu_v3"), ("tile", "random", "tpu_v2"), ("fusion", "folds", "tpu_v3")]
+    tuned = [("tile", "folds", "tpu_v3"), ("tile", "random", "tpu_v2"), ("fusion", "folds", "tpu_v3")]
     write_rows(
-        own,
-        [make_row(task=t, split=s, chip=chip, model="hardware", **searched) for t, s, chip in places],
+        computed,
+        [make_row(task=t, split=s, chip=chip, model="hardware", **searched) for t, s, chip in tuned],
     )
-    data = load_report_data(replace(inputs, searches=own), tmp_path)
+    data = load_report_data(replace(inputs, searches=computed), tmp_path)
     shown = data.front_searches.results
-    assert [(one.task, one.split, one.chip) for one in shown] == places
+    assert [(one.task, one.split, one.chip) for one in shown] == tuned
     assert [set(one.frame["model"]) for one in shown] == [
         {"learned", "analytical"},
         {"hardware"},
@@ -243,7 +243,7 @@ def test_searches_of_the_archive_stand_for_those_of_a_split(inputs: ReportInputs
     finding = findings["lpm2021.top10_learned_vs_analytical"]
     assert (finding.profile, finding.n) == ("headline", 6)
     assert finding.effect == pytest.approx(100.0 * (1.10 / 1.05 - 1.0))
-    written = write_report(replace(inputs, searches=own), tmp_path / "report")
+    written = write_report(replace(inputs, searches=computed), tmp_path / "report")
     key = "autotune/tile/folds/tpu_v3/all/learned/top10/speedup_mean"
     assert written.headline[f"headline/{key}"] == pytest.approx(1.10)
     assert key not in written.headline
@@ -251,20 +251,21 @@ def test_searches_of_the_archive_stand_for_those_of_a_split(inputs: ReportInputs
 
 def test_splits_and_chips_beside_the_headline_decide_claims_on_them(headline: Headline) -> None:
     """On programs unlike those of training, and on the next chip; the first page stays with folds."""
-    places = [("manual", "tpu_v2", 30.0), ("folds", "tpu_v2", 12.0), ("folds", "tpu_v3", 12.0)]
+    errors = [("manual", "tpu_v2", 30.0), ("folds", "tpu_v2", 12.0), ("folds", "tpu_v3", 12.0)]
     rows = [
         make_row(
             split=split, chip=chip, model=model, seed=seed, application=a, program=a, value=error * factor,
             task="fusion", metric="mape_ge5us",
         )
-        for split, chip, error in places
+        for split, chip, error in errors
         for model, factor in (("learned", 1.0), ("analytical", 0.5))
         for seed in range(3)
         for a in "abcdefgh"
     ]  # fmt: skip
     beside = replace(headline, results=Results(frame_of(rows)), guard=TrainingGuard())
     decided = {finding.claim.id: finding for finding in decide_on_headline((), load_claims(), beside, 0)}
-    assert decided["lpm2020.fusion_manual_split"].verdict in (HOLDS, SMALLER)
+    # 30 - 15 points, where the paper prints 19.2.
+    assert decided["lpm2020.fusion_manual_split"].verdict == SMALLER
     assert decided["lpm2021.fusion_manual_vs_analytical@learned"].verdict == DOES_NOT_HOLD
     assert decided["lpm2021.second_generation_fusion@learned"].verdict == HOLDS
     assert {side.chip for side in decided["lpm2021.second_generation_fusion@learned"].claim.sides} == {

@@ -16,7 +16,10 @@ REPOSITORY = Path(__file__).parents[2]
 ARCHIVE = "data/results/headline"
 SAMPLES = [f"{stage} --params profiles/headline/params.yaml" for stage in ("generate", "split", "features")]
 STUB = """#!/bin/sh
-case "$*" in params*) echo "value: [0, 1]"; exit;; esac
+case "$*" in
+  params*) echo "value: [0, 1]"; exit;;
+  "results list"*) echo "missing: experiments/$MISSING"; exit;;
+esac
 echo "[$COSTBENCH_ARCHIVE] $*" >> calls
 case "$*" in "$FAILS"*) exit 3;; esac
 """
@@ -28,7 +31,8 @@ def _run(folder: Path, *experiments: str, **variables: str) -> tuple[int, list[s
     command = folder / "costbench"
     command.write_text(STUB)
     command.chmod(0o755)
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", "FAILS": "none", **variables}
+    missing = "two, 5 of 9 cells of experiments/one"
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "FAILS": "none", "MISSING": missing, **variables}
     script = ["bash", REPOSITORY / "tools" / "packed.sh", "headline", *experiments]
     code = subprocess.run(script, cwd=folder, env=environment, check=False).returncode
     return code, (folder / "calls").read_text().splitlines()
@@ -46,6 +50,13 @@ def _calls(archive: str, *experiments: str) -> list[str]:
 def test_each_seed_of_an_experiment_is_packed_once_it_is_evaluated(tmp_path: Path) -> None:
     """Others in the output folder may be older than those of the archive."""
     assert _run(tmp_path, "one", "two") == (0, _calls(ARCHIVE, "one", "two"))
+
+
+def test_what_the_archive_has_whole_is_gone_through_once(tmp_path: Path) -> None:
+    """With all seeds: archives that do not say what cells follow from are current as a whole."""
+    every = _calls(ARCHIVE, "one", "two")
+    number = len(SAMPLES)
+    assert _run(tmp_path, "one", "two", MISSING="two") == (0, every[:number] + every[number + 3 :])
 
 
 def test_the_first_seed_can_be_computed_alone(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ Equal results are equal bytes, as long as the version of pyarrow is the same.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from itertools import groupby
@@ -26,7 +27,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from costbench.artifacts import digest_bytes, read_bytes, read_json, seal, write_bytes, write_json, write_text
+from costbench.artifacts import (
+    digest_bytes,
+    parse_json,
+    read_bytes,
+    read_json,
+    seal,
+    write_bytes,
+    write_json,
+    write_text,
+)
 from costbench.baselines import FITS_FILE
 from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
 from costbench.datasets.parquet_files import read_parquet
@@ -267,6 +277,7 @@ _COMPACT_GROUPS = ("all", PROGRAMS, *(name.removeprefix("layout:") for name in C
 """Groups of rows that conclusions rest on; of layouts those of each of tpugraphs2023's collections."""
 _ROWS_FILE, _HISTORY_FILE, _POINTS_FILE = "rows.jsonl", "history.csv", "scatter.json"
 _CELLS_FILE = "cells.json"
+_SEED = re.compile(r"-s(?:eed)?(\d+)$")
 _POINT_KEYS = ("task", "split", "chip", "model")
 _TIMES = ("predicted_ns", "measured_ns")
 
@@ -424,6 +435,8 @@ def pack(
 ) -> Changes:
     """Adds the finished parts of a profile to an archive; parts of equal names are replaced, others stay.
 
+    An experiment of which some seeds are finished does not replace one that has these and more.
+
     Args:
         folder: folder of the archive, which may not exist yet.
         workspace: workspace of the profile.
@@ -444,8 +457,41 @@ def pack(
     if not names:
         raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
     finished = {name: _read_part(workspace.out, name, compact=compact) for name in names}
+    for name in [name for name in finished if name in before]:
+        if _has_fewer_seeds(finished[name], before[name]):
+            del finished[name]
+    if not finished:
+        return Changes((), tuple(before))
     write_archive(folder, workspace.name, before | finished)
     return Changes(tuple(finished), tuple(name for name in before if name not in finished))
+
+
+def cells_of(part: Part) -> dict[str, str]:
+    """Returns what the cells and sets of baselines of an experiment follow from, by name.
+
+    Empty for a stage; with empty values for an experiment of an archive that does not say.
+    """
+    follows_from: Any = {}
+    names = set()
+    for name, text in records_of(part.tables[FILES]):
+        path = PurePosixPath(str(name))
+        if path.parts[0] == "train" and len(path.parts) > 3:
+            names.add(path.parent.name)
+        elif path.parts[0] == "train" and path.name == _CELLS_FILE:
+            follows_from = parse_json(str(text).encode(), path)
+    return {name: str(follows_from.get(name, "")) for name in sorted(names)}
+
+
+def _has_fewer_seeds(part: Part, before: Part) -> bool:
+    """Returns whether all of a part is in an earlier one, with fewer seeds."""
+    ours, theirs = cells_of(part), cells_of(before)
+    same = all(theirs.get(name) in ("", follows_from) for name, follows_from in ours.items())
+    return bool(ours) and same and _seeds(ours) < _seeds(theirs)
+
+
+def _seeds(cells: Iterable[str]) -> set[str]:
+    """Returns the seeds of cells and of sets of baselines, by their names."""
+    return {match[1] for match in map(_SEED.search, cells) if match is not None}
 
 
 def unpack(folder: Path, workspace: Workspace) -> Changes:

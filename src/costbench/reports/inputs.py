@@ -222,14 +222,13 @@ class ReportData:
         packed = frame[(frame["variant"] != MAIN) & ~frame["variant"].map(is_curve)]
         keys = ["task", "split", "chip", "model", "variant"]
         of_headline = set(packed[keys].itertuples(index=False, name=None))
-        is_replaced = pd.MultiIndex.from_frame(self.results.frame[keys]).isin(of_headline)
 
         def is_of_headline(budget: Budget) -> bool:
             task, side = network_of(budget)
             return (task, side.split, side.chip, side.model, side.variant) in of_headline
 
         return Variants(
-            Results(pd.concat([self.results.frame[~is_replaced], packed], ignore_index=True)),
+            Results(_with_packed(self.results.frame, packed, keys)),
             (*filterfalse(is_of_headline, self.budgets), *filter(is_of_headline, self.headline.budgets)),
             {**self.guard.reasons, **self.headline.guard.reasons},
         )
@@ -260,18 +259,16 @@ class ReportData:
         if self.headline is None:
             return self.searches
         keys = ["task", "split", "chip"]
-        packed, own = self.headline.searches.frame, self.searches.frame
-        of_headline = set(packed[keys].itertuples(index=False, name=None))
-        is_replaced = pd.MultiIndex.from_frame(own[keys]).isin(of_headline)
-        return Searches(pd.concat([packed, own[~is_replaced]], ignore_index=True))
+        return Searches(_with_packed(self.searches.frame, self.headline.searches.frame, keys))
 
     @cached_property
     def front_search_paths(self) -> tuple[SearchPath, ...]:
         """Returns the curves of fusion searches among them."""
-        packed = () if self.headline is None else self.headline.search_paths
-        places = {(path.split, path.chip) for path in packed}
-        own = read_paths(self.inputs.search_paths)
-        return (*packed, *(path for path in own if (path.split, path.chip) not in places))
+        packed_paths = () if self.headline is None else self.headline.search_paths
+        packed = {(path.task, path.split, path.chip) for path in packed_paths}
+        computed = read_paths(self.inputs.search_paths)
+        others = (path for path in computed if (path.task, path.split, path.chip) not in packed)
+        return (*packed_paths, *others)
 
     def front(self, task: str) -> Front:
         """Returns the results that the first page says of a task: those of the headline where it has any."""
@@ -287,6 +284,13 @@ class ReportData:
     def printed_findings(self) -> tuple[Finding, ...]:
         """Findings on all claims, without the effects of wall times."""
         return without_wall_times(self.findings)
+
+
+def _with_packed(computed: pd.DataFrame, packed: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Returns packed rows, and of the computed ones those with other values of the keys."""
+    known = pd.MultiIndex.from_frame(packed[keys])
+    is_replaced = pd.MultiIndex.from_frame(computed[keys]).isin(known)
+    return pd.concat([computed[~is_replaced], packed], ignore_index=True)
 
 
 def load_report_data(inputs: ReportInputs, figures: Path) -> ReportData:

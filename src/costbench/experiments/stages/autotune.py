@@ -63,11 +63,13 @@ class ItemFile(KeyedResult):
         git_revision: revision of the code that computed it.
         entries: metrics.
         curves: curves of fusion searches.
+        problem: why there are none of them; empty where there are.
     """
 
     git_revision: str
     entries: tuple[Entry, ...]
     curves: tuple[FusionCurve, ...]
+    problem: str = ""
 
 
 def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
@@ -108,7 +110,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
 def tune_program(item: WorkItem[tuple[TuningItem, str]]) -> ItemFile:
     """Tunes one program with a revision of the code, and keeps its result.
 
-    A program that does not run on the chip, since no tile of a kernel fits, has an empty one.
+    A program that does not run on the chip, such as one with a kernel of which no tile fits, has none.
 
     Raises:
         CostbenchError: for a program or model that cannot be used, or a file that cannot be written.
@@ -116,8 +118,8 @@ def tune_program(item: WorkItem[tuple[TuningItem, str]]) -> ItemFile:
     tuning, revision = item.task
     try:
         tuned = autotune(tuning.task)
-    except UnsupportedKernelError:
-        return item.keep(ItemFile(item.key, revision, (), ()))
+    except UnsupportedKernelError as error:
+        return item.keep(ItemFile(item.key, revision, (), (), f"left out: {error}"))
     entries = tuple(Entry(*names, metrics) for names, metrics in tuned.metrics.items())
     return item.keep(ItemFile(item.key, revision, entries, tuned.curves))
 
@@ -133,7 +135,7 @@ def _log_speedups(progress: Progress[ItemFile]) -> None:
     for model, by_variant in speedups.items():
         variant = "top10" if "top10" in by_variant else list(by_variant)[-1]
         medians.append(f"{model} {variant} {np.median(by_variant[variant]):.3f}")
-    told = ", ".join(medians) or "left out, no tile of one of its kernels fits the scratchpad"
+    told = progress.result.problem or ", ".join(medians)
     _log.info("[%d/%d] %s: %s", progress.done, progress.total, progress.name, told)
 
 
