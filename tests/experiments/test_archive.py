@@ -25,23 +25,20 @@ from costbench.experiments.archive import (
     POINTS,
     ROWS,
     SCHEMAS,
-    Changes,
     Part,
     PartEntry,
     Record,
-    pack,
-    part_names,
     read_archive,
     read_manifest,
     read_results,
     records_of,
     table_of,
-    unpack,
     write_archive,
     write_results,
 )
 from costbench.experiments.grid.history import History
 from costbench.experiments.identity import StageIdentity, write_identity
+from costbench.experiments.packing import Changes, pack, part_names, unpack
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, read_rows, write_rows

@@ -22,7 +22,6 @@ from costbench.experiments.archive import (
     ROWS,
     SCHEMAS,
     Part,
-    pack,
     read_manifest,
     read_parts,
     records_of,
@@ -32,6 +31,7 @@ from costbench.experiments.archive import (
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.identity import read_identity
 from costbench.experiments.packed_cells import VARIABLE, packed_cells
+from costbench.experiments.packing import pack
 from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.repeated_cells import RepeatedCell, draw_cells, repeat_cells
 from costbench.experiments.stages import evaluate, features, generate, split, train

@@ -20,8 +20,9 @@ from costbench.datasets.generation import Backend, ShardTask, generate
 from costbench.datasets.tile_generation import TileParams, TileTask
 from costbench.errors import DataError
 from costbench.execution.workers import run_work_items
-from costbench.experiments.archive import pack, part_of, read_parts, write_archive
+from costbench.experiments.archive import part_of, read_parts, write_archive
 from costbench.experiments.identity import IDENTITY_FILE
+from costbench.experiments.packing import pack
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.stages.train import train_timed
 from costbench.experiments.workspace import load_workspace

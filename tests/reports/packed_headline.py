@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from costbench.artifacts import write_json, write_text
-from costbench.experiments.archive import pack
 from costbench.experiments.identity import StageIdentity, write_identity
+from costbench.experiments.packing import pack
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
 from costbench.metrics.rows import MetricRow, write_rows

@@ -10,8 +10,8 @@ import pytest
 
 from costbench.artifacts import write_json, write_text
 from costbench.datasets.machine_searches import HARDWARE, XLA, write_searches
-from costbench.experiments.archive import pack
 from costbench.experiments.identity import StageIdentity, write_identity
+from costbench.experiments.packing import pack
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
 from costbench.metrics.rows import PROGRAMS, MetricRow, write_rows

@@ -44,10 +44,10 @@ def pack(
 
     Example: `costbench results pack data/results/evidence --params profiles/evidence/params.yaml`
     """
-    from costbench.experiments import archive
+    from costbench.experiments import packing
 
     workspace = _workspace(params, out)
-    changes = archive.pack(folder, workspace, compact=compact, experiments=experiment)
+    changes = packing.pack(folder, workspace, compact=compact, experiments=experiment)
     size = sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
     typer.echo(f"{folder}: {len(changes.written)} parts packed, {len(changes.kept)} kept; {size:,} bytes")
     _echo_missing(folder, workspace)
@@ -61,10 +61,10 @@ def unpack(folder: Folder, params: Params = Path("params.yaml"), out: Out = None
 
     Example: `costbench results unpack data/results/evidence --params profiles/evidence/params.yaml`
     """
-    from costbench.experiments import archive
+    from costbench.experiments import packing
 
     workspace = _workspace(params, out)
-    changes = archive.unpack(folder, workspace)
+    changes = packing.unpack(folder, workspace)
     typer.echo(f"{workspace.out}: {len(changes.written)} parts restored, {len(changes.kept)} were there")
     _echo_missing(folder, workspace)
 
@@ -185,8 +185,9 @@ def _workspace(params: Path, out: Path | None) -> Workspace:
 
 
 def _echo_missing(folder: Path, workspace: Workspace) -> None:
-    from costbench.experiments.archive import part_names, read_profile_manifest
+    from costbench.experiments.archive import read_profile_manifest
     from costbench.experiments.grid.experiment import load_experiment
+    from costbench.experiments.packing import part_names
 
     parts = read_profile_manifest(folder, workspace.name).parts
     missing = [name for name in part_names(workspace.params) if name not in parts]

@@ -15,13 +15,10 @@ Equal results are equal bytes, as long as the version of pyarrow is the same.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from itertools import groupby
 from pathlib import Path, PurePosixPath
-from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -37,18 +34,10 @@ from costbench.artifacts import (
     write_json,
     write_text,
 )
-from costbench.baselines import FITS_FILE
-from costbench.datasets.layout_graphs import COLLECTIONS_FILE, read_collection_sizes
 from costbench.datasets.parquet_files import read_parquet
-from costbench.datasets.tpugraphs.folder import COLLECTIONS
 from costbench.errors import DataError
-from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.history import history_text, read_epochs
-from costbench.experiments.identity import IDENTITY_FILE, read_identity
-from costbench.experiments.parameter_file import Params
-from costbench.experiments.workspace import Workspace
-from costbench.extensions import STAGES, StageExtension, load_extensions
-from costbench.metrics.rows import PROGRAMS, MetricRow, read_rows, write_rows
+from costbench.metrics.rows import MetricRow, read_rows, write_rows
 from costbench.params import parse
 
 MANIFEST_FILE = "archive.json"
@@ -235,6 +224,48 @@ def _by_part(file: str, table: pa.Table) -> dict[str, pa.Table]:
     return {name: table.take(pa.array(rows)) for name, rows in indices.items()}
 
 
+def read_profile_manifest(folder: Path, profile: str) -> Manifest:
+    """Reads the manifest of an archive. Raises: DataError, if it is damaged or of another profile."""
+    manifest = read_manifest(folder)
+    if manifest.profile != profile:
+        problem = f"results of the profile {manifest.profile!r}"
+        raise DataError(problem, where=folder / MANIFEST_FILE, field="profile", expected=profile)
+    return manifest
+
+
+def read_parts(folder: Path, profile: str) -> dict[str, Part]:
+    """Returns the parts of an archive by name; none where there is no archive yet.
+
+    Args:
+        folder: folder of the archive.
+        profile: name of the profile that it has to be of.
+
+    Raises:
+        DataError: for an archive that is damaged, of another profile, or without its manifest.
+    """
+    if (folder / MANIFEST_FILE).exists():
+        return read_archive(folder, read_profile_manifest(folder, profile))
+    if any((folder / name).exists() for name in SCHEMAS):
+        raise DataError("not there", where=folder / MANIFEST_FILE, expected="that of the files beside it")
+    return {}
+
+
+def cells_of(part: Part) -> dict[str, str]:
+    """Returns what the cells and sets of baselines of an experiment follow from, by name.
+
+    Empty for a stage; with empty values for an experiment of an archive that does not say.
+    """
+    follows_from: Any = {}
+    names = set()
+    for name, text in records_of(part.tables[FILES]):
+        path = PurePosixPath(str(name))
+        if path.parts[0] == "train" and len(path.parts) > 3:
+            names.add(path.parent.name)
+        elif path.parts[0] == "train" and path.name == CELLS_FILE:
+            follows_from = parse_json(str(text).encode(), path)
+    return {name: str(follows_from.get(name, "")) for name in sorted(names)}
+
+
 def write_archive(folder: Path, profile: str, parts: Mapping[str, Part]) -> Manifest:
     """Writes an archive, the manifest last, and seals it.
 
@@ -272,12 +303,8 @@ def _parquet(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-_GROUP = SCHEMAS[ROWS].get_field_index("kernels")
-_COMPACT_GROUPS = ("all", PROGRAMS, *(name.removeprefix("layout:") for name in COLLECTIONS))
-"""Groups of rows that conclusions rest on; of layouts those of each of tpugraphs2023's collections."""
 _ROWS_FILE, _HISTORY_FILE, _POINTS_FILE = "rows.jsonl", "history.csv", "scatter.json"
-_CELLS_FILE = "cells.json"
-_SEED = re.compile(r"-s(?:eed)?(\d+)$")
+CELLS_FILE = "cells.json"
 _POINT_KEYS = ("task", "split", "chip", "model")
 _TIMES = ("predicted_ns", "measured_ns")
 
@@ -398,231 +425,3 @@ def _points(records: Iterable[Record]) -> list[dict[str, object]]:
         return {**names, **{name: [row[6 + i] for row in rows] for i, name in enumerate(_TIMES)}}
 
     return [entry(list(rows)) for _, rows in groupby(records, lambda row: row[1])]
-
-
-_RESULTS: Mapping[str, tuple[str, ...]] = {
-    "split": ("leakage.json", "counts.json", "card.json"),
-    "features": (),
-    "sweep": ("*.yaml", "*.csv", IDENTITY_FILE),
-    "train": (
-        "*-s[0-9]*/history.csv",
-        "*-s[0-9]*/done.json",
-        f"baselines-*/{FITS_FILE}",
-        _CELLS_FILE,
-        IDENTITY_FILE,
-    ),
-    "evaluate": ("rows.jsonl", "scatter.json", IDENTITY_FILE),
-    "autotune": ("rows.jsonl", "search.json", IDENTITY_FILE),
-}
-"""Files that the report reads, by stage; those of `train` and `evaluate` below the experiment's folder.
-
-`split` and `features` are not finished without their shards, so their identities are not restored: training
-says that the stage is missing rather than train on nothing. Identities come last: they say that a folder is
-complete.
-"""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Names of the parts that were written, and of those that stayed as they were."""
-
-    written: tuple[str, ...]
-    kept: tuple[str, ...]
-
-
-def pack(
-    folder: Path, workspace: Workspace, *, compact: bool = False, experiments: Collection[str] | None = None
-) -> Changes:
-    """Adds the finished parts of a profile to an archive; parts of equal names are replaced, others stay.
-
-    An experiment of which some seeds are finished does not replace one that has these and more.
-
-    Args:
-        folder: folder of the archive, which may not exist yet.
-        workspace: workspace of the profile.
-        compact: whether rows of groups of kernels and points of figures are left out, five of six bytes.
-        experiments: names of those to pack, or of a stage that has to be finished; None for all.
-
-    Raises:
-        DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
-            finished, or one of the experiments that are named is not, or if the archive cannot be written.
-    """
-    before = read_parts(folder, workspace.name)
-    names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
-    if experiments is not None:
-        wanted = {name if name in _results() else part_of("evaluate", name) for name in experiments}
-        if unfinished := sorted(wanted.difference(names)):
-            raise DataError("is not finished", where=unfinished[0], expected=", ".join(names) or "results")
-        names = [name for name in names if name in wanted or "/" not in name]
-    if not names:
-        raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
-    finished = {name: _read_part(workspace.out, name, compact=compact) for name in names}
-    for name in [name for name in finished if name in before]:
-        if _has_fewer_seeds(finished[name], before[name]):
-            del finished[name]
-    if not finished:
-        return Changes((), tuple(before))
-    write_archive(folder, workspace.name, before | finished)
-    return Changes(tuple(finished), tuple(name for name in before if name not in finished))
-
-
-def cells_of(part: Part) -> dict[str, str]:
-    """Returns what the cells and sets of baselines of an experiment follow from, by name.
-
-    Empty for a stage; with empty values for an experiment of an archive that does not say.
-    """
-    follows_from: Any = {}
-    names = set()
-    for name, text in records_of(part.tables[FILES]):
-        path = PurePosixPath(str(name))
-        if path.parts[0] == "train" and len(path.parts) > 3:
-            names.add(path.parent.name)
-        elif path.parts[0] == "train" and path.name == _CELLS_FILE:
-            follows_from = parse_json(str(text).encode(), path)
-    return {name: str(follows_from.get(name, "")) for name in sorted(names)}
-
-
-def _has_fewer_seeds(part: Part, before: Part) -> bool:
-    """Returns whether all of a part is in an earlier one, with fewer seeds."""
-    ours, theirs = cells_of(part), cells_of(before)
-    same = all(theirs.get(name) in ("", follows_from) for name, follows_from in ours.items())
-    return bool(ours) and same and _seeds(ours) < _seeds(theirs)
-
-
-def _seeds(cells: Iterable[str]) -> set[str]:
-    """Returns the seeds of cells and of sets of baselines, by their names."""
-    return {match[1] for match in map(_SEED.search, cells) if match is not None}
-
-
-def unpack(folder: Path, workspace: Workspace) -> Changes:
-    """Restores the parts of an archive that are not finished in the output folder of a profile.
-
-    Finished results stay, unfinished ones of a part that the archive has are replaced, and what the archive
-    does not have stays missing.
-
-    Args:
-        folder: folder of the archive.
-        workspace: workspace of the profile.
-
-    Raises:
-        DataError: for an archive that is damaged or of another profile, or a file that cannot be written.
-    """
-    parts = read_archive(folder, read_profile_manifest(folder, workspace.name))
-    missing = [name for name in parts if not _is_finished(workspace.out, name)]
-    for name in missing:
-        # Weights of an unfinished training beside the results of a finished one would pass for its own.
-        for unfinished in _folders(name)[:-1]:
-            rmtree(workspace.out / unfinished, ignore_errors=True)
-        write_results(workspace.out, parts[name].tables)
-        for restored in (*_folders(name), *_machine_folders(name)):
-            if (workspace.out / restored).is_dir():
-                seal(workspace.out / restored, "`costbench results unpack` once the folder is gone")
-    return Changes(tuple(missing), tuple(name for name in parts if name not in missing))
-
-
-def read_profile_manifest(folder: Path, profile: str) -> Manifest:
-    """Reads the manifest of an archive. Raises: DataError, if it is damaged or of another profile."""
-    manifest = read_manifest(folder)
-    if manifest.profile != profile:
-        problem = f"results of the profile {manifest.profile!r}"
-        raise DataError(problem, where=folder / MANIFEST_FILE, field="profile", expected=profile)
-    return manifest
-
-
-def part_names(params: Params) -> tuple[str, ...]:
-    """Returns the names of the parts that a parameter file asks for: stages, then experiments in order."""
-    stages = [name for name in _results() if part_of(name, "") == name]
-    return (*stages, *(part_of("evaluate", name) for name in experiment_names(params)))
-
-
-def _results() -> dict[str, tuple[str, ...]]:
-    """Returns the files that the report reads by stage, with those of stages of other packages."""
-    extensions = load_extensions(STAGES, StageExtension)
-    others = {name: (*stage.results, IDENTITY_FILE) for name, stage in extensions.items() if stage.results}
-    return {**_RESULTS, **others}
-
-
-def read_parts(folder: Path, profile: str) -> dict[str, Part]:
-    """Returns the parts of an archive by name; none where there is no archive yet.
-
-    Args:
-        folder: folder of the archive.
-        profile: name of the profile that it has to be of.
-
-    Raises:
-        DataError: for an archive that is damaged, of another profile, or without its manifest.
-    """
-    if (folder / MANIFEST_FILE).exists():
-        return read_archive(folder, read_profile_manifest(folder, profile))
-    if any((folder / name).exists() for name in SCHEMAS):
-        raise DataError("not there", where=folder / MANIFEST_FILE, expected="that of the files beside it")
-    return {}
-
-
-def _folders(part: str) -> tuple[PurePosixPath, ...]:
-    """Returns the folders of a part below the output folder, in the order in which they are finished."""
-    kind, _, experiment = part.partition("/")
-    if not experiment:
-        return (PurePosixPath(kind),)
-    return PurePosixPath("train", experiment), PurePosixPath("evaluate", experiment)
-
-
-def _machine_folders(part: str) -> tuple[PurePosixPath, ...]:
-    """Returns the folders of what a part says about the machine that computed it."""
-    return tuple(PurePosixPath("machine", folder) for folder in _folders(part))
-
-
-def _is_finished(out: Path, part: str) -> bool:
-    return all((out / folder / IDENTITY_FILE).is_file() for folder in _folders(part))
-
-
-def _read_part(out: Path, part: str, *, compact: bool = False) -> Part:
-    patterns = {**_results(), "machine": ("*.json",)}
-    facts = _machine_folders(part)
-    unfinished = _unfinished_cells(out / _folders(part)[0])
-    records: dict[str, list[Record]] = {file: [] for file in SCHEMAS}
-    for folder in (*_folders(part), *facts):
-        for pattern in patterns[folder.parts[0]]:
-            for path in sorted((out / folder).glob(pattern)):
-                relative = PurePosixPath(path.relative_to(out).as_posix())
-                if unfinished & {path.parent.name, path.stem}:
-                    continue
-                file, contents = read_results(out, relative)
-                if compact and file == ROWS:
-                    contents = [record for record in contents if record[_GROUP] in _COMPACT_GROUPS]
-                elif compact and file == POINTS:
-                    file, contents = FILES, [(str(relative), "[]\n")]
-                records[file] += contents
-    if part == "features":
-        records[FILES] += _collections(out)
-    tables = {file: table_of(file, contents) for file, contents in records.items()}
-    revisions = sorted(set(tables[ROWS]["git_revision"].to_pylist()))
-    entry = PartEntry(
-        **asdict(read_identity(out / _folders(part)[-1])),
-        git_revision=", ".join(revisions),
-        rows=len(tables[ROWS]),
-        cells=sum(str(path).endswith("/done.json") for path, _ in records[FILES]),
-    )
-    return Part(entry, tables)
-
-
-def _unfinished_cells(folder: Path) -> set[str]:
-    """Returns the cells and baselines in the folder of a training that its results are not of.
-
-    They have seeds whose turn comes later.
-    """
-    listed = folder / _CELLS_FILE
-    finished: Any = read_json(listed) if listed.is_file() else None
-    if not isinstance(finished, dict):
-        return set()
-    return {path.name for path in folder.iterdir() if path.is_dir()} - set(finished)
-
-
-def _collections(out: Path) -> list[Record]:
-    """Returns the sizes of the collections of layout graphs, which stand for the graphs, by chip."""
-    records: list[Record] = []
-    for folder in sorted((out / "features" / "layout").glob("*")):
-        path = PurePosixPath("features", "layout", folder.name, COLLECTIONS_FILE)
-        sizes = [asdict(collection) for collection in read_collection_sizes(folder)]
-        records += [(str(path), json.dumps(sizes, indent=1) + "\n")] if sizes else []
-    return records
