@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from costbench.errors import DataError
 from costbench.reports.figures.programs import (
+    draw_shares,
     program_labels,
     read_scatter,
     write_curve_figure,
@@ -40,6 +43,26 @@ def test_another_chip_has_no_bars_of_the_paper(make_cell: Callable[..., Cell], t
     cell = make_cell(rows_of(chip="tpu_v3"))
     svg, _ = write_program_figure(cell, main_table("tile", "random"), tmp_path)
     assert "lpm2021" not in svg.read_text()
+
+
+def test_many_programs_are_curves_from_least_to_largest(
+    make_cell: Callable[..., Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("costbench.reports.figures.programs.MOST_NAMED", 2)
+    svg, _ = write_program_figure(make_cell(), main_table("tile", "random"), tmp_path)
+    text = svg.read_text()
+    assert "programs (%), from the least of each model; 3 programs" in text
+    assert "random" in text
+    for of_bars in ("ConvDRAW", "median", "lpm2021"):
+        assert of_bars not in text
+
+
+def test_shares_leave_out_what_has_no_value() -> None:
+    axes = Figure().subplots()
+    draw_shares(axes, [3.0, np.nan, 1.0, 2.0])
+    (line,) = axes.get_lines()
+    assert np.asarray(line.get_xdata()).tolist() == [12.5, 37.5, 62.5, 87.5]
+    np.testing.assert_array_equal(np.asarray(line.get_ydata()), [1.0, 2.0, 3.0, np.nan])
 
 
 def test_curve_figure(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 from costbench.metrics.rows import write_rows
 from costbench.reports.figures.searches import (
     Groups,
+    draw_speedup_curves,
     draw_speedups,
     write_fusion_figure,
     write_tile_figure,
@@ -118,6 +119,24 @@ def test_figure_4_has_test_programs_and_those_that_gain_most(tmp_path: Path) -> 
         assert shown in text
     alone, _ = write_tile_figure(places[:1], tmp_path / "alone")
     assert "gain most" not in alone.read_text()
+
+
+def test_speedups_of_many_programs_are_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = _groups(tmp_path, [[1.2, 1.4, 1.3], [0.9]], [[20.0], [1.0]])
+    axes = Figure().subplots()
+    draw_speedup_curves(axes, groups.results[0], (BAR, OTHER), (BAR,), (OTHER,))
+    drawn = [line for line in axes.get_lines() if line.get_color() != "#444444"]
+    curves = {str(line.get_linestyle()): np.asarray(line.get_ydata()).tolist() for line in drawn}
+    # Medians over repeats; the curve that may leave the panel does not stretch it.
+    assert curves == {"--": [0.9, 1.3], "-": [1.0, 20.0]}
+    assert axes.get_ylim()[1] < 1.4
+    monkeypatch.setattr("costbench.reports.figures.searches.MOST_NAMED", 2)
+    svg, _ = write_tile_figure(_places(tmp_path), tmp_path)
+    text = svg.read_text()
+    for shown in ("exhaustive", "learned 1, in the compiler", "test programs", "gain most", "3 programs"):
+        assert shown in text
+    fusion, _ = write_fusion_figure(_fusion_places(tmp_path), "lpm2021", tmp_path)
+    assert "random configuration" in fusion.read_text()
 
 
 def test_curves_are_over_measurements_and_over_seconds(tmp_path: Path) -> None:

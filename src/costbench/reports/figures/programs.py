@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -47,34 +47,83 @@ COLOURS = {
 BARS = ("learned", "tuned", "hybrid", "analytical")
 BASELINES = ("iterations", "random")
 _Line = Literal["solid", "dashed", "dotted", "dashdot"]
+MOST_NAMED = 24
+"""Number of programs whose names fit below a figure."""
 _CEILINGS: Mapping[str, _Line] = {"measured_again": "dotted", "regular_machine": "dashdot"}
 """Line styles of the marks of what a model can reach."""
 
 
 def write_program_figure(cell: Cell, paper: PrintedTable | None, folder: Path) -> tuple[Path, ...]:
-    """Draws grouped bars of error (above) and tau (below) per program: models, ours and the paper's.
+    """Draws error and tau of the test programs: models, ours and the paper's.
 
-    Baselines and ceilings are marks. Writes `<cell>.svg` and `<cell>.png`; the paths.
+    Up to `MOST_NAMED` programs have grouped bars, error above and tau below, with marks for baselines and
+    ceilings. Of more, each model has a curve of its values from least to largest, error left and tau right.
+    Writes `<cell>.svg` and `<cell>.png`; the paths.
 
     Raises:
         DataError: if a file cannot be written.
     """
     shown = paper if paper is not None and paper.chip == cell.chip else None
     with styled():
-        figure = Figure(figsize=(max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0), layout="constrained")
-        upper, lower = figure.subplots(2, 1, sharex=True)
-        error, tau = cell.described.measures
-        _bars(upper, cell, shown, error)
-        _bars(lower, cell, shown, tau)
-        upper.set_ylabel(f"{error.title}\nlower is better")
-        lower.set_ylabel(f"{tau.title}\nhigher is better")
-        _limit(upper, cell, shown, error)
-        lower.axhline(0.0, color="#444444", linewidth=0.8)
-        lower.set_xticks(*_ticks(cell))
-        lower.tick_params(axis="x", length=0)
-        # Names of ceilings are long.
-        legend_above(figure, lower, 4 if cell.ceilings else 6)
-        return save(figure, folder / cell.name)
+        draw = _draw_bars if len(cell.programs) <= MOST_NAMED else _draw_curves
+        return save(draw(cell, shown), folder / cell.name)
+
+
+def _draw_bars(cell: Cell, paper: PrintedTable | None) -> Figure:
+    figure = Figure(figsize=(max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    error, tau = cell.described.measures
+    _bars(upper, cell, paper, error)
+    _bars(lower, cell, paper, tau)
+    upper.set_ylabel(f"{error.title}\nlower is better")
+    lower.set_ylabel(f"{tau.title}\nhigher is better")
+    _limit(upper, cell, paper, error)
+    lower.axhline(0.0, color="#444444", linewidth=0.8)
+    lower.set_xticks(*_ticks(cell))
+    lower.tick_params(axis="x", length=0)
+    # Names of ceilings are long.
+    legend_above(figure, lower, 4 if cell.ceilings else 6)
+    return figure
+
+
+def _draw_curves(cell: Cell, paper: PrintedTable | None) -> Figure:
+    """Draws without the paper's values: its programs, at most `MOST_NAMED`, are others."""
+    figure = Figure(figsize=(9.5, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    styles: dict[str, tuple[str, _Line]] = {m: (COLOURS[m], "solid") for m in BARS if m in cell.models}
+    styles |= {m: (COLOURS[m], "dashed") for m in BASELINES if m in cell.models}
+    styles |= {name: ("#000000", _CEILINGS[name]) for name in cell.ceilings}
+    for axes, measure in zip((left, right), cell.described.measures, strict=True):
+        for model, (colour, line) in styles.items():
+            values = [cell.score(model, measure.metric, program) for _, program in cell.programs]
+            floored = [np.nan if v is None else max(v, measure.floor) if axes is left else v for v in values]
+            draw_shares(axes, floored, color=colour, linestyle=line, label=title_of(model))
+    left.set_ylabel(f"{cell.described.measures[0].title}\nlower is better")
+    right.set_ylabel(f"{cell.described.measures[1].title}\nhigher is better")
+    _logarithmic(left)
+    for axes in (left, right):
+        axes.set_xlabel(f"programs (%), from the least of each model; {len(cell.programs)} programs")
+    legend_above(figure, right, 4)
+    return figure
+
+
+def draw_shares(axes: Axes, values: Sequence[float], **style: Any) -> None:
+    """Draws values from least to largest over the share of them in percent.
+
+    Args:
+        axes: panel to draw on.
+        values: one a program; NaN, of a program without a value, comes last and is not drawn.
+        style: properties of the line, as matplotlib calls them.
+    """
+    shares = 100.0 * (np.arange(len(values)) + 0.5) / len(values)
+    axes.plot(shares, np.sort(values), **{"linewidth": 1.6, **style})
+
+
+def _logarithmic(axes: Axes) -> None:
+    axes.set_yscale("log")
+    for axis_ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        axis_ticks("{x:g}")
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
 
 
 def _ticks(cell: Cell) -> tuple[list[float], list[str]]:
@@ -180,15 +229,13 @@ def write_curve_figure(
 
 _STRONGEST_COLOUR = "#009E73"
 _MARKERS = {"analytical": "o", "learned": "D", "hybrid": "^"}
-_MOST_NAMED = 24
-"""Number of programs whose names fit below a figure."""
 _WIDTH_OF_CURVES = 7
 
 
 def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) -> tuple[Path, ...]:
     """Draws the error of each test program, a panel a task.
 
-    Up to `_MOST_NAMED` programs are dots side by side, by the hybrid's error, with their names. Of more, each
+    Up to `MOST_NAMED` programs are dots side by side, by the hybrid's error, with their names. Of more, each
     model has a curve: its errors from least to largest, over the share of programs.
 
     Writes `hybrid_<split>_<chip>.svg` and `.png`, named by the first cell; the paths, or none without results
@@ -231,7 +278,7 @@ def _draw_panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
     models = {model: (title_of(model), marker, COLOURS[model]) for model, marker in _MARKERS.items()}
     if strongest is not None and strongest not in models:
         models[strongest] = ("strongest baseline", "s", _STRONGEST_COLOUR)
-    are_named = len(ordered) <= _MOST_NAMED
+    are_named = len(ordered) <= MOST_NAMED
     for model, (label, marker, colour) in models.items():
         if model not in cell.seeds:
             continue
@@ -239,19 +286,14 @@ def _draw_panel(axes: Axes, cell: Cell, strongest: str | None) -> None:
         if are_named:
             axes.plot(range(len(ordered)), values, marker, markersize=6.0, color=colour, label=label)
         else:
-            # NaN, of a program without a value, comes last.
-            shares = 100.0 * (np.arange(len(values)) + 0.5) / len(values)
-            axes.plot(shares, np.sort(values), color=colour, linewidth=1.6, label=label)
+            draw_shares(axes, values, color=colour, label=label)
     if strongest is not None:
         axes.set_title(f"strongest baseline: {title_of(strongest)}", fontsize=9.0)
-    axes.set_yscale("log")
-    for axis_ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        axis_ticks("{x:g}")
+    _logarithmic(axes)
     if are_named:
         axes.set_xticks(range(len(ordered)), program_labels(ordered), fontsize=7.5)
         axes.tick_params(axis="x", length=0)
     else:
-        axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
         axes.set_xlabel(f"programs (%), from the least error of each model; {len(ordered)} programs")
     axes.set_ylabel(f"{measure.title}\nlower is better")
 

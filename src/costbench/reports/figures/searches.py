@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from costbench.arrays import F64
 from costbench.reports.figures.canvas import legend_above, save, styled, write_beside_edge
-from costbench.reports.figures.programs import program_labels
+from costbench.reports.figures.programs import MOST_NAMED, draw_shares, program_labels
 from costbench.reports.searches import (
     EXHAUSTIVE,
     FIGURE_4,
@@ -203,7 +203,7 @@ def _groups(all_results: Sequence[SearchResults]) -> Groups:
 
 
 def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
-    """Draws bars of the speed-up over the analytical model's choice in the compiler, per program.
+    """Draws bars of the speed-up over the analytical model's choice in the compiler, per program, or curves.
 
     Writes `lpm2021_figure4_<split>_<chip>.svg` and `.png`; the paths, or none where no bar of it was run.
 
@@ -217,15 +217,85 @@ def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
     bars = bars_with_results(FIGURE_4, *all_results)
     if not bars:
         return ()
+    cut = tuple(bar for bar in bars if bar.model == "random")
+    label = "speed-up over the analytical model\nin the compiler; higher is better"
+    row = _Row(bars, label, empty=(IN_COMPILER,), cut=cut)
+    return _draw_rows(all_results, [row], (3.0, 4), folder / f"lpm2021_figure4_{all_results[0].name}")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of panels; its attributes are the arguments of `draw_speedups`, and the label of its axis."""
+
+    bars: Sequence[Bar]
+    label: str
+    empty: Sequence[Bar] = ()
+    cut: Sequence[Bar] = ()
+
+
+def _draw_rows(
+    all_results: Sequence[SearchResults], rows: Sequence[_Row], legend: tuple[float, int], stem: Path
+) -> tuple[Path, ...]:
+    """Draws bars where names of all programs fit below them, else curves, a panel for each split and chip.
+
+    Args:
+        all_results: results shown side by side.
+        rows: rows of panels.
+        legend: height of a row in inches and columns of the legend.
+        stem: path of the files without ending.
+    """
+    height, columns = legend
     groups = _groups(all_results)
+    named = max(len(results.programs) for results in all_results) <= MOST_NAMED
     with styled():
-        size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 3.9)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
-        draw_speedups(axes, groups, bars, (IN_COMPILER,), [bar for bar in bars if bar.model == "random"])
-        axes.set_ylabel("speed-up over the analytical model\nin the compiler; higher is better")
-        legend_above(figure, axes, 4)
-        return save(figure, folder / f"lpm2021_figure4_{all_results[0].name}")
+        if named:
+            size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), height * len(rows) + 0.9)
+            figure = Figure(figsize=size, layout="constrained")
+            panels = figure.subplots(len(rows), 1, squeeze=False, sharex=True)
+            plain = replace(groups, headers=tuple("" for _ in all_results))
+            for number, (row, (axes,)) in enumerate(zip(rows, panels, strict=True)):
+                draw_speedups(axes, plain if number else groups, row.bars, row.empty, row.cut)
+        else:
+            size = (max(9.5, 4.4 * len(all_results)), height * len(rows) + 0.9)
+            figure = Figure(figsize=size, layout="constrained")
+            panels = figure.subplots(len(rows), len(all_results), squeeze=False)
+            for row, line in zip(rows, panels, strict=True):
+                for axes, results, header in zip(line, all_results, groups.headers, strict=True):
+                    draw_speedup_curves(axes, results, row.bars, row.empty, row.cut)
+                    axes.set_title(header if row is rows[0] else "", fontsize=9.0)
+        for row, line in zip(rows, panels, strict=True):
+            line[0].set_ylabel(row.label)
+        legend_above(figure, panels[0, 0], columns)
+        return save(figure, stem)
+
+
+def draw_speedup_curves(
+    axes: Axes,
+    results: SearchResults,
+    bars: Sequence[Bar],
+    empty: Sequence[Bar] = (),
+    cut: Sequence[Bar] = (),
+) -> None:
+    """Draws the speed-ups of each bar from least to largest over the share of programs, medians over repeats.
+
+    Args:
+        axes: panel to draw on.
+        results: what is shown.
+        bars: in the order of the legend.
+        empty: bars whose curve is dashed.
+        cut: bars whose curve may leave the panel.
+    """
+    groups = Groups((results,), ("",))
+    extremes = [1.0]
+    for bar in bars:
+        speedups = groups.speedups(bar)[0][:-1]
+        if bar not in cut:
+            extremes += [float(speedup) for speedup in speedups if not np.isnan(speedup)]
+        line = "dashed" if bar in empty else "solid"
+        draw_shares(axes, list(speedups), color=colour(bar.model), linestyle=line, label=title(bar))
+    axes.axhline(1.0, color="#444444", linewidth=0.8)
+    _scale(axes, min(extremes), max(extremes))
+    axes.set_xlabel(f"programs (%), from the least of each; {len(results.programs)} programs")
 
 
 def write_top_k_figure(all_results: Sequence[SearchResults], folder: Path) -> tuple[Path, ...]:
@@ -308,21 +378,17 @@ def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder
     starts = [start for start in STARTS if bars[start]]
     if not starts:
         return ()
-    groups = _groups(all_results)
-    plain = replace(groups, headers=tuple("" for _ in all_results))
     known = tuple(dict.fromkeys(bar for results in all_results for bar in best_known(results)))
     least = min(MINUTES[paper])
-    with styled():
-        size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), 2.9 * len(starts) + 0.9)
-        figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(len(starts), 1, squeeze=False, sharex=True)[:, 0]
-        for number, (axes, start) in enumerate(zip(panels, starts, strict=True)):
-            shown = (*bars[start], *known)
-            empty = [b for b in bars[start] if b.minutes == least and len(MINUTES[paper]) > 1]
-            draw_speedups(axes, plain if number else groups, shown, empty)
-            axes.set_ylabel(f"from {STARTS[start]}\nspeed-up over the default")
-        legend_above(figure, panels[0], 3)
-        return save(figure, folder / f"{paper}_{FIGURES[paper]}_{all_results[0].name}")
+    rows = [
+        _Row(
+            (*bars[start], *known),
+            f"from {STARTS[start]}\nspeed-up over the default",
+            empty=[bar for bar in bars[start] if bar.minutes == least and len(MINUTES[paper]) > 1],
+        )
+        for start in starts
+    ]
+    return _draw_rows(all_results, rows, (2.9, 3), folder / f"{paper}_{FIGURES[paper]}_{all_results[0].name}")
 
 
 _TILE = (

@@ -9,7 +9,7 @@ import pandas as pd
 
 from costbench.reports.baseline_comparison import Standings
 from costbench.reports.dataset_files import ALL_PROGRAMS
-from costbench.reports.figures.programs import write_program_figure
+from costbench.reports.figures.programs import MOST_NAMED, write_program_figure
 from costbench.reports.frame import select
 from costbench.reports.inputs import ReportData
 from costbench.reports.losses import SKEWED, spread
@@ -70,7 +70,7 @@ def _cell_section(data: ReportData, cell: Cell) -> Section:
         label=f"{name}, {cell.split}, {cell.chip}",
         page=cell.task,
         paragraphs=_paragraphs(cell, standing, audit, unseen, new),
-        figures=(page_figure(svg, "results", "programs", cell=cell, **titles),),
+        figures=(page_figure(svg, "results", "programs", cell=cell, most_named=MOST_NAMED, **titles),),
         tables=shown,
         folded=tuple(table.name for table in shown if table.name not in open_tables),
         folded_figures=not beside_paper,
