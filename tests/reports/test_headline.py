@@ -69,6 +69,42 @@ def test_what_models_were_given(headline: Headline) -> None:
     assert given["tile", HYBRID].core_seconds == pytest.approx(12.0)
 
 
+def test_times_of_a_step_are_those_of_measured_trainings(headline: Headline) -> None:
+    times = headline.training_times.set_index(["variant", "program"])["value"]
+    # The fixture's timings over its steps; the time of a run that nobody measured is no observation.
+    assert times.to_dict() == {
+        ("hybrid", "fold1, 100 steps"): 0.04,
+        ("hybrid", "fold2, 100 steps"): 0.08,
+        ("hybrid-wide", "fold1, 200 steps"): 2.0,
+        ("hybrid-wide", "fold2, 200 steps"): 2.0,
+    }
+    assert set(headline.training_times["application"]) == {"fold1", "fold2"}
+
+
+def test_a_claim_on_training_times_rests_on_pairs_of_runs(headline: Headline) -> None:
+    rows = [
+        make_row(
+            split="folds",
+            chip="tpu_v3",
+            application=f"fold{number % 3}",
+            program=f"fold{number % 3}, {number} steps",
+            model="learned",
+            variant=f"graphsage-{reduction}",
+            metric="core_seconds_per_step",
+            value=seconds * (1.0 + 0.01 * number),
+        )
+        for number in range(6)
+        for reduction, seconds in (("transformer", 0.05), ("lstm", 0.03))
+    ]
+    timed = replace(headline, training_times=frame_of(rows))
+    name = "lpm2021.transformer_trains_faster"
+    (claim,) = (claim for claim in load_claims() if claim.id == name)
+    found = {finding.claim.restates: finding for finding in decide_on_headline((), (claim,), timed, 0)}
+    assert found[name].verdict == DOES_NOT_HOLD
+    assert found[name].effect == pytest.approx(0.6)
+    assert found[name].n == 6
+
+
 def test_points_are_means_over_folds(headline: Headline) -> None:
     (points,) = points_by_cell(headline.points)
     shown = {(point.model, point.steps or point.kernels): point for point in points.itertuples()}

@@ -23,11 +23,11 @@ from costbench.artifacts import read_json
 from costbench.baselines import FITS_FILE
 from costbench.datasets.splits import reported_split
 from costbench.experiments.archive import MANIFEST_FILE, read_archive, read_manifest, write_results
-from costbench.metrics.rows import MAIN
+from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
 from costbench.reports.figures.search_curves import SearchPath, read_paths
-from costbench.reports.frame import select
+from costbench.reports.frame import frame_of, select
 from costbench.reports.results import ALL, PRIMARY_CHIP, Results, load_results
 from costbench.reports.searches import Searches, load_searches
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
@@ -101,6 +101,7 @@ class Headline:
         estimates: results for estimates of several qualities; None without any.
         given_estimates: task -> what these models were given: `steps` and `seeds` of networks, `kernels` of
             trees.
+        training_times: processor time of a step of each training that was measured, as rows for claims.
         searches: searches with these networks.
         search_paths: curves of the fusion searches among them.
         missing: experiments that are named and not there.
@@ -115,6 +116,7 @@ class Headline:
     points: pd.DataFrame
     estimates: Results | None
     given_estimates: Mapping[str, Mapping[str, int]]
+    training_times: pd.DataFrame
     searches: Searches
     search_paths: tuple[SearchPath, ...]
     missing: tuple[str, ...]
@@ -222,6 +224,7 @@ def read_headline(
         if params.estimates
         else None,
         given_estimates=_given_estimates(out, params.estimates),
+        training_times=_training_times(core_seconds),
         searches=load_searches(searches),
         search_paths=read_paths(paths),
         missing=missing,
@@ -331,7 +334,9 @@ def _core_seconds(out: Path, budgets: Sequence[Budget]) -> pd.DataFrame:
     steps of the same network, by the median over its other runs; NaN without any.
 
     Returns:
-        a row a run, in order, with `task`, `split` (as results have it), `chip`, `variant` and `steps`, too.
+        a row a run, in order, with `task`, `split` (as results have it), `chip`, `variant`, `steps`,
+        `network` (its variant, or its model where that is the main one), `fold`, `seed`, and `seconds` as
+        measured, too.
     """
     rows = []
     for budget in budgets:
@@ -343,11 +348,26 @@ def _core_seconds(out: Path, budgets: Sequence[Budget]) -> pd.DataFrame:
         if is_curve(budget.variant):
             network = budget.variant.partition("-")[2].rpartition("-")[0]
         named = (budget.task, reported_split(budget.split), budget.chip, budget.variant, budget.steps)
-        rows.append((*named, network, _seconds_in(timing)))
-    columns = ["task", "split", "chip", "variant", "steps", "network", "seconds"]
+        rows.append((*named, network, budget.split, budget.seed, _seconds_in(timing)))
+    columns = ["task", "split", "chip", "variant", "steps", "network", "fold", "seed", "seconds"]
     runs = pd.DataFrame(rows, columns=columns).astype({"seconds": "float64"})
     of_step = (runs["seconds"] / runs["steps"]).groupby([runs["task"], runs["network"]]).transform("median")
     return runs.assign(core_seconds=runs["seconds"].fillna(of_step * runs["steps"]))
+
+
+def _training_times(runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns a result row for each measured training: metric `core_seconds_per_step`.
+
+    The network is a variant of `learned`. In place of a program stand the fold and the number of steps, in
+    place of an application the fold.
+    """
+    rows: list[MetricRow] = []
+    for run in runs[runs["seconds"].notna()].to_dict("records"):
+        task, split, chip, fold = (str(run[name]) for name in ("task", "split", "chip", "fold"))
+        origin = RowOrigin(task, split, chip, fold, f"{fold}, {run['steps']} steps", "", "", "")
+        seconds = {"core_seconds_per_step": run["seconds"] / run["steps"]}
+        rows += origin.rows(ALL, {(MAIN_NETWORK, str(run["network"]), int(run["seed"])): seconds})
+    return frame_of(rows)
 
 
 def _model_budgets(

@@ -371,8 +371,8 @@ def decide_on_headline(
     """
     if headline is None:
         return findings
-    frames = headline.results.frame, derived_rows(headline.results.frame), headline.searches.frame
-    frame = pd.concat(frames, ignore_index=True)
+    of_models = headline.results.frame, derived_rows(headline.results.frame), headline.training_times
+    frame = pd.concat([*of_models, headline.searches.frame], ignore_index=True)
     tested = tuple(
         claim for claim in contrasts(claims, score_index(frame)) if claim.sides and not claim.construction
     )

@@ -138,9 +138,7 @@ def test_the_evidence_has_the_rows_of_every_claim(repository: Path) -> None:
     ]
     run = {task for task, _ in there}
     assert [(name, side) for name, task, side in wanted if task in run and (task, side) not in there] == []
-    # Wall times of single runs beside other work decide nothing.
-    needy = [one.id for one in load_claims() if one.needs]
-    assert needy == ["lpm2021.transformer_trains_faster"]
+    assert [one.id for one in load_claims() if one.needs] == []
 
 
 def test_the_evidence_searches_for_every_claim(repository: Path) -> None:
