@@ -76,7 +76,7 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 	costbench results unpack data/results/evidence --params profiles/evidence/params.yaml
 	costbench report --params profiles/evidence/params.yaml
 
-headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 17 core-hours, a rerun goes on (FRESH=1: everything)
+headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 20 core-hours, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
 	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {,orders-}{inputs,networks}-{tile,fusion} rates-tile lpm2020-fusion orders-lpm2020 \
 	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
