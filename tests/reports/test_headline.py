@@ -13,7 +13,7 @@ from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
 from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.claims.claim import Side, load_claims
-from costbench.reports.claims.evaluation import DOES_NOT_HOLD, HOLDS, SMALLER
+from costbench.reports.claims.evaluation import DOES_NOT_HOLD, HOLDS, SMALLER, UNDECIDED
 from costbench.reports.frame import frame_of
 from costbench.reports.headline import Headline, load_headline
 from costbench.reports.inputs import ReportInputs, ReportParams, decide_on_headline, load_report_data
@@ -71,38 +71,41 @@ def test_what_models_were_given(headline: Headline) -> None:
 
 def test_times_of_a_step_are_those_of_measured_trainings(headline: Headline) -> None:
     times = headline.training_times.set_index(["variant", "program"])["value"]
-    # The fixture's timings over its steps; the time of a run that nobody measured is no observation.
+    # The fixture's timings over their steps; the time of a run that nobody measured is no observation.
     assert times.to_dict() == {
-        ("hybrid", "fold1, 100 steps"): 0.04,
-        ("hybrid", "fold2, 100 steps"): 0.08,
-        ("hybrid-wide", "fold1, 200 steps"): 2.0,
-        ("hybrid-wide", "fold2, 200 steps"): 2.0,
+        ("hybrid", "fold1, seed 0"): 0.04,
+        ("hybrid", "fold2, seed 0"): 0.08,
+        ("hybrid-wide", "fold1, seed 0"): 2.0,
+        ("hybrid-wide", "fold2, seed 0"): 2.0,
     }
     assert set(headline.training_times["application"]) == {"fold1", "fold2"}
 
 
-def test_a_claim_on_training_times_rests_on_pairs_of_runs(headline: Headline) -> None:
+@pytest.mark.parametrize(("pairs", "verdict"), [(3, UNDECIDED), (6, DOES_NOT_HOLD)])
+def test_a_claim_on_training_times_rests_on_folds_and_seeds(
+    headline: Headline, pairs: int, verdict: str
+) -> None:
     rows = [
         make_row(
             split="folds",
             chip="tpu_v3",
             application=f"fold{number % 3}",
-            program=f"fold{number % 3}, {number} steps",
+            program=f"fold{number % 3}, seed {number // 3}",
             model="learned",
             variant=f"graphsage-{reduction}",
             metric="core_seconds_per_step",
             value=seconds * (1.0 + 0.01 * number),
         )
-        for number in range(6)
+        for number in range(pairs)
         for reduction, seconds in (("transformer", 0.05), ("lstm", 0.03))
     ]
     timed = replace(headline, training_times=frame_of(rows))
     name = "lpm2021.transformer_trains_faster"
     (claim,) = (claim for claim in load_claims() if claim.id == name)
     found = {finding.claim.restates: finding for finding in decide_on_headline((), (claim,), timed, 0)}
-    assert found[name].verdict == DOES_NOT_HOLD
+    assert found[name].verdict == verdict
     assert found[name].effect == pytest.approx(0.6)
-    assert found[name].n == 6
+    assert found[name].n == pairs
 
 
 def test_points_are_means_over_folds(headline: Headline) -> None:

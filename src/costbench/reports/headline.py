@@ -101,7 +101,7 @@ class Headline:
         estimates: results for estimates of several qualities; None without any.
         given_estimates: task -> what these models were given: `steps` and `seeds` of networks, `kernels` of
             trees.
-        training_times: processor time of a step of each training that was measured, as rows for claims.
+        training_times: measured processor time of a step by network, fold and seed, as rows for claims.
         searches: searches with these networks.
         search_paths: curves of the fusion searches among them.
         missing: experiments that are named and not there.
@@ -356,17 +356,18 @@ def _core_seconds(out: Path, budgets: Sequence[Budget]) -> pd.DataFrame:
 
 
 def _training_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Returns a result row for each measured training: metric `core_seconds_per_step`.
+    """Returns result rows of what networks took on each fold with each seed: metric `core_seconds_per_step`.
 
-    The network is a variant of `learned`. In place of a program stand the fold and the number of steps, in
-    place of an application the fold.
+    It is the measured processor time of all lengths over their steps: these are not independent. Fold and
+    seed stand in place of a program. Networks stand as variants of `learned`, main ones by their model.
     """
+    keys = ["task", "split", "chip", "network", "fold", "seed"]
     rows: list[MetricRow] = []
-    for run in runs[runs["seconds"].notna()].to_dict("records"):
-        task, split, chip, fold = (str(run[name]) for name in ("task", "split", "chip", "fold"))
-        origin = RowOrigin(task, split, chip, fold, f"{fold}, {run['steps']} steps", "", "", "")
-        seconds = {"core_seconds_per_step": run["seconds"] / run["steps"]}
-        rows += origin.rows(ALL, {(MAIN_NETWORK, str(run["network"]), int(run["seed"])): seconds})
+    for key, measured in runs[runs["seconds"].notna()].groupby(keys):
+        task, split, chip, network, fold, seed = map(str, key)
+        origin = RowOrigin(task, split, chip, fold, f"{fold}, seed {seed}", "", "", "")
+        seconds = {"core_seconds_per_step": float(measured["seconds"].sum() / measured["steps"].sum())}
+        rows += origin.rows(ALL, {(MAIN_NETWORK, network, 0): seconds})
     return frame_of(rows)
 
 

@@ -65,8 +65,8 @@ def write_program_figure(cell: Cell, paper: PrintedTable | None, folder: Path) -
     """
     shown = paper if paper is not None and paper.chip == cell.chip else None
     with styled():
-        draw = _draw_bars if len(cell.programs) <= MOST_NAMED else _draw_curves
-        return save(draw(cell, shown), folder / cell.name)
+        named = len(cell.programs) <= MOST_NAMED
+        return save(_draw_bars(cell, shown) if named else _draw_curves(cell), folder / cell.name)
 
 
 def _draw_bars(cell: Cell, paper: PrintedTable | None) -> Figure:
@@ -86,8 +86,8 @@ def _draw_bars(cell: Cell, paper: PrintedTable | None) -> Figure:
     return figure
 
 
-def _draw_curves(cell: Cell, paper: PrintedTable | None) -> Figure:
-    """Draws without the paper's values: its programs, at most `MOST_NAMED`, are others."""
+def _draw_curves(cell: Cell) -> Figure:
+    """Draws without values that a paper prints: those are of other and fewer programs."""
     figure = Figure(figsize=(9.5, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     styles: dict[str, tuple[str, _Line]] = {m: (COLOURS[m], "solid") for m in BARS if m in cell.models}
@@ -95,9 +95,9 @@ def _draw_curves(cell: Cell, paper: PrintedTable | None) -> Figure:
     styles |= {name: ("#000000", _CEILINGS[name]) for name in cell.ceilings}
     for axes, measure in zip((left, right), cell.described.measures, strict=True):
         for model, (colour, line) in styles.items():
-            values = [cell.score(model, measure.metric, program) for _, program in cell.programs]
-            floored = [np.nan if v is None else max(v, measure.floor) if axes is left else v for v in values]
-            draw_shares(axes, floored, color=colour, linestyle=line, label=title_of(model))
+            values = np.array(_series(cell, model, measure)[: len(cell.programs)])
+            shown = np.maximum(values, measure.floor) if axes is left else values
+            draw_shares(axes, shown, color=colour, linestyle=line, label=title_of(model))
     left.set_ylabel(f"{cell.described.measures[0].title}\nlower is better")
     right.set_ylabel(f"{cell.described.measures[1].title}\nhigher is better")
     _logarithmic(left)
@@ -107,7 +107,7 @@ def _draw_curves(cell: Cell, paper: PrintedTable | None) -> Figure:
     return figure
 
 
-def draw_shares(axes: Axes, values: Sequence[float], **style: Any) -> None:
+def draw_shares(axes: Axes, values: Sequence[float] | F64, **style: Any) -> None:
     """Draws values from least to largest over the share of them in percent.
 
     Args:

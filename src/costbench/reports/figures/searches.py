@@ -220,7 +220,8 @@ def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
     cut = tuple(bar for bar in bars if bar.model == "random")
     label = "speed-up over the analytical model\nin the compiler; higher is better"
     row = _Row(bars, label, empty=(IN_COMPILER,), cut=cut)
-    return _draw_rows(all_results, [row], (3.0, 4), folder / f"lpm2021_figure4_{all_results[0].name}")
+    stem = folder / f"lpm2021_figure4_{all_results[0].name}"
+    return _draw_rows(all_results, [row], stem, height=3.0, columns=4)
 
 
 @dataclass(frozen=True)
@@ -234,17 +235,17 @@ class _Row:
 
 
 def _draw_rows(
-    all_results: Sequence[SearchResults], rows: Sequence[_Row], legend: tuple[float, int], stem: Path
+    all_results: Sequence[SearchResults], rows: Sequence[_Row], stem: Path, *, height: float, columns: int
 ) -> tuple[Path, ...]:
     """Draws bars where names of all programs fit below them, else curves, a panel for each split and chip.
 
     Args:
         all_results: results shown side by side.
         rows: rows of panels.
-        legend: height of a row in inches and columns of the legend.
         stem: path of the files without ending.
+        height: height of a row in inches.
+        columns: number of columns of the legend, at most.
     """
-    height, columns = legend
     groups = _groups(all_results)
     named = max(len(results.programs) for results in all_results) <= MOST_NAMED
     with styled():
@@ -388,7 +389,8 @@ def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder
         )
         for start in starts
     ]
-    return _draw_rows(all_results, rows, (2.9, 3), folder / f"{paper}_{FIGURES[paper]}_{all_results[0].name}")
+    stem = folder / f"{paper}_{FIGURES[paper]}_{all_results[0].name}"
+    return _draw_rows(all_results, rows, stem, height=2.9, columns=3)
 
 
 _TILE = (
