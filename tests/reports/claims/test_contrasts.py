@@ -1,6 +1,8 @@
-"""Each comparison is made once, in one of four sets, and no side is ever swapped."""
+"""Each comparison is made once, in one of five sets, and no side is ever swapped."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.claim import Claim, Side, load_claims
@@ -52,14 +54,40 @@ def test_a_claim_is_decided_with_the_papers_model_on_folds_and_with_ours_in_its_
     assert {claim.direction for claim in (printed, folds, ours)} == {"left_better"}
 
 
-def test_a_claim_about_unlike_programs_stays_on_its_split_and_keeps_its_sides() -> None:
+def test_a_claim_about_unlike_programs_is_asked_of_folds_too_and_keeps_its_sides() -> None:
     manual = "lpm2021.tile_manual_vs_analytical"
-    rows = _rows("tile", "tile_size_ape", *(Side(m, **FOLDS) for m in ("lpm2021", "learned", "analytical")))
-    made = _contrasts([CLAIMS[manual]], rows)
-    assert f"{manual}@folds" not in made
-    ours = made[f"{manual}@learned"]
-    assert (ours.left, ours.right) == ((Side(split="manual"),), (Side("analytical", split="manual"),))
-    assert ours.direction == "right_better"
+    sides = [Side(m, **FOLDS) for m in ("lpm2021", "learned", "analytical")]
+    made = _contrasts([CLAIMS[manual]], _rows("tile", "tile_size_ape", *sides))
+    printed, folds, ours = (made[f"{manual}{end}"] for end in ("", "@folds", "@learned"))
+    assert {side.split for side in printed.sides} == {"manual"}
+    assert (folds.left, folds.right) == ((sides[0],), (sides[2],))
+    assert (ours.left, ours.right) == ((sides[1],), (sides[2],))
+    assert {claim.direction for claim in (printed, folds, ours)} == {"right_better"}
+
+
+def test_what_a_shift_costs_stays_a_difference_between_splits() -> None:
+    shift = "lpm2021.shift_costs_tile"
+    rows = _rows("tile", "tile_size_ape", *(Side(m, **FOLDS) for m in ("lpm2021", "learned")))
+    made = _contrasts([CLAIMS[shift]], rows)
+    assert f"{shift}@folds" not in made
+    assert {side.split for side in made[f"{shift}@learned"].sides} == {"random", "manual"}
+
+
+def test_a_statement_about_either_kind_of_split_stays_where_folds_compare_the_same_rows() -> None:
+    names = [f"lpm2020.rank_vs_mse_tile{end}" for end in ("", "_manual")]
+    rows = _rows("tile", "kendall_tau", *(Side(variant=v, **FOLDS) for v in ("vanilla", "mse")))
+    made = _contrasts([CLAIMS[name] for name in names], rows)
+    assert made[names[0]].sides == made[names[1]].sides
+    assert {side.split for side in made[names[1]].sides} == {"folds"}
+
+
+def test_runs_of_tiles_and_of_layouts_are_compared_on_folds() -> None:
+    claim = CLAIMS["tpugraphs2023.tile_training_unstable"]
+    (layouts,), (tiles,) = claim.left, claim.right
+    on_folds = [replace(side, **FOLDS) for side in (layouts, tiles)]
+    rows = [*_rows("layout", "top_1", on_folds[0]), *_rows("tile", "kernel_top_1", on_folds[1])]
+    made = _contrasts([claim], rows)[f"{claim.id}@folds"]
+    assert list(made.sides) == on_folds
 
 
 def test_on_folds_every_comparison_is_made_once() -> None:

@@ -10,8 +10,9 @@
 - `real`: all of these on folds of programs that ran on a machine that exists, and what only such a machine
   can decide (`papers/real_machine.yaml`).
 
-Sides are never swapped: what a statement sees ahead is the same in every set. A claim about programs unlike
-those of training is about the manual split and stays on it.
+Sides are never swapped: what a statement sees ahead is the same in every set. Claims about programs unlike
+those of training are asked on folds, too: there as on the manual split no application and no builder is on
+both sides. What a shift costs, the difference between two splits, stays where it is.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _STAND_INS = {_NETWORK, _SEARCH_ON_NETWORK}
 _OF_PAPERS = ("lpm2020-lstm",)
 """Variants of our network that are a paper's own."""
 _ABOUT_OUR_NETWORK = ("lpm2021", "lpm2020")
+_MOVABLE = ({"random"}, {"manual"})
+"""Splits of all sides of a claim that may become folds; where they differ, the claim is about that."""
 
 
 def contrasts(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
@@ -76,7 +79,7 @@ def contrasts_on_machine(claims: Sequence[Claim], index: ScoreIndex, chip: str) 
     moved = []
     for claim in (*claims, *strongest_statements(), *read_claims(PAPERS / "real_machine.yaml")):
         splits, chips = {side.split for side in claim.sides}, {side.chip for side in claim.sides}
-        if len(chips) != 1 or splits not in ({"random"}, {FOLDS}) or claim.wall_time or claim.construction:
+        if len(chips) != 1 or splits not in (*_MOVABLE, {FOLDS}) or claim.wall_time or claim.construction:
             continue
         name = claim.restates or claim.id
         on_machine = claim.with_sides(
@@ -120,11 +123,10 @@ def _stand_in(side: Side) -> Side:
 def _to_folds(claim: Claim, index: ScoreIndex) -> Claim | None:
     """Returns the claim on folds; None if it is about a split, or a side was not tested there.
 
-    Splits must be the same on all sides: else the claim is about what differs between them. Where chips are
-    what differs, they stay.
+    Where chips are what differs, they stay. Layouts are of the random split as far as they are of any.
     """
     splits, chips = {side.split for side in claim.sides}, {side.chip for side in claim.sides}
-    movable = splits == {"random"} or (splits == {ANY} and claim.paper == TPUGRAPHS)
+    movable = splits in _MOVABLE or (splits <= {"random", ANY} and claim.paper == TPUGRAPHS)
     if not movable or claim.wall_time or claim.construction:
         return None
     if splits == {ANY} and _tested_splits(claim, index) == {FOLDS}:
@@ -151,17 +153,20 @@ def _tested_splits(claim: Claim, index: ScoreIndex) -> set[str]:
 
 
 def _distinct(claims: Iterable[Claim]) -> Iterable[Claim]:
-    """Yields the claims without those that compare the same rows by the same statistic as an earlier one.
+    """Yields the claims without those that ask of the same rows what an earlier one asks.
 
-    Two papers may say the same of one comparison, and both stay among the claims as printed.
+    Every statement stays once: two papers, or one of two kinds of split, may say the same of one comparison.
     """
-    asked = set()
+    asked, stated = set(), set()
     for claim in claims:
         sides = frozenset((frozenset(claim.left), frozenset(claim.right)))
-        question = (claim.task, claim.metric, claim.statistic, claim.scale, claim.pairing, sides)
-        if claim.set == "printed" or not claim.sides or question not in asked:
+        words = (claim.direction, claim.magnitude)
+        question = (claim.task, claim.metric, claim.statistic, claim.scale, claim.pairing, words, sides)
+        statement = claim.restates or claim.id
+        if statement not in stated or not claim.sides or question not in asked:
             yield claim
         asked.add(question)
+        stated.add(statement)
 
 
 def knows_estimate(model: str) -> bool:
