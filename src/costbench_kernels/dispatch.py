@@ -29,7 +29,7 @@ from costbench_kernels.attention import gat_steps
 from costbench_kernels.hops import residual_steps, sage_steps
 from costbench_kernels.layers import head_steps, join_steps, stack_steps
 from costbench_kernels.lstm import lstm_steps
-from costbench_kernels.reductions import kernel_transformer, segment_statistics
+from costbench_kernels.reductions import attend, segment_statistics
 from costbench_kernels.register_tiles import NARROW
 from costbench_kernels.steps import Step, run_steps
 
@@ -146,7 +146,7 @@ def _last_state(network: CostNetwork, batch: GraphBatch, configs: int) -> list[S
 def _attention_sum(network: CostNetwork, batch: GraphBatch, configs: int) -> list[Step]:
     reduction = cast(AttentionSum, network.reduction)
     costs = head_steps(reduction.head, network.joined(batch, "kernel"), None, configs)
-    return [lambda states: kernel_transformer(reduction.transformer, states, batch.node_counts), *costs]
+    return [lambda states: reduction.transformer(states, batch.node_counts, attend), *costs]
 
 
 _REDUCTIONS: dict[type, _Steps] = {

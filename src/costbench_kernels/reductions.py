@@ -1,16 +1,10 @@
-"""Two reductions on a CPU: column-wise statistics in one pass, and attention kernel by kernel.
+"""Two reductions on a CPU: column-wise statistics in one pass, and attention with the fitting matrix library.
 
 Statistics: the loops over nodes are compiled; what is left is of size [K, C, H] and done by torch.
-
-Attention runs without padding or masks. Rows are sorted by kernel, then decision, then node. Linear layers
-run over the rows of the whole batch; attention is one call per kernel over its decisions and heads, which are
-views of its rows. Torch computes attention in blocks, so memory grows with the number of nodes and not with
-its square.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +14,6 @@ from torch import Tensor, nn
 from costbench.arrays import F32, I64
 from costbench.execution.compiled import compiled
 from costbench.models.execution import plain_products
-from costbench.models.networks.transformer import EncoderLayer, KernelTransformer
 
 
 @compiled
@@ -103,28 +96,8 @@ class _Statistics(torch.autograd.Function):
         return d_states, None, None
 
 
-def kernel_transformer(module: KernelTransformer, states: Tensor, node_counts: Sequence[int]) -> Tensor:
-    """Returns what `module` computes: states [N, C, hidden] to sums over the nodes [K, C, hidden]."""
-    configs, width = states.shape[1:]
-    rows = torch.cat([p.transpose(0, 1).reshape(-1, width) for p in torch.split(states, list(node_counts))])
-    sizes = [count * configs for count in node_counts]
-    for layer in module.layers:
-        rows = _transformer_layer(cast(EncoderLayer, layer), rows, sizes, configs)
-    return torch.stack([part.view(configs, -1, width).sum(dim=1) for part in torch.split(rows, sizes)])
-
-
-def _transformer_layer(layer: EncoderLayer, rows: Tensor, sizes: list[int], configs: int) -> Tensor:
-    """Returns the output of one encoder layer for rows [N C, hidden]; `sizes` are the rows of each kernel."""
-    width = rows.shape[1]
-    attended = []
-    for part in torch.split(layer.attention_inputs(rows), sizes):
-        heads = part.view(configs, -1, 3, layer.heads, width // layer.heads).permute(2, 0, 3, 1, 4)
-        attended.append(attend(*heads.unbind(0)).transpose(1, 2).reshape(-1, width))
-    return layer.transform(rows, torch.cat(attended))
-
-
 def attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Returns softmax(Q K^T / sqrt(d)) V for every decision and head: three [C, heads, n, d] to one."""
+    """Returns softmax(Q K^T / sqrt(d)) V for every sequence and head: three [B, heads, n, d] to one."""
     return cast(Tensor, _Attend.apply(queries, keys, values))  # type: ignore[no-untyped-call]
 
 

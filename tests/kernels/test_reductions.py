@@ -1,4 +1,4 @@
-"""Statistics over kernels of nodes (1, 2), (3, 4) and (5, 0), by hand, and attention kernel by kernel."""
+"""Statistics over kernels of nodes (1, 2), (3, 4) and (5, 0), and attention, by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from costbench.models.networks.transformer import KernelTransformer
 from costbench.models.spec import Execution, NetSpec
 from costbench_kernels.reductions import (
     attend,
-    kernel_transformer,
     segment_statistics,
     sum_and_max,
     sum_and_max_gradient,
@@ -44,14 +43,14 @@ def test_gradient_does_not_depend_on_the_matrix_library() -> None:
     assert gradients[0].abs().max() > 0
 
 
-def test_kernels_one_by_one_equal_the_masked_module() -> None:
+def test_the_gradients_of_a_layer_are_those_of_torchs_attention() -> None:
     net = KernelTransformer(NetSpec(hidden=8, transformer_heads=2, transformer_layers=2)).double()
     initialize(net, 0)
     draw = torch.Generator().manual_seed(0)
     states = torch.randn(9, 3, 8, generator=draw, dtype=torch.float64).requires_grad_()
     pull = torch.randn(3, 3, 8, generator=draw, dtype=torch.float64)
     leaves = [states, *net.parameters()]
-    outputs = [kernel_transformer(net, states, (5, 1, 3)), net(states, (5, 1, 3))]
+    outputs = [net(states, (5, 1, 3), attend), net(states, (5, 1, 3))]
     torch.testing.assert_close(*outputs)
     ours, theirs = (torch.autograd.grad((out * pull).sum(), leaves) for out in outputs)
     for mine, other in zip(ours, theirs, strict=True):

@@ -7,26 +7,37 @@ from torch import nn
 from torch.func import functional_call
 
 from costbench.models.networks.layers import initialize
-from costbench.models.networks.transformer import EncoderLayer, KernelTransformer, Padding, masked_attention
+from costbench.models.networks.transformer import EncoderLayer, KernelTransformer, Sequences, attention
 from costbench.models.spec import NetSpec
 
 SPEC = NetSpec(hidden=8, transformer_heads=2, transformer_width=12)
 
 
+CPU = torch.device("cpu")
+ATTEND = nn.functional.scaled_dot_product_attention
+
+
 def test_attention_by_hand() -> None:
     # One head of width 1, a kernel of two nodes and one of one. Keys 0 and log 3: the query 1 weighs the
     # values 4 and 8 by 1 : 3, the query 0 alike; the node alone has its own value, 5.
-    projected = torch.tensor([[1.0, 0.0, 4.0], [0.0, math.log(3.0), 8.0], [2.0, 9.0, 5.0]]).view(3, 1, 3)
-    attended = masked_attention(projected, 1, Padding((2, 1), projected.device))
+    projected = torch.tensor([[1.0, 0.0, 4.0], [0.0, math.log(3.0), 8.0], [2.0, 9.0, 5.0]])
+    attended = attention(projected, 1, Sequences((2, 1), 1, CPU), ATTEND)
     torch.testing.assert_close(attended.flatten(), torch.tensor([7.0, 6.0, 5.0]))
 
 
-def test_padding_and_back() -> None:
-    padding = Padding((1, 3), torch.device("cpu"))
-    rows = torch.arange(1.0, 5.0).view(4, 1)
-    assert padding.pad(rows)[..., 0].tolist() == [[1.0, 0.0, 0.0], [2.0, 3.0, 4.0]]
-    assert padding.is_node.tolist() == [[True, False, False], [True, True, True]]
-    assert torch.equal(padding.unpad(padding.pad(rows)), rows)
+def test_sequences_of_equal_length_and_back() -> None:
+    """Kernels of 2, 1 and 2 nodes, two decisions; a state is node and decision, as 10 n + c."""
+    sequences = Sequences((2, 1, 2), 2, CPU)
+    states = torch.tensor([[[10.0 * n + c] for c in (1, 2)] for n in range(5)])
+    rows = sequences.rows_of(states)
+    assert rows.flatten().tolist() == [1, 11, 2, 12, 21, 22, 31, 41, 32, 42]
+    groups = list(sequences.of_equal_length(rows))
+    assert [group[..., 0].tolist() for group in groups] == [
+        [[21], [22]],
+        [[1, 11], [2, 12], [31, 41], [32, 42]],
+    ]
+    assert torch.equal(sequences.in_order(groups), rows)
+    assert sequences.sums(rows)[..., 0].tolist() == [[12, 14], [21, 22], [72, 74]]
 
 
 def test_layer_equals_torchs_module() -> None:
@@ -45,7 +56,9 @@ def test_layer_equals_torchs_module() -> None:
     states = torch.randn(4, 2, 8, generator=torch.Generator().manual_seed(0))
     sequences = [part.transpose(0, 1) for part in states.split([3, 1])]
     expected = torch.cat([functional_call(module, weights, (part,)).transpose(0, 1) for part in sequences])
-    torch.testing.assert_close(layer(states, Padding((3, 1), states.device)), expected)
+    sequences = Sequences((3, 1), 2, CPU)
+    rows = layer(sequences.rows_of(states), sequences, ATTEND)
+    torch.testing.assert_close(rows, sequences.rows_of(expected))
 
 
 def test_decisions_and_kernels_do_not_mix() -> None:
