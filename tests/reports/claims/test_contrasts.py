@@ -62,7 +62,12 @@ def test_a_claim_about_unlike_programs_is_asked_of_folds_too_and_keeps_its_sides
     assert {side.split for side in printed.sides} == {"manual"}
     assert (folds.left, folds.right) == ((sides[0],), (sides[2],))
     assert (ours.left, ours.right) == ((sides[1],), (sides[2],))
-    assert {claim.direction for claim in (printed, folds, ours)} == {"right_better"}
+    beside = made[f"{manual}@learned@manual"]
+    assert [(side.model, side.split) for side in beside.sides] == [
+        ("learned", "manual"),
+        ("analytical", "manual"),
+    ]
+    assert {claim.direction for claim in (printed, folds, ours, beside)} == {"right_better"}
 
 
 def test_what_a_shift_costs_stays_a_difference_between_splits() -> None:
@@ -79,6 +84,7 @@ def test_a_statement_about_either_kind_of_split_stays_where_folds_compare_the_sa
     made = _contrasts([CLAIMS[name] for name in names], rows)
     assert made[names[0]].sides == made[names[1]].sides
     assert {side.split for side in made[names[1]].sides} == {"folds"}
+    assert {side.split for side in made[f"{names[1]}@manual"].sides} == {"manual"}
 
 
 def test_runs_of_tiles_and_of_layouts_are_compared_on_folds() -> None:

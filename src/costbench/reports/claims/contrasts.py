@@ -59,7 +59,7 @@ def contrasts(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
         for claim in printed
         if (moved := _to_folds(claim, index)) is not None
     ]
-    stand_ins = [_to_folds(claim, index) or claim for claim in stand_ins]
+    stand_ins = [placed for claim in stand_ins for placed in _placed(claim, index)]
     strongest = [replace(claim, set="strongest") for claim in strongest_statements()]
     stand_ins = [replace(claim, set="stand_in") for claim in stand_ins]
     return tuple(_distinct((*printed, *on_folds, *stand_ins, *strongest)))
@@ -118,6 +118,14 @@ def stands_in(claim: Claim) -> bool:
 def _stand_in(side: Side) -> Side:
     """Returns the side with our network in place of lpm2021's."""
     return replace(side, model=_NETWORK) if side.model == _PAPERS_MODEL else side
+
+
+def _placed(claim: Claim, index: ScoreIndex) -> tuple[Claim, ...]:
+    """Returns the claim on folds where it was tested there, beside it that of the manual split."""
+    moved = _to_folds(claim, index)
+    if moved is None or {side.split for side in claim.sides} != {"manual"}:
+        return (moved or claim,)
+    return moved, replace(claim, id=f"{claim.id}@manual", restates=claim.restates or claim.id)
 
 
 def _to_folds(claim: Claim, index: ScoreIndex) -> Claim | None:
