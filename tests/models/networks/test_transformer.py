@@ -54,8 +54,8 @@ def test_layer_equals_torchs_module() -> None:
         "norm2.weight": layer.feed_forward_norm.weight,
     }
     states = torch.randn(4, 2, 8, generator=torch.Generator().manual_seed(0))
-    sequences = [part.transpose(0, 1) for part in states.split([3, 1])]
-    expected = torch.cat([functional_call(module, weights, (part,)).transpose(0, 1) for part in sequences])
+    parts = [part.transpose(0, 1) for part in states.split([3, 1])]
+    expected = torch.cat([functional_call(module, weights, (part,)).transpose(0, 1) for part in parts])
     sequences = Sequences((3, 1), 2, CPU)
     rows = layer(sequences.rows_of(states), sequences, ATTEND)
     torch.testing.assert_close(rows, sequences.rows_of(expected))
