@@ -23,6 +23,9 @@ from tests.hardware.xla_cpu.programs import TEXT, small_program, write_small
 
 pytest.importorskip("jaxlib", reason="needs the extra jax: XLA's backend for processors")
 
+# Seconds that no machine needs: a small program ends a session by having no further kernels.
+_PASSES = RecordSpec((30.0, 0.0))
+
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[ProcessPoolExecutor]:
@@ -104,7 +107,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = [entry("small", path), entry("broken", broken)]
     save_manifest(folder, entries, {})
     outcomes: list[tuple[str, int]] = []
-    record(folder, folder / "work", RecordSpec((1.0, 0.0)), lambda name, n, _: outcomes.append((name, n)))
+    record(folder, folder / "work", _PASSES, lambda name, n, _: outcomes.append((name, n)))
     assert outcomes.count(("small", 0)) == outcomes.count(("small", 1)) == 1
     return folder
 
@@ -131,7 +134,7 @@ def test_every_config_is_measured_twice(recording: Path) -> None:
 
 def test_what_is_recorded_is_not_measured_again(recording: Path) -> None:
     outcomes: list[str] = []
-    record(recording, recording / "work", RecordSpec((1.0, 0.0)), lambda name, *_: outcomes.append(name))
+    record(recording, recording / "work", _PASSES, lambda name, *_: outcomes.append(name))
     assert "small" not in outcomes
 
 
