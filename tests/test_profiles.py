@@ -200,6 +200,7 @@ def claims_on_folds_too() -> tuple[Claim, ...]:
         ("orders-inputs-fusion", "inputs-fusion"),
         ("orders-networks-tile", "networks-tile"),
         ("orders-networks-fusion", "networks-fusion"),
+        ("orders-rates-tile", "rates-tile"),
         ("orders-lpm2020", "lpm2020-fusion"),
         ("orders-tpugraphs", "tpugraphs-tile"),
     ],
