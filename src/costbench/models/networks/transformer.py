@@ -85,8 +85,8 @@ class Sequences:
         counts = np.array(node_counts)
         num_rows = counts * num_decisions
         kernel = np.repeat(np.arange(len(counts)), num_rows)
-        row_in_kernel = np.arange(len(kernel)) - (np.cumsum(num_rows) - num_rows)[kernel]
-        decision, node = np.divmod(row_in_kernel, counts[kernel])
+        place = np.arange(len(kernel)) - (np.cumsum(num_rows) - num_rows)[kernel]
+        decision, node = np.divmod(place, counts[kernel])
         states = ((np.cumsum(counts) - counts)[kernel] + node) * num_decisions + decision
         by_length = np.argsort(counts[kernel], kind="stable")
         kernels = np.argsort(np.argsort(counts, kind="stable"), kind="stable")
