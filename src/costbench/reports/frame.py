@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from costbench.arrays import F64
 from costbench.artifacts import atomic_path
@@ -43,11 +44,29 @@ def frame_of(rows: Iterable[MetricRow], experiment: str = "") -> pd.DataFrame:
         rows: results.
         experiment: experiment that they are of.
     """
-    names = ["group" if name == "kernels" else name for name in _FIELDS]
-    frame = pd.DataFrame(map(attrgetter(*_FIELDS), rows), columns=names)
-    frame = frame.assign(experiment=experiment, budget="")[list(COLUMNS)]
+    frame = pd.DataFrame(map(attrgetter(*_FIELDS), rows), columns=list(_FIELDS))
+    return _with_all_columns(frame.assign(experiment=experiment))
+
+
+def frame_of_packed(table: pa.Table) -> pd.DataFrame:
+    """Returns rows of an archive's `rows.parquet` as such a frame, in the order of the table."""
+    return _with_all_columns(table.to_pandas())
+
+
+def _with_all_columns(frame: pd.DataFrame) -> pd.DataFrame:
     kinds = dict.fromkeys(COLUMNS, "str") | {"seed": "int64", "value": "float64"}
-    return frame.astype(kinds)
+    frame = frame.rename(columns={"kernels": "group"}).assign(budget="")
+    return frame[list(COLUMNS)].astype(kinds)
+
+
+def stack(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Returns results one below the other, with rows numbered anew and text in one piece.
+
+    Left in pieces, it would be joined by pyarrow whenever rows are taken, and that is often.
+    """
+    table = pa.Table.from_pandas(pd.concat(frames, ignore_index=True), preserve_index=False)
+    stacked: pd.DataFrame = table.combine_chunks().to_pandas()
+    return stacked
 
 
 def select(frame: pd.DataFrame, **values: str | Sequence[str]) -> pd.DataFrame:
@@ -57,10 +76,12 @@ def select(frame: pd.DataFrame, **values: str | Sequence[str]) -> pd.DataFrame:
         frame: results.
         values: column -> the value or values to keep.
     """
+    # One mask for all columns: rows that a later column leaves out are not copied before.
+    mask = np.ones(len(frame), dtype=np.bool_)
     for column, value in values.items():
         matches = frame[column] == value if isinstance(value, str) else frame[column].isin(list(value))
-        frame = frame[matches]
-    return frame
+        mask &= matches.to_numpy(dtype=np.bool_)
+    return frame[mask]
 
 
 def split_user_programs(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -69,7 +90,7 @@ def split_user_programs(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame
     Args:
         frame: results.
     """
-    of_user = frame["application"].map(is_of_user).astype(bool)
+    of_user = frame["application"].isin([name for name in frame["application"].unique() if is_of_user(name)])
     return frame[~of_user], frame[of_user]
 
 

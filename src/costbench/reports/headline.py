@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,14 +22,22 @@ import pandas as pd
 from costbench.artifacts import read_json
 from costbench.baselines import FITS_FILE
 from costbench.datasets.splits import reported_split
-from costbench.experiments.archive import MANIFEST_FILE, read_archive, read_manifest, write_results
+from costbench.experiments.archive import (
+    MANIFEST_FILE,
+    POINTS,
+    ROWS,
+    read_archive,
+    read_manifest,
+    table_of,
+    write_results,
+)
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
 from costbench.reports.figures.search_curves import SearchPath, read_paths
-from costbench.reports.frame import frame_of, select
-from costbench.reports.results import ALL, PRIMARY_CHIP, Results, load_results
-from costbench.reports.searches import Searches, load_searches
+from costbench.reports.frame import ORDER, frame_of, frame_of_packed, select, stack
+from costbench.reports.results import ALL, PRIMARY_CHIP, Results, results_of
+from costbench.reports.searches import Searches, searches_of
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
 from costbench.reports.training_guard import (
     CURVE_OF,
@@ -92,7 +100,6 @@ class Headline:
     """What an archive of headline results holds.
 
     Attributes:
-        profile: name of the profile that it is of.
         results: results of networks and chosen trees.
         budgets: budgets of the networks, those of learning curves left out.
         curves: learning curves.
@@ -104,11 +111,11 @@ class Headline:
         training_times: measured processor time of a step by network, fold and seed, as rows for claims.
         searches: searches with these networks.
         search_paths: curves of the fusion searches among them.
+        profile: name of the profile that it is of.
         missing: experiments that are named and not there.
         facts: what the numbers follow from, name -> value.
     """
 
-    profile: str
     results: Results
     budgets: tuple[Budget, ...]
     curves: tuple[Curves, ...]
@@ -119,13 +126,14 @@ class Headline:
     training_times: pd.DataFrame
     searches: Searches
     search_paths: tuple[SearchPath, ...]
-    missing: tuple[str, ...]
-    facts: Mapping[str, str]
+    profile: str = ""
+    missing: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def chip(self) -> str:
         """Name of the chip, or of the machine, that the results are of; of several the primary one."""
-        return str(min(set(self.results.frame["chip"]), key=lambda chip: (chip != PRIMARY_CHIP, chip)))
+        return str(min(self.results.frame["chip"].unique(), key=lambda chip: (chip != PRIMARY_CHIP, chip)))
 
 
 def load_headline(
@@ -145,47 +153,50 @@ def load_headline(
     if not (folder / MANIFEST_FILE).is_file():
         return None
     manifest = read_manifest(folder)
+    parts = read_archive(folder, manifest)
+    rows = {
+        name.removeprefix("experiments/"): frame_of_packed(part.tables[ROWS])
+        for name, part in parts.items()
+        if len(part.tables[ROWS])
+    }
+    roles = (params.networks, params.trees, params.curves, params.orders, params.estimates)
+    present = HeadlineParams(params.results, *(tuple(filter(rows.__contains__, names)) for names in roles))
+    if not any((present.networks, present.trees, present.curves, present.orders)):
+        return None
+    other = {file: table_of(file, ()) for file in (ROWS, POINTS)}
     with TemporaryDirectory() as unpacked:
-        out = Path(unpacked)
-        for part in read_archive(folder, manifest).values():
-            write_results(out, part.tables)
-        roles = (params.networks, params.trees, params.curves, params.orders, params.estimates)
-        named = tuple(chain.from_iterable(roles))
-        present = [name for name in named if (out / "evaluate" / name / "rows.jsonl").is_file()]
-        parts = [manifest.parts[f"experiments/{name}"] for name in present]
-        digests = {
-            "parameters": {part.params_digest for part in parts},
-            "samples": {part.data_digest for part in parts},
-            "code": {part.code_digest for part in parts},
-        }
-        known = (tuple(name for name in names if name in present) for names in roles)
-        return read_headline(
-            out,
-            HeadlineParams(params.results, *known),
-            columns,
-            claims,
-            profile=manifest.profile,
-            missing=tuple(name for name in named if name not in present),
-            facts={name: ", ".join(sorted(values)) for name, values in digests.items()},
-        )
+        for part in parts.values():
+            write_results(Path(unpacked), {**part.tables, **other})
+        headline = _read_headline(Path(unpacked), present, rows, columns, claims)
+    named = tuple(chain.from_iterable(roles))
+    used = [manifest.parts[f"experiments/{name}"] for name in named if name in rows]
+    digests = {
+        "parameters": {part.params_digest for part in used},
+        "samples": {part.data_digest for part in used},
+        "code": {part.code_digest for part in used},
+    }
+    return replace(
+        headline,
+        profile=manifest.profile,
+        missing=tuple(name for name in named if name not in rows),
+        facts={name: ", ".join(sorted(values)) for name, values in digests.items()},
+    )
 
 
-def read_headline(
+def _read_headline(
     out: Path,
     params: HeadlineParams,
+    rows: Mapping[str, pd.DataFrame],
     columns: Mapping[str, str],
     claims: Sequence[Claim],
-    *,
-    profile: str = "",
-    missing: tuple[str, ...] = (),
-    facts: Mapping[str, str] | None = None,
-) -> Headline | None:
-    """Returns the same of the output folder of a profile, all of whose named experiments were evaluated."""
-    evaluated = (*params.networks, *params.trees, *params.curves, *params.orders)
-    if not evaluated:
-        return None
-    every = load_results(*(out / "evaluate" / name / "rows.jsonl" for name in evaluated))
-    fits = read_fits(out, params.trees)
+) -> Headline:
+    """Returns the same of experiments with rows whose other files are in the folder `out`."""
+
+    def results_of_experiments(names: Iterable[str]) -> Results:
+        return results_of([rows[name] for name in names], params.results)
+
+    every = results_of_experiments((*params.networks, *params.trees, *params.curves, *params.orders))
+    fits = read_fits(out, {name: _task_of(rows[name]) for name in params.trees})
     results = with_chosen_trees(every, fits)
     trained, of_curves, of_orders = (
         [path.parent for name in names for path in sorted((out / "train" / name).glob("*-s[0-9]*/done.json"))]
@@ -202,42 +213,37 @@ def read_headline(
         )
         for names in (params.curves, params.orders)
     )
-    rows = (*_points_of_networks(curves_of_leading, core_seconds), *_points_of_trees(results, fits))
-    points = pd.DataFrame(rows, columns=list(POINT_COLUMNS), dtype=object)
+    points = pd.DataFrame(
+        (*_points_of_networks(curves_of_leading, core_seconds), *_points_of_trees(results, fits)),
+        columns=list(POINT_COLUMNS),
+        dtype=object,
+    )
     guard = replace(
         guard_training(results, budgets, curves, claims),
         given=_model_budgets(budgets, core_seconds, fits),
         unsettled=unsettled_models(points) | _unsettled_variants(curves_of_compared),
     )
-    searches, paths = (
-        path if path.is_file() else None
-        for path in (out / "autotune" / name for name in ("rows.jsonl", "search.json"))
-    )
+    searches, paths = rows.get("autotune"), out / "autotune" / "search.json"
     return Headline(
-        profile=profile,
         results=results,
         budgets=read_budgets(trained),
         curves=curves,
         guard=guard,
         points=points,
-        estimates=load_results(*(out / "evaluate" / name / "rows.jsonl" for name in params.estimates))
-        if params.estimates
-        else None,
-        given_estimates=_given_estimates(out, params.estimates),
+        estimates=results_of_experiments(params.estimates) if params.estimates else None,
+        given_estimates=_given_estimates(out, {name: _task_of(rows[name]) for name in params.estimates}),
         training_times=_training_times(core_seconds),
-        searches=load_searches(searches),
-        search_paths=read_paths(paths),
-        missing=missing,
-        facts={} if facts is None else facts,
+        searches=Searches() if searches is None else searches_of(searches.sort_values(list(ORDER))),
+        search_paths=read_paths(paths if paths.is_file() else None),
     )
 
 
-def read_fits(out: Path, experiments: Iterable[str]) -> pd.DataFrame:
+def read_fits(out: Path, tasks: Mapping[str, str]) -> pd.DataFrame:
     """Returns a row for each model of each fit of boosted trees.
 
     Args:
         out: output folder of a profile.
-        experiments: names of experiments.
+        tasks: name of an experiment -> its task.
 
     Returns:
         columns `task`, `split`, `chip`, `model`, `budget` (`main` where experiments have none), `seed`,
@@ -248,8 +254,7 @@ def read_fits(out: Path, experiments: Iterable[str]) -> pd.DataFrame:
         DataError: for a damaged file.
     """
     rows = []
-    for experiment in experiments:
-        task = _task_of(out, experiment)
+    for experiment, task in tasks.items():
         for path in sorted((out / "train" / experiment).glob(f"baselines-*/{FITS_FILE}")):
             match = _BASELINES.fullmatch(path.parent.name)
             if match is None:
@@ -279,13 +284,13 @@ def read_fits(out: Path, experiments: Iterable[str]) -> pd.DataFrame:
     return fits.assign(is_chosen=fits.index.isin(chosen))
 
 
-def _given_estimates(out: Path, experiments: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Returns what models of experiments were given, where there are networks and trees."""
+def _given_estimates(out: Path, tasks: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Returns what models of experiments were given by task, where there are networks and trees."""
     given = {}
-    for experiment in experiments:
+    for experiment, task in tasks.items():
         cells = [path.parent for path in (out / "train" / experiment).glob("*-s[0-9]*/done.json")]
         networks = pd.DataFrame(map(asdict, read_budgets(cells)))
-        kernels = read_fits(out, [experiment])["kernels"]
+        kernels = read_fits(out, {experiment: task})["kernels"]
         if networks.empty or kernels.empty:
             continue
         numbers = {
@@ -293,7 +298,7 @@ def _given_estimates(out: Path, experiments: Iterable[str]) -> dict[str, dict[st
             "seeds": networks["seed"].nunique(),
             "kernels": kernels.max(),
         }
-        given[_task_of(out, experiment)] = {name: int(number) for name, number in numbers.items()}
+        given[task] = {name: int(number) for name, number in numbers.items()}
     return given
 
 
@@ -302,10 +307,9 @@ def _seconds_in(timing: Path) -> object:
     return mapping(read_json(timing), timing, "").get("core_seconds") if timing.is_file() else None
 
 
-def _task_of(out: Path, experiment: str) -> str:
+def _task_of(rows: pd.DataFrame) -> str:
     """Returns the task that the rows of an experiment are of."""
-    results = load_results(out / "evaluate" / experiment / "rows.jsonl")
-    return str(results.frame["task"].iloc[0])
+    return str(rows["task"].iloc[0])
 
 
 def with_chosen_trees(results: Results, fits: pd.DataFrame) -> Results:
@@ -323,7 +327,7 @@ def with_chosen_trees(results: Results, fits: pd.DataFrame) -> Results:
         if of_budget.empty:
             continue
         before = select(frame, **keys, variant=MAIN).index
-        frame = pd.concat([frame.drop(before), of_budget.assign(variant=MAIN)], ignore_index=True)
+        frame = stack([frame.drop(before), of_budget.assign(variant=MAIN)])
     return Results(frame)
 
 

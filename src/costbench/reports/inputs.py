@@ -27,7 +27,7 @@ from costbench.reports.claims.evaluation import (
 from costbench.reports.dataset_files import Card, read_cards, read_leakage, read_set_counts
 from costbench.reports.extension import ReportPart
 from costbench.reports.figures.search_curves import SearchPath, read_paths
-from costbench.reports.frame import frame_of, select
+from costbench.reports.frame import frame_of, select, stack
 from costbench.reports.headline import Headline, HeadlineParams, load_headline
 from costbench.reports.machine_searches import search_rows
 from costbench.reports.overhead import overhead_rows, without_wall_times
@@ -219,9 +219,10 @@ class ReportData:
         if self.headline is None:
             return Variants(self.results, self.budgets, self.guard.reasons)
         frame = select(self.headline.results.frame, model=Side().model)
-        packed = frame[(frame["variant"] != MAIN) & ~frame["variant"].map(is_curve)]
+        variants = [name for name in frame["variant"].unique() if name != MAIN and not is_curve(name)]
+        packed = select(frame, variant=variants)
         keys = ["task", "split", "chip", "model", "variant"]
-        of_headline = set(packed[keys].itertuples(index=False, name=None))
+        of_headline = set(packed[keys].drop_duplicates().itertuples(index=False, name=None))
 
         def is_of_headline(budget: Budget) -> bool:
             task, side = network_of(budget)
@@ -290,7 +291,7 @@ def _with_packed(computed: pd.DataFrame, packed: pd.DataFrame, keys: list[str]) 
     """Returns packed rows, and of the computed ones those with other values of the keys."""
     known = pd.MultiIndex.from_frame(packed[keys])
     is_replaced = pd.MultiIndex.from_frame(computed[keys]).isin(known)
-    return pd.concat([computed[~is_replaced], packed], ignore_index=True)
+    return stack([computed[~is_replaced], packed])
 
 
 def load_report_data(inputs: ReportInputs, figures: Path) -> ReportData:
@@ -307,7 +308,7 @@ def load_report_data(inputs: ReportInputs, figures: Path) -> ReportData:
     results, searches = load_results(*inputs.rows), load_searches(inputs.searches)
     budgets = read_budgets(inputs.trained)
     rows_of_parts = frame_of((row for part in inputs.parts.values() for row in part.rows), "autotune")
-    frame = pd.concat([results.frame, searches.frame, rows_of_parts], ignore_index=True)
+    frame = stack([results.frame, searches.frame, rows_of_parts])
     leakage, counts, card = (
         None if inputs.split is None else inputs.split / name
         for name in ("leakage.json", "counts.json", "card.json")
@@ -332,7 +333,7 @@ def load_report_data(inputs: ReportInputs, figures: Path) -> ReportData:
     wall_times = frame_of(overhead_rows(inputs.overheads))
     findings = evaluate_claims(
         contrasts(claims, results.scores),
-        pd.concat([frame, derived_rows(results.frame), wall_times], ignore_index=True),
+        stack([frame, derived_rows(results.frame), wall_times]),
         seed,
         guard=guard,
     )
@@ -372,7 +373,7 @@ def decide_on_headline(
     if headline is None:
         return findings
     of_models = headline.results.frame, derived_rows(headline.results.frame), headline.training_times
-    frame = pd.concat([*of_models, headline.searches.frame], ignore_index=True)
+    frame = stack([*of_models, headline.searches.frame])
     tested = tuple(
         claim for claim in contrasts(claims, score_index(frame)) if claim.sides and not claim.construction
     )
@@ -397,7 +398,7 @@ def find_on_machine(
         seed: seed of the bootstrap.
     """
     of_models = [] if real is None else [real.results.frame, derived_rows(real.results.frame)]
-    frame = pd.concat([*of_models, searches], ignore_index=True)
+    frame = stack([*of_models, searches])
     if frame.empty:
         return ()
     asked = contrasts_on_machine(claims, score_index(frame), str(min(frame["chip"])))

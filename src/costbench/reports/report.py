@@ -14,6 +14,7 @@ from costbench.reports.dataset_files import flat_counts, flat_leakage
 from costbench.reports.declared_tables import declared_tables
 from costbench.reports.extension import RenderedPart
 from costbench.reports.figures.canvas import keep_smaller
+from costbench.reports.frame import stack
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
 from costbench.reports.machine_searches import flat_machine_searches
 from costbench.reports.page import FIRST, Section, glossary, write_pages
@@ -130,7 +131,7 @@ def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
         tables=write_tables([table for section in sections for table in section.tables], folder / "tables"),
         figures=tuple(figure.path for section in sections for figure in section.figures),
         headline=summary,
-        frame=pd.concat([data.frame, *data.user_rows], ignore_index=True),
+        frame=stack([data.frame, *data.user_rows]),
         findings=data.findings,
     )
 

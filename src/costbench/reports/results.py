@@ -15,7 +15,7 @@ from costbench.baselines import BASELINES as ROWS
 from costbench.errors import DataError
 from costbench.metrics.measures import Measure, error_measure
 from costbench.metrics.rows import MAIN, read_rows
-from costbench.reports.frame import ORDER, frame_of, means, select, split_by, split_user_programs
+from costbench.reports.frame import ORDER, frame_of, means, select, split_by, split_user_programs, stack
 from costbench.reports.scores import ScoreIndex, score_index
 from costbench.tasks import LEARNED, Labels, Task, labels_of, task_order
 
@@ -299,31 +299,42 @@ class Results:
 def load_results(path: str | PathLike[str], *more: str | PathLike[str]) -> Results:
     """Returns the results in a file of rows, or in several, each in a folder named after its experiment.
 
+    Raises:
+        DataError: for a file that is missing or malformed (see `read_rows`), and as `results_of` does.
+    """
+    return results_of([frame_of(read_rows(file), Path(file).parent.name) for file in (path, *more)], path)
+
+
+def results_of(frames: Sequence[pd.DataFrame], where: str | PathLike[str]) -> Results:
+    """Returns the results of one or several experiments.
+
     Where an experiment trains a variant that an earlier one has trained for the same task, split and chip,
     its own is listed as `EXPERIMENT.VARIANT`.
 
+    Args:
+        frames: rows of each experiment.
+        where: what they come from, for errors.
+
     Raises:
-        DataError: for a file that is missing or malformed (see `read_rows`), if there are no rows, or for a
-            program that is listed under two applications.
+        DataError: if there are no rows, or for a program that is listed under two applications.
     """
-    files = [frame_of(read_rows(file), Path(file).parent.name) for file in (path, *more)]
-    frame = pd.concat(files, ignore_index=True)
+    frame = stack(frames)
     if frame.empty:
-        raise DataError("no result rows", where=path, expected="rows written by the stage `evaluate`")
+        raise DataError("no result rows", where=where, expected="rows written by the stage `evaluate`")
     trained = frame["model"].isin(TRAINED)
     first = frame.groupby(["task", "split", "chip", "model", "variant"])["experiment"].transform("first")
     again = trained & (first != frame["experiment"])
     named = frame.loc[again, ["experiment", "model", "variant"]]
     frame.loc[again, "variant"] = [_apart(*row) for row in named.itertuples(index=False)]
     frame.loc[again, "model"] = TRAINED[0]
-    # The index stays that of the files, so that what came first can be told.
+    # The index stays that of the experiments, so that what came first can be told.
     frame = frame.sort_values(list(ORDER), kind="stable")
     keys = ["task", "split", "chip", "group", "variant", "program"]
     families = frame[[*keys, "application"]].drop_duplicates()
     clash = families[families.duplicated(keys, keep=False)]
     if len(clash):
         names = " and ".join(map(repr, clash["application"].unique()))
-        raise DataError(names, where=path, field=f"application of {clash['program'].iloc[0]}")
+        raise DataError(names, where=where, field=f"application of {clash['program'].iloc[0]}")
     return Results(*split_user_programs(frame))
 
 

@@ -16,6 +16,7 @@ from costbench.metrics.intervals import CrossedDraws, ResampledEffect, Resampled
 from costbench.metrics.measures import APE_FLOOR_PERCENT
 from costbench.metrics.rows import PROGRAMS
 from costbench.reports.claims.claim import ANY, Side
+from costbench.reports.frame import stack
 from costbench.rng import stream
 
 MIN_APPLICATIONS = 3
@@ -134,7 +135,7 @@ def score_index(frame: pd.DataFrame) -> ScoreIndex:
     frame = frame.assign(variant=frame["variant"].where(frame["budget"] == "", frame["budget"]))
     # A program may be in several splits, and has results with the models of each.
     pooled = frame.assign(program=frame["split"] + "/" + frame["program"], split=ANY)
-    both = pd.concat([frame, pooled], ignore_index=True)
+    both = stack([frame, pooled])
     groups = both.groupby(["task", "metric", "model", "variant", "split", "chip", "group"]).indices
     row_numbers = {}
     for key, rows in groups.items():

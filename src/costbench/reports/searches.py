@@ -184,9 +184,11 @@ def load_searches(path: str | PathLike[str] | None) -> Searches:
     Raises:
         DataError: for a file that is missing or malformed (see `read_rows`).
     """
-    if path is None:
-        return Searches()
-    frame = frame_of(read_rows(path), "autotune")
+    return Searches() if path is None else searches_of(frame_of(read_rows(path), "autotune"))
+
+
+def searches_of(frame: pd.DataFrame) -> Searches:
+    """Returns the searches that sorted rows of the stage `autotune` are of, whose variants are budgets."""
     return Searches(*split_user_programs(frame.assign(budget=frame["variant"], variant=MAIN)))
 
 
