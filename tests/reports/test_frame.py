@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import astuple, replace
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
+from costbench.errors import DataError
 from costbench.experiments.archive import ROWS, table_of
 from costbench.metrics.rows import MetricRow
 from costbench.reports.frame import COLUMNS, frame_of, frame_of_packed, select, stack
 from tests.reports.conftest import make_row
 
-ROW_FIELDS = tuple(MetricRow.__dataclass_fields__)
+FILE = Path("rows.parquet")
+
+
+def packed(rows: list[MetricRow]) -> pd.DataFrame:
+    return frame_of_packed(table_of(ROWS, [("evaluate", "main-tile", *astuple(row)) for row in rows]), FILE)
 
 
 @pytest.fixture
@@ -19,10 +28,15 @@ def rows() -> list[MetricRow]:
 
 
 def test_packed_rows_are_the_rows(rows: list[MetricRow]) -> None:
-    records = [("evaluate", "main-tile", *(getattr(row, name) for name in ROW_FIELDS)) for row in rows]
-    packed = frame_of_packed(table_of(ROWS, records))
-    assert list(packed.columns) == list(COLUMNS)
-    pd.testing.assert_frame_equal(packed, frame_of(rows, "main-tile"))
+    assert list(packed(rows).columns) == list(COLUMNS)
+    pd.testing.assert_frame_equal(packed(rows), frame_of(rows, "main-tile"))
+
+
+def test_packed_rows_that_are_none_are_named(rows: list[MetricRow]) -> None:
+    with pytest.raises(DataError, match=r"rows\.parquet.*hybrid.*not finite"):
+        packed([*rows[:2], replace(rows[2], value=math.nan)])
+    with pytest.raises(DataError, match=r"rows\.parquet.*learned.*twice"):
+        packed([*rows, replace(rows[0], value=3.0, application="another")])
 
 
 def test_stacked_frames_keep_their_rows_and_have_text_in_one_piece(rows: list[MetricRow]) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from costbench.arrays import F64
 from costbench.artifacts import atomic_path
+from costbench.errors import DataError
 from costbench.metrics.rows import MetricRow
 from costbench.programs.manifest import is_of_user
 
@@ -48,9 +49,26 @@ def frame_of(rows: Iterable[MetricRow], experiment: str = "") -> pd.DataFrame:
     return _with_all_columns(frame.assign(experiment=experiment))
 
 
-def frame_of_packed(table: pa.Table) -> pd.DataFrame:
-    """Returns rows of an archive's `rows.parquet` as such a frame, in the order of the table."""
-    return _with_all_columns(table.to_pandas())
+def frame_of_packed(table: pa.Table, where: Path) -> pd.DataFrame:
+    """Returns rows of an archive's `rows.parquet` as such a frame, in the order of the table.
+
+    Args:
+        table: rows of one part.
+        where: path of the file, for errors.
+
+    Raises:
+        DataError: for a value that is not finite, or two rows with the same key, as for rows in files.
+    """
+    frame = _with_all_columns(table.to_pandas())
+    keys = list(ORDER[: ORDER.index("value")])
+    for problem, wrong, expected in (
+        ("not finite", ~np.isfinite(frame["value"].to_numpy()), "a finite number"),
+        ("there twice", frame.duplicated([name for name in keys if name != "application"]), "one row"),
+    ):
+        if wrong.any():
+            row = "/".join(map(str, frame.loc[wrong, keys].iloc[0]))
+            raise DataError(f"{row} is {problem}", where=where, expected=expected)
+    return frame
 
 
 def _with_all_columns(frame: pd.DataFrame) -> pd.DataFrame:

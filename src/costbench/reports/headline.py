@@ -155,7 +155,7 @@ def load_headline(
     manifest = read_manifest(folder)
     parts = read_archive(folder, manifest)
     rows = {
-        name.removeprefix("experiments/"): frame_of_packed(part.tables[ROWS])
+        name.removeprefix("experiments/"): frame_of_packed(part.tables[ROWS], folder / ROWS)
         for name, part in parts.items()
         if len(part.tables[ROWS])
     }
