@@ -13,9 +13,10 @@ from costbench.autotuning.budget import Charging
 from costbench.autotuning.fusion import ProgramPricer
 from costbench.autotuning.kernel_costs import EstimatedKernels, MeasuredKernels, TiledKernels
 from costbench.compiler.analytical_model import AnalyticalModel
-from costbench.compiler.fusion.space import FusionSpace, fusion_space
+from costbench.compiler.fusion.space import NO_KERNEL, FusionCuts, FusionSpace, fusion_space
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import PreparedProgram
+from costbench.errors import UnsupportedKernelError
 from costbench.experiments.autotuning.fusion_comparison import (
     AutotuneFusionParams,
     FusionBar,
@@ -55,6 +56,16 @@ class Quadratic:
 
     def costs(self, kernels: Sequence[Kernel]) -> F64:
         return ((PerKernel().costs(kernels) - 1e9) / 1e9) ** 2 * 1e9
+
+
+@dataclass(frozen=True)
+class OnlyThose:
+    """A kernel costs a second if it is one of some, by its instructions; others do not run."""
+
+    allowed: frozenset[tuple[int, ...]]
+
+    def costs(self, kernels: Sequence[Kernel]) -> F64:
+        return np.array([1e9 if tuple(k.instructions) in self.allowed else np.inf for k in kernels])
 
 
 def diamond() -> FusionSpace:
@@ -165,6 +176,24 @@ def test_where_nothing_can_be_measured_the_start_remains() -> None:
     alone, helped = (b.speedups for b in found if b.start == "random")
     assert alone == helped
     assert alone[0] < 1.0
+
+
+def test_the_random_start_of_a_program_that_runs_in_few_configs() -> None:
+    # Of its 2^n configs those run that cut it as the default does, so no fair coins find one.
+    space = FusionSpace(PreparedProgram(read_module(PROGRAM), NAME))
+    cuts = FusionCuts(space)
+    numbers = np.unique(np.concatenate(cuts.cut(space.default).kernels))
+    default = [cuts.take(number) for number in numbers[numbers != NO_KERNEL].tolist()]
+    machine = OnlyThose(frozenset(tuple(kernel.instructions) for kernel in default))
+    assert len(space.default) > 50
+    params = replace(PARAMS, starts=("random",), repeats=1, hardware_minutes=(0.1,), best_known_minutes=0.1)
+    found = FusionTuner(space, TARGET, machine, {}, params).search()
+    assert {speedup for bar in found.bars for speedup in bar.speedups} == {1.0}
+
+
+def test_a_program_whose_default_does_not_run() -> None:
+    with pytest.raises(UnsupportedKernelError, match="diamond: the default config does not run"):
+        FusionTuner(diamond(), TARGET, OnlyThose(frozenset()), {}, PARAMS)
 
 
 def test_fewer_searches_on_a_model() -> None:

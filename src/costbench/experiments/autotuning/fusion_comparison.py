@@ -40,12 +40,15 @@ from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
 from costbench.compiler.fusion.space import FusionSpace
+from costbench.errors import UnsupportedKernelError
 from costbench.rng import stream
 from costbench.search.space import VectorSearchSpace
 from costbench.target import Target
 
 Start = Literal["default", "random"]
 HARDWARE, BEST_KNOWN = "hardware", "best known"
+_DRAWS = 100
+"""Configs that are drawn before more edges keep the default."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,8 @@ class FusionTuner:
         self._predicted = {name: ProgramPricer(space, costs, cuts=cuts) for name, costs in models.items()}
         self._random_starts: dict[int, tuple[int, float]] = {}
         self._default_ns = self._runtime_ns(space.default[None])
+        if not math.isfinite(self._default_ns):
+            raise UnsupportedKernelError("the default config does not run", where=space.name)
 
     def search(self) -> FusionResult:
         """Runs all searches of the program and returns their bars and curves."""
@@ -304,16 +309,20 @@ class FusionTuner:
     def _start(self, start: Start, seed: int) -> tuple[int, float]:
         """Returns the number of the config that a search starts from, and the program's runtime under it.
 
-        A random start fuses each edge or not with probability 1/2 and is drawn until it compiles; all
-        searches of a repeat have the same one.
+        A random start fuses each edge or not with probability 1/2 and is drawn until it runs; all searches
+        of a repeat have the same one. Of programs in which next to no such config runs, half of the edges, on
+        average, keep the default after 100 draws, then three quarters, and so on.
         """
         if start == "default":
             return default_number(self.space), self._default_ns
         if seed not in self._random_starts:
             rng = stream(seed, "autotuning", "random start", self.space.name)
-            runtime_ns = math.inf
+            runtime_ns, draws = math.inf, 0
             while not math.isfinite(runtime_ns):
                 config = rng.integers(2, size=(1, len(self.space.default))).astype(np.int16)
-                runtime_ns = self._runtime_ns(config)
+                if halvings := draws // _DRAWS:
+                    drawn = rng.random(config.shape) < 0.5**halvings
+                    config = np.where(drawn, config, self.space.default)
+                runtime_ns, draws = self._runtime_ns(config), draws + 1
             self._random_starts[seed] = VectorSearchSpace(self.space).numbers(config)[0], runtime_ns
         return self._random_starts[seed]
