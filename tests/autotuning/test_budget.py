@@ -30,6 +30,15 @@ def test_what_fits_is_counted_from_the_front() -> None:
     assert budget.affordable(NONE) == 0
 
 
+def test_how_many_decisions_a_budget_pays_for() -> None:
+    budget = MeasurementBudget(seconds=5.0)
+    assert budget.pays_for(10, 0.5)
+    assert not budget.pays_for(11, 0.5)
+    # A program of 1,100 edges has more fusion configs than the largest float.
+    assert not budget.pays_for(2**1100, 0.5)
+    assert MeasurementBudget().pays_for(2**1100, 0.5)
+
+
 def test_both_limits_hold() -> None:
     budget = MeasurementBudget(seconds=5.0, evaluations=3)
     assert budget.affordable(np.full(10, 1.0)) == 3

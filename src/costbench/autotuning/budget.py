@@ -61,6 +61,10 @@ class MeasurementBudget:
             return 0
         return int(min(wanted, self._evaluations_limit - self.spent_evaluations))
 
+    def pays_for(self, number: int, seconds: float) -> bool:
+        """Says whether the time limit is enough for evaluations of `seconds` each, however many."""
+        return number <= self._seconds_limit / seconds
+
     def affordable(self, seconds: F64) -> int:
         """Returns how many of the first evaluations, which take `seconds` [n], fit into what is left."""
         within = self._running_seconds(seconds) <= self._seconds_limit

@@ -7,6 +7,7 @@ is cutting the program into kernels (`compiler.fusion.space`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -22,6 +23,7 @@ from costbench.autotuning.trace import Subject
 from costbench.compiler.fingerprints import module_fingerprint
 from costbench.compiler.fusion.space import NO_KERNEL, CutConfig, FusionCuts, FusionSpace
 from costbench.compiler.kernel import Kernel
+from costbench.errors import UnsupportedKernelError
 from costbench.search.space import VectorSearchSpace
 
 NUM_RUNS = 3
@@ -123,6 +125,19 @@ class ProgramPricer:
         if missing:
             costs = self._kernels.costs([kernel for _, kernel in missing])
             self._costs[[number for number, _ in missing]] = costs
+
+
+def default_runtime_ns(pricer: ProgramPricer, space: FusionSpace) -> float:
+    """Returns the cost of a program under its default config, in nanoseconds.
+
+    Raises:
+        UnsupportedKernelError: for a program of which a kernel cannot run.
+    """
+    default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
+    if not math.isfinite(default_ns):
+        expected = "kernels of which a tile fits into the scratchpad"
+        raise UnsupportedKernelError("the default config does not run", where=space.name, expected=expected)
+    return default_ns
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from costbench.autotuning.kernel_costs import EstimatedKernels, TiledKernels
 from costbench.autotuning.search import Progress
 from costbench.compiler.analytical_model import AnalyticalModel
+from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
+from costbench.errors import UnsupportedKernelError
 from costbench.experiments.autotuning.fusion_tuning import tune_fusion
 from costbench.experiments.autotuning.session import Report, Session, Step, TuneOptions, TuningResult
+from costbench.hlo.reader import read_module
 from costbench.target import load_target
 from tests.experiments.autotuning.test_session import nothing
 from tests.experiments.small_programs import small_file, small_step
@@ -15,10 +20,18 @@ from tests.experiments.small_programs import small_file, small_step
 TARGET = load_target("tpu_v3")
 
 
+PROGRAMS = Path(__file__).resolve().parents[3] / "data" / "programs"
+
+
 def tuned(
-    folder: Path, options: TuneOptions, *, resume: bool = False, report: Report = nothing
+    folder: Path,
+    options: TuneOptions,
+    program: PreparedProgram | None = None,
+    *,
+    resume: bool = False,
+    report: Report = nothing,
 ) -> TuningResult:
-    program = PreparedProgram(small_step(), "small_step")
+    program = program or PreparedProgram(small_step(), "small_step")
     tiled = TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
     model = EstimatedKernels(tiled) if options.model != "none" else None
     return tune_fusion(program, Session(folder, options, TARGET, resume=resume, report=report), tiled, model)
@@ -55,3 +68,22 @@ def test_hardware_alone_stopped_and_resumed(tmp_path: Path) -> None:
     assert part.num_measured == 2
     assert part.rows == whole.rows[:2]
     assert tuned(tmp_path / "b", options, resume=True) == whole
+
+
+def test_a_program_of_more_configs_than_a_float_can_hold(tmp_path: Path) -> None:
+    file = PROGRAMS / "convdraw_b16_infer_f32.hlo.pb.zst"
+    program = PreparedProgram(read_module(file), "convdraw")
+    assert len(FusionSpace(program).default) > 1024
+    found = tuned(
+        tmp_path / "a", TuneOptions(file, "fusion", model="none", minutes=0.6, compile_s=14.4), program
+    )
+    assert found.num_measured > 1
+    assert 0.0 < found.hardware_seconds <= 36.0
+    assert 0.0 < found.best_ns <= found.default_ns
+
+
+def test_a_program_of_which_a_kernel_fits_no_scratchpad(tmp_path: Path) -> None:
+    file = PROGRAMS / "retinanet_b1_infer_bf16.hlo.pb.zst"
+    program = PreparedProgram(read_module(file), "retinanet")
+    with pytest.raises(UnsupportedKernelError, match="retinanet: the default config does not run"):
+        tuned(tmp_path / "a", TuneOptions(file, "fusion", model="none", minutes=0.6), program)

@@ -34,13 +34,13 @@ from costbench.autotuning.fusion import (
     ProgramPricer,
     SharedCuts,
     default_number,
+    default_runtime_ns,
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
 from costbench.compiler.fusion.space import FusionSpace
-from costbench.errors import UnsupportedKernelError
 from costbench.rng import stream
 from costbench.search.space import VectorSearchSpace
 from costbench.target import Target
@@ -185,6 +185,9 @@ class FusionTuner:
         machine: measures kernels.
         models: predict their costs; their names name the arms, as in `model and hardware`.
         params: settings of the searches.
+
+    Raises:
+        UnsupportedKernelError: for a program whose default config does not run.
     """
 
     def __init__(
@@ -201,9 +204,7 @@ class FusionTuner:
         self._measured = ProgramPricer(space, machine, cuts=cuts)
         self._predicted = {name: ProgramPricer(space, costs, cuts=cuts) for name, costs in models.items()}
         self._random_starts: dict[int, tuple[int, float]] = {}
-        self._default_ns = self._runtime_ns(space.default[None])
-        if not math.isfinite(self._default_ns):
-            raise UnsupportedKernelError("the default config does not run", where=space.name)
+        self._default_ns = default_runtime_ns(self._measured, space)
 
     def search(self) -> FusionResult:
         """Runs all searches of the program and returns their bars and curves."""

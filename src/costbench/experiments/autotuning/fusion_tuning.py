@@ -15,6 +15,7 @@ from costbench.autotuning.fusion import (
     FusionModelEvaluator,
     ProgramPricer,
     default_number,
+    default_runtime_ns,
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts, MeasuredKernels, TiledKernels
@@ -48,13 +49,15 @@ def tune_fusion(
     Kernels that the chip does not run take what `prices` say, or nothing; the result lists them.
 
     Raises:
-        UnsupportedKernelError: for any other kernel that cannot be lowered, or a program without kernels.
+        UnsupportedKernelError: for any other kernel that cannot be lowered, or a program without kernels or
+            whose default config does not run.
         DataError: if the traces to resume are of another search.
     """
     require_kernels(program)
     options, space = session.options, FusionSpace(program)
     machine = MeasuredKernels(tiled, Device(session.target, options.seed), program.fingerprints)
     pricer = ProgramPricer(space, CostsWithOutside(machine, prices))
+    default_ns = default_runtime_ns(pricer, space)
     charging = Charging(compile_s=options.compile_s)
     size = space.module.num_instructions
     problem = fusion_problem(space, session.target.name)
@@ -76,7 +79,6 @@ def tune_fusion(
         shortlist = Shortlist(None, distinct=True, budget=minutes(options.minutes))
         search = partial(measure_best, problem, predicted, device, shortlist)
         measured = session.search(MEASURING, search)
-    default_ns = float(pricer.total_ns(pricer.cut(space.default[None]))[0])
     result = _result(space, problem, default_ns, predicted, measured, session.origins)
     return replace(result, left_out=prices.left_out(program.unique_kernels))
 
@@ -90,7 +92,7 @@ def _plan(
     in a small space would spend most of its time on configs that it has already tried.
     """
     start, size = (default_number(space),), VectorSearchSpace(space).size
-    if size * cost_s <= (budget.seconds or 0.0):
+    if budget.pays_for(size, cost_s):
         return Plan(ENUMERATION, budget, seed, start), replace(step, decisions=size)
     return Plan(STRATEGY, budget, seed, start), step
 

@@ -150,7 +150,7 @@ def _plan(
 ) -> tuple[Plan, Step]:
     """Returns how to search and how progress is counted; a space that the budget pays for is enumerated."""
     start = (vectors.numbers(vectors.space.default[None])[0],)
-    if vectors.size * cost_s <= (budget.seconds or 0.0):
+    if budget.pays_for(vectors.size, cost_s):
         return Plan(ENUMERATION, budget, seed, start), replace(step, decisions=vectors.size)
     return Plan(STRATEGY, budget, seed, start), step
 
