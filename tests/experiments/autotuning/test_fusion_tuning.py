@@ -18,8 +18,6 @@ from tests.experiments.autotuning.test_session import nothing
 from tests.experiments.small_programs import small_file, small_step
 
 TARGET = load_target("tpu_v3")
-
-
 PROGRAMS = Path(__file__).resolve().parents[3] / "data" / "programs"
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from costbench.arrays import I16
-from costbench.autotuning.budget import Charging, MeasurementBudget, minutes
+from costbench.autotuning.budget import Charging, minutes
 from costbench.autotuning.fusion import (
     FusionDeviceEvaluator,
     FusionModelEvaluator,
@@ -19,7 +19,7 @@ from costbench.autotuning.fusion import (
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts, MeasuredKernels, TiledKernels
-from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
+from costbench.autotuning.search import Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
@@ -33,7 +33,7 @@ from costbench.experiments.autotuning.session import Change, Gain, Session, Step
 from costbench.hardware.device import Device
 from costbench.search.space import VectorSearchSpace
 
-STRATEGY, ENUMERATION = "annealing-1", "enumeration"
+STRATEGY = "annealing-1"
 PREDICTING, MEASURING = Step("predicted", "predicting"), Step("measured", "measuring")
 
 
@@ -55,6 +55,7 @@ def tune_fusion(
     """
     require_kernels(program)
     options, space = session.options, FusionSpace(program)
+    vectors = VectorSearchSpace(space)
     machine = MeasuredKernels(tiled, Device(session.target, options.seed), program.fingerprints)
     pricer = ProgramPricer(space, CostsWithOutside(machine, prices))
     default_ns = default_runtime_ns(pricer, space)
@@ -66,13 +67,13 @@ def tune_fusion(
     if model is None:
         charge = charging.measuring(size)
         cost_s = max(charge.compile_s, charge.repeat_s)
-        plan, step = _plan(space, minutes(options.minutes), cost_s, options.seed, MEASURING)
+        plan, step = session.plan(vectors, STRATEGY, minutes(options.minutes), cost_s, MEASURING)
         measured = session.search(step, partial(tune, problem, device, plan))
     else:
         costs = ProgramPricer(space, CostsWithOutside(model, prices), session.known_costs())
         evaluator = FusionModelEvaluator(costs, options.model, charging.predicting_s(size))
         budget = minutes(options.model_minutes)
-        plan, step = _plan(space, budget, evaluator.evaluation_s, options.seed, PREDICTING)
+        plan, step = session.plan(vectors, STRATEGY, budget, evaluator.evaluation_s, PREDICTING)
         predicted = session.search(replace(step, limited=True), partial(tune, problem, evaluator, plan))
         session.keep_costs(costs.known)
         assert predicted is not None  # only an earlier search could have been interrupted
@@ -81,20 +82,6 @@ def tune_fusion(
         measured = session.search(MEASURING, search)
     result = _result(space, problem, default_ns, predicted, measured, session.origins)
     return replace(result, left_out=prices.left_out(program.unique_kernels))
-
-
-def _plan(
-    space: FusionSpace, budget: MeasurementBudget, cost_s: float, seed: int, step: Step
-) -> tuple[Plan, Step]:
-    """Returns how to search and how progress is counted.
-
-    A space of which the budget pays for every config is enumerated; others are searched by annealing, which
-    in a small space would spend most of its time on configs that it has already tried.
-    """
-    start, size = (default_number(space),), VectorSearchSpace(space).size
-    if budget.pays_for(size, cost_s):
-        return Plan(ENUMERATION, budget, seed, start), replace(step, decisions=size)
-    return Plan(STRATEGY, budget, seed, start), step
 
 
 def _result(

@@ -10,10 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from costbench.arrays import F64, I16
-from costbench.autotuning.budget import Charging, MeasurementBudget, minutes
+from costbench.autotuning.budget import Charging, minutes
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.fusion import NUM_RUNS
-from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
+from costbench.autotuning.search import Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace, Subject
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fingerprints import module_fingerprint
@@ -26,7 +26,7 @@ from costbench.experiments.autotuning.session import Change, Gain, Session, Step
 from costbench.hardware.device import Device
 from costbench.search.space import VectorSearchSpace
 
-STRATEGY, ENUMERATION = "genetic", "enumeration"
+_STRATEGY = "genetic"
 PREDICTING, MEASURING = Step("predicted", "predicting"), Step("measured", "measuring")
 PREDICTION_S = 5e-3
 """Seconds charged for predicting a config: compiling one and placing its copies takes milliseconds."""
@@ -132,27 +132,18 @@ def tune_layouts(space: LayoutSpace, session: Session, name: str, *, has_model: 
     if has_model:
         estimates = ProgramPricer(space, devices, _MEMORY_GIB, EstimatedPrices)
         evaluator = LayoutModelEvaluator(estimates, options.model)
-        plan, step = _plan(vectors, minutes(options.model_minutes), PREDICTION_S, options.seed, PREDICTING)
+        budget = minutes(options.model_minutes)
+        plan, step = session.plan(vectors, _STRATEGY, budget, PREDICTION_S, PREDICTING)
         predicted = session.search(replace(step, limited=True), partial(tune, problem, evaluator, plan))
         assert predicted is not None  # only an earlier search could have been interrupted
         shortlist = Shortlist(None, distinct=True, budget=hardware)
         measured = session.search(MEASURING, partial(measure_best, problem, predicted, device, shortlist))
     else:
-        plan, step = _plan(vectors, hardware, compile_s, options.seed, MEASURING)
+        plan, step = session.plan(vectors, _STRATEGY, hardware, compile_s, MEASURING)
         measured = session.search(step, partial(tune, problem, device, plan))
     default = space.default[None]
     default_ns = float(pricer.measure(default, np.zeros(1, dtype=np.int64))[0])
     return _result(space, problem, default_ns, (predicted, measured), session.origins)
-
-
-def _plan(
-    vectors: VectorSearchSpace, budget: MeasurementBudget, cost_s: float, seed: int, step: Step
-) -> tuple[Plan, Step]:
-    """Returns how to search and how progress is counted; a space that the budget pays for is enumerated."""
-    start = (vectors.numbers(vectors.space.default[None])[0],)
-    if budget.pays_for(vectors.size, cost_s):
-        return Plan(ENUMERATION, budget, seed, start), replace(step, decisions=vectors.size)
-    return Plan(STRATEGY, budget, seed, start), step
 
 
 def _result(

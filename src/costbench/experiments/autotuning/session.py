@@ -11,22 +11,24 @@ import io
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from costbench.artifacts import digest_file, read_json, write_json, write_text
-from costbench.autotuning.budget import COMPILE_S
-from costbench.autotuning.search import Progress, SearchInterrupted, Watch
+from costbench.autotuning.budget import COMPILE_S, MeasurementBudget
+from costbench.autotuning.search import Plan, Progress, SearchInterrupted, Watch
 from costbench.autotuning.trace import SearchTrace, read_trace, write_trace
 from costbench.compiler.trip_counts import DEFAULT_UNKNOWN_TRIP_COUNT
 from costbench.errors import DataError
 from costbench.experiments.autotuning.outside_prices import LeftOut
+from costbench.search.space import VectorSearchSpace
 from costbench.target import Target
 from costbench.tasks import TaskName
 
 ANALYTICAL, NO_MODEL = "analytical", "none"
 SIMULATED = "simulated"
 DECISIONS_FILE = "decisions.json"
+_ENUMERATION = "enumeration"
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,19 @@ class Session:
         """Returns the chip of a run on a simulated one."""
         assert self._target is not None, "searches on a machine that exists ask for no chip"
         return self._target
+
+    def plan(
+        self, vectors: VectorSearchSpace, strategy: str, budget: MeasurementBudget, cost_s: float, step: Step
+    ) -> tuple[Plan, Step]:
+        """Returns how to search from the default and how progress is counted.
+
+        A space of which the budget pays for every config is enumerated; `strategy` would spend most of its
+        time there on configs that it has already tried.
+        """
+        start = (vectors.numbers(vectors.space.default[None])[0],)
+        if budget.pays_for(vectors.size, cost_s):
+            return Plan(_ENUMERATION, budget, self.options.seed, start), replace(step, decisions=vectors.size)
+        return Plan(strategy, budget, self.options.seed, start), step
 
     def search(self, step: Step, run: Run) -> SearchTrace | None:
         """Runs or resumes a search; returns None if the run was interrupted before this search began."""
