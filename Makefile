@@ -72,9 +72,9 @@ evidence: $(INSTALLED) need-git profiles ## Compute what data/results/evidence l
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/evidence/index.html" "$(CURDIR)/reports/evidence/tables/"
 	$(PAGES)
 
-evidence-report: $(INSTALLED) ## Render the page of that profile from the results that git keeps: minutes
+evidence-report: $(INSTALLED) ## Render the page of that profile from the results that git keeps, without those that are missing: minutes
 	costbench results unpack data/results/evidence --params profiles/evidence/params.yaml
-	costbench report --params profiles/evidence/params.yaml
+	costbench report --partial --params profiles/evidence/params.yaml
 
 headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 20 core-hours, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \

@@ -31,3 +31,11 @@ def test_the_report_is_rendered_from_packed_results(workplace: Path, monkeypatch
             shutil.rmtree(out)
     assert digest_folder(out / "reports") == before
     assert not list(out.rglob("weights.pt"))
+    shutil.rmtree(out / "evaluate" / "hybrid-fusion")
+    without = costbench(["report", "--params", "profiles/smoke/params.yaml"], workplace)
+    assert without.returncode == 1
+    assert "hybrid-fusion/identity.json: not there" in without.stderr
+    partial = costbench(["report", "--partial", "--params", "profiles/smoke/params.yaml"], workplace)
+    assert partial.returncode == 0, partial.stderr
+    page = (out / "reports" / "index.html").read_text("utf-8")
+    assert "not finished, and left out</dt><dd>hybrid-fusion</dd>" in page

@@ -317,11 +317,16 @@ def register(params: Params = Path("params.yaml")) -> None:
     run_stage(run, params)
 
 
-def report(params: Params = Path("params.yaml")) -> None:
+def report(
+    params: Params = Path("params.yaml"),
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Leave out experiments that are not finished, and name them.")
+    ] = False,
+) -> None:
     """Render tables (Markdown, CSV, LaTeX), figures, `summary.json` and the page `index.html`."""
     from costbench.reports.stage import run
 
-    run_stage(run, params)
+    run_stage(lambda path: run(path, partial=partial), params)
 
 
 STAGES = (collect, generate, split, features, sweep, train, evaluate, autotune, register, report)

@@ -10,7 +10,13 @@ from pathlib import Path
 from costbench.artifacts import seal
 from costbench.datasets.layout_graphs import read_collection_sizes
 from costbench.experiments.grid.cells import MAIN, experiment_names, variant_labels
-from costbench.experiments.identity import StageIdentity, git_revision, identify, read_identity
+from costbench.experiments.identity import (
+    IDENTITY_FILE,
+    StageIdentity,
+    git_revision,
+    identify,
+    read_identity,
+)
 from costbench.experiments.parameter_file import SECTION, Params, load_params
 from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
@@ -32,19 +38,24 @@ _log = logging.getLogger(__name__)
 _EXPERIMENT = "costbench/report"
 
 
-def run(params: Path) -> None:
+def run(params: Path, *, partial: bool = False) -> None:
     """Renders the results, and keeps tables and figures as artifacts of a tracked run.
+
+    Args:
+        params: parameter file of the profile.
+        partial: whether experiments that are not finished are left out; the page names them.
 
     Raises:
         CostbenchError: for wrong parameters, or stages that have not finished.
     """
     profile = load_params(params)
     workspace = load_workspace(profile)
+    evaluated = [name for name in experiment_names(profile) if not partial or _is_evaluated(workspace, name)]
     section = profile.section("report", ReportParams)
     extensions = load_extensions(REPORT_SECTIONS, ReportExtension)
     parts = {name: extension.load(workspace) for name, extension in extensions.items()}
-    identities = _read_identities(profile, workspace, parts.values())
-    inputs = _collect_inputs(profile, workspace, section, parts, identities)
+    identities = _read_identities(evaluated, workspace, parts.values())
+    inputs = _collect_inputs(profile, evaluated, workspace, section, parts, identities)
     written = write_report(inputs, workspace.reports)
     write_frame(written.frame, workspace.out / "results.parquet")
     machine, overheads = workspace.stage("machine"), inputs.overheads
@@ -56,7 +67,7 @@ def run(params: Path) -> None:
         seal(folder, "`costbench report`")
     identity = identify(__name__, section, identities[0].data_digest, *identities)
     provenance = Provenance(identity.params_digest, identity.data_digest, git_revision(workspace.root))
-    tags = {"profile": workspace.name, "experiment": ",".join(experiment_names(profile)), KIND: "report"}
+    tags = {"profile": workspace.name, "experiment": ",".join(evaluated), KIND: "report"}
     with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
         tracked.log_metrics({**written.headline, **overhead_metrics(overheads)})
         # Side by side as in the report's folder, so that its links work there too.
@@ -69,12 +80,16 @@ def run(params: Path) -> None:
     _log.info("%s", written.pages[0])
 
 
+def _is_evaluated(workspace: Workspace, experiment: str) -> bool:
+    return (workspace.stage("evaluate") / experiment / IDENTITY_FILE).is_file()
+
+
 def _read_identities(
-    profile: Params, workspace: Workspace, parts: Iterable[ReportPart]
+    names: Sequence[str], workspace: Workspace, parts: Iterable[ReportPart]
 ) -> list[StageIdentity]:
     """Returns the identities of the stages that the results are from, those of evaluation first."""
     evaluated, tuned = workspace.stage("evaluate"), workspace.stage("autotune")
-    identities = [read_identity(evaluated / name) for name in experiment_names(profile)]
+    identities = [read_identity(evaluated / name) for name in names]
     if (tuned / "rows.jsonl").is_file():
         identities.append(read_identity(tuned))
     return identities + [identity for part in parts for identity in part.identities]
@@ -82,13 +97,14 @@ def _read_identities(
 
 def _collect_inputs(
     profile: Params,
+    names: Sequence[str],
     workspace: Workspace,
     section: ReportParams,
     parts: Mapping[str, ReportPart],
     identities: Sequence[StageIdentity],
 ) -> ReportInputs:
-    """Returns the files that the stages of a profile left behind, and what the report shows beside them."""
-    names = experiment_names(profile)
+    """Returns the files of the experiments called `names` and of stages, and what is shown beside them."""
+    unfinished = ", ".join(name for name in experiment_names(profile) if name not in names)
     train, evaluated, tuned, sweep = (
         workspace.stage(name) for name in ("train", "evaluate", "autotune", "sweep")
     )
@@ -118,6 +134,7 @@ def _collect_inputs(
             "code": ", ".join(sorted({identity.code_digest for identity in identities})),
             "profile": workspace.name,
             "random stream of the intervals": f"seed {section.seed}",
+            **({"not finished, and left out": unfinished} if unfinished else {}),
         },
         variant_settings=_variant_settings(profile),
         collections=read_collection_sizes(workspace.stage("features") / "layout" / PRIMARY_CHIP),
