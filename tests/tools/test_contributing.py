@@ -48,7 +48,7 @@ def test_tables_are_where_the_guide_says(repository: Path, table: str, file: str
 def test_the_workflow_runs_the_commands_of_the_repository(repository: Path) -> None:
     workflow = yaml.safe_load((repository / ".github" / "workflows" / "ci.yml").read_text("utf-8"))
     commands = {step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step}
-    assert commands == {".ci/run", "make test-lowest"}
+    assert commands == {".ci/run", "make test-lowest", "make coverage"}
     oldest = re.search(r'requires-python = ">=([\d.]+)"', (repository / "pyproject.toml").read_text("utf-8"))
     assert oldest is not None
     assert workflow["jobs"]["locked"]["strategy"]["matrix"]["python"][0] == oldest[1]
