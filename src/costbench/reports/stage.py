@@ -9,6 +9,7 @@ from pathlib import Path
 
 from costbench.artifacts import seal
 from costbench.datasets.layout_graphs import read_collection_sizes
+from costbench.errors import DataError
 from costbench.experiments.grid.cells import MAIN, experiment_names, variant_labels
 from costbench.experiments.identity import (
     IDENTITY_FILE,
@@ -55,6 +56,9 @@ def run(params: Path, *, partial: bool = False) -> None:
     extensions = load_extensions(REPORT_SECTIONS, ReportExtension)
     parts = {name: extension.load(workspace) for name, extension in extensions.items()}
     identities = _read_identities(evaluated, workspace, parts.values())
+    if not identities:
+        where = workspace.stage("evaluate")
+        raise DataError("no finished experiment", where=where, expected="one or more of this profile")
     inputs = _collect_inputs(profile, evaluated, workspace, section, parts, identities)
     written = write_report(inputs, workspace.reports)
     write_frame(written.frame, workspace.out / "results.parquet")
