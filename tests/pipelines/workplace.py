@@ -126,15 +126,17 @@ def make_workplace(folder: Path) -> Path:
     return folder
 
 
-def write_profile(folder: Path, name: str, changes: Changes) -> Path:
-    """A copy of the smoke profile called `name`, with `changes` merged into it; its file."""
+def write_profile(
+    folder: Path, name: str, changes: Changes, experiments: Mapping[str, Sequence[str]] = EXPERIMENTS
+) -> Path:
+    """A copy of the smoke profile called `name`, with `changes` and these experiments; its file."""
     sections: Any = load_sections(REPOSITORY / "profiles" / "smoke" / "params.yaml")
     path = Path("profiles") / name / "params.yaml"
     out = f"out/{name}"
     sections["run"] |= {"name": name, "params": str(path), "out": out, "reports": f"{out}/reports"}
     sections["evaluate"]["models"].append(OWN_MODEL)
-    sections["experiments"] = {one: sections["experiments"][one] for one in EXPERIMENTS}
-    for one, variants in EXPERIMENTS.items():
+    sections["experiments"] = {one: sections["experiments"][one] for one in experiments}
+    for one, variants in experiments.items():
         entry = sections["experiments"][one]
         entry["variants"] = {name: entry["variants"][name] for name in variants or entry["variants"]}
     for section, values in changes.items():

@@ -42,7 +42,7 @@ def _text(written: ReportFiles) -> str:
 
 
 def _check_links(written: ReportFiles) -> None:
-    """What pages link to and show is bars_with_results, on other pages too."""
+    """What pages link to and show is there, on other pages too."""
     for page in written.pages:
         for link in re.findall(r'(?:href|src)="([^"]+)"', page.read_text()):
             path, _, anchor = link.partition("#")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from costbench.params import merge
 from tests.deadline import HANGS_AFTER_S
 from tests.pipelines.workplace import PROGRAMS, TINY, stages_run, write_profile
 
@@ -29,6 +30,9 @@ pytestmark = [
 ]
 SMOKE = "profiles/smoke/params.yaml"
 STARTS_WITHIN_S = 300
+# One experiment a task: what stages do with others is tested where their processes start faster.
+EXPERIMENTS = {"main-tile": (), "main-fusion": (), "tpugraphs-layout": ()}
+SMALL = merge(TINY, {"autotune": {task: {"models": [f"main-{task}"]} for task in ("tile", "fusion")}})
 JAX_FUNCTION = """
 import jax.numpy as jnp
 
@@ -73,7 +77,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel") / "study"
     passed(folder.parent, "costbench", "init", str(folder))
     assert passed(folder, "costbench", "init", "--check").count("\n") == 1
-    write_profile(folder, "smoke", TINY)
+    write_profile(folder, "smoke", SMALL, EXPERIMENTS)
     return folder
 
 
@@ -178,7 +182,7 @@ def test_programs_are_compiled_and_measured_without_torch(project: Path) -> None
     if has_torch():
         pytest.skip("the whole pipeline is run instead")
     tiles = {"generate": {**TINY["generate"], "tasks": ["tile"], "chips": ["tpu_v3"]}}
-    params = write_profile(project, "tiles", {**TINY, **tiles})
+    params = write_profile(project, "tiles", {**SMALL, **tiles}, EXPERIMENTS)
     passed(project, "python", "pipelines/generate.py", "--params", str(params))
     shards = (project / "out" / "tiles" / "generate" / "tile" / "tpu_v3").glob("*.arrow")
     assert {path.stem for path in shards} == {*PROGRAMS}
