@@ -335,7 +335,7 @@ def _core_seconds(out: Path, budgets: Sequence[Budget]) -> pd.DataFrame:
     """Returns the processor time of each training run: `core_seconds`.
 
     Where nobody measured it, as of a run that took over the files of an equal one, it is that of as many
-    steps of the same network, by the median over its other runs; NaN without any.
+    steps of the same network on samples of the same chip, by the median over its other runs; NaN without any.
 
     Returns:
         a row a run, in order, with `task`, `split` (as results have it), `chip`, `variant`, `steps`,
@@ -355,7 +355,8 @@ def _core_seconds(out: Path, budgets: Sequence[Budget]) -> pd.DataFrame:
         rows.append((*named, network, budget.split, budget.seed, _seconds_in(timing)))
     columns = ["task", "split", "chip", "variant", "steps", "network", "fold", "seed", "seconds"]
     runs = pd.DataFrame(rows, columns=columns).astype({"seconds": "float64"})
-    of_step = (runs["seconds"] / runs["steps"]).groupby([runs["task"], runs["network"]]).transform("median")
+    alike = [runs[name] for name in ("task", "chip", "network")]
+    of_step = (runs["seconds"] / runs["steps"]).groupby(alike).transform("median")
     return runs.assign(core_seconds=runs["seconds"].fillna(of_step * runs["steps"]))
 
 
