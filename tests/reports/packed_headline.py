@@ -37,9 +37,16 @@ def _rows(model: str, error: float, variant: str = "main", seed: int = 0) -> lis
 
 
 def _cell(
-    out: Path, experiment: str, fold: int, variant: str, steps: int, value: float, seed: int = 0
+    out: Path,
+    experiment: str,
+    fold: int,
+    variant: str,
+    steps: int,
+    value: float,
+    seed: int = 0,
+    chip: str = "tpu_v3",
 ) -> str:
-    name = f"tile-fold{fold}-tpu_v3-{variant}-s{seed}"
+    name = f"tile-fold{fold}-{chip}-{variant}-s{seed}"
     folder = out / "train" / experiment / name
     write_json(
         folder / "done.json", {"steps": steps, "kernels": 8, "configs": 32, "validations": 1, "key": "k"}
@@ -117,6 +124,17 @@ def write_headline(folder: Path) -> Path:
     write_stages(workspace.out)
     pack(folder / "archive", workspace)
     return folder / "archive"
+
+
+def add_second_chip(folder: Path) -> None:
+    """Packs trainings of the hybrid on samples of another chip, too, on which a step took 2 core-seconds."""
+    workspace = load_workspace(load_params(folder / "params.yaml"))
+    for fold in (1, 2):
+        name = _cell(workspace.out, "headline-tile", fold, "hybrid", 200, 0.8, chip="tpu_v2")
+        timing = workspace.out / "machine" / "train" / "headline-tile" / f"{name}.json"
+        write_json(timing, {"core_seconds": 400.0})
+    write_identity(workspace.out / "train" / "headline-tile", StageIdentity("params", "data", "later"))
+    pack(folder / "archive", workspace, experiments=["headline-tile"])
 
 
 def add_searches(folder: Path, speedups: Mapping[str, float]) -> None:

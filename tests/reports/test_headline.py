@@ -23,7 +23,7 @@ from costbench.reports.sections.headline import points_by_cell, standing_table
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, TrainingGuard, is_settled
 from tests.reports.conftest import make_row, rows_of
-from tests.reports.packed_headline import PROGRAMS, add_searches, packed, write_headline
+from tests.reports.packed_headline import PROGRAMS, add_searches, add_second_chip, packed, write_headline
 
 COLUMNS = {"tile": "validation/tau"}
 HYBRID, TREES = (Side(model, "main", "folds", "tpu_v3") for model in ("hybrid", "trees_analytical"))
@@ -67,6 +67,14 @@ def test_what_models_were_given(headline: Headline) -> None:
     # Nobody timed 200 steps of the hybrid: 100 took 4 and 8 seconds in two folds, 0.06 a step in the median.
     assert given["tile", HYBRID].steps == 200
     assert given["tile", HYBRID].core_seconds == pytest.approx(12.0)
+
+
+def test_trainings_on_another_chip_say_nothing_about_time(archive: Path, tmp_path: Path) -> None:
+    add_second_chip(tmp_path)
+    headline = load_headline(packed(archive), COLUMNS, load_claims())
+    assert headline is not None
+    of_chips = [headline.guard.given["tile", replace(HYBRID, chip=chip)] for chip in ("tpu_v2", "tpu_v3")]
+    assert [given.core_seconds for given in of_chips] == [400.0, pytest.approx(12.0)]
 
 
 def test_times_of_a_step_are_those_of_measured_trainings(headline: Headline) -> None:
