@@ -29,7 +29,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 
 .PHONY: help venv repro status profiles demo evidence evidence-report headline data-curve gpu xla-cpu suite test test-fast fuzz coverage test-lowest test-cpu test-wheel
 .PHONY: test-postgres test-gpu
-.PHONY: check docs
+.PHONY: check docs gpu-searches schedule-searches
 .PHONY: format lock proto clean
 .PHONY: distclean need-git
 
@@ -143,6 +143,9 @@ format: $(INSTALLED) ## Let ruff rewrite what it can
 gpu-searches: $(INSTALLED) ## Search data/gpu_tuning with all strategies, Kernel Tuner's too, and pack the searches (hours; goes on where it stopped)
 	uv pip install --quiet --python $(BIN)/python --editable '.[kernel-tuner]'
 	python tools/gpu_searches.py
+
+schedule-searches: $(INSTALLED) ## Search data/schedules as profiles/evidence asks, 30 repeats, and pack the searches (an estimated core-hour; goes on where it stopped)
+	bash tools/with_workers.sh $(WORKERS) python tools/schedule_searches.py
 
 docs: $(INSTALLED) ## Make a site of the documentation and of all docstrings in out/docs (installs the extra docs)
 	uv pip install --quiet --python $(BIN)/python --editable '.[docs]'

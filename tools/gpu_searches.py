@@ -1,6 +1,6 @@
-"""Searches every tuning table of data/gpu_tuning with every strategy, and packs the scores.
+"""Searches every tuning table of data/gpu_tuning with every strategy, and packs the searches.
 
-    python tools/gpu_searches.py                # what is missing, then data/results/gpu_tuning
+    python tools/gpu_searches.py                # what data/results/gpu_tuning lacks, into it
     python tools/gpu_searches.py --pack FOLDER  # only packs what is finished in a folder of searches
 
 Searches are files below out/gpu_searches, one for each strategy, table and block of repeats; a run that was
@@ -28,7 +28,12 @@ from costbench_schedules.experiments.gpu_tuning import (
     tuning_table,
 )
 from costbench_schedules.experiments.replayed_tables import related, repeat_search
-from costbench_schedules.experiments.search_archive import ARCHIVE_FILE, ArchiveFacts, write_archive
+from costbench_schedules.experiments.search_archive import (
+    ARCHIVE_FILE,
+    ArchiveFacts,
+    archived_searches,
+    write_archive,
+)
 from costbench_schedules.experiments.table_scores import SHARES, TableSearches, score_rows
 from costbench_schedules.experiments.table_summary import compare_with_best, expected_trials
 from costbench_schedules.search.kernel_tuner import KERNEL_TUNER
@@ -64,6 +69,10 @@ QUICK = (
 SLOW = (
     "gbt-rank",
     "gbt-regression",
+    "gbt-rank-plain",
+    "gbt-mean",
+    "gbt-ei",
+    "gbt-ucb",
     "transfer-target",
     "mlp-rank",
     "tpe",
@@ -87,10 +96,20 @@ def main() -> None:
     _pack(folder)
 
 
+def _archived() -> dict[tuple[str, str], TableSearches]:
+    """Returns the searches that the archive has whole, by table and strategy."""
+    files = {file.digest: tuning_table(file) for file in tuning_files(ROOT / DEFAULT_GPU_TABLES)}
+    found = archived_searches(ROOT / DEFAULT_ARCHIVE / ARCHIVE_FILE, files, TRIALS, SEED)
+    return {(one.table.name, one.strategy): one for one in found if len(one.orders) >= REPEATS}
+
+
 def _search(folder: Path) -> None:
     tables = [tuning_table(file) for file in tuning_files(ROOT / DEFAULT_GPU_TABLES)]
+    archived = _archived()
     for strategy, start in _blocks():
         for table in tables:
+            if (table.name, strategy) in archived:
+                continue
             path = _path(folder, table.name, strategy, start)
             if path.exists():
                 continue
@@ -112,10 +131,16 @@ def _path(folder: Path, table: str, strategy: str, start: int) -> Path:
 
 
 def _pack(folder: Path) -> None:
-    """Packs the blocks that are finished for every table, and prints the comparison."""
+    """Packs the blocks that are finished for every table beside what the archive has, and compares them."""
     files = tuning_files(ROOT / DEFAULT_GPU_TABLES)
+    archived = _archived()
     searches, repeats = [], {}
     for strategy in (*QUICK, *SLOW):
+        whole = [archived[file.name, strategy] for file in files if (file.name, strategy) in archived]
+        if len(whole) == len(files):
+            searches += whole
+            repeats[strategy] = REPEATS
+            continue
         starts = list(
             takewhile(
                 lambda start: all(_path(folder, file.name, strategy, start).exists() for file in files),  # noqa: B023

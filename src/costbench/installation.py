@@ -36,6 +36,7 @@ _PATTERNS = (
     "data/xla_cpu/*.*",
     "data/xla_cpu/*/*.*",
     "data/results/headline/*.*",
+    "data/results/schedules/*.*",
     "data/results/xla_cpu/*.*",
     "data/results/xla_cpu_searches/*.*",
 )

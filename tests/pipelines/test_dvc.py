@@ -59,6 +59,7 @@ def test_a_stage_depends_on_its_note_and_on_data_alone(name: str) -> None:
         "data/programs",
         "data/networks",
         "data/results/gpu_tuning",
+        "data/results/schedules",
         "data/schedules",
     }
     made = "${run.out}/", "${run.reports}/champions.md"

@@ -109,6 +109,7 @@ def make_workplace(folder: Path) -> Path:
         "data/gpu_tuning",
         "data/networks",
         "data/results/gpu_tuning",
+        "data/results/schedules",
         "data/schedules",
         "examples",
     ):

@@ -25,7 +25,7 @@ from costbench.params import digest
 from costbench.store import KeyedResult, Progress, WorkItem, compute, remove_outdated
 from costbench_schedules.experiments.repeats import BEST, Provenance
 from costbench_schedules.experiments.replayed_tables import related, repeat_search
-from costbench_schedules.experiments.search_archive import ARCHIVE_FILE, read_archive, read_facts
+from costbench_schedules.experiments.search_archive import ARCHIVE_FILE, archived_searches
 from costbench_schedules.experiments.table_scores import SHARES, TableSearches, area_end, score
 from costbench_schedules.metrics import GpuFacts
 from costbench_schedules.records.card import CARD, check_card
@@ -55,7 +55,7 @@ class GpuTuning:
         tables: folder of the tables, relative to the repository's root.
         seed: seed of all searches.
         archive: folder of packed searches, relative to the repository's root; where tables, trials and seed
-            are the same, those by other strategies join these, and more repeats stand for fewer.
+            are the same, what it has with as many repeats is not searched again, and other strategies join.
     """
 
     strategies: tuple[str, ...]
@@ -152,15 +152,13 @@ def search_gpus(section: GpuTuning | None, workspace: Workspace, folder: Path) -
             _log.info("no tuning tables in %s", workspace.root / section.tables)
         remove_outdated(folder, set())
         return ""
-    by_table = {
-        (search.table.name, search.strategy): search
-        for search in _run_searches(section, files, workspace, folder / _SEARCHES)
-    }
-    for search in archived_searches(section, files, workspace.root / section.archive / ARCHIVE_FILE):
-        key = (search.table.name, search.strategy)
-        if key not in by_table or len(search.orders) > len(by_table[key].orders):
-            by_table[key] = search
-    searches = [*by_table.values()]
+    archived = archived_searches(
+        workspace.root / section.archive / ARCHIVE_FILE,
+        {file.digest: tuning_table(file) for file in files},
+        section.trials,
+        section.seed,
+    )
+    searches = _run_searches(section, files, archived, workspace, folder / _SEARCHES)
     data = digest_bytes("\0".join(file.digest for file in files).encode())[:16]
     provenance = Provenance(digest(section), data, git_revision(workspace.root))
     between = rows_between([tuning_table(file) for file in files], provenance)
@@ -168,22 +166,6 @@ def search_gpus(section: GpuTuning | None, workspace: Workspace, folder: Path) -
     write_json(folder / _CURVES, [search.curve_points() for search in searches])
     write_json(folder / _TABLES, [facts_of_gpu(tuning_table(file), section) for file in files])
     return data
-
-
-def archived_searches(section: GpuTuning, files: Sequence[TuningFile], path: Path) -> list[TableSearches]:
-    """Returns the searches of an archive, all repeats, of tables that are the same.
-
-    Raises:
-        DataError: if the archive is damaged.
-    """
-    if not path.is_file():
-        return []
-    facts = read_facts(path)
-    if (facts.trials, facts.seed) != (section.trials, section.seed):
-        _log.info("%s is left out: %d trials with seed %d", path, facts.trials, facts.seed)
-        return []
-    same = [file for file in files if facts.tables.get(file.name) == file.digest]
-    return read_archive(path, [tuning_table(file) for file in same], max(facts.repeats.values(), default=0))
 
 
 def tuning_files(folder: Path) -> list[TuningFile]:
@@ -218,12 +200,21 @@ def tuning_table(file: TuningFile) -> TuningTable:
 
 
 def _run_searches(
-    section: GpuTuning, files: Sequence[TuningFile], workspace: Workspace, folder: Path
+    section: GpuTuning,
+    files: Sequence[TuningFile],
+    archived: Sequence[TableSearches],
+    workspace: Workspace,
+    folder: Path,
 ) -> list[TableSearches]:
+    """Runs the searches that are neither kept nor archived; returns the section's, then the others."""
     code = code_digest(repeat_search)
+    kept = {(search.table.name, search.strategy): search for search in archived}
+    wanted = [(file.name, strategy) for strategy in section.strategies for file in files]
     items = []
     for strategy in section.strategies:
         for file in files:
+            if (file.name, strategy) in kept and len(kept[file.name, strategy].orders) >= section.repeats:
+                continue
             sources = tuple(other for other in files if other.kernel == file.kernel and other != file)
             task = TableTask(file, strategy, section.trials, section.repeats, sources, section.seed)
             name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{file.name}-{strategy}")
@@ -242,15 +233,16 @@ def _run_searches(
     results = compute(
         run_table_task, OrdersFile, items, workspace.backend, title, _log_progress, folder=folder
     )
-    return [
-        TableSearches(
+    kept |= {
+        (item.task.table.name, item.task.strategy): TableSearches(
             tuning_table(item.task.table),
             item.task.strategy,
             item.task.trials,
             [np.array(order, dtype=np.int64) for order in results[item.name].orders],
         )
         for item in items
-    ]
+    }
+    return [kept[key] for key in dict.fromkeys([*wanted, *kept])]
 
 
 def run_table_task(item: WorkItem[TableTask]) -> OrdersFile:

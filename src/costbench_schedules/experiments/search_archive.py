@@ -11,14 +11,16 @@ That is all that scores and curves follow from. One Parquet file, a row per chan
     number      int32    configuration that was chosen then
 
 Its metadata hold the number of trials, the seed, the digest of each table and the number of repeats of each
-strategy: a search that never had a choice has no row.
+strategy: a search that never had a choice has no row. What an archive has is not searched again, whatever
+code searched (docs/decisions/0068).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from costbench_schedules.experiments.table_scores import TableSearches, choices
 from costbench_schedules.records.tuning_table import TuningTable
 
 ARCHIVE_FILE = "choices.parquet"
+_log = logging.getLogger(__name__)
 _KEY = b"costbench.searches"
 _COLUMNS = ("kernel", "device", "strategy", "repeat", "trial", "number")
 
@@ -48,12 +51,17 @@ class ArchiveFacts:
         seed: seed of all searches.
         tables: digest of each table's file, by KERNEL-DEVICE.
         repeats: number of repeats of each strategy.
+        settings: digest of what else searches follow from; empty for nothing.
+        left_out: strategies that did not search a table, by the table's KERNEL-DEVICE; those that are not
+            named searched it.
     """
 
     trials: int
     seed: int
     tables: Mapping[str, str]
     repeats: Mapping[str, int]
+    settings: str = ""
+    left_out: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def write_archive(path: Path, searches: Iterable[TableSearches], facts: ArchiveFacts) -> None:
@@ -95,6 +103,31 @@ def read_facts(path: Path) -> ArchiveFacts:
         raise DataError(f"cannot be read: {one_line(error)}", where=path, expected=expected) from error
 
 
+def archived_searches(
+    path: Path, tables: Mapping[str, TuningTable], trials: int, seed: int, settings: str = ""
+) -> list[TableSearches]:
+    """Returns the searches of an archive, all repeats, of tables that are the same; none without the file.
+
+    Args:
+        path: file of the archive.
+        tables: tables by the digest of their file.
+        trials: number of trials of a search; an archive of others is left out, and a line says so.
+        seed: seed of the searches, likewise.
+        settings: digest of what else they follow from, likewise.
+
+    Raises:
+        DataError: if the archive is damaged.
+    """
+    if not path.is_file():
+        return []
+    facts = read_facts(path)
+    if (facts.trials, facts.seed, facts.settings) != (trials, seed, settings):
+        _log.info("%s is left out: %d trials with seed %d, or other settings", path, facts.trials, facts.seed)
+        return []
+    same = [table for digest, table in tables.items() if facts.tables.get(table.name) == digest]
+    return read_archive(path, same, max(facts.repeats.values(), default=0))
+
+
 def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> list[TableSearches]:
     """Returns the searches of some tables, all strategies of each, their first repeats.
 
@@ -123,6 +156,8 @@ def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> lis
         if table.name not in facts.tables:
             continue
         for strategy, count in facts.repeats.items():
+            if strategy in facts.left_out.get(table.name, ()):
+                continue
             keys = [(table.kernel, table.device, strategy, repeat) for repeat in range(min(repeats, count))]
             orders = [_order_of(table, groups.get(key, nothing), facts.trials, path) for key in keys]
             searches.append(TableSearches(table, strategy, facts.trials, orders))
@@ -130,18 +165,18 @@ def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> lis
 
 
 def _order_of(table: TuningTable, changes: pd.DataFrame, trials: int, path: Path) -> I64:
-    """Returns the choice after each trial until the last change; before the first one, what failed."""
+    """Returns the choice after each trial until the last change; before the first one, what failed [>= 1]."""
     trial, number = (changes[name].to_numpy(dtype=np.int64) for name in ("trial", "number"))
     inside = np.all((number >= 0) & (number < len(table))) and np.all((trial >= 1) & (trial <= trials))
     if not inside or np.any(np.diff(trial) <= 0):
         raise DataError(f"choices that {table.name} cannot have", where=path, field="number")
-    if not len(trial):
-        return np.zeros(0, dtype=np.int64)
     failed = np.flatnonzero(table.failed)[:1]
-    if trial[0] > 1 and not len(failed):
+    if (not len(trial) or trial[0] > 1) and not len(failed):
         raise DataError(
             f"{table.name}: no choice after trial 1, but nothing failed", where=path, field="trial"
         )
+    if not len(trial):
+        return failed
     before = np.repeat(failed, trial[0] - 1)
     lengths = np.append(np.diff(trial), 1)
     return np.concatenate([before, np.repeat(number, lengths)]).astype(np.int64)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from costbench.arrays import F64
+from costbench.arrays import F64, I64
 from costbench.metrics.rows import MAIN, MetricRow
 from costbench_schedules.experiments.model_tests import FOLDS, TRANSFER, ModelTest
 from costbench_schedules.experiments.recorded_tables import TableFile, measured_twice, table_of
@@ -17,7 +17,7 @@ from costbench_schedules.experiments.repeats import (
     RepeatedSearch,
     best_by_trial,
 )
-from costbench_schedules.experiments.table_search import ARMS, SCRATCH
+from costbench_schedules.experiments.table_search import SCRATCH
 from costbench_schedules.records.agreement import (
     TRUSTED_TAU,
     agreement,
@@ -32,10 +32,18 @@ AFTER = (25, 50, 100, 200, 400, 800)
 """Trials after which rows say how fast the best schedule was."""
 
 
-def gflops_by_trial(table: TableFile, arm: str, decisions: Sequence[int], trials: int) -> F64:
+def gflops_by_trial(
+    table: TableFile, decisions: Sequence[int] | I64, trials: int, measurements: int = 1
+) -> F64:
     """Returns GFLOPS of the fastest schedule so far after each trial, float64 [trials]; 0 while all failed.
 
     The fastest is that of first measurements; its speed is that of the second.
+
+    Args:
+        table: table that was searched.
+        decisions: numbers of the configurations in the order of their measurement.
+        trials: number of trials.
+        measurements: number of measurements of a trial.
 
     Raises:
         ValueError: for a table without second measurements.
@@ -44,7 +52,7 @@ def gflops_by_trial(table: TableFile, arm: str, decisions: Sequence[int], trials
     if twice is None:
         raise ValueError(f"{table.path}: no second measurements")
     measured = twice.select(np.asarray(decisions, dtype=np.int64))
-    best_ns = best_by_trial(measured.first_ns, trials, ARMS[arm].measurements, measured.second_ns)
+    best_ns = best_by_trial(measured.first_ns, trials, measurements, measured.second_ns)
     return np.asarray(table_of(table).space.operator.flops / best_ns, dtype=np.float64)
 
 

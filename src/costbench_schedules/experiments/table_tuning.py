@@ -6,12 +6,13 @@ Lists the work items that the section asks for, runs those that are missing, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from costbench.arrays import I64
 from costbench.artifacts import digest_bytes, read_bytes, write_json, write_text
 from costbench.errors import ChoiceError, choose
 from costbench.experiments.identity import code_digest, git_revision
@@ -34,19 +35,30 @@ from costbench_schedules.experiments.recorded_tables import (
     Tables,
     complete_tables,
     measured_twice,
+    table_of,
 )
 from costbench_schedules.experiments.repeats import MetricsFile, Provenance, RepeatedSearch, SearchFile
+from costbench_schedules.experiments.search_archive import (
+    ARCHIVE_FILE,
+    ArchiveFacts,
+    archived_searches,
+    write_archive,
+)
 from costbench_schedules.experiments.table_rows import (
     facts_of,
     gflops_by_trial,
     rows_of_searches,
     rows_of_tests,
 )
+from costbench_schedules.experiments.table_scores import TableSearches, choices
 from costbench_schedules.experiments.table_search import ARMS, ScheduleSearch, replay_search
 from costbench_schedules.models.spec import READS_TREES
+from costbench_schedules.records.schedule_tuning import tuning_table
+from costbench_schedules.records.tuning_table import TuningTable
 from costbench_schedules.search.guided import GuidedSpec
 from costbench_schedules.section_file import DEFAULT_TABLES
 
+DEFAULT_ARCHIVE = "data/results/schedules"
 NATIVE = "native"
 """Target of the processor itself."""
 _log = logging.getLogger(__name__)
@@ -162,6 +174,9 @@ class ScheduleTuning:
         times: models whose wall times are taken.
         tables: folder of the recorded tables, relative to the repository's root.
         seed: seed of all searches.
+        archive: folder of packed searches, relative to the repository's root; where tables, trials, seed,
+            `guided` and `transfer` are the same, what it has with as many repeats is not searched again, and
+            other arms join.
     """
 
     searches: Mapping[str, SearchGroup]
@@ -173,6 +188,7 @@ class ScheduleTuning:
     times: TimedModels = field(default_factory=TimedModels)
     tables: str = DEFAULT_TABLES
     seed: int = 0
+    archive: str = DEFAULT_ARCHIVE
 
     def __post_init__(self) -> None:
         if self.trials < 1 or self.repeats < 1:
@@ -225,8 +241,7 @@ def list_searches(section: ScheduleTuning, tables: Tables) -> list[ScheduleSearc
                 if table is None:
                     missing[f"{workload} for {target} is left out: no complete table"] = None
                     continue
-                twice = measured_twice(table)
-                if twice is None or not twice.confirmed:
+                if not _is_confirmed(table):
                     missing[f"{table.path} is left out: its fastest schedule was not as fast again"] = None
                     continue
                 for arm in group.arms:
@@ -254,35 +269,119 @@ def _repeats(section: ScheduleTuning, table: TableFile, arm: str, tables: Tables
 def run_searches(
     section: ScheduleTuning, tables: Tables, workspace: Workspace, folder: Path
 ) -> list[RepeatedSearch]:
-    """Runs the searches that are missing; returns all of them by table and arm, repeats together.
+    """Runs the searches that are neither kept nor archived; returns all by table and arm, repeats together.
 
     Raises:
-        DataError: for a damaged table, or a file that cannot be written.
+        DataError: for a damaged table or archive, or a file that cannot be written.
     """
+    archived = _archived(section, tables, workspace.root / section.archive / ARCHIVE_FILE)
+    searches = {
+        (table, arm): _scored(table, arm, search.orders, section.trials, measurements=1)
+        for (table, arm), search in archived.items()
+    }
+    for (table, arm), orders in _search_missing(section, tables, archived, workspace, folder).items():
+        searches[table, arm] = _scored(table, arm, orders, section.trials, ARMS[arm].measurements)
+    return [searches[key] for key in sorted(searches)]
+
+
+def pack_searches(section: ScheduleTuning, workspace: Workspace, folder: Path) -> None:
+    """Adds to the section's archive the searches that it lacks, which are run.
+
+    Args:
+        section: parameters.
+        workspace: folders of the profile, and where work items run.
+        folder: the stage's folder of these results, where searches are kept meanwhile.
+
+    Raises:
+        DataError: for a damaged table or archive, or a file that cannot be written.
+    """
+    tables = complete_tables(workspace.root / section.tables)
+    path = workspace.root / section.archive / ARCHIVE_FILE
+    searches = dict(_archived(section, tables, path))
+    for (file, arm), orders in _search_missing(
+        section, tables, searches, workspace, folder / _SEARCHES
+    ).items():
+        table = tuning_table(table_of(file))
+        by_trial = [_choice_by_trial(table, np.array(order), ARMS[arm].measurements) for order in orders]
+        searches[file, arm] = TableSearches(table, arm, section.trials, by_trial)
+    files = sorted({file for file, _ in searches})
+    names = {file: tuning_table(table_of(file)).name for file in files}
+    arms = sorted({arm for _, arm in searches})
+    facts = ArchiveFacts(
+        section.trials,
+        section.seed,
+        {names[file]: file.digest for file in files},
+        {
+            arm: min(len(found.orders) for (_, other), found in searches.items() if other == arm)
+            for arm in arms
+        },
+        _settings(section, tables),
+        {names[file]: [arm for arm in arms if (file, arm) not in searches] for file in files},
+    )
+    write_archive(path, [searches[key] for key in sorted(searches)], facts)
+
+
+def _search_missing(
+    section: ScheduleTuning,
+    tables: Tables,
+    archived: Mapping[tuple[TableFile, str], TableSearches],
+    workspace: Workspace,
+    folder: Path,
+) -> dict[tuple[TableFile, str], list[tuple[int, ...]]]:
+    """Returns what each repeat measured, of the section's tables and arms of which fewer are archived."""
     code = code_digest(replay_search)
     items = []
     for search in sorted(list_searches(section, tables), key=_effort, reverse=True):
+        packed = archived.get((search.table, search.arm))
+        if packed is not None and len(packed.orders) >= section.repeats:
+            continue
         parts = [code, search.name, str(search.trials), str(search.samples), str(search.seed)]
         parts += [digest(search.guided), *(table.digest for table in (search.table, *search.sources))]
         items.append(WorkItem.of(search.name, search, folder, parts))
     title = "searches for schedules"
     files = compute(run_search, SearchFile, items, workspace.backend, title, _log_tenths, folder=folder)
-    groups: dict[tuple[TableFile, str], list[ScheduleSearch]] = {}
+    orders: dict[tuple[TableFile, str], list[tuple[int, ...]]] = {}
     for item in items:
-        groups.setdefault((item.task.table, item.task.arm), []).append(item.task)
-    return [
-        RepeatedSearch(
-            table,
-            arm,
-            np.stack(
-                [
-                    gflops_by_trial(table, arm, files[search.name].decisions, search.trials)
-                    for search in repeats
-                ]
-            ),
-        )
-        for (table, arm), repeats in sorted(groups.items())
-    ]
+        orders.setdefault((item.task.table, item.task.arm), []).append(files[item.name].decisions)
+    return orders
+
+
+def _scored(
+    table: TableFile, arm: str, orders: Sequence[Sequence[int] | I64], trials: int, measurements: int
+) -> RepeatedSearch:
+    speeds = [gflops_by_trial(table, order, trials, measurements) for order in orders]
+    return RepeatedSearch(table, arm, np.stack(speeds))
+
+
+def _choice_by_trial(table: TuningTable, order: I64, measurements: int) -> I64:
+    """Returns the configuration that is chosen after each trial; before any ran, one that failed."""
+    chosen = choices(table, order)[measurements - 1 :: measurements]
+    return np.where(chosen < 0, order[0], chosen)
+
+
+def _archived(
+    section: ScheduleTuning, tables: Tables, path: Path
+) -> dict[tuple[TableFile, str], TableSearches]:
+    """Returns the searches of an archive, whose orders hold the choice after each trial."""
+    confirmed = {file: tuning_table(table_of(file)) for file in tables.values() if _is_confirmed(file)}
+    files = {table.name: file for file, table in confirmed.items()}
+    by_digest = {file.digest: table for file, table in confirmed.items()}
+    found = archived_searches(path, by_digest, section.trials, section.seed, _settings(section, tables))
+    return {
+        (files[search.table.name], search.strategy): search for search in found if search.strategy in ARMS
+    }
+
+
+def _settings(section: ScheduleTuning, tables: Tables) -> str:
+    """Returns a digest of what searches follow from besides their own table, trials and seed."""
+    sources = [tables[key].digest for key in sorted(tables) if key[1] in section.transfer.sources]
+    parts = [digest(section.guided), digest(section.transfer), *sources]
+    return digest_bytes("\0".join(parts).encode())[:16]
+
+
+def _is_confirmed(file: TableFile) -> bool:
+    twice = measured_twice(file)
+    return twice is not None and twice.confirmed
 
 
 def run_search(item: WorkItem[ScheduleSearch]) -> SearchFile:

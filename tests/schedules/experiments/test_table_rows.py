@@ -13,15 +13,22 @@ from costbench.errors import DataError
 from costbench.metrics.rows import read_rows
 from costbench_schedules.experiments.recorded_tables import TableFile, complete_tables, runtimes, table_of
 from costbench_schedules.experiments.repeats import Provenance, RepeatedSearch
+from costbench_schedules.experiments.search_archive import ARCHIVE_FILE
 from costbench_schedules.experiments.table_rows import (
     facts_of,
     gflops_by_trial,
     rows_of_searches,
     trials_to_enough,
 )
-from costbench_schedules.experiments.table_tuning import list_searches, tune_schedules
+from costbench_schedules.experiments.table_tuning import (
+    SearchGroup,
+    list_searches,
+    pack_searches,
+    tune_schedules,
+)
 from costbench_schedules.records.card import write_card
 from costbench_schedules.records.table import write_table
+from costbench_schedules.search.guided import GuidedSpec
 from tests.schedules.experiments.made_up_tables import SECTION, made_up_table, write_tables
 from tests.schedules.workspaces import workspace_in
 
@@ -40,8 +47,8 @@ def test_progress_by_hand(file: TableFile) -> None:
     assert np.isinf(times[7])
     speed = [flops / times[n] for n in (1, 2, 3)]
     best = [0.0, speed[0], max(speed[:2]), max(speed), max(speed)]
-    assert gflops_by_trial(file, "random", [7, 1, 2, 3], 5) == pytest.approx(best)
-    assert gflops_by_trial(file, "random-x2", [7, 1, 2, 3], 2) == pytest.approx([speed[0], max(speed)])
+    assert gflops_by_trial(file, [7, 1, 2, 3], 5) == pytest.approx(best)
+    assert gflops_by_trial(file, [7, 1, 2, 3], 2, measurements=2) == pytest.approx([speed[0], max(speed)])
 
 
 def searched(file: TableFile, arm: str, *lines: list[float]) -> RepeatedSearch:
@@ -127,6 +134,46 @@ def test_results_are_kept_and_made_again_when_a_table_changes(tmp_path: Path) ->
 
     tune_schedules(None, index, folder)
     assert not (folder / "rows.jsonl").exists()
+
+
+def test_packed_searches_are_not_run_again(tmp_path: Path) -> None:
+    write_tables(tmp_path / "data" / "schedules")
+    index = workspace_in(tmp_path)
+    folders = {name: tmp_path / "out" / name for name in ("computed", "searched", "packed", "more", "others")}
+    tune_schedules(replace(SECTION, archive="none"), index, folders["computed"])
+    pack_searches(SECTION, index, folders["searched"])
+    assert len([*(folders["searched"] / "searches").iterdir()]) == 16
+
+    # Two measurements a trial, failures and earlier models: rows and curves are those of the searches.
+    fewer = replace(SECTION, searches={"one": SearchGroup(("C1",), ("random-x2",))}, repeats=1)
+    tune_schedules(fewer, index, folders["packed"])
+    assert not (folders["packed"] / "searches").exists()
+
+    def rows_in(name: str) -> set[tuple[object, ...]]:
+        rows = read_rows(folders[name] / "rows.jsonl")
+        return {(row.program, row.kernels, row.model, row.seed, row.metric, row.value) for row in rows}
+
+    assert rows_in("packed") == rows_in("computed")
+    curves = [(folders[name] / "curves.json").read_bytes() for name in ("packed", "computed")]
+    assert curves[0] == curves[1]
+
+    # More repeats than are packed are searched, and with other settings the archive stands for nothing.
+    group = SearchGroup(("C1",), ("random",))
+    tune_schedules(replace(SECTION, searches={"one": group}, repeats=3), index, folders["more"])
+    assert len([*(folders["more"] / "searches").iterdir()]) == 3
+    assert {row[3] for row in rows_in("more") if row[0] == "C1" and row[2] == "random"} == {0, 1, 2}
+    tune_schedules(replace(fewer, guided=GuidedSpec(batch=8)), index, folders["others"])
+    assert {row[2] for row in rows_in("others")} == {"random-x2", "best"}
+
+    # Packed again, the archive keeps what it has, and gains what it lacks.
+    before = (tmp_path / SECTION.archive / ARCHIVE_FILE).read_bytes()
+    pack_searches(fewer, index, folders["packed"])
+    assert (tmp_path / SECTION.archive / ARCHIVE_FILE).read_bytes() == before
+    pack_searches(
+        replace(fewer, searches={"one": SearchGroup(("C2",), ("genetic",))}), index, folders["packed"]
+    )
+    tune_schedules(fewer, index, folders["packed"])
+    assert rows_in("packed") > rows_in("computed")
 
 
 def test_tables_that_cannot_be_scored_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
