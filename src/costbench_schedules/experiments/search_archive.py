@@ -125,7 +125,11 @@ def archived_searches(
         _log.info("%s is left out: %d trials with seed %d, or other settings", path, facts.trials, facts.seed)
         return []
     same = [table for digest, table in tables.items() if facts.tables.get(table.name) == digest]
-    return read_archive(path, same, max(facts.repeats.values(), default=0))
+    searches = read_archive(path, same, max(facts.repeats.values(), default=0))
+    _log.info(
+        "%d searches of %d tables come from %s", sum(len(s.orders) for s in searches), len(same), path.parent
+    )
+    return searches
 
 
 def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> list[TableSearches]:
