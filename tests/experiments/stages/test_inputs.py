@@ -81,6 +81,10 @@ def test_every_stage_has_a_note_of_its_code(repository: Path, tmp_path: Path) ->
         assert elsewhere.get(stage, f"costbench.experiments.stages.{stage}") in note["modules"]
         assert note["libraries"]["numpy"]
         assert "costbench.execution.workers" not in note["modules"]
+        # Sections of other packages are code of the report, their tables data.
+        is_report = stage == "report"
+        assert ("costbench_schedules.reports.page" in note["modules"]) == is_report
+        assert ("costbench_schedules/reports/tables.yaml" in note["data"]) == is_report
 
 
 @pytest.mark.parametrize("models", [None, 5, "main-tile", {}, []])

@@ -8,8 +8,10 @@ of a library changes it, and a comparison of the file shows module by module why
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,8 @@ from costbench.experiments.identity import EXCLUDED, module_closure, part_digest
 from costbench.experiments.parameter_file import SECTION, load_params
 from costbench.experiments.tpugraphs.samples import listing_digest
 from costbench.experiments.workspace import load_workspace
+from costbench.extensions import REPORT_SECTIONS, StageExtension, load_extensions
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
-from costbench.extensions import StageExtension, load_extensions
 from costbench.programs.manifest import user_programs
 
 # Parameters of a stage as paths in the file; `*` is the experiment that a stage runs for, or all of them.
@@ -91,10 +93,18 @@ def run(params: Path) -> None:
             if tables := _sequence(_mapping(sections.get(stage)).get("tables")):
                 content["tables"] = {str(table): digest_file(workspace.root / str(table)) for table in tables}
             content |= _packed(_mapping(sections.get(stage)), workspace.root)
+            if stage == "report":
+                content |= _with_sections(code)
             write_json(folder / f"{stage}.json", content)
     for name, extension in load_extensions(STAGE_EXTENSIONS, StageExtension).items():
         code = asdict(module_closure(extension.module))
         write_json(folder / f"{name}.json", {"parameters": dict(extension.parameters(params)), **code})
+
+
+def _with_sections(code: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Returns the code of the report with that of the sections which other packages add to it."""
+    added = [asdict(module_closure(point.module)) for point in entry_points(group=REPORT_SECTIONS)]
+    return {kind: dict(sorted(ChainMap(*(one[kind] for one in [*added, code])).items())) for kind in code}
 
 
 def _packed(section: Mapping[str, object], root: Path) -> dict[str, object]:
