@@ -1,6 +1,6 @@
 """Time to quality: core-seconds of training, from nothing to a stated validation value, of several recipes.
 
-    python -m benchmarks.time_to_quality [--params params.yaml] [--seeds 0 1 2] [--json]
+    python -m benchmarks.time_to_quality [--params params.yaml] [--seeds 0 1 2] [--steps N] [--json]
 
 Trains the hybrid of each task on the random split of a profile whose stages `features` and `split` have run.
 No test program is read. Recipes are `muon`, the optimiser of section `train`, and `adam`, what that section
@@ -66,10 +66,7 @@ ADAM = {
     "fusion": OptimizerSpec(learning_rate=3e-3, averaging=0.99, weight_decay=0.1),
 }
 """Optimiser of section `train` before Muon, by task."""
-STEPS: Mapping[str, Mapping[str, int]] = {
-    "adam": {"tile": 25_600, "fusion": 25_600},
-    "muon": {"tile": 6_400, "fusion": 6_400},
-}
+STEPS: Mapping[str, int] = {"adam": 25_600, "muon": 6_400}
 EPOCHS = 16
 _NAIVE_STEPS = 12
 
@@ -162,7 +159,7 @@ def naive_step_s(spec: TrainSpec, sources: Sources) -> float:
     return statistics.median(seconds)
 
 
-def recipes(spec: TrainSpec, task: str, steps: Mapping[str, Mapping[str, int]]) -> dict[str, TrainSpec]:
+def recipes(spec: TrainSpec, task: str, steps: Mapping[str, int]) -> dict[str, TrainSpec]:
     """Returns the settings of every recipe, by its name; those of `muon` are the given ones."""
     settings = {"adam": replace(spec, optimizer=ADAM[task]), "muon": spec}
     return {
@@ -170,7 +167,7 @@ def recipes(spec: TrainSpec, task: str, steps: Mapping[str, Mapping[str, int]]) 
             one,
             epochs=EPOCHS,
             patience=EPOCHS,
-            batch=replace(one.batch, per_epoch=max(1, steps[name][task] // EPOCHS)),
+            batch=replace(one.batch, per_epoch=max(1, steps[name] // EPOCHS)),
         )
         for name, one in settings.items()
     }
@@ -253,13 +250,14 @@ def main() -> None:
     )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="tasks")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="seeds of the trainings")
+    parser.add_argument("--steps", type=int, default=STEPS["muon"], help="steps of a training by muon")
     parser.add_argument("--short", action="store_true", help="made-up kernels and targets, in seconds")
     parser.add_argument("--json", action="store_true", help="print {task}/{recipe}/{metric}: value")
     arguments = parser.parse_args()
     results: dict[str, float | None] = {}
     for task in arguments.tasks:
         spec, sources = made_up(task) if arguments.short else profile_sources(arguments.params, task)
-        steps = {name: dict.fromkeys(TASKS, 32) for name in STEPS} if arguments.short else STEPS
+        steps = dict.fromkeys(STEPS, 32) if arguments.short else {**STEPS, "muon": arguments.steps}
         targets = TARGETS[task]
         if arguments.short:
             targets = {name: 0.0 if name in LARGER_IS_BETTER else 1e4 for name in targets}

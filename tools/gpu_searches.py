@@ -99,8 +99,10 @@ def main() -> None:
 def _archived() -> dict[tuple[str, str], TableSearches]:
     """Returns the searches that the archive has whole, by table and strategy."""
     files = {file.digest: tuning_table(file) for file in tuning_files(ROOT / DEFAULT_GPU_TABLES)}
-    found = archived_searches(ROOT / DEFAULT_ARCHIVE / ARCHIVE_FILE, files, TRIALS, SEED)
-    return {(one.table.name, one.strategy): one for one in found if len(one.orders) >= REPEATS}
+    packed = archived_searches(ROOT / DEFAULT_ARCHIVE / ARCHIVE_FILE, files, TRIALS, SEED)
+    return {
+        (search.table.name, search.strategy): search for search in packed if len(search.orders) >= REPEATS
+    }
 
 
 def _search(folder: Path) -> None:
@@ -154,7 +156,7 @@ def _pack(folder: Path) -> None:
             blocks = [json.loads(read_bytes(_path(folder, file.name, strategy, start))) for start in starts]
             orders = [np.array(order, dtype=np.int64) for block in blocks for order in block]
             searches.append(TableSearches(tuning_table(file), strategy, TRIALS, orders))
-    facts = ArchiveFacts(TRIALS, SEED, {file.name: file.digest for file in files}, repeats)
+    facts = ArchiveFacts(TRIALS, SEED, {file.name: file.digest for file in files})
     write_archive(ROOT / DEFAULT_ARCHIVE / ARCHIVE_FILE, searches, facts)
     rows = score_rows(searches)
     names = rows["kernel"] + "-" + rows["device"]

@@ -3,7 +3,7 @@
     python tools/schedule_searches.py    # what data/results/schedules lacks, into it
 
 Searches are files below out/evidence; a run that was interrupted goes on where it was. Those that networks
-guide are left out: they take as long as ten others, and no claim compares them.
+guide are left out: each takes as long as five to nine others, and no claim compares them.
 """
 
 from __future__ import annotations

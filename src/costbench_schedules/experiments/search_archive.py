@@ -11,16 +11,16 @@ That is all that scores and curves follow from. One Parquet file, a row per chan
     number      int32    configuration that was chosen then
 
 Its metadata hold the number of trials, the seed, the digest of each table and the number of repeats of each
-strategy: a search that never had a choice has no row. What an archive has is not searched again, whatever
-code searched (docs/decisions/0068).
+strategy on it: a search that never had a choice has no row. What an archive has is not searched again,
+whatever code searched (docs/decisions/0068).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +50,15 @@ class ArchiveFacts:
         trials: number of trials of each search.
         seed: seed of all searches.
         tables: digest of each table's file, by KERNEL-DEVICE.
-        repeats: number of repeats of each strategy.
         settings: digest of what else searches follow from; empty for nothing.
-        left_out: strategies that did not search a table, by the table's KERNEL-DEVICE; those that are not
-            named searched it.
+        repeats: number of repeats by table and strategy, as they are written.
     """
 
     trials: int
     seed: int
     tables: Mapping[str, str]
-    repeats: Mapping[str, int]
     settings: str = ""
-    left_out: Mapping[str, Collection[str]] = field(default_factory=dict)
+    repeats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def write_archive(path: Path, searches: Iterable[TableSearches], facts: ArchiveFacts) -> None:
@@ -70,8 +67,10 @@ def write_archive(path: Path, searches: Iterable[TableSearches], facts: ArchiveF
     Raises:
         DataError: if the file cannot be written.
     """
+    repeats: dict[str, dict[str, int]] = {}
     rows: list[tuple[str, str, str, int, int, int]] = []
-    for search in searches:
+    for search in sorted(searches, key=lambda search: (search.table.name, search.strategy)):
+        repeats.setdefault(search.table.name, {})[search.strategy] = len(search.orders)
         for repeat, order in enumerate(search.orders):
             chosen = choices(search.table, order)
             changed = np.flatnonzero(np.diff(chosen, prepend=-1))
@@ -82,7 +81,9 @@ def write_archive(path: Path, searches: Iterable[TableSearches], facts: ArchiveF
     table = pa.Table.from_pandas(
         frame.astype({**dict.fromkeys(_COLUMNS, "str"), **kinds}), preserve_index=False
     )
-    table = table.replace_schema_metadata({_KEY: json.dumps(asdict(facts), sort_keys=True).encode()})
+    table = table.replace_schema_metadata(
+        {_KEY: json.dumps(asdict(replace(facts, repeats=repeats)), sort_keys=True).encode()}
+    )
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
     seal(path.parent, "`git checkout`")
@@ -125,15 +126,15 @@ def archived_searches(
         _log.info("%s is left out: %d trials with seed %d, or other settings", path, facts.trials, facts.seed)
         return []
     same = [table for digest, table in tables.items() if facts.tables.get(table.name) == digest]
-    searches = read_archive(path, same, max(facts.repeats.values(), default=0))
+    searches = read_archive(path, same)
     _log.info(
         "%d searches of %d tables come from %s", sum(len(s.orders) for s in searches), len(same), path.parent
     )
     return searches
 
 
-def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> list[TableSearches]:
-    """Returns the searches of some tables, all strategies of each, their first repeats.
+def read_archive(path: Path, tables: Iterable[TuningTable]) -> list[TableSearches]:
+    """Returns the searches of some tables, all strategies and repeats of each.
 
     Orders hold the choice after each trial: their scores are those of the searches, but what was measured
     between two changes of a choice is not in them.
@@ -141,7 +142,6 @@ def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> lis
     Args:
         path: file of the archive.
         tables: tables whose searches are wanted; those without any are left out.
-        repeats: number of repeats, at most.
 
     Raises:
         DataError: naming the file, if it is damaged or a choice is none of the table's configurations.
@@ -157,12 +157,8 @@ def read_archive(path: Path, tables: Iterable[TuningTable], repeats: int) -> lis
     nothing = frame[:0]
     searches = []
     for table in tables:
-        if table.name not in facts.tables:
-            continue
-        for strategy, count in facts.repeats.items():
-            if strategy in facts.left_out.get(table.name, ()):
-                continue
-            keys = [(table.kernel, table.device, strategy, repeat) for repeat in range(min(repeats, count))]
+        for strategy, repeats in facts.repeats.get(table.name, {}).items():
+            keys = [(table.kernel, table.device, strategy, repeat) for repeat in range(repeats)]
             orders = [_order_of(table, groups.get(key, nothing), facts.trials, path) for key in keys]
             searches.append(TableSearches(table, strategy, facts.trials, orders))
     return searches

@@ -304,21 +304,9 @@ def pack_searches(section: ScheduleTuning, workspace: Workspace, folder: Path) -
         table = tuning_table(table_of(file))
         by_trial = [_choice_by_trial(table, np.array(order), ARMS[arm].measurements) for order in orders]
         searches[file, arm] = TableSearches(table, arm, section.trials, by_trial)
-    files = sorted({file for file, _ in searches})
-    names = {file: tuning_table(table_of(file)).name for file in files}
-    arms = sorted({arm for _, arm in searches})
-    facts = ArchiveFacts(
-        section.trials,
-        section.seed,
-        {names[file]: file.digest for file in files},
-        {
-            arm: min(len(found.orders) for (_, other), found in searches.items() if other == arm)
-            for arm in arms
-        },
-        _settings(section, tables),
-        {names[file]: [arm for arm in arms if (file, arm) not in searches] for file in files},
-    )
-    write_archive(path, [searches[key] for key in sorted(searches)], facts)
+    digests = {search.table.name: file.digest for (file, _), search in searches.items()}
+    facts = ArchiveFacts(section.trials, section.seed, digests, _settings(section, tables))
+    write_archive(path, searches.values(), facts)
 
 
 def _search_missing(
@@ -366,9 +354,9 @@ def _archived(
     confirmed = {file: tuning_table(table_of(file)) for file in tables.values() if _is_confirmed(file)}
     files = {table.name: file for file, table in confirmed.items()}
     by_digest = {file.digest: table for file, table in confirmed.items()}
-    found = archived_searches(path, by_digest, section.trials, section.seed, _settings(section, tables))
+    packed = archived_searches(path, by_digest, section.trials, section.seed, _settings(section, tables))
     return {
-        (files[search.table.name], search.strategy): search for search in found if search.strategy in ARMS
+        (files[search.table.name], search.strategy): search for search in packed if search.strategy in ARMS
     }
 
 

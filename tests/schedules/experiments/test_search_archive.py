@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,44 +29,42 @@ def searches(repeats: int = 4) -> list[TableSearches]:
     return [TableSearches(TABLE, "random", 30, [*orders, np.concatenate([failed[:3], orders[0][:5]])])]
 
 
-def facts(repeats: int = 4) -> ArchiveFacts:
-    return ArchiveFacts(30, 0, {TABLE.name: "digest"}, {"random": repeats})
+FACTS = ArchiveFacts(30, 0, {TABLE.name: "digest"})
 
 
 def test_scores_of_an_archive_are_those_of_its_searches(tmp_path: Path) -> None:
     path = tmp_path / "results" / ARCHIVE_FILE
-    write_archive(path, searches(), facts())
-    read = read_archive(path, [TABLE], 30)
+    write_archive(path, searches(), FACTS)
+    read = read_archive(path, [TABLE])
     pd.testing.assert_frame_equal(score_rows(read), score_rows(searches()))
     np.testing.assert_array_equal(read[0].curves(), searches()[0].curves())
-    assert read_facts(path) == facts()
-    assert len(read_archive(path, [TABLE], 2)[0].orders) == 2
-    assert read_archive(path, [bowl("there", (0, 0, 0, 0))], 2) == []
+    assert read_facts(path) == replace(FACTS, repeats={TABLE.name: {"random": 4}})
+    assert read_archive(path, [bowl("there", (0, 0, 0, 0))]) == []
 
 
 def test_equal_searches_give_equal_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_archive(tmp_path / name, searches(), facts())
+        write_archive(tmp_path / name, searches(), FACTS)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_a_search_in_which_all_failed_has_no_choice(tmp_path: Path) -> None:
     failed = np.flatnonzero(TABLE.failed)[:4]
-    write_archive(tmp_path / "x", [TableSearches(TABLE, "random", 30, [failed])], facts(1))
-    assert [order.tolist() for order in read_archive(tmp_path / "x", [TABLE], 1)[0].orders] == [[failed[0]]]
+    write_archive(tmp_path / "x", [TableSearches(TABLE, "random", 30, [failed])], FACTS)
+    assert [order.tolist() for order in read_archive(tmp_path / "x", [TABLE])[0].orders] == [[failed[0]]]
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / ARCHIVE_FILE
     path.write_bytes(b"PAR1 no more")
     with pytest.raises(DataError, match=r"choices\.parquet.*cannot be read"):
-        read_archive(path, [TABLE], 1)
+        read_archive(path, [TABLE])
     pd.DataFrame({"a": [1]}).to_parquet(path)
     with pytest.raises(DataError, match="searches of tuning tables"):
         read_facts(path)
 
 
 def test_choices_that_a_table_lacks_are_refused(tmp_path: Path) -> None:
-    write_archive(tmp_path / "x", searches(), facts())
+    write_archive(tmp_path / "x", searches(), FACTS)
     with pytest.raises(DataError, match="bowl-here cannot have"):
-        read_archive(tmp_path / "x", [bowl("here", (3, 1, 2, 1), kept=20)], 3)
+        read_archive(tmp_path / "x", [bowl("here", (3, 1, 2, 1), kept=20)])
