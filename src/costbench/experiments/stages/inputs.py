@@ -103,6 +103,7 @@ def run(params: Path) -> None:
 
 def _with_sections(code: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
     """Returns the code of the report with that of the sections which other packages add to it."""
+    # Their modules are read, not imported: that would take longer than all notes.
     added = [asdict(module_closure(point.module)) for point in entry_points(group=REPORT_SECTIONS)]
     return {kind: dict(sorted(ChainMap(*(one[kind] for one in [*added, code])).items())) for kind in code}
 
