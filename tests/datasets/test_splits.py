@@ -296,6 +296,23 @@ def test_folds_of_any_corpus(
     assert fold_splits(data.draw(st.permutations(programs)), k, seed, num_validation) == splits
 
 
+@given(corpora(), st.integers(2, 5), st.integers(0, 10**6), st.integers(1, 3), st.data())
+def test_random_folds_of_any_corpus(
+    programs: list[ProgramInfo], k: int, seed: int, num_validation: int, data: st.DataObject
+) -> None:
+    assume(len(programs) >= k + num_validation + 2)
+    splits = fold_splits(programs, k, seed, num_validation, "random_folds")
+    assert [split.name for split in splits] == [f"random_fold{i + 1}" for i in range(k)]
+    names = sorted(program.name for program in programs)
+    assert sorted(name for split in splits for name in split.test) == names
+    for split in splits:
+        assert sorted((*split.train, *split.validation, *split.test)) == names
+        assert len(split.test) <= -(-len(names) // k)
+        assert len(split.validation) == num_validation
+    shuffled = data.draw(st.permutations(programs))
+    assert fold_splits(shuffled, k, seed, num_validation, "random_folds") == splits
+
+
 @pytest.fixture
 def corpus(repository: Path) -> list[ProgramInfo]:
     entries = load_manifest(repository / "data" / "programs")
@@ -319,6 +336,14 @@ def moved(before: Sequence[Split], after: Sequence[Split]) -> int:
     """Number of programs that another fold tests."""
     fold_of = {name: split.name for split in before for name in split.test}
     return sum(fold_of.get(name, split.name) != split.name for split in after for name in split.test)
+
+
+def test_random_folds_divide_applications(corpus: list[ProgramInfo]) -> None:
+    applications = {program.name: program.application for program in corpus}
+    for split in fold_splits(corpus, 3, 0, 16, "random_folds"):
+        trained = {applications[name] for name in split.train}
+        known = [name for name in split.test if applications[name] in trained]
+        assert len(known) > len(split.test) / 2
 
 
 def test_a_new_program_moves_few_others_between_folds(corpus: list[ProgramInfo]) -> None:
@@ -355,9 +380,11 @@ def test_programs_have_different_names() -> None:
 
 def test_names_of_folds() -> None:
     assert expand_folds(("random", "folds", "manual"), 2) == ("random", "fold1", "fold2", "manual")
+    assert expand_folds(("random_folds", "folds"), 1) == ("random_fold1", "fold1")
     assert [reported_split(name) for name in ("fold1", "fold12", "random", "fold0", "folds")] == [
         "folds", "folds", "random", "fold0", "folds",
     ]  # fmt: skip
+    assert reported_split("random_fold3") == "random_folds"
 
 
 @pytest.mark.parametrize("values", [(1, 0, 8), (4, 0, 0)])

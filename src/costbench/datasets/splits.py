@@ -3,7 +3,8 @@
 Splits are over whole programs, never over kernels. `random` tests on unseen programs of known applications;
 `manual` tests on unseen applications: other programs of a tested application are dropped, and so are programs
 of other applications that come from the same builder of the model zoo. `folds` divides programs into k folds
-over applications, so that every program is tested once.
+over applications, so that every program is tested once. `random_folds` draws the same programs one by one, as
+`random` does: held against `folds`, they say what it costs that an application is unknown.
 
 For folds, programs belong together if a chain of shared applications and shared builders (see `builder_of`)
 joins them: ResNet v1, ResNet v2 and their parallel variants are one group. A group is tested in one fold, and
@@ -306,14 +307,15 @@ def _sorted(names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-FOLDS = "folds"
-"""Name of the kind of split in parameters, and of all folds together in result rows."""
-_FOLD = re.compile(r"fold[1-9][0-9]*")
+FOLDS, RANDOM_FOLDS = "folds", "random_folds"
+"""Names of the kinds of split in parameters, and of all folds of a kind together in result rows."""
+FOLD_KINDS = (FOLDS, RANDOM_FOLDS)
+_FOLD = re.compile(r"((?:random_)?fold)[1-9][0-9]*")
 
 
 @dataclass(frozen=True)
 class FoldsParams:
-    """Key `folds` of section `split`: unseen applications, and every program tested once.
+    """Key `folds` of section `split`: every program tested once, on unseen applications or drawn at random.
 
     Attributes:
         k: number of folds.
@@ -332,15 +334,18 @@ class FoldsParams:
             raise ValueError(f"num_validation is {self.num_validation}, must be at least 1")
 
 
-def fold_name(fold: int) -> str:
-    """Returns the name of a split's file and cells: `fold1` for fold 0, and so on."""
-    return f"fold{fold + 1}"
+def fold_name(fold: int, kind: str = FOLDS) -> str:
+    """Returns the name of a split's file and cells: `fold1`, or `random_fold1`, for fold 0, and so on."""
+    return f"{kind.removesuffix('s')}{fold + 1}"
 
 
 def expand_folds(names: Sequence[str], k: int) -> tuple[str, ...]:
-    """Returns names of splits as in parameters, with `fold1` to `fold<k>` in place of `folds`."""
-    folds = tuple(map(fold_name, range(k)))
-    return tuple(split for name in names for split in (folds if name == FOLDS else (name,)))
+    """Returns names of splits as in parameters, with `fold1` to `fold<k>` in place of `folds`, and so on."""
+    return tuple(
+        split
+        for name in names
+        for split in ([fold_name(fold, name) for fold in range(k)] if name in FOLD_KINDS else [name])
+    )
 
 
 def check_split(name: str, field: str) -> None:
@@ -354,12 +359,15 @@ def check_split(name: str, field: str) -> None:
         ValueError: for any other name.
     """
     if name not in ("random", "manual") and not _FOLD.fullmatch(name):
-        raise ValueError(f"{field} is {name!r}, must be random, manual, or fold1 and so on for a fold")
+        raise ValueError(
+            f"{field} is {name!r}, must be random, manual, or a fold by name: fold1, random_fold1 and so on"
+        )
 
 
 def reported_split(name: str) -> str:
-    """Returns the name under which reports list the results of a split: `folds` for every fold."""
-    return FOLDS if _FOLD.fullmatch(name) else name
+    """Returns the name under which reports list the results of a split: `folds` for `fold1` and so on."""
+    fold = _FOLD.fullmatch(name)
+    return f"{fold[1]}s" if fold else name
 
 
 def connected_groups(programs: Sequence[ProgramInfo]) -> dict[str, tuple[str, ...]]:
@@ -392,7 +400,9 @@ def connected_groups(programs: Sequence[ProgramInfo]) -> dict[str, tuple[str, ..
     return {name: tuple(sorted(members)) for name, members in sorted(groups.items())}
 
 
-def fold_splits(programs: Sequence[ProgramInfo], k: int, seed: int, num_validation: int) -> tuple[Split, ...]:
+def fold_splits(
+    programs: Sequence[ProgramInfo], k: int, seed: int, num_validation: int, kind: str = FOLDS
+) -> tuple[Split, ...]:
     """Returns k splits, `fold1` to `fold<k>`, that together test every program exactly once.
 
     Large groups are placed before small ones, each in the fold that it prefers by its seeded keys among those
@@ -403,41 +413,43 @@ def fold_splits(programs: Sequence[ProgramInfo], k: int, seed: int, num_validati
     seen, as those that are tested. They are drawn by seeded keys, passing over groups that no longer fit, so
     the largest families stay in training.
 
+    Of `random_folds`, `random_fold1` to `random_fold<k>`, each program is a group of its own.
+
     Args:
         programs: all programs, in any order.
         k: number of folds.
         seed: seed of all random draws.
         num_validation: largest number of validation programs of a fold; a whole group fewer may be drawn.
+        kind: one of `FOLD_KINDS`.
 
     Raises:
         DataError: if two programs have the same name, k is below 2 or above the number of groups, no group is
             small enough for validation, or nothing is left to train on.
     """
-    groups = connected_groups(programs)
+    of_programs = {name: (name,) for name in sorted(applications_of(programs))}
+    groups = connected_groups(programs) if kind == FOLDS else of_programs
     if not 2 <= k <= len(groups):
-        raise DataError(
-            f"{k} folds of {len(groups)} groups of applications",
-            where=FOLDS,
-            field="k",
-            expected="at least 2, and at most one for each group",
-        )
-    folds = _assign_folds(groups, k, seed)
-    return tuple(_fold_split(fold, groups, folds, seed, num_validation) for fold in range(k))
+        divided = "groups of applications" if kind == FOLDS else "programs"
+        expected = f"at least 2, and at most the number of {divided}"
+        raise DataError(f"{k} folds of {len(groups)} {divided}", where=kind, field="k", expected=expected)
+    folds = _assign_folds(groups, k, seed, kind)
+    names = [fold_name(fold, kind) for fold in range(k)]
+    return tuple(_fold_split(name, i, groups, folds, seed, num_validation) for i, name in enumerate(names))
 
 
-def _assign_folds(groups: Mapping[str, Sequence[str]], k: int, seed: int) -> dict[str, int]:
+def _assign_folds(groups: Mapping[str, Sequence[str]], k: int, seed: int, kind: str) -> dict[str, int]:
     """Returns the fold that tests each group."""
     capacity = -(-sum(map(len, groups.values())) // k)
 
     def order(group: str) -> tuple[int, int]:
         # Sizes count by their number of binary digits, so that one more program seldom changes the order.
-        return -len(groups[group]).bit_length(), stream_key(seed, FOLDS, "order", group)
+        return -len(groups[group]).bit_length(), stream_key(seed, kind, "order", group)
 
     counts = [0] * k
     folds = {}
     for group in sorted(groups, key=order):
         size = len(groups[group])
-        preferred = sorted(range(k), key=lambda fold: stream_key(seed, FOLDS, "fold", group, fold))
+        preferred = sorted(range(k), key=lambda fold: stream_key(seed, kind, "fold", group, fold))
         with_room = [fold for fold in preferred if counts[fold] + size <= capacity]
         fold = with_room[0] if with_room else min(preferred, key=counts.__getitem__)
         folds[group] = fold
@@ -446,9 +458,13 @@ def _assign_folds(groups: Mapping[str, Sequence[str]], k: int, seed: int) -> dic
 
 
 def _fold_split(
-    fold: int, groups: Mapping[str, Sequence[str]], folds: Mapping[str, int], seed: int, num_validation: int
+    name: str,
+    fold: int,
+    groups: Mapping[str, Sequence[str]],
+    folds: Mapping[str, int],
+    seed: int,
+    num_validation: int,
 ) -> Split:
-    name = fold_name(fold)
     test = [program for group in groups if folds[group] == fold for program in groups[group]]
     others = [group for group in folds if folds[group] != fold]
     validation: list[str] = []

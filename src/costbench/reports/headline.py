@@ -53,7 +53,7 @@ from costbench.reports.training_runs import Budget, read_budgets, read_selected
 from costbench.tasks import LEARNED
 
 _BASELINES = re.compile(
-    r"baselines-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)(?:-(?P<budget>[a-z0-9_-]+)-seed(?P<seed>\d+))?"
+    r"baselines-(?P<split>[a-z_]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)(?:-(?P<budget>[a-z0-9_-]+)-seed(?P<seed>\d+))?"
 )
 
 

@@ -41,14 +41,16 @@ KINDS = ("contraction", "reduction", "elementwise", "data movement")
 
 OWN = "own"
 """The split of an imported data set, which comes with it."""
-FOLDS = "folds"
-"""The split in which every program is tested once, by the model of the fold that holds it out."""
+FOLDS, RANDOM_FOLDS = "folds", "random_folds"
+"""Splits in which every program is tested once, by the model of the fold that holds it out, with its
+application or alone."""
 PRIMARY_CHIP = "tpu_v3"
 """The chip whose timing was fitted to measurements; of the other one nothing was measured."""
 SPLIT_NAMES: Mapping[str, str] = {
     "random": "random split",
     "manual": "manual split",
     FOLDS: "folds over applications",
+    RANDOM_FOLDS: "folds over programs",
     OWN: "the data set's own split",
 }
 """What people call the splits, in the order in which reports show them."""

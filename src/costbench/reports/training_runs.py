@@ -24,7 +24,7 @@ from costbench.reports.table import Table
 from costbench.tasks import LEARNED, labels_of
 
 _CELL = re.compile(
-    r"(?P<task>[a-z]+)-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+?)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
+    r"(?P<task>[a-z]+)-(?P<split>[a-z_]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+?)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
 )
 _NUMBERS = ("steps", "kernels", "configs", "validations")
 

@@ -70,12 +70,18 @@ def test_a_claim_about_unlike_programs_is_asked_of_folds_too_and_keeps_its_sides
     assert {claim.direction for claim in (printed, folds, ours, beside)} == {"right_better"}
 
 
-def test_what_a_shift_costs_stays_a_difference_between_splits() -> None:
+def test_what_a_shift_costs_is_the_difference_between_both_kinds_of_folds() -> None:
     shift = "lpm2021.shift_costs_tile"
-    rows = _rows("tile", "tile_size_ape", *(Side(m, **FOLDS) for m in ("lpm2021", "learned")))
-    made = _contrasts([CLAIMS[shift]], rows)
+    sides = [Side(m, **FOLDS) for m in ("lpm2021", "learned")]
+    known = [replace(side, split="random_folds") for side in sides]
+    made = _contrasts([CLAIMS[shift]], _rows("tile", "tile_size_ape", *sides))
     assert f"{shift}@folds" not in made
     assert {side.split for side in made[f"{shift}@learned"].sides} == {"random", "manual"}
+    made = _contrasts([CLAIMS[shift]], _rows("tile", "tile_size_ape", *sides, *known))
+    for end, i in (("@folds", 0), ("@learned", 1)):
+        assert (made[f"{shift}{end}"].left, made[f"{shift}{end}"].right) == ((known[i],), (sides[i],))
+    for end in ("", "@learned@manual"):
+        assert {side.split for side in made[f"{shift}{end}"].sides} == {"random", "manual"}
 
 
 def test_a_statement_about_either_kind_of_split_stays_where_folds_compare_the_same_rows() -> None:

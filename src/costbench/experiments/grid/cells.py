@@ -11,7 +11,7 @@ from costbench.errors import DataError, ParamsError
 from costbench.experiments.parameter_file import SECTION, Params
 
 _NAME = re.compile(
-    r"(?P<task>[a-z]+)-(?P<split>[a-z]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
+    r"(?P<task>[a-z]+)-(?P<split>[a-z_]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
 )
 MAIN = "main"
 """Name of the variant without changes, also used for models that are not trained."""

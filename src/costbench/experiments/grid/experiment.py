@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from costbench.datasets.splits import FOLDS, FoldsParams, expand_folds
+from costbench.datasets.splits import FOLD_KINDS, FOLDS, FoldsParams, expand_folds
 from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import LABEL, MAIN, Cell
 from costbench.experiments.parameter_file import SECTION, Params
@@ -38,8 +38,8 @@ class Grid:
 
     Attributes:
         task: the compiler's decision, of the stage `features`.
-        splits: splits of the stage `split`; `folds` stands for every fold, `own` for that of an imported data
-            set. The first of `split.names` where it is left out.
+        splits: splits of the stage `split`; `folds` and `random_folds` stand for every fold, `own` for that
+            of an imported data set. The first of `split.names` where it is left out.
         chips: chips of the stage `features`, by name; the first of `features.chips` where it is left out.
         seeds: seeds of the training runs, one run each.
         baselines: whether the models that are not trained are evaluated, too.
@@ -51,7 +51,7 @@ class Grid:
     """
 
     task: LearnedTask
-    splits: tuple[Literal["random", "manual", "folds", "own"], ...]
+    splits: tuple[Literal["random", "manual", "folds", "random_folds", "own"], ...]
     chips: tuple[str, ...]
     seeds: tuple[int, ...] = (0,)
     baselines: bool = False
@@ -152,7 +152,7 @@ class Experiment:
         name: name of the entry.
         grid: task, splits, chips and seeds.
         variants: settings by name.
-        num_folds: number of folds that `folds` among the splits stands for.
+        num_folds: number of folds that `folds`, or `random_folds`, among the splits stands for.
     """
 
     name: str
@@ -217,7 +217,8 @@ def load_experiment(params: Params, name: str, swept: Path | None = None) -> Exp
     }
     if not variants and not isinstance(grid, BudgetGrid):
         raise ParamsError("no variants", where=path, field=f"{field}.variants", expected="one or more")
-    return Experiment(name, grid, variants, num_folds(sections, path) if FOLDS in grid.splits else 0)
+    k = num_folds(sections, path) if {*grid.splits} & {*FOLD_KINDS} else 0
+    return Experiment(name, grid, variants, k)
 
 
 def _defaults(sections: Mapping[str, object]) -> dict[str, object]:

@@ -23,7 +23,7 @@ from costbench.datasets.leakage import (
 )
 from costbench.datasets.recorded_kernels import RECORDED
 from costbench.datasets.splits import (
-    FOLDS,
+    FOLD_KINDS,
     FoldsParams,
     ProgramInfo,
     Split,
@@ -89,10 +89,11 @@ class SplitParams:
         names: splits to make.
         random: unseen programs of known applications.
         manual: unseen applications.
-        folds: unseen applications, every program once; needed only where `names` has it.
+        folds: every program tested once, on unseen applications (`folds`) or drawn at random
+            (`random_folds`); needed only where `names` has one of these.
     """
 
-    names: tuple[Literal["random", "manual", "folds"], ...]
+    names: tuple[Literal["random", "manual", "folds", "random_folds"], ...]
     random: RandomSplitParams
     manual: ManualSplitParams
     folds: FoldsParams | None = None
@@ -100,7 +101,7 @@ class SplitParams:
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) != len(self.names):
             raise ValueError(f"names are {list(self.names)}, must be one or more different ones")
-        if FOLDS in self.names and self.folds is None:
+        if {*self.names} & {*FOLD_KINDS} and self.folds is None:
             raise ValueError("names have folds, but the key folds is missing: k, seed, num_validation")
 
 
@@ -109,7 +110,7 @@ def run(params: Path) -> None:
 
     The card and the counts cover every task that has samples; leaks are counted where samples are kernels.
     All of them are of the corpus, without a user's own programs.
-    Folds have a file and counts each (`fold1`, ...), and one audit (`folds`) of all programs.
+    Folds have a file and counts each (`fold1`, `random_fold1`, ...), and those of a kind one audit (`folds`).
 
     Raises:
         CostbenchError: for parameters by which the programs cannot be split, or damaged shards.
@@ -122,7 +123,7 @@ def run(params: Path) -> None:
     shards = _shards(data)
     programs = _programs(shards, workspace.programs)
     splits = [split for name in section.names for split in make_splits(section, name, programs, params)]
-    for stale in set(folder.glob("fold*.json")) - {_path(folder, split) for split in splits}:
+    for stale in set(folder.glob("*fold[0-9]*.json")) - {_path(folder, split) for split in splits}:
         stale.unlink()
     for split in splits:
         write_split(_path(folder, split), split)
@@ -201,7 +202,7 @@ def _splits(section: SplitParams, name: str, corpus: Sequence[ProgramInfo]) -> t
     if section.folds is None:
         raise DataError("missing", where=name, expected="k, seed, num_validation")
     f = section.folds
-    return fold_splits(corpus, f.k, f.seed, f.num_validation)
+    return fold_splits(corpus, f.k, f.seed, f.num_validation, name)
 
 
 def _shards(folder: Path) -> dict[tuple[str, str], ProgramShards]:

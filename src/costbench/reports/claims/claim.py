@@ -69,8 +69,8 @@ class Side:
 
     @property
     def programs(self) -> tuple[str, str, str]:
-        """Returns what sides have in common that are tested on the same programs."""
-        return (self.split, self.task or "", self.kernels.partition(":")[0])
+        """Returns what sides have in common that are tested on the same programs; both kinds of folds are."""
+        return (self.split.removeprefix("random_"), self.task or "", self.kernels.partition(":")[0])
 
 
 @dataclass(frozen=True)
@@ -221,6 +221,7 @@ _SPLITS = {
     ANY: "all programs",
     "gains": "programs that gain most",
     "folds": "folds over applications",
+    "random_folds": "folds over programs",
     "recorded": "recorded schedules",
     "tables": "tables of all configurations",
     "targets": "tables of other devices",

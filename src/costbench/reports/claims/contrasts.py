@@ -12,7 +12,8 @@
 
 Sides are never swapped: what a statement sees ahead is the same in every set. Claims about programs unlike
 those of training are asked on folds, too: there as on the manual split no application and no builder is on
-both sides. What a shift costs, the difference between two splits, stays where it is.
+both sides. What a shift costs, the difference between the random and the manual split, is there that between
+folds over programs and folds over applications, which test the same programs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import replace
 
 from costbench.baselines import BASELINES
 from costbench.reports.claims.claim import ANY, PAPERS, TPUGRAPHS, Claim, Side, read_claims
-from costbench.reports.results import FOLDS, PRIMARY_CHIP
+from costbench.reports.results import FOLDS, PRIMARY_CHIP, RANDOM_FOLDS
 from costbench.reports.scores import ScoreIndex, scores_of
 
 _NETWORK = Side().model
@@ -35,6 +36,8 @@ _OF_PAPERS = ("lpm2020-lstm",)
 _ABOUT_OUR_NETWORK = ("lpm2021", "lpm2020")
 _MOVABLE = ({"random"}, {"manual"})
 """Splits of all sides of a claim that may become folds; where they differ, the claim is about that."""
+_SHIFT = {"random": RANDOM_FOLDS, "manual": FOLDS}
+"""Kinds of folds that stand for the two splits of a claim about their difference."""
 
 
 def contrasts(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
@@ -123,24 +126,28 @@ def _stand_in(side: Side) -> Side:
 def _placed(claim: Claim, index: ScoreIndex) -> tuple[Claim, ...]:
     """Returns the claim on folds where it was tested there, beside it that of the manual split."""
     moved = _to_folds(claim, index)
-    if moved is None or {side.split for side in claim.sides} != {"manual"}:
+    if moved is None or "manual" not in {side.split for side in claim.sides}:
         return (moved or claim,)
     return moved, replace(claim, id=f"{claim.id}@manual", restates=claim.restates or claim.id)
 
 
 def _to_folds(claim: Claim, index: ScoreIndex) -> Claim | None:
-    """Returns the claim on folds; None if it is about a split, or a side was not tested there.
+    """Returns the claim on folds; None if it is about another split, or a side was not tested there.
 
     Where chips are what differs, they stay. Layouts are of the random split as far as they are of any.
     """
     splits, chips = {side.split for side in claim.sides}, {side.chip for side in claim.sides}
-    movable = splits in _MOVABLE or (splits <= {"random", ANY} and claim.paper == TPUGRAPHS)
+    movable = splits in (*_MOVABLE, _SHIFT.keys()) or (splits <= {"random", ANY} and claim.paper == TPUGRAPHS)
     if not movable or claim.wall_time or claim.construction:
         return None
     if splits == {ANY} and _tested_splits(claim, index) == {FOLDS}:
         return None  # Programs of all splits are already those of folds.
     moved = claim.with_sides(
-        lambda side: replace(side, split=FOLDS, chip=PRIMARY_CHIP if len(chips) == 1 else side.chip),
+        lambda side: replace(
+            side,
+            split=_SHIFT[side.split] if splits == _SHIFT.keys() else FOLDS,
+            chip=PRIMARY_CHIP if len(chips) == 1 else side.chip,
+        ),
         restates=claim.restates or claim.id,
     )
     tested = all(scores_of(index, claim.task, claim.metric, side).programs for side in moved.sides)

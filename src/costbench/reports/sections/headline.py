@@ -76,9 +76,10 @@ def headline_section(data: ReportData) -> Section | None:
 
 
 def points_by_cell(points: pd.DataFrame) -> list[pd.DataFrame]:
-    """Returns the points of each task, split and chip, tasks in the order of reports."""
+    """Returns the points of each task, split and chip with several budgets, tasks in the order of reports."""
     by_cell = split_by(points, ["task", "split", "chip"])
-    return [by_cell[key] for key in sorted(by_cell, key=lambda key: (task_order(key[0]), *key))]
+    in_order = [by_cell[key] for key in sorted(by_cell, key=lambda key: (task_order(key[0]), *key))]
+    return [of_cell for of_cell in in_order if of_cell["model"].duplicated().any()]
 
 
 def standing_table(front: Front, cell: Cell, others: Mapping[str, Standings] | None = None) -> Table:
