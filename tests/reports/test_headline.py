@@ -19,7 +19,7 @@ from costbench.reports.headline import Headline, load_headline
 from costbench.reports.inputs import ReportInputs, ReportParams, decide_on_headline, load_report_data
 from costbench.reports.report import write_report
 from costbench.reports.results import Results
-from costbench.reports.sections.headline import points_by_cell, standing_table
+from costbench.reports.sections.headline import points_by_cell, shift_table, standing_table
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, TrainingGuard, is_settled
 from tests.reports.conftest import make_row, rows_of
@@ -319,6 +319,43 @@ def test_splits_and_chips_beside_the_headline_decide_claims_on_them(headline: He
         "tpu_v2", "tpu_v3",
     }  # fmt: skip
     assert beside.chip == "tpu_v3"
+
+
+def test_what_an_unknown_application_costs_is_asked_of_the_same_programs() -> None:
+    errors = {"learned": {"random_folds": 2.0, "folds": 5.0}, "trees": {"random_folds": 4.0, "folds": 4.0}}
+    rows = [
+        make_row(
+            split=split, chip="tpu_v3", model=model, seed=seed, application=a, program=a, metric=metric,
+            value=value,
+        )
+        for model, by_split in errors.items()
+        for split, error in by_split.items()
+        for metric, value in (("tile_size_ape", error), ("kendall_tau", 0.9 - error / 100))
+        for seed in range(3)
+        for a in "abcdefgh"
+    ]  # fmt: skip
+    # A model that was tested on one kind of folds alone, and a program of one kind alone.
+    rows += [make_row(split="folds", chip="tpu_v3", model="hybrid", application="a", program="a")]
+    rows += [
+        make_row(split="folds", chip="tpu_v3", model="learned", metric=metric, seed=seed, application="z",
+                 program="z", value=99.0)
+        for metric in ("tile_size_ape", "kendall_tau")
+        for seed in range(3)
+    ]  # fmt: skip
+    results = Results(frame_of(rows))
+    known, unknown = (results.cell("tile", split, "tpu_v3") for split in ("random_folds", "folds"))
+    assert known is not None
+    assert unknown is not None
+    table = shift_table(results, known, unknown, 0)
+    keys = [column.key for column in table.columns]
+    by_model = {row[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
+    assert set(by_model) == {"learned", "boosted trees"}
+    learned, trees = by_model["learned"], by_model["boosted trees"]
+    assert (learned["error_known"], learned["error_unknown"]) == (pytest.approx(2.0), pytest.approx(5.0))
+    assert (learned["error_value"], learned["tau_value"]) == (pytest.approx(3.0), pytest.approx(-0.03))
+    assert (learned["error_low"], learned["error_high"]) == (pytest.approx(3.0), pytest.approx(3.0))
+    assert (learned["programs"], learned["seeds"]) == (8, 3)
+    assert trees["error_value"] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_report_with_a_headline(inputs: ReportInputs, tmp_path: Path) -> None:

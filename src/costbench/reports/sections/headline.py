@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from costbench.compiler.estimate_quality import QUALITIES
 from costbench.metrics.rows import MAIN
-from costbench.reports.baseline_comparison import Standings, rank_models
+from costbench.reports.baseline_comparison import Standings, estimate_difference, rank_models
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import MIN_SEEDS
 from costbench.reports.declared_tables import fill_table
@@ -21,7 +21,8 @@ from costbench.reports.figures.canvas import legend_above, save, styled
 from costbench.reports.frame import select, split_by
 from costbench.reports.inputs import Front, ReportData
 from costbench.reports.page import Section, page_figure, paragraphs
-from costbench.reports.results import TRAINED, Cell, ChipSplit, title_of
+from costbench.reports.results import FOLDS, RANDOM_FOLDS, TRAINED, Cell, ChipSplit, Results, title_of
+from costbench.reports.scores import STATISTICS, make_draws, scores_of, share_programs
 from costbench.reports.table import Table
 from costbench.reports.training_guard import SETTLED
 from costbench.tasks import LEARNED, labels_of, task_order
@@ -51,6 +52,10 @@ def headline_section(data: ReportData) -> Section | None:
         words = {"task": labels_of(task).title, "where": ChipSplit(split, chip).title}
         figures += [page_figure(path, _PAGE, "cost", **words) for path in paths[:1]]
         tables.append(cost_table(points))
+    for cell in front.cells:
+        known = data.headline.results.cell(cell.task, RANDOM_FOLDS, cell.chip)
+        if cell.split == FOLDS and known is not None:
+            tables.append(shift_table(data.headline.results, known, cell, data.seed))
     seeds = {
         cell.labels.title: min(len(cell.seeds[model]) for model in cell.models if model in TRAINED)
         for cell in front.cells
@@ -138,6 +143,42 @@ def cost_table(points: pd.DataFrame) -> Table:
         heading=labels_of(task).heading,
         where=ChipSplit(split, chip).title,
         decimals=3 if LEARNED[task].ranks_decisions else 1,
+        error=error.title,
+        tau=tau.title,
+    )
+
+
+def shift_table(results: Results, known: Cell, unknown: Cell, seed: int) -> Table:
+    """Returns a row a model: means where applications may be in training, where none is, and the difference.
+
+    Args:
+        results: results that both are of, with the numbers of each seed.
+        known: results on folds over programs.
+        unknown: results on folds over applications, of the same programs.
+        seed: seed of the bootstrap.
+    """
+    error, tau = unknown.described.measures
+    draws = make_draws(results.scores.applications, seed, "shift", unknown.name)
+    rows = []
+    for model in (model for model in unknown.models if model in known.models):
+        row: dict[str, object] = {"model": title_of(model)}
+        for key, measure, statistic in (("error", error, "geometric_mean"), ("tau", tau, "mean")):
+            sides = [Side(model, MAIN, cell.split, cell.chip) for cell in (known, unknown)]
+            both = {side: scores_of(results.scores, unknown.task, measure.metric, side) for side in sides}
+            before, after = share_programs(both).values()
+            row["programs"], row["seeds"] = len(after.programs), min(len(before.seeds), len(after.seeds))
+            for kind, scores in (("known", before), ("unknown", after)):
+                row[f"{key}_{kind}"] = float(STATISTICS[statistic](scores.means)[0])
+            more = estimate_difference(after, before, draws, statistic)
+            row |= {f"{key}_{name}": number for name, number in asdict(more).items()}
+        rows.append(row)
+    return fill_table(
+        "shift",
+        rows,
+        name=f"shift_{unknown.task}_{unknown.chip}",
+        heading=unknown.labels.heading,
+        chip=unknown.chip,
+        kernels=unknown.labels.kernels,
         error=error.title,
         tau=tau.title,
     )
