@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from costbench.reports.headline import Headline, load_headline
 from costbench.reports.inputs import ReportInputs, ReportParams, decide_on_headline, load_report_data
 from costbench.reports.report import write_report
 from costbench.reports.results import Results
-from costbench.reports.sections.headline import points_by_cell, shift_table, standing_table
+from costbench.reports.sections.headline import points_by_cell, shift_pointer, shift_table, standing_table
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, TrainingGuard, is_settled
 from tests.reports.conftest import make_row, rows_of
@@ -356,6 +357,11 @@ def test_what_an_unknown_application_costs_is_asked_of_the_same_programs() -> No
     assert (learned["error_low"], learned["error_high"]) == (pytest.approx(3.0), pytest.approx(3.0))
     assert (learned["programs"], learned["seeds"]) == (8, 3)
     assert trees["error_value"] == pytest.approx(0.0, abs=1e-12)
+    (said,) = shift_pointer(results)
+    assert re.findall(r"(\w+) ([\d.]+)% and ([\d.]+)%", said.answer) == [
+        ("learned", "2.0", "5.0"),
+        ("trees", "4.0", "4.0"),
+    ]
 
 
 def test_report_with_a_headline(inputs: ReportInputs, tmp_path: Path) -> None:

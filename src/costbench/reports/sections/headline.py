@@ -20,8 +20,17 @@ from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import legend_above, save, styled
 from costbench.reports.frame import select, split_by
 from costbench.reports.inputs import Front, ReportData
-from costbench.reports.page import Section, page_figure, paragraphs
-from costbench.reports.results import FOLDS, RANDOM_FOLDS, TRAINED, Cell, ChipSplit, Results, title_of
+from costbench.reports.page import Pointer, Section, page_figure, paragraphs, pointer
+from costbench.reports.results import (
+    FOLDS,
+    RANDOM_FOLDS,
+    TRAINED,
+    Cell,
+    ChipSplit,
+    Results,
+    common_scores,
+    title_of,
+)
 from costbench.reports.scores import STATISTICS, make_draws, scores_of, share_programs
 from costbench.reports.table import Table
 from costbench.reports.training_guard import SETTLED
@@ -52,10 +61,8 @@ def headline_section(data: ReportData) -> Section | None:
         words = {"task": labels_of(task).title, "where": ChipSplit(split, chip).title}
         figures += [page_figure(path, _PAGE, "cost", **words) for path in paths[:1]]
         tables.append(cost_table(points))
-    for cell in front.cells:
-        known = data.headline.results.cell(cell.task, RANDOM_FOLDS, cell.chip)
-        if cell.split == FOLDS and known is not None:
-            tables.append(shift_table(data.headline.results, known, cell, data.seed))
+    shifts = shifted_cells(data.headline.results)
+    tables += [shift_table(data.headline.results, *both, data.seed) for both in shifts]
     seeds = {
         cell.labels.title: min(len(cell.seeds[model]) for model in cell.models if model in TRAINED)
         for cell in front.cells
@@ -146,6 +153,28 @@ def cost_table(points: pd.DataFrame) -> Table:
         error=error.title,
         tau=tau.title,
     )
+
+
+def shifted_cells(results: Results) -> list[tuple[Cell, Cell]]:
+    """Returns the main results of tasks on folds over programs, and those on folds over applications."""
+    known = (cell for cell in results.cells if cell.split == RANDOM_FOLDS)
+    unknown = ((cell, results.cell(cell.task, FOLDS, cell.chip)) for cell in known)
+    return [(one, other) for one, other in unknown if other is not None]
+
+
+def shift_pointer(results: Results) -> tuple[Pointer, ...]:
+    """Returns what an unknown application costs, in words; none without results on both kinds of folds."""
+    answers, chips = {}, []
+    for known, unknown in shifted_cells(results):
+        error = unknown.described.measures[0]
+        of_models = {m: common_scores(known, m, unknown, m, error.metric) for m in unknown.models}
+        answers[unknown.labels.title] = {
+            title_of(model): [error.mean(values) for values in both]
+            for model, both in of_models.items()
+            if all(both)
+        }
+        chips.append(unknown.chip)
+    return (pointer(_PAGE, "shift", _PAGE, answers=answers, chips=sorted(set(chips))),) if answers else ()
 
 
 def shift_table(results: Results, known: Cell, unknown: Cell, seed: int) -> Table:

@@ -60,6 +60,7 @@ from costbench.reports.sections.claims import (
     shown_verdict,
     sides_in_words,
 )
+from costbench.reports.sections.headline import shift_pointer
 from costbench.reports.sections.real_machine import (
     compare_machines,
     machine_pointer,
@@ -117,6 +118,7 @@ def overview_section(data: ReportData) -> Section:
             *conclusions(data.front, data.printed_findings),
             *machine_pointer(data),
             *_headline_pointer(data),
+            *(shift_pointer(data.headline.results) if data.headline is not None else ()),
             *loss_pointers(data.cells),
             *tpugraphs_pointer(data.variants.results),
         ),
