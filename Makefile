@@ -79,11 +79,11 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 20 core-hours, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
 	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {,orders-}{inputs,networks}-{tile,fusion} {,orders-}rates-tile lpm2020-fusion orders-lpm2020 shift-{,trees-}{tile,fusion} \
-	  orders-tpugraphs tpugraphs-tile estimates-{tile,fusion}
+	  orders-tpugraphs tpugraphs-tile runs-tile estimates-{tile,fusion}
 	for task in tile fusion; do bash tools/with_workers.sh $(WORKERS) costbench train --experiment headline-$$task --archive data/results/headline --params profiles/headline/params.yaml || exit; done
 	bash tools/with_workers.sh $(WORKERS) costbench autotune --params profiles/headline/params.yaml
 	costbench results pack --compact --experiment autotune data/results/headline --params profiles/headline/params.yaml
-	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/layouts curves-layout headline-layout
+	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/layouts curves-layout headline-layout runs-layout
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline/second_chip splits-{tile,fusion} loss-manual second-{tile,fusion}
 
 data-curve: $(INSTALLED) ## Train fusion models on 6,000, 60,000 and all kernels of ten times the fusion configs, and pack it: an estimated two core-hours, a rerun goes on
