@@ -249,6 +249,8 @@ def read_split(path: Path) -> Split:
     Raises:
         DataError: naming the file and the field, if it is missing, malformed or inconsistent.
     """
+    if not path.exists():
+        raise DataError("no such split", where=path, expected="one of `split.names`, of the stage `split`")
     content = read_json(path)
     if not isinstance(content, dict) or content.keys() != {"name", "reasons", *_SETS}:
         expected = f"an object of name, {', '.join(_SETS)}, reasons"
