@@ -24,7 +24,9 @@ Target = Annotated[str, typer.Option(help="`native`, `generic`, or a processor a
 
 
 def record_schedules(
-    workloads: Annotated[list[str], typer.Argument(help="Workloads by name (`C6`), in this order.")],
+    workloads: Annotated[
+        list[str], typer.Argument(help="Workloads (`C6`, or `matmul:m=64,n=64,k=64`), in this order.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder of tables; what is there is continued.")],
     target: Target = "native",
     limit: Annotated[int, typer.Option(help="Most configurations of a workload.", min=1, max=4000)] = 4000,
@@ -38,21 +40,21 @@ def record_schedules(
     """
     import time
 
-    from costbench.errors import choose
+    from costbench_schedules.operators.networks import workload_name
     from costbench_schedules.operators.operators import WORKLOADS, parse_operator
     from costbench_schedules.records.recording import RecordingSpec, record
     from costbench_schedules.spaces.sub_spaces import recorded_space
 
-    for workload in workloads:
-        choose(WORKLOADS, workload, "workload")
+    operators = [parse_operator(workload) for workload in workloads]
     stop = time.monotonic() + 60 * minutes
-    for workload in workloads:
+    for workload, operator in zip(workloads, operators, strict=True):
         left = stop - time.monotonic() if minutes else 0.0
         if minutes and left <= 0:
             return
-        space = recorded_space(parse_operator(workload), limit)
+        name = workload if workload in WORKLOADS else workload_name(operator)
         with resumable():
-            record(RecordingSpec(out, target, max_seconds=left), workload, space, _print_progress)
+            spec = RecordingSpec(out, target, max_seconds=left)
+            record(spec, name, recorded_space(operator, limit), _print_progress)
 
 
 def _print_progress(table: RecordedTable) -> None:

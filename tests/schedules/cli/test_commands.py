@@ -26,6 +26,7 @@ def test_a_schedule_is_shown_as_loops() -> None:
         (["show-schedule", "matmul-256", "4000"], "no configuration 4000"),
         (["show-schedule", "C13", "0"], "unknown workload"),
         (["record-schedules", "C13", "--out", "nowhere"], "unknown workload"),
+        (["record-schedules", "C6", "matmul:m=4,n=4", "--out", "nowhere"], "missing"),
         (["schedule-card", "nowhere"], "no tables"),
     ],
 )

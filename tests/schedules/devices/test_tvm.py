@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from costbench.cli.app import complete_app
 from costbench.errors import ChoiceError
 from costbench.rng import stream
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.process import Limits
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.operators.reference import TOLERANCE, expected_output, inputs_of, largest_error
+from costbench_schedules.records.table import read_table
 from costbench_schedules.spaces.space import ScheduleSpace
 
 tvm_adapter = pytest.importorskip(
@@ -64,3 +68,11 @@ def test_measured_in_a_process_of_its_own() -> None:
     assert not measurement.failed.any(), measurement.reasons
     assert (measurement.runtime_ns > 0).all()
     assert (measurement.spread >= 0).all()
+
+
+def test_a_table_of_a_described_operator_is_named_after_its_sizes(tmp_path: Path) -> None:
+    arguments = ["record-schedules", "matmul:m=8,n=16,k=4", "--out", str(tmp_path), "--minutes", "0.02"]
+    assert CliRunner().invoke(complete_app(), arguments).exit_code == 0
+    table = read_table(tmp_path / "native" / "matmul-8x16x4.arrow")
+    assert (table.workload, table.space.operator.text) == ("matmul-8x16x4", "matmul:m=8,n=16,k=4")
+    assert table.num_measured > 0
