@@ -71,7 +71,7 @@ def test_measured_in_a_process_of_its_own() -> None:
 
 
 def test_a_table_of_a_described_operator_is_named_after_its_sizes(tmp_path: Path) -> None:
-    arguments = ["record-schedules", "matmul:m=8,n=16,k=4", "--out", str(tmp_path), "--minutes", "0.02"]
+    arguments = ["record-schedules", "matmul:m=8,n=16,k=4", "--out", str(tmp_path), "--minutes", "0.2"]
     assert CliRunner().invoke(complete_app(), arguments).exit_code == 0
     table = read_table(tmp_path / "native" / "matmul-8x16x4.arrow")
     assert (table.workload, table.space.operator.text) == ("matmul-8x16x4", "matmul:m=8,n=16,k=4")
