@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from costbench.baselines import BASELINES as ROWS
+from costbench.datasets.splits import RANDOM_FOLDS
 from costbench.errors import DataError
 from costbench.metrics.measures import Measure, error_measure
 from costbench.metrics.rows import MAIN, read_rows
@@ -41,9 +42,8 @@ KINDS = ("contraction", "reduction", "elementwise", "data movement")
 
 OWN = "own"
 """The split of an imported data set, which comes with it."""
-FOLDS, RANDOM_FOLDS = "folds", "random_folds"
-"""Splits in which every program is tested once, by the model of the fold that holds it out, with its
-application or alone."""
+FOLDS = "folds"
+"""The split in which every program is tested once, by the model of the fold that holds it out."""
 PRIMARY_CHIP = "tpu_v3"
 """The chip whose timing was fitted to measurements; of the other one nothing was measured."""
 SPLIT_NAMES: Mapping[str, str] = {

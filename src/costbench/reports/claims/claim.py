@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from costbench.datasets.splits import FOLD_KINDS, FOLDS
 from costbench.errors import choose
 from costbench.metrics.rows import MAIN
 from costbench.params import load_section
@@ -70,7 +71,8 @@ class Side:
     @property
     def programs(self) -> tuple[str, str, str]:
         """Returns what sides have in common that are tested on the same programs; both kinds of folds are."""
-        return (self.split.removeprefix("random_"), self.task or "", self.kernels.partition(":")[0])
+        tested = FOLDS if self.split in FOLD_KINDS else self.split
+        return (tested, self.task or "", self.kernels.partition(":")[0])
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from costbench.baselines import BASELINES
+from costbench.datasets.splits import RANDOM_FOLDS
 from costbench.reports.claims.claim import ANY, PAPERS, TPUGRAPHS, Claim, Side, read_claims
-from costbench.reports.results import FOLDS, PRIMARY_CHIP, RANDOM_FOLDS
+from costbench.reports.results import FOLDS, PRIMARY_CHIP
 from costbench.reports.scores import ScoreIndex, scores_of
 
 _NETWORK = Side().model

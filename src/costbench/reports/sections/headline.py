@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from costbench.compiler.estimate_quality import QUALITIES
+from costbench.datasets.splits import RANDOM_FOLDS
 from costbench.metrics.rows import MAIN
 from costbench.reports.baseline_comparison import Standings, estimate_difference, rank_models
 from costbench.reports.claims.claim import Side
@@ -23,7 +24,6 @@ from costbench.reports.inputs import Front, ReportData
 from costbench.reports.page import Pointer, Section, page_figure, paragraphs, pointer
 from costbench.reports.results import (
     FOLDS,
-    RANDOM_FOLDS,
     TRAINED,
     Cell,
     ChipSplit,
@@ -195,7 +195,7 @@ def shift_table(results: Results, known: Cell, unknown: Cell, seed: int) -> Tabl
             sides = [Side(model, MAIN, cell.split, cell.chip) for cell in (known, unknown)]
             both = {side: scores_of(results.scores, unknown.task, measure.metric, side) for side in sides}
             before, after = share_programs(both).values()
-            row["programs"], row["seeds"] = len(after.programs), min(len(before.seeds), len(after.seeds))
+            row |= {"programs": len(after.programs), "seeds": min(len(before.seeds), len(after.seeds))}
             for kind, scores in (("known", before), ("unknown", after)):
                 row[f"{key}_{kind}"] = float(STATISTICS[statistic](scores.means)[0])
             more = estimate_difference(after, before, draws, statistic)
