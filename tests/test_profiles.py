@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from costbench.datasets.splits import reported_split
-from costbench.experiments.autotuning.work_items import AutotuneParams, first_cells, load_tuned
+from costbench.experiments.autotuning.work_items import AutotuneParams, load_tuned, tuned_cells
 from costbench.experiments.grid.cells import experiment_names, listed_as
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import Params, load_params, load_sections
@@ -60,7 +60,7 @@ def test_the_autotuners_of_a_profile_ask_its_models(repository: Path, name: str)
     params = load_params(repository / "profiles" / name / "params.yaml")
     section = params.section("autotune", AutotuneParams)
     for tuning in (section.tile, section.fusion):
-        assert all(first_cells(load_tuned(params, model)) for model in tuning.models)
+        assert all(tuned_cells(load_tuned(params, model)) for model in tuning.models)
 
 
 @pytest.mark.parametrize("name", PROFILES)

@@ -309,10 +309,11 @@ def test_cells_whose_weights_are_needed_are_trained(
     assert clone.rows(POINTS) == complete.rows(POINTS)
     write_params(clone.folder, {"autotune": {"tile": {"models": [f"{GRID}.main"]}}})
     clone.run(GRID, archive=archive)
-    # Of each split and chip the first seed of the variant, with the baselines beside the cells.
-    assert set(clone.trained) == {"tile-random-tpu_v2-main-s0", "baselines-random-tpu_v2"}
-    told = [text for text in caplog.messages if text.startswith(f"{GRID}: 3 of 5 cells")]
-    assert [text.partition("), ")[2] for text in told] == ["2 are computed, 2 of them for their weights"]
+    # Of each split and chip all seeds of the variant, with the baselines beside the cells.
+    main = {f"tile-random-tpu_v2-main-s{seed}" for seed in (0, 1)}
+    assert set(clone.trained) == {*main, "baselines-random-tpu_v2"}
+    told = [text for text in caplog.messages if text.startswith(f"{GRID}: 2 of 5 cells")]
+    assert [text.partition("), ")[2] for text in told] == ["3 are computed, 3 of them for their weights"]
 
 
 def test_code_may_differ_and_settings_of_the_evaluation_may_not(clone: Project, complete: Project) -> None:

@@ -37,7 +37,7 @@ from costbench.experiments.archive import (
     table_of,
     write_results,
 )
-from costbench.experiments.autotuning.work_items import first_cells, load_tuned, tuned_experiment
+from costbench.experiments.autotuning.work_items import load_tuned, tuned_cells, tuned_experiment
 from costbench.experiments.evaluation.program import EvaluateParams, ModelKey, ProgramTask
 from costbench.experiments.grid.baseline_fit import DONE, baselines_folder
 from costbench.experiments.grid.cells import cell_from_name, listed_as
@@ -227,7 +227,7 @@ class PackedCells:
         listed = [str(model) for one in tuned if isinstance(one, Mapping) for model in one.get("models", ())]
         models = [model for model in listed if tuned_experiment(model) == experiment.name]
         asked = [load_tuned(self.workspace.params, model) for model in models]
-        return {cell.name for one in asked for cell in first_cells(one).values()}
+        return {cell.name for one in asked for cells in tuned_cells(one).values() for cell in cells}
 
     def _write(self, experiment: str, known: Mapping[str, tuple[PackedExperiment, str]]) -> None:
         """Writes what the stage `train` would leave of cells and baselines, but for weights."""

@@ -53,7 +53,7 @@ def checkpoint(folder: Path, file: Path, predicts: Predicts) -> Path:
 
 def task(folder: Path, decision: str, predicts: Predicts) -> AutotuneTask:
     file = small_file(folder)
-    models = {name: checkpoint(folder / name, file, predicts) for name in ("learned", "hybrid")}
+    models = {name: [checkpoint(folder / name, file, predicts)] for name in ("learned", "hybrid")}
     return AutotuneTask(decision, file, "small", "tpu_v3", models, PARAMS[decision])
 
 
@@ -97,10 +97,12 @@ def test_keys_by_hand() -> None:
     points = [
         TilePoint("learned", 0, False, 9.0, 1.25, 0.5, 0.0, 0.0),
         TilePoint("learned", 10, True, 8.0, 1.5, 0.25, 10.0, 2.0),
+        TilePoint("learned", 10, True, 9.0, 1.25, 0.5, 10.0, 2.0, number=1),
         TilePoint("exhaustive", 0, True, 7.0, 2.0, 0.0, 100.0, 20.0),
     ]
     found = tile_metrics(points)
-    assert list(found) == [("learned", "compiler", 0), ("learned", "top10", 0), ("exhaustive", "all", 0)]
+    learned = [("learned", "compiler", 0), ("learned", "top10", 0), ("learned", "top10", 1)]
+    assert list(found) == [*learned, ("exhaustive", "all", 0)]
     assert found["learned", "top10", 0] == {
         "speedup": 1.5, "slowdown": 0.25, "num_measured": 10.0, "hardware_seconds": 2.0
     }  # fmt: skip

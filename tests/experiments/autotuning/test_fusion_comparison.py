@@ -79,7 +79,7 @@ def tuner(params: AutotuneFusionParams = PARAMS) -> FusionTuner:
     program = PreparedProgram(read_module(PROGRAM), NAME)
     tiled = TiledKernels(program.lowering, TARGET.architecture, AnalyticalModel(TARGET.architecture))
     machine = MeasuredKernels(tiled, Device(TARGET), program.fingerprints)
-    return FusionTuner(FusionSpace(program), TARGET, machine, {"model": EstimatedKernels(tiled)}, params)
+    return FusionTuner(FusionSpace(program), TARGET, machine, {"model": [EstimatedKernels(tiled)]}, params)
 
 
 @pytest.fixture(scope="module")
@@ -200,19 +200,28 @@ def test_fewer_searches_on_a_model() -> None:
     params = replace(
         PARAMS, model_repeats=2, model_minutes=0.01, hardware_minutes=(1.0,), starts=("default",)
     )
-    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": PerKernel()}, params).search().bars
+    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": [PerKernel()]}, params).search().bars
     assert [(b.arm, len(b.speedups)) for b in found[:2]] == [("hardware", 3), ("model and hardware", 2)]
 
 
 def test_by_hand() -> None:
     # Three runs of 6 s and 2 s of compiling: one minute measures three programs as fast as the default.
     params = replace(PARAMS, hardware_minutes=(1.0,), charging=Charging(compile_s=2.0, evaluation_s=0.1))
-    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": PerKernel()}, params).search().bars
+    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": [PerKernel()]}, params).search().bars
     helped = next(b for b in found if (b.start, b.arm) == ("random", "model and hardware"))
     assert helped.speedups == (1.0, 1.0, 1.0)
     # 20 + 23 s are spent on programs of 6 and 7 s; the next takes 26 s.
     assert helped.num_measured == (2, 2, 2)
     assert helped.hardware_seconds == pytest.approx((43.0, 43.0, 43.0))
+
+
+def test_repeats_take_the_networks_of_a_model_in_turn() -> None:
+    alone, apart = PerKernel(), OnlyThose(frozenset())
+    params = replace(PARAMS, hardware_minutes=(1.0,), repeats=3, starts=("default",))
+    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": [alone, apart]}, params).search().bars
+    helped = next(b for b in found if b.arm == "model and hardware")
+    # The second network prices nothing at all, so that it has nothing to measure.
+    assert [number > 0 for number in helped.num_measured] == [True, False, True]
 
 
 def test_equal_params_give_equal_results(found: FusionResult) -> None:

@@ -33,12 +33,16 @@ TARGET = load_target("tpu_v3")
 ANALYTICAL = AnalyticalModel(TARGET.architecture)
 PARAMS = AutotuneTileParams(top_k=(1, 2, 3), alternating=("a", "b"), random_seeds=(0, 1))
 
-# Four tile sizes, the third does not compile; a likes the third, then the fastest; b goes backwards.
+# Four tile sizes, the third does not compile; a's first network likes the third, then the fastest, its second
+# goes forwards; b goes backwards.
 FIRST = ScoredKernel(
     runs=10,
     runtime_ns=np.array([40.0, 20.0, math.inf, 30.0]),
     seconds=np.array([4.0, 2.0, 0.5, 3.0]),
-    costs={"a": np.array([3.0, 1.0, 0.0, 2.0]), "b": np.array([4.0, 3.0, 2.0, 1.0])},
+    costs={
+        "a": [np.array([3.0, 1.0, 0.0, 2.0]), np.array([0.0, 1.0, 2.0, 3.0])],
+        "b": [np.array([4.0, 3.0, 2.0, 1.0])],
+    },
     default=0,
     space=MeasuredSpace(num_tiles=8, best_ns=16.0, seconds=20.0),
 )
@@ -47,14 +51,17 @@ SECOND = ScoredKernel(
     runs=1,
     runtime_ns=np.array([100.0]),
     seconds=np.array([9.0]),
-    costs={"a": np.array([0.0]), "b": np.array([0.0])},
+    costs={"a": [np.array([0.0]), np.array([0.0])], "b": [np.array([0.0])]},
     default=0,
     space=MeasuredSpace(num_tiles=1, best_ns=100.0, seconds=9.0),
 )
 
 
-def point(points: list[TilePoint], arm: str, top_k: int, *, measured: bool = True) -> TilePoint:
-    return next(p for p in points if (p.arm, p.top_k, p.measured) == (arm, top_k, measured))
+def point(
+    points: list[TilePoint], arm: str, top_k: int, *, measured: bool = True, number: int = 0
+) -> TilePoint:
+    (found,) = (p for p in points if (p.arm, p.top_k, p.measured, p.number) == (arm, top_k, measured, number))
+    return found
 
 
 def test_by_hand() -> None:
@@ -80,6 +87,20 @@ def test_by_hand() -> None:
     assert point(points, "random", 3).num_measured == 3.0
 
 
+def test_every_network_of_a_model_has_results_of_its_own() -> None:
+    points = tile_points([FIRST, SECOND], PARAMS)
+    assert point(points, "a", 0, measured=False, number=1).runtime_ns == 500.0
+    assert [point(points, "a", k, number=1).runtime_ns for k in (1, 2, 3)] == [500.0, 300.0, 300.0]
+    assert [point(points, "a", k, number=1).hardware_seconds for k in (1, 2, 3)] == [4.0, 6.0, 6.5]
+    # First, fourth, then second: its favourites and those of b, which has one network, in turn.
+    alternated = [point(points, "alternating", k, number=1) for k in (1, 2, 3)]
+    assert [p.runtime_ns for p in alternated] == [500.0, 400.0, 300.0]
+    assert [p.hardware_seconds for p in alternated] == [4.0, 7.0, 9.0]
+    once = {"a", "alternating"}
+    assert {p.arm for p in points if p.number == 1} == once
+    assert {p.number for p in points if p.arm not in once} == {0}
+
+
 def test_alternating_by_hand() -> None:
     found = alternating(np.array([2, 1, 3, 0]), np.array([3, 2, 1, 0]))
     assert found.tolist() == [2, 3, 1, 0]
@@ -94,7 +115,7 @@ def test_the_next_best_default_by_hand() -> None:
 
 def test_a_program() -> None:
     program = PreparedProgram(read_module(PROGRAM), NAME)
-    models = {"analytical": ANALYTICAL, "iterations": IterationModel()}
+    models = {"analytical": [ANALYTICAL], "iterations": [IterationModel()]}
     params = AutotuneTileParams(alternating=("iterations", "analytical"), max_tiles_per_kernel=400)
     kernels = list(score_kernels(program, Device(TARGET), ANALYTICAL, models, params))
     assert len(kernels) == len(program.unique_kernels)

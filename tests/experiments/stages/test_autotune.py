@@ -220,7 +220,7 @@ def test_a_program_that_does_not_fit_the_chip_has_no_results(
 def test_programs_of_folds_are_tuned_with_the_networks_of_their_fold(
     params: Path, repository: Path, tmp_path: Path
 ) -> None:
-    """Listed under `folds`; a variant of an experiment is named after a dot."""
+    """Listed under `folds`, all seeds of them; a variant of an experiment is named after a dot."""
     out = tmp_path / "out"
     (out / "features").parent.mkdir()
     (out / "features").symlink_to(params.parent / "out" / "features")
@@ -229,11 +229,17 @@ def test_programs_of_folds_are_tuned_with_the_networks_of_their_fold(
     programs = {"splits": ["folds"], "gains": 0}
     models = ["folds-tile", "folds-tile.hybrid"]
     path = profile(tmp_path, repository, tile={"programs": programs, "models": models})
+    sections = load_sections(path)
+    sections["experiments"]["folds-tile"]["seeds"] = [1, 0]
+    path.write_text(json.dumps(sections))
     items = {item.name: item for item in tile_items(path)}
     assert {*items} == {f"tile-folds-tpu_v2-{TEST}", f"tile-folds-tpu_v2-{OTHER}"}
     checkpoints = items[f"tile-folds-tpu_v2-{OTHER}"].task.checkpoints
-    cells = {model: folder.name for model, folder in checkpoints.items()}
-    assert cells == {"learned": "tile-fold2-tpu_v2-main-s0", "hybrid": "tile-fold2-tpu_v2-hybrid-s0"}
+    cells = {model: [folder.name for folder in folders] for model, folders in checkpoints.items()}
+    assert cells == {
+        "learned": ["tile-fold2-tpu_v2-main-s0", "tile-fold2-tpu_v2-main-s1"],
+        "hybrid": ["tile-fold2-tpu_v2-hybrid-s0", "tile-fold2-tpu_v2-hybrid-s1"],
+    }
     wrong = profile(tmp_path, repository, tile={"programs": programs, "models": ["folds-tile.hybird"]})
     with pytest.raises(ParamsError, match=r"no variant 'hybird' of folds-tile.*main, hybrid, lpm2021"):
         tile_items(wrong)

@@ -84,6 +84,17 @@ def test_what_a_shift_costs_is_the_difference_between_both_kinds_of_folds() -> N
         assert {side.split for side in made[f"{shift}{end}"].sides} == {"random", "manual"}
 
 
+def test_what_one_program_gains_is_asked_of_folds_which_have_all_of_them() -> None:
+    swap = "lpm2021.compiler_swap_translate3"
+    gains, folds = (
+        [Side(model, variant="compiler", split=split, chip="tpu_v3") for model in ("learned", "analytical")]
+        for split in ("gains", "folds")
+    )
+    assert {side.split for side in _contrasts([CLAIMS[swap]], [])[swap].sides} == {"gains"}
+    both = _contrasts([CLAIMS[swap]], _rows("tile", "speedup", *gains, *folds))
+    assert both[swap].sides == tuple(folds)
+
+
 def test_a_statement_about_either_kind_of_split_stays_where_folds_compare_the_same_rows() -> None:
     names = [f"lpm2020.rank_vs_mse_tile{end}" for end in ("", "_manual")]
     rows = _rows("tile", "kendall_tau", *(Side(variant=v, **FOLDS) for v in ("vanilla", "mse")))

@@ -1,7 +1,8 @@
 """Autotunes one test program with trained models and returns the metrics that tables and claims read.
 
 Results have the same keys as those of evaluation, so both become rows of one type: the `model` is the arm of
-the experiment, the `variant` is its budget, and the `seed` is the number of the repeat.
+the experiment, the `variant` its budget, the `seed` the number of the repeat, or of the network that chooses
+tile sizes.
 
 | task | model | variant |
 |---|---|---|
@@ -63,7 +64,8 @@ class AutotuneTask:
         file: file of the program.
         program: name of the program.
         chip: name of the chip.
-        checkpoints: folders of models trained for that decision, by the name under which they are listed.
+        checkpoints: folders of the networks of each model trained for that decision, in order of their seeds,
+            by the name under which it is listed.
         params: settings of the search for that decision.
         seed: seed of the machine's noise.
         chip_file: file that describes the chip; empty for one that ships with the package.
@@ -73,7 +75,7 @@ class AutotuneTask:
     file: Path
     program: str
     chip: str
-    checkpoints: Mapping[str, Path]
+    checkpoints: Mapping[str, Sequence[Path]]
     params: SearchParams
     seed: int = 0
     chip_file: str = ""
@@ -111,10 +113,11 @@ def _tune_tiles(task: AutotuneTask) -> TuningComparison:
     params = _of_kind(task.params, AutotuneTileParams)
     target = load_target(task.chip_file or task.chip)
     analytical = AnalyticalModel(target.architecture)
-    models: dict[str, CostModel] = {
-        name: load_checkpoint(folder, analytical=analytical) for name, folder in task.checkpoints.items()
+    models: dict[str, Sequence[CostModel]] = {
+        name: [load_checkpoint(folder, analytical=analytical) for folder in folders]
+        for name, folders in task.checkpoints.items()
     }
-    models["analytical"] = analytical
+    models["analytical"] = [analytical]
     device = Device(target, task.seed)
     kernels = list(score_kernels(_program(task), device, analytical, models, params))
     metrics = tile_metrics(tile_points(kernels, params))
@@ -130,11 +133,13 @@ def _tune_fusions(task: AutotuneTask) -> TuningComparison:
     analytical = AnalyticalModel(target.architecture)
     tiled = TiledKernels(program.lowering, target.architecture, analytical, capacity=_LOWERED_KERNELS)
     space = FusionSpace(program)
-    models: dict[str, KernelCosts] = {
-        _ARMS.get(name, name): LearnedKernels(tiled, load_checkpoint(folder, analytical=analytical))
-        for name, folder in task.checkpoints.items()
+    models: dict[str, Sequence[KernelCosts]] = {
+        _ARMS.get(name, name): [
+            LearnedKernels(tiled, load_checkpoint(folder, analytical=analytical)) for folder in folders
+        ]
+        for name, folders in task.checkpoints.items()
     }
-    models["analytical"] = EstimatedKernels(tiled)
+    models["analytical"] = [EstimatedKernels(tiled)]
     machine = MeasuredKernels(tiled, Device(target, task.seed), program.fingerprints)
     result = FusionTuner(space, target, machine, models, params).search()
     facts = {"num_instructions": float(space.module.num_instructions), "num_edges": float(len(space.default))}
@@ -165,7 +170,7 @@ def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
     metrics: Metrics = {}
     for point in points:
         budget = f"top{point.top_k}" if point.top_k else ALL
-        metrics[point.arm, budget if point.measured else COMPILER, 0] = {
+        metrics[point.arm, budget if point.measured else COMPILER, point.number] = {
             "speedup": point.speedup,
             "slowdown": point.slowdown,
             "num_measured": point.num_measured,

@@ -183,7 +183,8 @@ class FusionTuner:
         space: fusion configs of the program.
         target: the chip.
         machine: measures kernels.
-        models: predict their costs; their names name the arms, as in `model and hardware`.
+        models: predict their costs; their names name the arms, as in `model and hardware`. Repeats take the
+            networks of a model in turn.
         params: settings of the searches.
 
     Raises:
@@ -195,14 +196,17 @@ class FusionTuner:
         space: FusionSpace,
         target: Target,
         machine: KernelCosts,
-        models: Mapping[str, KernelCosts],
+        models: Mapping[str, Sequence[KernelCosts]],
         params: AutotuneFusionParams,
     ) -> None:
         self.space, self.target, self.params = space, target, params
         self._problem: TuningProblem[I16] = fusion_problem(space, target.name)
         cuts = SharedCuts(space)
         self._measured = ProgramPricer(space, machine, cuts=cuts)
-        self._predicted = {name: ProgramPricer(space, costs, cuts=cuts) for name, costs in models.items()}
+        self._predicted = {
+            name: [ProgramPricer(space, costs, cuts=cuts) for costs in networks]
+            for name, networks in models.items()
+        }
         self._random_starts: dict[int, tuple[int, float]] = {}
         self._default_ns = default_runtime_ns(self._measured, space)
 
@@ -213,9 +217,11 @@ class FusionTuner:
         traces: list[SearchTrace] = []
         for start in params.starts:
             arms = {HARDWARE: [self._search_hardware(start, seed) for seed in range(params.repeats)]}
-            for name, costs in self._predicted.items():
-                seeds = range(params.model_repeats or params.repeats)
-                arms[f"{name} and hardware"] = [self._search_model(name, costs, start, s) for s in seeds]
+            for name, networks in self._predicted.items():
+                arms[f"{name} and hardware"] = [
+                    self._search_model(name, networks[seed % len(networks)], start, seed)
+                    for seed in range(params.model_repeats or params.repeats)
+                ]
             for arm, searches in arms.items():
                 bars += [self._bar(start, arm, budget, searches) for budget in params.hardware_minutes]
                 curves.append(self._curve(start, arm, searches))

@@ -87,7 +87,7 @@ class ScoredKernel:
         runs: executions of the kernel in one run of the program.
         runtime_ns: float64 [n], infinite where the compile failed.
         seconds: float64 [n], charged for measuring each.
-        costs: costs by model, float64 [n].
+        costs: costs by model, those of each of its networks, float64 [n].
         default: index of the compiler's own choice, or of its next best estimate where that does not compile.
         space: what exhaustive search measured, the candidates among it.
     """
@@ -95,7 +95,7 @@ class ScoredKernel:
     runs: int
     runtime_ns: F64
     seconds: F64
-    costs: Mapping[str, F64]
+    costs: Mapping[str, Sequence[F64]]
     default: int
     space: MeasuredSpace
 
@@ -118,6 +118,7 @@ class TilePoint:
         slowdown: over exhaustive, 0 if as fast.
         num_measured: tile sizes.
         hardware_seconds: charged for them.
+        number: number of the model's network.
     """
 
     arm: str
@@ -128,16 +129,17 @@ class TilePoint:
     slowdown: float
     num_measured: float
     hardware_seconds: float
+    number: int = 0
 
 
 def score_kernels(
     program: PreparedProgram,
     device: Device,
     tiles: AnalyticalModel,
-    models: Mapping[str, CostModel],
+    models: Mapping[str, Sequence[CostModel]],
     params: AutotuneTileParams,
 ) -> Iterator[ScoredKernel]:
-    """Yields every kernel of a program with its tile sizes measured and scored by all models.
+    """Yields every kernel of a program with its tile sizes measured and scored by all networks of all models.
 
     Raises:
         UnsupportedKernelError: for a kernel of which no tile fits the scratchpad.
@@ -153,7 +155,7 @@ def _score_kernel(
     space: TileSpace,
     device: Device,
     tiles: AnalyticalModel,
-    models: Mapping[str, CostModel],
+    models: Mapping[str, Sequence[CostModel]],
     params: AutotuneTileParams,
 ) -> ScoredKernel:
     rng = stream(params.seed, "autotuning", "tiles", unique.fingerprint)
@@ -164,12 +166,15 @@ def _score_kernel(
     measured = device.measure_nest(space.nest, space.extents(ids))
     runtime_ns = np.where(measured.failed, np.inf, measured.runtime_ns.astype(np.float64))
     index = int(np.searchsorted(ids, default))
-    costs = {name: model.predict(unique.kernel, sizes) for name, model in models.items()}
+    costs = {
+        name: [model.predict(unique.kernel, sizes) for model in networks] for name, networks in models.items()
+    }
     compiler: object = tiles
-    for name, model in models.items():
-        if model is compiler:
-            # The compiler's own search is not exhaustive: its result ranks first whatever its estimate.
-            costs[name][index] = np.nextafter(costs[name].min(), -np.inf)
+    for name, networks in models.items():
+        for model, of_model in zip(networks, costs[name], strict=True):
+            if model is compiler:
+                # The compiler's own search is not exhaustive: its result ranks first whatever its estimate.
+                of_model[index] = np.nextafter(of_model.min(), -np.inf)
     if not np.isfinite(runtime_ns[index]):
         index = next_best(tiles.predict_nest(space.nest, sizes), runtime_ns, unique.fingerprint)
     return ScoredKernel(
@@ -212,7 +217,8 @@ def next_best(estimates: F64, runtime_ns: F64, kernel: str) -> int:
 def tile_points(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> list[TilePoint]:
     """Returns all results.
 
-    They are every model's first choice, exhaustive search, all candidates, then every arm at every k.
+    They are every network's first choice, exhaustive search, all candidates, then every arm at every k. Each
+    network of a model has results of its own; those of random choices are means.
     """
     models = list(kernels[0].costs) if kernels else []
     arms = _arms(kernels, models, params)
@@ -220,7 +226,9 @@ def tile_points(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> 
     best = _choose_exhaustively(kernels)
     default_ns = sum(kernel.runs * kernel.default_ns for kernel in kernels)
 
-    def point(arm: str, top_k: int, choices: Sequence[_Choice], *, measured: bool = True) -> TilePoint:
+    def point(
+        arm: str, top_k: int, choices: Sequence[_Choice], *, measured: bool = True, number: int = 0
+    ) -> TilePoint:
         """Returns the mean over choices of tile sizes."""
         runtime_ns = float(np.mean([choice.runtime_ns for choice in choices]))
         return TilePoint(
@@ -232,14 +240,22 @@ def tile_points(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> 
             slowdown=runtime_ns / best.runtime_ns - 1.0,
             num_measured=float(np.mean([choice.num_measured for choice in choices])),
             hardware_seconds=float(np.mean([choice.seconds for choice in choices])),
+            number=number,
         )
 
-    points = [point(name, 0, [_choose_first(kernels, arms[name][0])], measured=False) for name in models]
+    points = [
+        point(name, 0, [_choose_first(kernels, orders)], measured=False, number=number)
+        for name in models
+        for number, orders in enumerate(arms[name])
+    ]
     points.append(point(EXHAUSTIVE, 0, [best]))
     points.append(point(SAMPLE, 0, [_choose_fastest(kernels, candidates, None)]))
     for arm, orders in arms.items():
+        repeats = [orders] if arm == RANDOM else [[order] for order in orders]
         points += [
-            point(arm, k, [_choose_fastest(kernels, order, k) for order in orders]) for k in params.top_k
+            point(arm, k, [_choose_fastest(kernels, order, k) for order in repeat], number=number)
+            for number, repeat in enumerate(repeats)
+            for k in params.top_k
         ]
     return points
 
@@ -261,11 +277,19 @@ def _arms(
     kernels: Sequence[ScoredKernel], models: Sequence[str], params: AutotuneTileParams
 ) -> dict[str, list[Orders]]:
     arms: dict[str, list[Orders]] = {
-        name: [[np.argsort(k.costs[name], kind="stable") for k in kernels]] for name in models
+        name: [
+            [np.argsort(kernel.costs[name][number], kind="stable") for kernel in kernels]
+            for number in range(len(kernels[0].costs[name]))
+        ]
+        for name in models
     }
     if set(params.alternating) <= set(models):
-        first, second = (arms[name][0] for name in params.alternating)
-        arms[ALTERNATING] = [[alternating(a, b) for a, b in zip(first, second, strict=True)]]
+        # Of a model with fewer networks than the other, such as the analytical one, they come in turn.
+        both = [arms[name] for name in params.alternating]
+        arms[ALTERNATING] = [
+            [alternating(*pair) for pair in zip(*(orders[i % len(orders)] for orders in both), strict=True)]
+            for i in range(max(map(len, both)))
+        ]
     arms[RANDOM] = [
         [
             stream(seed, "autotuning", "random tiles", number).permutation(len(kernel.runtime_ns))

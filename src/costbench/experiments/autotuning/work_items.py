@@ -58,13 +58,17 @@ def load_tuned(params: Params, model: str) -> Experiment:
     return replace(experiment, variants={variant: experiment.variants[variant]})
 
 
-def first_cells(experiment: Experiment) -> dict[tuple[str, str, str], Cell]:
-    """Returns the cell whose weights are asked for costs, by task, split and chip.
+def tuned_cells(experiment: Experiment) -> dict[tuple[str, str, str], tuple[Cell, ...]]:
+    """Returns the cells whose weights are asked for costs, in order of their seeds, by task, split and chip.
 
-    It is that of the variant `main`, where there is one, with the smallest seed.
+    They are those of the variant `main`, or of the first one where there is none of that name.
     """
-    in_order = sorted(experiment.cells, key=lambda cell: (cell.variant != MAIN, cell.seed), reverse=True)
-    return {(cell.task, cell.split, cell.chip): cell for cell in in_order}
+    first = MAIN if MAIN in experiment.variants else next(iter(experiment.variants), MAIN)
+    cells: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in sorted(experiment.cells, key=lambda cell: cell.seed):
+        if cell.variant == first:
+            cells.setdefault((cell.task, cell.split, cell.chip), []).append(cell)
+    return {key: tuple(of_key) for key, of_key in cells.items()}
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class TileTuning:
     Attributes:
         programs: the programs.
         models: experiments, of which the variant `main` or the only one is a model, or `EXPERIMENT.VARIANT`
-            for another variant; the first seed of each, named as evaluation names it.
+            for another variant, named as evaluation names it; every seed has results of its own.
         search: settings of the search.
     """
 
@@ -128,7 +132,7 @@ class FusionTuning:
     Attributes:
         programs: the programs.
         models: experiments, of which the variant `main` or the only one is a model, or `EXPERIMENT.VARIANT`
-            for another variant; the first seed of each, named as evaluation names it.
+            for another variant, named as evaluation names it; repeats take its seeds in turn.
         search: settings of the search.
     """
 
@@ -279,14 +283,15 @@ class TuningItems:
 
     def _checkpoints(
         self, decision: str, experiments: Sequence[Experiment], split: str, chip: str
-    ) -> dict[str, Path]:
-        """Returns the folder of each experiment's model for a split and a chip, by model name."""
+    ) -> dict[str, tuple[Path, ...]]:
+        """Returns the folders of each experiment's networks for a split and a chip, by model name."""
         folders = {}
         for experiment in experiments:
-            first = first_cells(experiment).get((decision, split, chip))
-            if first is not None:
-                model, _ = listed_as(first, chip)
-                folders[model] = self.workspace.stage("train") / experiment.name / first.name
+            cells = tuned_cells(experiment).get((decision, split, chip), ())
+            if cells:
+                model, _ = listed_as(cells[0], chip)
+                trained = self.workspace.stage("train") / experiment.name
+                folders[model] = tuple(trained / cell.name for cell in cells)
         return folders
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -156,7 +157,9 @@ def _work_items(
     for item in items:
         task = item.task
         parts = [code, digest(task.params), str(task.seed), item.name]
-        parts += [f"{model} {folder.name}" for model, folder in task.checkpoints.items()]
+        parts += [
+            f"{model} {folder.name}" for model, folders in task.checkpoints.items() for folder in folders
+        ]
         parts += [
             digest(load_target(task.chip_file or task.chip)),
             *(digests[path] for path in _inputs(item)),
@@ -167,7 +170,7 @@ def _work_items(
 
 def _inputs(item: TuningItem) -> list[Path]:
     """Returns the files that a work item reads."""
-    folders = item.task.checkpoints.values()
+    folders = chain.from_iterable(item.task.checkpoints.values())
     return [item.task.file, *(folder / name for folder in folders for name in ("model.json", "weights.pt"))]
 
 

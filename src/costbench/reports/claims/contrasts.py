@@ -35,8 +35,11 @@ _STAND_INS = {_NETWORK, _SEARCH_ON_NETWORK}
 _OF_PAPERS = ("lpm2020-lstm",)
 """Variants of our network that are a paper's own."""
 _ABOUT_OUR_NETWORK = ("lpm2021", "lpm2020")
-_MOVABLE = ({"random"}, {"manual"})
-"""Splits of all sides of a claim that may become folds; where they differ, the claim is about that."""
+_MOVABLE = ({"random"}, {"manual"}, {"gains"})
+"""Splits of all sides of a claim that may become folds; where they differ, the claim is about that.
+
+`gains` are those programs of the corpus that gain most, and folds have all of it.
+"""
 _SHIFT = {"random": RANDOM_FOLDS, "manual": FOLDS}
 """Kinds of folds that stand for the two splits of a claim about their difference."""
 
