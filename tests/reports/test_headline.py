@@ -24,7 +24,14 @@ from costbench.reports.sections.headline import points_by_cell, shift_pointer, s
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, TrainingGuard, is_settled
 from tests.reports.conftest import make_row, rows_of
-from tests.reports.packed_headline import PROGRAMS, add_searches, add_second_chip, packed, write_headline
+from tests.reports.packed_headline import (
+    PROGRAMS,
+    add_runs,
+    add_searches,
+    add_second_chip,
+    packed,
+    write_headline,
+)
 
 COLUMNS = {"tile": "validation/tau"}
 HYBRID, TREES = (Side(model, "main", "folds", "tpu_v3") for model in ("hybrid", "trees_analytical"))
@@ -76,6 +83,26 @@ def test_trainings_on_another_chip_say_nothing_about_time(archive: Path, tmp_pat
     assert headline is not None
     of_chips = [headline.guard.given["tile", replace(HYBRID, chip=chip)] for chip in ("tpu_v2", "tpu_v3")]
     assert [given.core_seconds for given in of_chips] == [400.0, pytest.approx(12.0)]
+
+
+def test_further_seeds_count_as_those_of_the_experiment_that_they_are_of(
+    archive: Path, tmp_path: Path
+) -> None:
+    params = replace(packed(archive), runs={"runs-tile": "headline-tile"})
+    alone = load_headline(params, COLUMNS, load_claims())
+    add_runs(tmp_path)
+    both = load_headline(params, COLUMNS, load_claims())
+    assert alone is not None
+    assert both is not None
+    assert (alone.missing, both.missing) == (("curves-fusion", "runs-tile"), ("curves-fusion",))
+    cell = both.results.cell("tile", "folds", "tpu_v3")
+    assert cell is not None
+    # Errors of 2 and 6; what is not trained is that of the experiment itself.
+    assert [cell.score(model, "tile_size_ape", "p1") for model in ("hybrid", "random")] == [4.0, 200.0]
+    seeds = {(budget.experiment, budget.seed) for budget in both.budgets if budget.variant == "hybrid"}
+    assert seeds == {("headline-tile", 0), ("headline-tile", 1)}
+    # Two runs of 400 seconds, and two that nobody timed: of .04, .08, 2 and 2 a step, 1.04 in the median.
+    assert both.guard.given["tile", HYBRID].core_seconds == pytest.approx((400.0 + 208.0) / 2)
 
 
 def test_times_of_a_step_are_those_of_measured_trainings(headline: Headline) -> None:

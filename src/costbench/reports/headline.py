@@ -18,14 +18,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from costbench.artifacts import read_json
 from costbench.baselines import FITS_FILE
 from costbench.datasets.splits import reported_split
 from costbench.experiments.archive import (
+    FILES,
+    HISTORIES,
     MANIFEST_FILE,
     POINTS,
     ROWS,
+    Part,
     read_archive,
     read_manifest,
     table_of,
@@ -36,7 +41,7 @@ from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
 from costbench.reports.figures.search_curves import SearchPath, read_paths
 from costbench.reports.frame import ORDER, frame_of, frame_of_packed, select, stack
-from costbench.reports.results import ALL, PRIMARY_CHIP, Results, results_of
+from costbench.reports.results import ALL, PRIMARY_CHIP, TRAINED, Results, results_of
 from costbench.reports.searches import Searches, searches_of
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
 from costbench.reports.training_guard import (
@@ -57,6 +62,10 @@ _BASELINES = re.compile(
 )
 
 
+_SEED = re.compile(r"-s[0-9]+[/.]")
+"""Where the name of a cell ends in paths of files."""
+
+
 @dataclass(frozen=True)
 class HeadlineParams:
     """Keys `headline` and `real` of section `report`: packed results that the first page rests on.
@@ -70,6 +79,8 @@ class HeadlineParams:
         orders: experiments with learning curves of networks that the papers compare with each other, by which
             these are judged; they have no part in who leads at which budget.
         estimates: experiments with estimates of several qualities.
+        runs: experiment -> the one among `networks` of whose variants it has further seeds, which count as
+            that one's.
     """
 
     results: str
@@ -78,6 +89,7 @@ class HeadlineParams:
     curves: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     estimates: tuple[str, ...] = ()
+    runs: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
 POINT_COLUMNS = (
@@ -154,6 +166,10 @@ def load_headline(
         return None
     manifest = read_manifest(folder)
     parts = read_archive(folder, manifest)
+    for name, experiment in params.runs.items():
+        further, part = (parts.get(f"experiments/{one}") for one in (name, experiment))
+        if further is not None and part is not None:
+            parts[f"experiments/{experiment}"] = _with_runs(part, further, experiment, name)
     rows = {
         name.removeprefix("experiments/"): frame_of_packed(part.tables[ROWS], folder / ROWS)
         for name, part in parts.items()
@@ -168,7 +184,7 @@ def load_headline(
         for part in parts.values():
             write_results(Path(unpacked), {**part.tables, **other})
         headline = _read_headline(Path(unpacked), present, rows, columns, claims)
-    named = tuple(chain.from_iterable(roles))
+    named = tuple(chain.from_iterable((*roles, params.runs)))
     used = [manifest.parts[f"experiments/{name}"] for name in named if name in rows]
     digests = {
         "parameters": {part.params_digest for part in used},
@@ -181,6 +197,25 @@ def load_headline(
         missing=tuple(name for name in named if name not in rows),
         facts={name: ", ".join(sorted(values)) for name, values in digests.items()},
     )
+
+
+def _with_runs(part: Part, further: Part, experiment: str, name: str) -> Part:
+    """Returns the part of an experiment with the cells of another one, by name, among its own."""
+    tables = dict(part.tables)
+    trained = pc.is_in(further.tables[ROWS]["model"], value_set=pa.array(TRAINED))
+    for file, table in ((ROWS, further.tables[ROWS].filter(trained)), (HISTORIES, further.tables[HISTORIES])):
+        place = table.column_names.index("experiment")
+        column = table.schema.field(place)
+        renamed = table.set_column(place, column, pa.array([experiment] * len(table), column.type))
+        tables[file] = pa.concat_tables([tables[file], renamed])
+    folders = f"train/{name}/", f"machine/train/{name}/"
+    files = [
+        (str(path).replace(f"train/{name}/", f"train/{experiment}/", 1), text)
+        for path, text in zip(*further.tables[FILES].to_pydict().values(), strict=True)
+        if str(path).startswith(folders) and _SEED.search(str(path))
+    ]
+    tables[FILES] = pa.concat_tables([tables[FILES], table_of(FILES, files)])
+    return replace(part, tables=tables)
 
 
 def _read_headline(
