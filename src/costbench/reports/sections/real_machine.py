@@ -103,12 +103,13 @@ def carried_findings(findings: Iterable[Finding]) -> pd.DataFrame:
 
 
 def _question(claim: Claim) -> tuple[object, ...]:
-    """Returns what a claim compares, whatever machine it is tested on."""
+    """Returns what a claim says of what, whatever machine it is tested on."""
     left, right = (
         frozenset((side.model, side.variant, side.kernels) for side in sides)
         for sides in (claim.left, claim.right)
     )
-    return (claim.task, claim.metric, claim.statistic, claim.scale, claim.pairing, left, right)
+    words = claim.direction, claim.magnitude
+    return (claim.task, claim.metric, claim.statistic, claim.scale, claim.pairing, words, left, right)
 
 
 def _carries_over(real: Finding, simulated: Finding | None) -> CarriesOver:
