@@ -7,11 +7,10 @@ from itertools import cycle
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from costbench.errors import DataError
 from costbench.metrics.ranking import count_pairs, tau_of
-from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
+from costbench.reports.figures.canvas import PALETTE, drawing, legend_above, save
 from costbench.reports.page import FIRST, PageFigure, Section, write_pages
 from costbench.reports.rendering import write_tables
 from costbench.reports.table import Column, Table, Value
@@ -205,9 +204,7 @@ def draw_ranking(path: Path, task: SuiteTask, ranked: Sequence[Card], fresh: Seq
     metric = task.metrics[0]
     values = np.array([[getattr(c.metrics[metric], end) for end in ("value", "low", "high")] for c in ranked])
     positions = {card.about.name: -float(number) for number, card in enumerate(ranked)}
-    with styled():
-        figure = Figure(figsize=(7.0, 1.2 + 0.32 * len(ranked)), layout="constrained")
-        axes = figure.subplots()
+    with drawing((7.0, 1.2 + 0.32 * len(ranked))) as (figure, ((axes,),)):
         error = np.abs(values[:, 1:].T - values[:, 0])
         heights = list(positions.values())
         axes.errorbar(values[:, 0], heights, xerr=error, fmt="o", color=PALETTE[0], capsize=2.5)

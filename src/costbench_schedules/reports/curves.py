@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from math import ceil
 from pathlib import Path
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 
 from costbench.arrays import AnyArray
 from costbench.reports.dataset_files import read_list
+from costbench.reports.figures.canvas import drawing
 from costbench.reports.frame import split_by
 
 _POINTS = ["trials", "median", "low", "high"]
@@ -75,8 +77,8 @@ def read_curves(path: Path) -> pd.DataFrame:
 
 def panel_grid(
     count: int, width: float = 2.7, height: float = 2.2, legend: float = 0.7
-) -> tuple[Figure, AnyArray]:
-    """Returns a figure with a grid of panels, at most four across.
+) -> AbstractContextManager[tuple[Figure, AnyArray]]:
+    """Opens a figure with a grid of panels, at most four across (see `drawing`).
 
     Args:
         count: number of panels.
@@ -86,8 +88,7 @@ def panel_grid(
     """
     across = min(_PANELS_ACROSS, count)
     up = ceil(count / across)
-    figure = Figure(figsize=(width * across + 0.4, height * up + legend), layout="constrained")
-    return figure, figure.subplots(up, across, squeeze=False)
+    return drawing((width * across + 0.4, height * up + legend), up, across)
 
 
 def draw_curves(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.artist import Artist
 
-from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
+from costbench.reports.figures.canvas import PALETTE, label_panels, save
 from costbench_schedules.reports.curves import draw_curves, panel_grid
 
 _LOWEST = 50.0
@@ -30,8 +30,7 @@ def write_tuning_curves(curves: pd.DataFrame, strategies: Sequence[str], stem: P
     """
     tables = [*curves.groupby(["workload", "target"], sort=True)]
     colours = {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(strategies)}
-    with styled():
-        figure, grid = panel_grid(max(1, len(tables)))
+    with panel_grid(max(1, len(tables))) as (figure, grid):
         lines: dict[str, Artist] = {}
         for axes, ((kernel, device), points) in zip(grid.ravel(), tables, strict=False):
             lines |= draw_curves(axes, points, colours, 0.15)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
 
-from costbench.reports.figures.canvas import save, styled
+from costbench.reports.figures.canvas import drawing, save
 
 
 def _draw(folder: Path) -> tuple[Path, ...]:
-    with styled():
-        figure = Figure(figsize=(2.0, 1.0))
-        figure.subplots().plot([1, 2])
+    with drawing((2.0, 1.0)) as (figure, ((axes,),)):
+        axes.plot([1, 2])
         return save(figure, folder / "f.1")
 
 

@@ -22,8 +22,20 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#0
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """Matplotlib's defaults and our style, whatever the user's matplotlibrc says."""
+def drawing(
+    size: tuple[float, float], rows: int = 1, columns: int = 1, **options: Any
+) -> Iterator[tuple[Figure, AnyArray]]:
+    """Opens a figure of panels in our style, whatever the user's matplotlibrc says; save it before the end.
+
+    Args:
+        size: width and height in inches.
+        rows: number of panels in a column.
+        columns: number of panels in a row.
+        options: further arguments of matplotlib's `Figure.subplots`.
+
+    Yields:
+        the figure and its panels, [rows, columns].
+    """
     with mpl.rc_context():
         mpl.rcdefaults()
         # The salt makes element names, and with them the file, a function of the contents.
@@ -34,7 +46,8 @@ def styled() -> Iterator[None]:
         mpl.rc("axes.spines", top=False, right=False)
         mpl.rc("grid", color="#dddddd")
         mpl.rc("hatch", linewidth=0.6)
-        yield
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 @dataclass(frozen=True)

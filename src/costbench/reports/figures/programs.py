@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from costbench.arrays import F64
@@ -26,9 +25,9 @@ from costbench.reports.figures.canvas import (
     PALETTE,
     BarSeries,
     draw_grouped_bars,
+    drawing,
     legend_above,
     save,
-    styled,
     write_beside_edge,
 )
 from costbench.reports.papers.printed import PrintedTable
@@ -64,47 +63,45 @@ def write_program_figure(cell: Cell, paper: PrintedTable | None, folder: Path) -
         DataError: if a file cannot be written.
     """
     shown = paper if paper is not None and paper.chip == cell.chip else None
-    with styled():
-        named = len(cell.programs) <= MOST_NAMED
-        return save(_draw_bars(cell, shown) if named else _draw_curves(cell), folder / cell.name)
+    named = len(cell.programs) <= MOST_NAMED
+    return _draw_bars(cell, shown, folder) if named else _draw_curves(cell, folder)
 
 
-def _draw_bars(cell: Cell, paper: PrintedTable | None) -> Figure:
-    figure = Figure(figsize=(max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True)
+def _draw_bars(cell: Cell, paper: PrintedTable | None, folder: Path) -> tuple[Path, ...]:
     error, tau = cell.described.measures
-    _bars(upper, cell, paper, error)
-    _bars(lower, cell, paper, tau)
-    upper.set_ylabel(f"{error.title}\nlower is better")
-    lower.set_ylabel(f"{tau.title}\nhigher is better")
-    _limit(upper, cell, paper, error)
-    lower.axhline(0.0, color="#444444", linewidth=0.8)
-    lower.set_xticks(*_ticks(cell))
-    lower.tick_params(axis="x", length=0)
-    # Names of ceilings are long.
-    legend_above(figure, lower, 4 if cell.ceilings else 6)
-    return figure
+    size = (max(9.5, 1.0 * (len(cell.programs) + 2)), 6.0)
+    with drawing(size, rows=2, sharex=True) as (figure, ((upper,), (lower,))):
+        _bars(upper, cell, paper, error)
+        _bars(lower, cell, paper, tau)
+        upper.set_ylabel(f"{error.title}\nlower is better")
+        lower.set_ylabel(f"{tau.title}\nhigher is better")
+        _limit(upper, cell, paper, error)
+        lower.axhline(0.0, color="#444444", linewidth=0.8)
+        lower.set_xticks(*_ticks(cell))
+        lower.tick_params(axis="x", length=0)
+        # Names of ceilings are long.
+        legend_above(figure, lower, 4 if cell.ceilings else 6)
+        return save(figure, folder / cell.name)
 
 
-def _draw_curves(cell: Cell) -> Figure:
+def _draw_curves(cell: Cell, folder: Path) -> tuple[Path, ...]:
     """Draws without values that a paper prints: those are of other and fewer programs."""
-    figure = Figure(figsize=(9.5, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
     styles: dict[str, tuple[str, _Line]] = {m: (COLOURS[m], "solid") for m in BARS if m in cell.models}
     styles |= {m: (COLOURS[m], "dashed") for m in BASELINES if m in cell.models}
     styles |= {name: ("#000000", _CEILINGS[name]) for name in cell.ceilings}
-    for axes, measure in zip((left, right), cell.described.measures, strict=True):
-        for model, (colour, line) in styles.items():
-            values = np.array(_series(cell, model, measure)[: len(cell.programs)])
-            shown = np.maximum(values, measure.floor) if axes is left else values
-            draw_shares(axes, shown, color=colour, linestyle=line, label=title_of(model))
-    left.set_ylabel(f"{cell.described.measures[0].title}\nlower is better")
-    right.set_ylabel(f"{cell.described.measures[1].title}\nhigher is better")
-    _logarithmic(left)
-    for axes in (left, right):
-        axes.set_xlabel(f"programs (%), from the least of each model; {len(cell.programs)} programs")
-    legend_above(figure, right, 4)
-    return figure
+    with drawing((9.5, 4.2), columns=2) as (figure, ((left, right),)):
+        for axes, measure in zip((left, right), cell.described.measures, strict=True):
+            for model, (colour, line) in styles.items():
+                values = np.array(_series(cell, model, measure)[: len(cell.programs)])
+                shown = np.maximum(values, measure.floor) if axes is left else values
+                draw_shares(axes, shown, color=colour, linestyle=line, label=title_of(model))
+        left.set_ylabel(f"{cell.described.measures[0].title}\nlower is better")
+        right.set_ylabel(f"{cell.described.measures[1].title}\nhigher is better")
+        _logarithmic(left)
+        for axes in (left, right):
+            axes.set_xlabel(f"programs (%), from the least of each model; {len(cell.programs)} programs")
+        legend_above(figure, right, 4)
+        return save(figure, folder / cell.name)
 
 
 def draw_shares(axes: Axes, values: Sequence[float] | F64, **style: Any) -> None:
@@ -214,9 +211,7 @@ def write_curve_figure(
     Raises:
         DataError: if a file cannot be written.
     """
-    with styled():
-        figure = Figure(figsize=(6.0, 3.2), layout="constrained")
-        axes = figure.subplots()
+    with drawing((6.0, 3.2)) as (figure, ((axes,),)):
         for index, (label, points) in enumerate(sorted(curves.items())):
             epochs, values = zip(*points, strict=True)
             style, colour = ("-", "--", ":", "-.")[index // len(PALETTE) % 4], PALETTE[index % len(PALETTE)]
@@ -251,10 +246,9 @@ def write_hybrid_figure(cells: Sequence[tuple[Cell, str | None]], folder: Path) 
     shown = [(cell, strongest) for cell, strongest in cells if "hybrid" in cell.seeds]
     if not shown:
         return ()
-    with styled():
-        widths = [min(max(3, len(cell.programs)), _WIDTH_OF_CURVES) for cell, _ in shown]
-        figure = Figure(figsize=(max(9.5, 0.7 * sum(widths)), 3.8), layout="constrained")
-        panels = figure.subplots(1, len(shown), squeeze=False, width_ratios=widths)[0]
+    widths = [min(max(3, len(cell.programs)), _WIDTH_OF_CURVES) for cell, _ in shown]
+    size = (max(9.5, 0.7 * sum(widths)), 3.8)
+    with drawing(size, columns=len(shown), width_ratios=widths) as (figure, (panels,)):
         for axes, (cell, strongest) in zip(panels, shown, strict=True):
             _draw_panel(axes, cell, strongest)
         named: dict[str, Artist] = {}
@@ -363,11 +357,10 @@ def write_scatter_figures(scatters: Sequence[Scatter], folder: Path) -> Mapping[
         models = [scatter for scatter in scatters if scatter.name == division]
         models.sort(key=lambda scatter: ((*MODELS, scatter.model).index(scatter.model), scatter.model))
         name = f"predicted_{division}"
-        with styled():
-            columns = min(len(models), _PANELS_A_ROW)
-            rows = -(-len(models) // columns)
-            figure = Figure(figsize=(3.4 * columns + 0.4, 3.6 * rows), layout="constrained")
-            panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        columns = min(len(models), _PANELS_A_ROW)
+        rows = -(-len(models) // columns)
+        size = (3.4 * columns + 0.4, 3.6 * rows)
+        with drawing(size, rows, columns, sharex=True, sharey=True) as (figure, panels):
             for axes, scatter in zip(panels.flat, models, strict=False):
                 _scatter_panel(axes, scatter)
             for axes in panels.flat[len(models) :]:

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.figure import Figure
 
 from costbench.arrays import F64
 from costbench.reports.dataset_files import read_list
-from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
+from costbench.reports.figures.canvas import PALETTE, drawing, legend_above, save
 from costbench.reports.searches import (
     BEST_KNOWN,
     FUSION_MODELS,
@@ -126,9 +125,7 @@ def write_path_figure(paths: Sequence[SearchPath], results: SearchResults, folde
     starts = [start for start in STARTS if by_start[start]]
     if not starts:
         return ()
-    with styled():
-        figure = Figure(figsize=(4.3 * len(starts) + 0.4, 3.4), layout="constrained")
-        panels = figure.subplots(1, len(starts), squeeze=False)[0]
+    with drawing((4.3 * len(starts) + 0.4, 3.4), columns=len(starts)) as (figure, (panels,)):
         for axes, start in zip(panels, starts, strict=True):
             for model, of_model in by_start[start].items():
                 seconds, means = mean_path(of_model)
@@ -174,9 +171,7 @@ def draw_search(curve: SearchCurve, stem: Path) -> tuple[Path, ...]:
     Raises:
         DataError: if one cannot be written.
     """
-    with styled():
-        figure = Figure(figsize=(6.0, 3.2), layout="constrained")
-        axes = figure.add_subplot()
+    with drawing((6.0, 3.2)) as (figure, ((axes,),)):
         axes.axhline(curve.default_ns / _NS_PER_MS, color=PALETTE[-1], linewidth=0.8, linestyle="--")
         if curve.measured_ns:
             times = [time / _NS_PER_MS for time in curve.measured_ns]

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from costbench.arrays import F64
-from costbench.reports.figures.canvas import legend_above, save, styled, write_beside_edge
+from costbench.reports.figures.canvas import drawing, legend_above, save, write_beside_edge
 from costbench.reports.figures.programs import MOST_NAMED, draw_shares, program_labels
 from costbench.reports.searches import (
     EXHAUSTIVE,
@@ -248,18 +247,14 @@ def _draw_rows(
     """
     groups = _groups(all_results)
     named = max(len(results.programs) for results in all_results) <= MOST_NAMED
-    with styled():
+    across = 1 if named else len(all_results)
+    width = max(9.5, 0.95 * len(groups.ticks) + 0.8 if named else 4.4 * across)
+    with drawing((width, height * len(rows) + 0.9), len(rows), across, sharex=named) as (figure, panels):
         if named:
-            size = (max(9.5, 0.95 * len(groups.ticks) + 0.8), height * len(rows) + 0.9)
-            figure = Figure(figsize=size, layout="constrained")
-            panels = figure.subplots(len(rows), 1, squeeze=False, sharex=True)
             plain = replace(groups, headers=tuple("" for _ in all_results))
             for number, (row, (axes,)) in enumerate(zip(rows, panels, strict=True)):
                 draw_speedups(axes, plain if number else groups, row.bars, row.empty, row.cut)
         else:
-            size = (max(9.5, 4.4 * len(all_results)), height * len(rows) + 0.9)
-            figure = Figure(figsize=size, layout="constrained")
-            panels = figure.subplots(len(rows), len(all_results), squeeze=False)
             for row, line in zip(rows, panels, strict=True):
                 for axes, results, header in zip(line, all_results, groups.headers, strict=True):
                     draw_speedup_curves(axes, results, row.bars, row.empty, row.cut)
@@ -311,9 +306,8 @@ def write_top_k_figure(all_results: Sequence[SearchResults], folder: Path) -> tu
     with_budgets = [results for results in all_results if any(bar.top_k for bar in results.bars)]
     if not with_budgets:
         return ()
-    with styled():
-        figure = Figure(figsize=(8.6, 3.0 * len(with_budgets) + 0.5), layout="constrained")
-        panels = figure.subplots(len(with_budgets), 2, squeeze=False, sharey="row")
+    size = (8.6, 3.0 * len(with_budgets) + 0.5)
+    with drawing(size, len(with_budgets), columns=2, sharey="row") as (figure, panels):
         for row, results in zip(panels, with_budgets, strict=True):
             _curves(row[0], results, None)
             _curves(row[1], results, SECONDS)
@@ -421,10 +415,9 @@ def write_tune_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
     shown = [results for results in all_results if bars_with_results(_bars(results), results)]
     if not shown:
         return ()
-    with styled():
-        height = 1.3 + 0.33 * min(_MOST_ROWS, max(len(results.programs) for results in shown))
-        figure = Figure(figsize=(5.2 * len(shown), height), layout="constrained")
-        for axes, results in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+    height = 1.3 + 0.33 * min(_MOST_ROWS, max(len(results.programs) for results in shown))
+    with drawing((5.2 * len(shown), height), columns=len(shown)) as (figure, (panels,)):
+        for axes, results in zip(panels, shown, strict=True):
             _panel(axes, results)
         return save(figure, folder / "tune_gains")
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from costbench.reports.dataset_files import Card
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
+from costbench.reports.figures.canvas import PALETTE, drawing, legend_above, save
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import Section, page_figure, paragraphs, sentence
 from costbench.reports.papers.printed import PAPERS, corpus_of_paper
@@ -203,10 +202,8 @@ def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tu
     )
     columns = min(3, len(panels)) if len(panels) != 4 else 2
     rows = -(-len(panels) // columns)
-    with styled():
-        figure = Figure(figsize=(3.5 * columns, 2.7 * rows + 0.3), layout="constrained")
-        grid = np.atleast_1d(figure.subplots(rows, columns)).reshape(-1)
-        for panel, axes in zip(panels, grid, strict=True):
+    with drawing((3.5 * columns, 2.7 * rows + 0.3), rows, columns) as (figure, grid):
+        for panel, axes in zip(panels, grid.flat, strict=True):
             for index, card in enumerate(cards):
                 _draw_steps(axes, card, panel, index)
             _mark_papers_value(axes, task, panel)
@@ -215,7 +212,7 @@ def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tu
             axes.set_ylabel(f"% of {panel.counted}")
             axes.set_ylim(bottom=0.0)
         # The chips, in the panel that has the most of them.
-        fullest = max(grid, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+        fullest = max(grid.flat, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
         if fullest.get_legend_handles_labels()[1]:
             legend_above(figure, fullest, len(cards))
         return save(figure, folder / f"dataset_{task}")
@@ -277,9 +274,8 @@ def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path,
     panels = [("programs", "programs"), ("kernels", "kernels"), ("configs", "samples")]
     if TASKS[task].samples == "program":
         panels.remove(("kernels", "kernels"))
-    with styled():
-        figure = Figure(figsize=(9.5, 1.0 + 0.19 * len(names)), layout="constrained")
-        grid = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+    size = (9.5, 1.0 + 0.19 * len(names))
+    with drawing(size, columns=len(panels), sharey=True) as (figure, (grid,)):
         for (key, label), axes, colour in zip(panels, grid, PALETTE, strict=False):
             counts = [getattr(card.by_application[name], key) for name in names]
             axes.barh(names, counts, color=colour, height=0.75)

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from costbench.compiler.estimate_quality import COMPILER, QUALITIES
 from costbench.metrics.rows import MAIN
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.canvas import legend_above, save, styled
+from costbench.reports.figures.canvas import drawing, legend_above, save
 from costbench.reports.frame import flatten, select
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import Section, page_figure, paragraphs
@@ -124,9 +123,7 @@ def write_quality_figure(scores: QualityScores, folder: Path) -> tuple[Path, ...
     """
     error, tau = KERNEL_TASKS[scores.task].measures
     positions = {quality: position for position, quality in enumerate(scores.qualities)}
-    with styled():
-        figure = Figure(figsize=(9.0, 3.4), layout="constrained")
-        panels = figure.subplots(1, 2)
+    with drawing((9.0, 3.4), columns=2) as (figure, (panels,)):
         for axes, measure, field in zip(panels, (error, tau), ("error", "tau"), strict=True):
             for model, (colour, marker) in _LINES.items():
                 line = select(scores.scores, model=model).dropna(subset=field)

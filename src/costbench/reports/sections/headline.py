@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from costbench.compiler.estimate_quality import QUALITIES
@@ -18,7 +17,7 @@ from costbench.reports.baseline_comparison import Standings, estimate_difference
 from costbench.reports.claims.claim import Side
 from costbench.reports.claims.evaluation import MIN_SEEDS
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.canvas import legend_above, save, styled
+from costbench.reports.figures.canvas import drawing, legend_above, save
 from costbench.reports.frame import select, split_by
 from costbench.reports.inputs import Front, ReportData
 from costbench.reports.page import Pointer, Section, page_figure, paragraphs, pointer
@@ -243,9 +242,7 @@ def write_cost_figure(points: pd.DataFrame, folder: Path) -> tuple[Path, ...]:
         return ()
     task, split, chip = timed[["task", "split", "chip"]].iloc[0]
     measures = LEARNED[task].measures
-    with styled():
-        figure = Figure(figsize=(9.0, 3.4), layout="constrained")
-        panels = figure.subplots(1, 2)
+    with drawing((9.0, 3.4), columns=2) as (figure, (panels,)):
         for axes, measure, field in zip(panels, measures, ("error", "tau"), strict=True):
             columns = ["core_seconds", field]
             for model, (colour, style) in _STYLES.items():

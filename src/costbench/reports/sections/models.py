@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 
 from costbench.arrays import F64
 from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
-from costbench.reports.figures.canvas import PALETTE, legend_above, save, styled
+from costbench.reports.figures.canvas import PALETTE, drawing, legend_above, save
 from costbench.reports.figures.programs import (
     UNSCALED,
     read_scatter,
@@ -240,10 +239,8 @@ def write_heat_map(results: Results, chip_split: ChipSplit, folder: Path) -> tup
         return ()
     paper = printed_table("lpm2021", "networks")
     beside = (paper.split, paper.chip) == (chip_split.split, chip_split.chip)
-    with styled():
-        size = (4.6 * len(tasks) + 0.6, 2.9 * (2 if beside else 1))
-        figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(2 if beside else 1, len(tasks), squeeze=False)
+    rows = 2 if beside else 1
+    with drawing((4.6 * len(tasks) + 0.6, 2.9 * rows), rows, len(tasks)) as (figure, panels):
         for column, task in enumerate(tasks):
             title = KERNEL_TASKS[task].measures[0].title
             _panel(panels[0, column], ours[task], f"{title}, ours")
@@ -309,9 +306,7 @@ def write_scaling_figure(results: Results, chip_split: ChipSplit, folder: Path) 
     panels = {task: points for task, points in panels.items() if len(points) > 1}
     if not panels:
         return ()
-    with styled():
-        figure = Figure(figsize=(3.6 * len(panels) + 0.4, 3.2), layout="constrained")
-        axes_of_tasks = figure.subplots(1, len(panels), squeeze=False)[0]
+    with drawing((3.6 * len(panels) + 0.4, 3.2), columns=len(panels)) as (figure, (axes_of_tasks,)):
         for axes, (task, points) in zip(axes_of_tasks, panels.items(), strict=True):
             error = LEARNED[task].measures[0]
             shares = [share for share, _ in points]
@@ -353,9 +348,7 @@ def write_learning_figure(curves: Curves, ceilings: Mapping[str, float], folder:
         "error": f"{error.title}, test",
         "tau": f"{tau.title}, test",
     }
-    with styled():
-        figure = Figure(figsize=(11.0, 3.4), layout="constrained")
-        all_axes = figure.subplots(1, len(panels))
+    with drawing((11.0, 3.4), columns=len(panels)) as (figure, (all_axes,)):
         for axes, (column, title) in zip(all_axes, panels.items(), strict=True):
             _learning_panel(axes, curves, column)
             axes.set_ylabel(title)

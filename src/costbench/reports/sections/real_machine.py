@@ -16,7 +16,6 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from costbench.baselines import BASELINES
@@ -32,7 +31,7 @@ from costbench.reports.claims.evaluation import (
     Finding,
 )
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.canvas import BarSeries, draw_grouped_bars, legend_above, save, styled
+from costbench.reports.figures.canvas import BarSeries, draw_grouped_bars, drawing, legend_above, save
 from costbench.reports.frame import flatten, select
 from costbench.reports.headline import Headline
 from costbench.reports.inputs import ReportData
@@ -227,9 +226,7 @@ def write_machines_figure(scores: pd.DataFrame, simulated: str, real: str, folde
     if shown.empty:
         return ()
     positions = np.arange(len(shown), dtype=np.float64)
-    with styled():
-        figure = Figure(figsize=(9.5, 3.6), layout="constrained")
-        panels = figure.subplots(1, 2)
+    with drawing((9.5, 3.6), columns=2) as (figure, (panels,)):
         for axes, (name, label) in zip(panels, _LABELS.items(), strict=True):
             series = [
                 BarSeries(chip, colour, shown[f"{machine}_{name}"].to_numpy(np.float64))
@@ -275,9 +272,7 @@ def write_transfer_figure(points: pd.DataFrame, folder: Path) -> tuple[Path, ...
     """
     if points.empty:
         return ()
-    with styled():
-        figure = Figure(figsize=(9.0, 3.2), layout="constrained")
-        panels = figure.subplots(1, 2)
+    with drawing((9.0, 3.2), columns=2) as (figure, (panels,)):
         labels = (("error", "MAPE (%), kernels from 5 µs"), ("tau", "Kendall's τ"))
         for axes, (field, label) in zip(panels, labels, strict=True):
             for start, (title, colour, marker) in _START_STYLES.items():

@@ -8,11 +8,17 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from costbench.reports.claims.claim import TPUGRAPHS
 from costbench.reports.declared_tables import declared_tables
-from costbench.reports.figures.canvas import PALETTE, BarSeries, draw_grouped_bars, legend_above, save, styled
+from costbench.reports.figures.canvas import (
+    PALETTE,
+    BarSeries,
+    draw_grouped_bars,
+    drawing,
+    legend_above,
+    save,
+)
 from costbench.reports.frame import select
 from costbench.reports.inputs import ReportData
 from costbench.reports.losses import SKEWED, spread
@@ -215,9 +221,7 @@ def write_tile_figure(results: Results, chip_split: ChipSplit, folder: Path) -> 
     Raises:
         DataError: if a file cannot be written.
     """
-    with styled():
-        figure = Figure(figsize=(10.5, 3.6), layout="constrained")
-        panels = figure.subplots(1, 3, sharey=True)
+    with drawing((10.5, 3.6), columns=3, sharey=True) as (figure, (panels,)):
         for axes, metric, key in zip(panels, TOP_K[TILE], ("k1", "k2", "k3"), strict=True):
             _tile_panel(axes, results, chip_split, metric, key)
             axes.set_title(f"top-{metric.rsplit('_', 1)[1]}", fontsize=9.0)
@@ -255,9 +259,7 @@ def write_layout_figure(results: Results, chip_split: ChipSplit, folder: Path) -
     paper = printed_table(PAPER, "best")
     positions = np.arange(len(COLLECTIONS), dtype=np.float64)
     width = 0.8 / len(LAYOUT_VARIANTS)
-    with styled():
-        figure = Figure(figsize=(7.5, 3.4), layout="constrained")
-        axes = figure.subplots()
+    with drawing((7.5, 3.4)) as (figure, ((axes,),)):
         for index, (label, variant) in enumerate(LAYOUT_VARIANTS.items()):
             values = [layout_mean(results, chip_split, variant, name, TAU) for name in COLLECTIONS]
             heights = [np.nan if value is None else value for value in values]

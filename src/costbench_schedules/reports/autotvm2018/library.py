@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from costbench.artifacts import read_json
 from costbench.errors import DataError
@@ -21,7 +20,7 @@ from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.dataset_files import parse_data
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.canvas import PALETTE, save, styled
+from costbench.reports.figures.canvas import PALETTE, drawing, save
 from costbench.reports.page import page_figure, paragraphs
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.reports.autotvm2018.results import (
@@ -141,9 +140,7 @@ def library_part(results: ScheduleResults, figures: Path) -> Part | None:
 
 def _draw_library(speeds: Mapping[str, tuple[float, float]], folder: Path) -> tuple[Path, ...]:
     """Draws pairs of bars into `autotvm2018_figure10.svg` and `.png`; returns the paths."""
-    with styled():
-        figure = Figure(figsize=(0.62 * len(speeds) + 1.6, 2.9), layout="constrained")
-        axes = figure.subplots()
+    with drawing((0.62 * len(speeds) + 1.6, 2.9)) as (figure, ((axes,),)):
         for side, label in enumerate(("fastest recorded", "library")):
             positions = [position + 0.4 * side - 0.2 for position in range(len(speeds))]
             heights = [pair[side] for pair in speeds.values()]

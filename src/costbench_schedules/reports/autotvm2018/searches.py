@@ -19,7 +19,7 @@ from costbench.metrics.measures import geometric_mean
 from costbench.params import load_yaml, parse
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
+from costbench.reports.figures.canvas import PALETTE, label_panels, save
 from costbench.reports.frame import number, select
 from costbench.reports.page import page_figure, paragraphs
 from costbench.reports.table import Table
@@ -92,8 +92,7 @@ def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) ->
     """
     shown = panels(results, figure)
     colours = dict(zip(figure.arms, PALETTE, strict=False))
-    with styled():
-        plot, grid = panel_grid(len(shown))
+    with panel_grid(len(shown)) as (plot, grid):
         lines: dict[str, Artist] = {}
         for axes, (target, name) in zip(grid.ravel(), shown, strict=False):
             lines |= draw_curves(axes, select(results.curves, target=target, workload=name), colours, 0.15)

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
-from matplotlib.figure import Figure
 
-from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
+from costbench.reports.figures.canvas import PALETTE, drawing, label_panels, save
 from costbench.reports.frame import select, split_by
 from costbench_schedules.reports.crop2024.results import TILES, NetworkResults
 from costbench_schedules.reports.curves import panel_grid
@@ -30,9 +29,7 @@ def write_demand(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
     Raises:
         DataError: if a file cannot be written.
     """
-    with styled():
-        figure = Figure(figsize=(5.2, 3.2), layout="constrained")
-        axes = figure.subplots()
+    with drawing((5.2, 3.2)) as (figure, ((axes,),)):
         for (model, label), colour in zip(_LABELS.items(), PALETTE, strict=False):
             points = sorted(
                 (records, score)
@@ -65,8 +62,7 @@ def write_tiles(results: NetworkResults, folder: Path) -> tuple[Path, ...]:
     if not len(curves):
         return ()
     panels = split_by(curves, ["program"])
-    with styled():
-        figure, grid = panel_grid(len(panels))
+    with panel_grid(len(panels)) as (figure, grid):
         lines: dict[str, Artist] = {}
         for axes, ((name,), points) in zip(grid.ravel(), panels.items(), strict=False):
             for ((kind,), line), colour in zip(split_by(points, ["kind"]).items(), PALETTE, strict=False):
@@ -103,9 +99,7 @@ def write_time_parts(bars: Mapping[str, Mapping[str, float]], title: str, stem: 
     Raises:
         DataError: if a file cannot be written.
     """
-    with styled():
-        figure = Figure(figsize=(6.4, 1.4 + 0.4 * len(bars)), layout="constrained")
-        axes = figure.subplots()
+    with drawing((6.4, 1.4 + 0.4 * len(bars))) as (figure, ((axes,),)):
         parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
         right, left = dict.fromkeys(bars, 0.0), dict.fromkeys(bars, 0.0)
         for part, colour in zip(parts, PALETTE, strict=False):

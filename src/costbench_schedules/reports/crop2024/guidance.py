@@ -15,7 +15,7 @@ from costbench.metrics.intervals import paired_bootstrap
 from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.canvas import PALETTE, label_panels, save, styled
+from costbench.reports.figures.canvas import PALETTE, label_panels, save
 from costbench.reports.frame import frame_of, select
 from costbench.reports.page import PageFigure, page_figure, sentence
 from costbench.reports.table import Table
@@ -158,8 +158,7 @@ def guidance_figure(searches: GuidedSearches, folder: Path) -> PageFigure:
     """
     shown = searches.workloads
     colours = dict(zip(_IN_FIGURE, ("#000000", *PALETTE), strict=False))
-    with styled():
-        figure, grid = panel_grid(len(shown), 2.9, 2.4, legend=0.9)
+    with panel_grid(len(shown), 2.9, 2.4, legend=0.9) as (figure, grid):
         lines: dict[str, Artist] = {}
         for axes, name in zip(grid.ravel(), shown, strict=False):
             lines |= draw_curves(axes, select(searches.curves, workload=name), colours, 0.12)

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from costbench.metrics.measures import geometric_mean
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.figures.canvas import save, styled
+from costbench.reports.figures.canvas import drawing, save
 from costbench.reports.frame import frame_of, number, select
 from costbench.reports.page import PageFigure, Section, page_figure, paragraphs, sentence
 from costbench.reports.table import Column, Table, Value
@@ -194,10 +193,8 @@ def _transfer_figure(results: GpuResults, folder: Path) -> PageFigure:
     """Draws a matrix for each kernel: how fast the choice of one GPU is on another."""
     rows = select(frame_of(results.rows), split=BETWEEN, metric="share_of_best")
     kernels = sorted(rows["application"].unique())
-    with styled():
-        figure = Figure(figsize=(3.1 * len(kernels) + 0.6, 3.4), layout="constrained")
-        grid = figure.subplots(1, len(kernels), squeeze=False)
-        for axes, kernel in zip(grid.ravel(), kernels, strict=True):
+    with drawing((3.1 * len(kernels) + 0.6, 3.4), columns=len(kernels)) as (figure, (panels,)):
+        for axes, kernel in zip(panels, kernels, strict=True):
             of_kernel = select(rows, application=kernel)
             shares = 100.0 * of_kernel.pivot(index="variant", columns="chip", values="value")
             image = axes.imshow(shares.to_numpy(), vmin=0.0, vmax=100.0, cmap="viridis")
@@ -210,8 +207,8 @@ def _transfer_figure(results: GpuResults, folder: Path) -> PageFigure:
             axes.set_yticks(range(len(names[1])), names[1], fontsize=7.0)
             axes.set_title(str(kernel).replace("_", " "), fontsize=9.0)
             axes.grid(visible=False)
-        grid[0, 0].set_ylabel("fastest on")
+        panels[0].set_ylabel("fastest on")
         figure.supxlabel("measured on", fontsize=9.0)
-        figure.colorbar(image, ax=grid, label="% of the best", shrink=0.8)
+        figure.colorbar(image, ax=panels, label="% of the best", shrink=0.8)
         svg, _ = save(figure, folder / "gpu_transfer")
     return page_figure(svg, _TEMPLATE, "transfer", kernels=len(kernels))
