@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
 
@@ -144,44 +144,31 @@ FAST_NS = 5_000
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """One histogram.
-
-    Attributes:
-        quantity: key of the card's distributions.
-        label: label of the axis.
-        counted: what bins count.
-        is_time: whether the quantity is a time in nanoseconds.
-    """
-
-    quantity: str
-    label: str
-    counted: str
-    is_time: bool = False
-
-
-_PANELS: Mapping[str, tuple[_Panel, ...]] = {
+_PANELS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "tile": (
-        _Panel("configs_per_kernel", "tile sizes measured per kernel", "kernels"),
-        _Panel("tile_space_size", "tile sizes in the kernel's space", "kernels"),
-        _Panel("nodes_per_kernel", "nodes per kernel", "kernels"),
-        _Panel("default_runtime_ns", "runtime with the compiler's tile size", "kernels", True),
-        _Panel("runtime_ns", "runtime of all measured tile sizes", "samples", True),
-        _Panel("runtime_spread", "slowest / fastest tile size of a kernel", "kernels"),
+        ("configs_per_kernel", "tile sizes measured per kernel", "kernels"),
+        ("tile_space_size", "tile sizes in the kernel's space", "kernels"),
+        ("nodes_per_kernel", "nodes per kernel", "kernels"),
+        ("default_runtime_ns", "runtime with the compiler's tile size", "kernels"),
+        ("runtime_ns", "runtime of all measured tile sizes", "samples"),
+        ("runtime_spread", "slowest / fastest tile size of a kernel", "kernels"),
     ),
     "fusion": (
-        _Panel("runtime_ns", "runtime", "kernels", True),
-        _Panel("nodes_per_kernel", "nodes per kernel", "kernels"),
-        _Panel("tile_space_size", "tile sizes in the kernel's space", "kernels"),
-        _Panel("runs_per_program", "executions in a run of the program", "kernels"),
+        ("runtime_ns", "runtime", "kernels"),
+        ("nodes_per_kernel", "nodes per kernel", "kernels"),
+        ("tile_space_size", "tile sizes in the kernel's space", "kernels"),
+        ("runs_per_program", "executions in a run of the program", "kernels"),
     ),
     "layout": (
-        _Panel("configs_per_program", "layout configurations per program", "programs"),
-        _Panel("runtime_ns", "runtime of the program", "samples", True),
-        _Panel("runtime_spread", "slowest / fastest layouts of a program", "programs"),
+        ("configs_per_program", "layout configurations per program", "programs"),
+        ("runtime_ns", "runtime of the program", "samples"),
+        ("runtime_spread", "slowest / fastest layouts of a program", "programs"),
     ),
 }
+"""Histograms of a task: the key in the card's distributions, the label of the axis, and what bins count.
+
+Quantities whose keys end in `_ns` are times.
+"""
 
 
 def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tuple[Path, ...]:
@@ -197,19 +184,18 @@ def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tu
     """
     # A task without a choice of its own shows every quantity of its card.
     panels = _PANELS.get(task) or tuple(
-        _Panel(name, name.replace("_", " "), "samples", name.endswith("_ns"))
-        for name in cards[0].distributions
+        (name, name.replace("_", " "), "samples") for name in cards[0].distributions
     )
     columns = min(3, len(panels)) if len(panels) != 4 else 2
     rows = -(-len(panels) // columns)
     with drawing((3.5 * columns, 2.7 * rows + 0.3), rows, columns) as (figure, grid):
-        for panel, axes in zip(panels, grid.flat, strict=True):
+        for (quantity, label, counted), axes in zip(panels, grid.flat, strict=True):
             for index, card in enumerate(cards):
-                _draw_steps(axes, card, panel, index)
-            _mark_papers_value(axes, task, panel)
-            _log_axis(axes, panel.is_time)
-            axes.set_xlabel(panel.label)
-            axes.set_ylabel(f"% of {panel.counted}")
+                _draw_steps(axes, card, quantity, index)
+            _mark_papers_value(axes, task, quantity)
+            _log_axis(axes, quantity.endswith("_ns"))
+            axes.set_xlabel(label)
+            axes.set_ylabel(f"% of {counted}")
             axes.set_ylim(bottom=0.0)
         # The chips, in the panel that has the most of them.
         fullest = max(grid.flat, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
@@ -218,8 +204,8 @@ def write_histogram_figure(task: str, cards: Sequence[Card], folder: Path) -> tu
         return save(figure, folder / f"dataset_{task}")
 
 
-def _draw_steps(axes: Axes, card: Card, panel: _Panel, index: int) -> None:
-    shape = card.distributions.get(panel.quantity)
+def _draw_steps(axes: Axes, card: Card, quantity: str, index: int) -> None:
+    shape = card.distributions.get(quantity)
     if shape is None or not shape.counts:
         return
     share = 100.0 * np.array(shape.counts) / sum(shape.counts)
@@ -229,15 +215,15 @@ def _draw_steps(axes: Axes, card: Card, panel: _Panel, index: int) -> None:
     axes.stairs(share, shape.edges(), color=colour, linestyle=style, linewidth=1.4, label=card.chip)
 
 
-def _mark_papers_value(axes: Axes, task: str, panel: _Panel) -> None:
+def _mark_papers_value(axes: Axes, task: str, quantity: str) -> None:
     """Marks the value that the papers give for their data, where they give one."""
     marks = {
         ("fusion", "runtime_ns"): (FAST_NS, "5 µs: half of the\npapers' kernels lie below"),
         ("fusion", "nodes_per_kernel"): (41, "41: the\npapers' mean"),
         ("tile", "tile_space_size"): (500_000, "500,000:\nthe papers'\nlargest"),
     }
-    if (task, panel.quantity) in marks:
-        value, text = marks[task, panel.quantity]
+    if (task, quantity) in marks:
+        value, text = marks[task, quantity]
         axes.axvline(value, color="#444444", linewidth=0.9, linestyle=":")
         note = axes.annotate(text, (value, 0.98), (4, 0), axes.get_xaxis_transform(), "offset points")
         note.set(va="top", fontsize=7.5, color="#444444")
