@@ -90,8 +90,7 @@ def request_body(num_tiles: int) -> bytes:
 def _serve(listener: socket.socket, model: str) -> None:
     limits = RequestLimits()
     if model:
-        known = registered_model(tracking_uri(), model)
-        service = load_service(known.folder, known.task, known.chip, limits)
+        service = load_service(*registered_model(tracking_uri(), model), limits)
     else:
         service = CostService(AnalyticalModel(load_target("tpu_v2").architecture), "tile", "tpu_v2", limits)
     config = uvicorn.Config(create_app(service, limits), log_level="warning", access_log=False)

@@ -45,8 +45,7 @@ def trained_model(model: str) -> tuple[Path, str, str]:
     from costbench.experiments.tracking.runs import tracking_uri
 
     if is_registered(model):
-        registered = registered_model(tracking_uri(), model)
-        return registered.folder, registered.task, registered.chip
+        return registered_model(tracking_uri(), model)
     folder = Path(model)
     try:
         cell = cell_from_name(folder.resolve().name)

@@ -94,9 +94,9 @@ def test_the_checkpoint_of_a_champion_can_be_loaded(tracking_store: str, tmp_pat
     folder = finish_cell(tmp_path / "cell", "tile", "key", 0.5)
     track_cell(tracking_store, CELL, folder, "key", 0.5)
     register_best(tracking_store, CellFilter("tile"))
-    found = registered_model(tracking_store, "models:/costbench-tile-p@champion")
-    assert (found.task, found.chip) == ("tile", "tpu_v2")
-    assert (found.folder / "weights.pt").read_bytes() == (folder / "weights.pt").read_bytes()
+    found, *trained_for = registered_model(tracking_store, "models:/costbench-tile-p@champion")
+    assert trained_for == ["tile", "tpu_v2"]
+    assert (found / "weights.pt").read_bytes() == (folder / "weights.pt").read_bytes()
     with pytest.raises(DataError, match="costbench-tile-other"):
         registered_model(tracking_store, "models:/costbench-tile-other@champion")
     with pytest.raises(DataError, match="is off"):

@@ -43,8 +43,8 @@ RELATIVE = "sqlite:///copied.db"
 def _in_the_copy(folder: Path) -> None:
     """Reads and writes the store of a folder; leaves the size of its model's weights in `size`."""
     os.chdir(folder)
-    model = registered_model(RELATIVE, "models:/costbench-tile-p@champion")
-    Path("size").write_text(str((model.folder / "weights.pt").stat().st_size))
+    model, _, _ = registered_model(RELATIVE, "models:/costbench-tile-p@champion")
+    Path("size").write_text(str((model / "weights.pt").stat().st_size))
     Path("note.txt").write_text("new")
     with tracked_run(RELATIVE, "costbench/report", "r", PROVENANCE, {WORK: "w"}, goes_on=True) as run:
         run.log_files([Path("note.txt")], "report")

@@ -169,8 +169,7 @@ def model_folder(name: str, task: TaskName, chip: str) -> Path:
 def _locate(name: str) -> tuple[Path, str | None, str | None]:
     """Returns the folder of a model, and the task and chip that it was trained for; None where not known."""
     if is_registered(name):
-        registered = registered_model(tracking_uri(), name)
-        return registered.folder, registered.task, registered.chip
+        return registered_model(tracking_uri(), name)
     folder = Path(name)
     with suppress(DataError):
         cell = cell_from_name(folder.resolve().name)

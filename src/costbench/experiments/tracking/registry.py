@@ -74,28 +74,13 @@ class Registered:
         return f"models:/{self.name}@{CHAMPION}"
 
 
-@dataclass(frozen=True)
-class RegisteredModel:
-    """A version of a registered model.
-
-    Attributes:
-        folder: folder of the checkpoint.
-        task: task that the model was trained for.
-        chip: chip that it was trained for.
-    """
-
-    folder: Path
-    task: str
-    chip: str
-
-
 def is_registered(name: str) -> bool:
     """Returns whether a name is the address of a registered model."""
     return name.startswith(_SCHEME)
 
 
-def registered_model(uri: str, name: str) -> RegisteredModel:
-    """Returns where the checkpoint of a registered model lies, and what the model is for.
+def registered_model(uri: str, name: str) -> tuple[Path, str, str]:
+    """Returns the folder of a registered model's checkpoint, and the task and chip that it was trained for.
 
     Args:
         uri: address of the store.
@@ -113,7 +98,7 @@ def registered_model(uri: str, name: str) -> RegisteredModel:
         flavour = Model.load(str(folder)).flavors.get("python_function", {})
     try:
         checkpoint, config = flavour["artifacts"]["checkpoint"]["path"], flavour["config"]
-        return RegisteredModel(folder / checkpoint, str(config["task"]), str(config["chip"]))
+        return folder / checkpoint, str(config["task"]), str(config["chip"])
     except (KeyError, TypeError) as error:
         expected = "a model that the stage `register` has registered"
         raise DataError("no model of costbench", where=name, expected=expected) from error
