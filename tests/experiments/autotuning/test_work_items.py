@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from costbench.experiments.autotuning.work_items import (
     evenly_spaced,
     exhaustive_gain,
 )
+from costbench.features.feature_shards import FeatureShard
 from costbench.params import parse
 
 
@@ -34,7 +36,7 @@ class Samples:
 
 def test_a_gain_by_hand() -> None:
     # 10 * 60 + 40 over 10 * 20 + 40.
-    assert exhaustive_gain(Samples()) == pytest.approx(640 / 240)
+    assert exhaustive_gain(cast(FeatureShard, Samples())) == pytest.approx(640 / 240)
 
 
 def test_the_key_of_a_work_item_names_all_that_tells_it_from_others() -> None:

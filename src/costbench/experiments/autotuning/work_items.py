@@ -15,11 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from costbench.arrays import F64, I64
 from costbench.datasets.splits import FOLDS, check_split, expand_folds, read_split, reported_split
 from costbench.errors import DataError, ParamsError
 from costbench.experiments.autotuning.comparison import AutotuneTask
@@ -295,22 +294,6 @@ class TuningItems:
         return folders
 
 
-class TileSamples(Protocol):
-    """Measured tile sizes of a program's kernels, as `FeatureShard` has them."""
-
-    def runs(self) -> I64:
-        """Returns the executions of each kernel in a run of the program."""
-        ...
-
-    def runtime_ns(self, index: int) -> I64:
-        """Returns the measured runtimes of the tile sizes of a kernel."""
-        ...
-
-    def analytical_ns(self, index: int) -> F64:
-        """Estimates of the analytical model for the same tile sizes."""
-        ...
-
-
 def evenly_spaced(items: Sequence[_T], count: int) -> Sequence[_T]:
     """Returns `count` of the items at equal distances, from the first on; 0 for all."""
     if not 0 < count < len(items):
@@ -318,7 +301,7 @@ def evenly_spaced(items: Sequence[_T], count: int) -> Sequence[_T]:
     return [items[number * len(items) // count] for number in range(count)]
 
 
-def exhaustive_gain(shard: TileSamples) -> float:
+def exhaustive_gain(shard: FeatureShard) -> float:
     """Returns what the best measured tile sizes gain.
 
     It is the program's runtime with the analytical model's tile sizes divided by that with the best ones.
