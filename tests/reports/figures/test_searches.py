@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 from costbench.metrics.rows import write_rows
 from costbench.reports.figures.searches import (
     Groups,
+    Row,
     draw_speedup_curves,
     draw_speedups,
     write_fusion_figure,
@@ -37,7 +38,7 @@ def _groups(folder: Path, speedups: list[list[float]], more: list[list[float]] |
 
 def _drawn(groups: Groups, *bars: Bar, cut: tuple[Bar, ...] = ()) -> Axes:
     axes = Figure().subplots()
-    draw_speedups(axes, groups, bars, (), cut)
+    draw_speedups(axes, groups, Row(bars, "speed-up", cut=cut))
     return axes
 
 
@@ -124,7 +125,7 @@ def test_figure_4_has_test_programs_and_those_that_gain_most(tmp_path: Path) -> 
 def test_speedups_of_many_programs_are_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = _groups(tmp_path, [[1.2, 1.4, 1.3], [0.9]], [[20.0], [1.0]])
     axes = Figure().subplots()
-    draw_speedup_curves(axes, groups.results[0], (BAR, OTHER), (BAR,), (OTHER,))
+    draw_speedup_curves(axes, groups.results[0], Row((BAR, OTHER), "speed-up", (BAR,), (OTHER,)))
     drawn = [line for line in axes.get_lines() if line.get_color() != "#444444"]
     curves = {str(line.get_linestyle()): np.asarray(line.get_ydata()).tolist() for line in drawn}
     # Medians over repeats; the curve that may leave the panel does not stretch it.

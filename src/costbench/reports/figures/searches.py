@@ -98,27 +98,34 @@ def _wrapped(label: str) -> str:
     return "\n".join(lines)
 
 
-def draw_speedups(
-    axes: Axes, groups: Groups, bars: Sequence[Bar], empty: Sequence[Bar] = (), cut: Sequence[Bar] = ()
-) -> None:
-    """Draws a group of bars for each program and mean, whiskers from the lowest to the highest repeat.
+@dataclass(frozen=True)
+class Row:
+    """A row of panels.
 
-    Args:
-        axes: panel to draw on.
-        groups: what is shown.
-        bars: from left to right.
-        empty: bars that are not filled.
-        cut: bars that may end beyond the axis, with their number at its edge.
+    Attributes:
+        bars: from left to right, and in the order of the legend.
+        label: label of the axis.
+        empty: bars that are not filled, whose curve is dashed.
+        cut: bars that may end beyond the axis, with their number at its edge, or curves that leave it.
     """
+
+    bars: Sequence[Bar]
+    label: str
+    empty: Sequence[Bar] = ()
+    cut: Sequence[Bar] = ()
+
+
+def draw_speedups(axes: Axes, groups: Groups, row: Row) -> None:
+    """Draws a group of bars for each program and mean, whiskers from the lowest to the highest repeat."""
     ticks = np.array(groups.ticks)
-    width = 0.86 / max(1, len(bars))
+    width = 0.86 / max(1, len(row.bars))
     extremes: list[float] = [1.0]
-    for index, bar in enumerate(bars):
+    for index, bar in enumerate(row.bars):
         middle, low, high = groups.speedups(bar)
         shown = ~np.isnan(middle)
-        if bar not in cut:
+        if bar not in row.cut:
             extremes += [float(v) for v in np.concatenate([middle, low, high]) if not np.isnan(v)]
-        at = (ticks + (index - (len(bars) - 1) / 2.0) * width)[shown]
+        at = (ticks + (index - (len(row.bars) - 1) / 2.0) * width)[shown]
         hue = colour(bar.model)
         axes.bar(
             at,
@@ -126,31 +133,31 @@ def draw_speedups(
             width * 0.9,
             bottom=1.0,
             label=title(bar),
-            color="white" if bar in empty else hue,
+            color="white" if bar in row.empty else hue,
             edgecolor=hue,
             linewidth=0.9,
         )
         reach = np.nan_to_num(np.stack([middle - low, high - middle]))[:, shown]
         whiskers = reach.max(axis=0) > 0.0
-        if whiskers.any() and bar not in cut:
+        if whiskers.any() and bar not in row.cut:
             contrast, size = "#777777" if hue == "#222222" else "#222222", reach[:, whiskers]
             style: dict[str, Any] = {"elinewidth": 0.8, "capsize": 1.5, "capthick": 0.8, "ecolor": contrast}
             axes.errorbar(at[whiskers], middle[shown][whiskers], size, fmt="none", **style)
     axes.axhline(1.0, color="#444444", linewidth=0.8)
     _scale(axes, min(extremes), max(extremes))
-    _name_cut(axes, groups, bars, cut)
+    _name_cut(axes, groups, row)
     axes.set_xticks(groups.ticks, groups.labels)
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(groups.ticks[0] - 0.6, groups.ticks[-1] + 0.6)
     _part(axes, groups)
 
 
-def _name_cut(axes: Axes, groups: Groups, bars: Sequence[Bar], cut: Sequence[Bar]) -> None:
+def _name_cut(axes: Axes, groups: Groups, row: Row) -> None:
     """Writes the numbers of bars that end beyond the axis, at its edge."""
     bottom, top = axes.get_ylim()
-    width = 0.86 / max(1, len(bars))
-    for bar in cut:
-        shift = (list(bars).index(bar) - (len(bars) - 1) / 2.0) * width
+    width = 0.86 / max(1, len(row.bars))
+    for bar in row.cut:
+        shift = (row.bars.index(bar) - (len(row.bars) - 1) / 2.0) * width
         for tick, value in zip(groups.ticks, groups.speedups(bar)[0], strict=True):
             if np.isnan(value) or bottom <= value <= top:
                 continue
@@ -218,23 +225,13 @@ def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
         return ()
     cut = tuple(bar for bar in bars if bar.model == "random")
     label = "speed-up over the analytical model\nin the compiler; higher is better"
-    row = _Row(bars, label, empty=(IN_COMPILER,), cut=cut)
+    row = Row(bars, label, empty=(IN_COMPILER,), cut=cut)
     stem = folder / f"lpm2021_figure4_{all_results[0].name}"
     return _draw_rows(all_results, [row], stem, height=3.0, columns=4)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A row of panels; its attributes are the arguments of `draw_speedups`, and the label of its axis."""
-
-    bars: Sequence[Bar]
-    label: str
-    empty: Sequence[Bar] = ()
-    cut: Sequence[Bar] = ()
-
-
 def _draw_rows(
-    all_results: Sequence[SearchResults], rows: Sequence[_Row], stem: Path, *, height: float, columns: int
+    all_results: Sequence[SearchResults], rows: Sequence[Row], stem: Path, *, height: float, columns: int
 ) -> tuple[Path, ...]:
     """Draws bars where names of all programs fit below them, else curves, a panel for each split and chip.
 
@@ -253,11 +250,11 @@ def _draw_rows(
         if named:
             plain = replace(groups, headers=tuple("" for _ in all_results))
             for number, (row, (axes,)) in enumerate(zip(rows, panels, strict=True)):
-                draw_speedups(axes, plain if number else groups, row.bars, row.empty, row.cut)
+                draw_speedups(axes, plain if number else groups, row)
         else:
             for row, line in zip(rows, panels, strict=True):
                 for axes, results, header in zip(line, all_results, groups.headers, strict=True):
-                    draw_speedup_curves(axes, results, row.bars, row.empty, row.cut)
+                    draw_speedup_curves(axes, results, row)
                     axes.set_title(header if row is rows[0] else "", fontsize=9.0)
         for row, line in zip(rows, panels, strict=True):
             line[0].set_ylabel(row.label)
@@ -265,29 +262,15 @@ def _draw_rows(
         return save(figure, stem)
 
 
-def draw_speedup_curves(
-    axes: Axes,
-    results: SearchResults,
-    bars: Sequence[Bar],
-    empty: Sequence[Bar] = (),
-    cut: Sequence[Bar] = (),
-) -> None:
-    """Draws the speed-ups of each bar from least to largest over the share of programs, medians over repeats.
-
-    Args:
-        axes: panel to draw on.
-        results: what is shown.
-        bars: in the order of the legend.
-        empty: bars whose curve is dashed.
-        cut: bars whose curve may leave the panel.
-    """
+def draw_speedup_curves(axes: Axes, results: SearchResults, row: Row) -> None:
+    """Draws the medians over repeats of each bar from least to largest over the share of programs."""
     groups = Groups((results,), ("",))
     extremes = [1.0]
-    for bar in bars:
+    for bar in row.bars:
         speedups = groups.speedups(bar)[0][:-1]
-        if bar not in cut:
+        if bar not in row.cut:
             extremes += [float(speedup) for speedup in speedups if not np.isnan(speedup)]
-        line = "dashed" if bar in empty else "solid"
+        line = "dashed" if bar in row.empty else "solid"
         draw_shares(axes, list(speedups), color=colour(bar.model), linestyle=line, label=title(bar))
     axes.axhline(1.0, color="#444444", linewidth=0.8)
     _scale(axes, min(extremes), max(extremes))
@@ -376,7 +359,7 @@ def write_fusion_figure(all_results: Sequence[SearchResults], paper: str, folder
     known = tuple(dict.fromkeys(bar for results in all_results for bar in best_known(results)))
     least = min(MINUTES[paper])
     rows = [
-        _Row(
+        Row(
             (*bars[start], *known),
             f"from {STARTS[start]}\nspeed-up over the default",
             empty=[bar for bar in bars[start] if bar.minutes == least and len(MINUTES[paper]) > 1],
