@@ -10,8 +10,8 @@ from costbench.reports.table import Column, Table, Value
 def _table(*rows: tuple[Value, ...]) -> Table:
     columns = (
         Column("name", "Name"),
-        Column("a", "A", decimals=1, better="lower", highlight_group="x"),
-        Column("b", "B", decimals=1, better="lower", highlight_group="x"),
+        Column("a", "A", decimals=1, better="lower", contest="x"),
+        Column("b", "B", decimals=1, better="lower", contest="x"),
     )
     return Table("t", "T", columns, rows)
 

@@ -77,10 +77,6 @@ DESCRIPTIONS = "tables.json"
 """Titles, columns and notes of the tables beside it, by name."""
 
 
-_JSON_NAMES: Mapping[str, str] = {"highlight_group": "contest", "rows_without_highlight": "unranked_rows"}
-"""Fields of tables and columns that the file calls by another name."""
-
-
 def write_tables(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
     """Writes `<name>.csv` of each table and `tables.json`; returns the paths.
 
@@ -92,8 +88,7 @@ def write_tables(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
         write_text(path, to_csv(table))
     descriptions = {}
     for table in tables:
-        names = ("summary_rows", "rows_without_highlight", "notes")
-        optional = {_JSON_NAMES.get(name, name): getattr(table, name) for name in names}
+        optional = {name: getattr(table, name) for name in ("summary_rows", "unranked_rows", "notes")}
         descriptions[table.name] = {
             "title": table.title,
             "columns": [_without_defaults(column) for column in table.columns],
@@ -106,8 +101,7 @@ def write_tables(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
 
 def _without_defaults(column: Column) -> dict[str, object]:
     default = asdict(Column("", ""))
-    fields = {name: value for name, value in asdict(column).items() if value != default[name]}
-    return {_JSON_NAMES.get(name, name): value for name, value in fields.items()}
+    return {name: value for name, value in asdict(column).items() if value != default[name]}
 
 
 def table_titles(folder: Path) -> dict[str, str]:
@@ -130,10 +124,9 @@ def read_table(folder: Path, name: str) -> Table:
     description = choose(_descriptions(folder), name, "table")
     text = read_bytes(folder / f"{name}.csv").decode("utf-8")
     data = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False, na_values=[""])
-    fields = {shown: name for name, shown in _JSON_NAMES.items()}
     shown = description.get("columns", [{}] * len(data.columns))
     columns = tuple(
-        Column(**{"key": key, "header": key, **{fields.get(name, name): v for name, v in column.items()}})
+        Column(**{"key": key, "header": key, **column})
         for key, column in zip(data.columns, shown, strict=True)
     )
     for key in data.columns:
@@ -150,7 +143,7 @@ def read_table(folder: Path, name: str) -> Table:
         rows,
         summary_rows=description.get("summary_rows", 0),
         notes=tuple(description.get("notes", ())),
-        rows_without_highlight=description.get("unranked_rows", 0),
+        unranked_rows=description.get("unranked_rows", 0),
     )
 
 

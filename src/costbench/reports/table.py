@@ -21,7 +21,7 @@ class Column:
         group: name that it and its neighbours have in common, printed once above them; empty for none.
         decimals: digits after the point of its numbers.
         better: which end is good; the best of a row's competing numbers is printed bold.
-        highlight_group: columns of the same non-empty name compete for the best value of a row.
+        contest: columns of the same non-empty name compete for the best value of a row.
         count: whether its numbers are like counts: shown with separators, from a million on as 1.2M, and with
             decimals only below a thousand and if there are any.
     """
@@ -31,7 +31,7 @@ class Column:
     group: str = ""
     decimals: int = 2
     better: Literal["", "lower", "higher"] = ""
-    highlight_group: str = ""
+    contest: str = ""
     count: bool = False
 
 
@@ -46,8 +46,7 @@ class Table:
         rows: rows, one value a column.
         summary_rows: number of last rows that are averages, set off by a rule.
         notes: sentences below it.
-        rows_without_highlight: number of last rows of which no value is best (a spread is neither good nor
-            bad).
+        unranked_rows: number of last rows of which no value is best (a spread is neither good nor bad).
     """
 
     name: str
@@ -56,7 +55,7 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
     summary_rows: int = 0
     notes: tuple[str, ...] = ()
-    rows_without_highlight: int = 0
+    unranked_rows: int = 0
 
     @property
     def data(self) -> pd.DataFrame:
@@ -86,16 +85,16 @@ class Table:
 
     def is_best(self, row: int, column: int) -> bool:
         """Returns whether the cell is the best (or an equal best, as printed) of those it competes with."""
-        group, better = self.columns[column].highlight_group, self.columns[column].better
+        contest, better = self.columns[column].contest, self.columns[column].better
         value = self.rows[row][column]
-        if row >= len(self.rows) - self.rows_without_highlight or not group or not better:
+        if row >= len(self.rows) - self.unranked_rows or not contest or not better:
             return False
         if not isinstance(value, float | int):
             return False
         numbers = [
             float(self.text(row, index))
             for index, other in enumerate(self.columns)
-            if other.highlight_group == group and not isinstance(self.rows[row][index], str | None)
+            if other.contest == contest and not isinstance(self.rows[row][index], str | None)
         ]
         best = min if better == "lower" else max
         return len(numbers) > 1 and float(self.text(row, column)) == best(numbers)

@@ -199,7 +199,7 @@ def rates_tables(selected: Sequence[Selected], columns: Mapping[str, str]) -> tu
                 group=f"{column_name(column)}, by learning rate",
                 decimals=3 if more else 1,
                 better="higher" if more else "lower",
-                highlight_group="rate",
+                contest="rate",
             )
             for rate in values
         ]
