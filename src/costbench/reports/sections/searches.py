@@ -338,8 +338,6 @@ def budget_table(results: SearchResults) -> Table:
     rows: list[dict[str, object]] = []
     for bar in bars:
         speedup, slowdowns = results.mean(bar, SPEEDUP), results.over_programs(bar, SLOWDOWN)
-        if speedup is None:
-            continue
         row: dict[str, object] = {"model": title(Bar(bar.model, "all")), "speedup": speedup}
         row["top_k"] = {"all": "all", "compiler": "none"}.get(bar.budget, str(bar.top_k))
         if slowdowns:
@@ -413,8 +411,6 @@ def cost_table(results: SearchResults) -> Table:
     rows: list[dict[str, object]] = []
     for bar in sorted(results.bars, key=rank):
         speedup, slower = results.mean(bar, SPEEDUP), results.mean(bar, SLOWDOWN)
-        if speedup is None:
-            continue
         row: dict[str, object] = {"start": bar.start, "minutes": bar.minutes, "speedup": speedup}
         row["search"] = FUSION_MODELS.get(bar.model, bar.model)
         row["slowdown_percent"] = None if slower is None else 100.0 * slower
