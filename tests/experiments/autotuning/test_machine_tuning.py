@@ -26,7 +26,6 @@ from costbench.errors import DataError
 from costbench.experiments.autotuning import machine_models, machine_searches, machine_tuning
 from costbench.experiments.autotuning.machine_models import machine_model, recorded_roofline
 from costbench.experiments.autotuning.machine_searches import SearchSettings, search_programs
-from costbench.experiments.autotuning.machine_tuning import Found
 from costbench.hardware.xla_cpu.comparison import Comparison
 from costbench.hardware.xla_cpu.program import MachineProgram
 from costbench.hlo.conversion import module_to_bytes
@@ -145,7 +144,7 @@ def test_what_is_slower_when_measured_anew_is_not_kept(
     trace = SearchTrace(
         subject, "annealing", "device", "xla_cpu", 0, unlimited, (0, 3), (9.0, 6.0), (1.0, 1.0)
     )
-    result, sentence = machine_tuning._finish(tuner, session, tmp_path, Found(3, 60.0), None, trace)  # type: ignore[arg-type]
+    result, sentence = machine_tuning._finish(tuner, session, tmp_path, 3, None, trace)  # type: ignore[arg-type]
     assert result.decisions["is_own"] is is_own
     assert result.decisions["gain_of_search"]["estimate"] == pytest.approx(gain)
     assert result.decisions["gain"]["estimate"] == pytest.approx(1.0 if is_own else gain)

@@ -39,7 +39,7 @@ from costbench.datasets.splits import read_split
 from costbench.errors import CostbenchError, DataError
 from costbench.experiments.autotuning.fusion_tuning import STRATEGY
 from costbench.experiments.autotuning.machine_models import RECORDS, machine_model
-from costbench.experiments.autotuning.machine_tuning import Found, MachineTuner, best_of
+from costbench.experiments.autotuning.machine_tuning import MachineTuner, best_of
 from costbench.experiments.autotuning.session import ANALYTICAL
 from costbench.hardware.xla_cpu.backend import GIVEN_FLAGS, OWN_FLAGS, require_jax
 from costbench.hardware.xla_cpu.comparison import OWN
@@ -203,7 +203,7 @@ def search_program(order: _Order, folder: Path) -> list[dict[str, Any]]:
         for start in _STARTS
         for arm, search in _search_from(tuner, start, model, settings).items()
     }
-    chosen = {key: found.number for key, (found, _) in searches.items() if found is not None}
+    chosen = {key: number for key, (number, _) in searches.items() if number is not None}
     names = {number: f"config{index}" for index, number in enumerate(dict.fromkeys(chosen.values()))}
     modules = {name: tuner.module_of(number) for number, name in names.items()}
     compared = tuner.compare(modules, processes=settings.processes, seconds=settings.compare_seconds)
@@ -236,8 +236,8 @@ def search_program(order: _Order, folder: Path) -> list[dict[str, Any]]:
 
 def _search_from(
     tuner: MachineTuner, start: str, model: KernelCosts | None, settings: SearchSettings
-) -> dict[str, tuple[Found | None, dict[str, Any]]]:
-    """Returns, for each kind of search, the config that beats XLA's own fusions, and what it cost."""
+) -> dict[str, tuple[int | None, dict[str, Any]]]:
+    """Returns, by kind of search, the number of the config that beats XLA's own fusions, and what it cost."""
     budget, first = MeasurementBudget(seconds=settings.seconds), (_start(tuner, start, settings.seed),)
     alone = tune(tuner.problem, tuner.device(), Plan(STRATEGY, budget, settings.seed, first))
     traces: dict[str, tuple[SearchTrace | None, SearchTrace]] = {HARDWARE: (None, alone)}
@@ -253,14 +253,14 @@ def _search_from(
 
 def _ending(
     tuner: MachineTuner, predicted: SearchTrace | None, measured: SearchTrace
-) -> tuple[Found | None, dict[str, Any]]:
+) -> tuple[int | None, dict[str, Any]]:
     best = best_of(measured)
     spent = {
         "spent_s": float(sum(measured.seconds)),
         "measured": len(measured),
         "predicted": 0 if predicted is None else len(predicted),
     }
-    return (best if best is not None and best.runtime_ns < tuner.own_ns else None), spent
+    return (best if best is not None and measured.best_score < tuner.own_ns else None), spent
 
 
 def _start(tuner: MachineTuner, start: str, seed: int) -> int:

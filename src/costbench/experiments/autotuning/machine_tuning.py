@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -110,19 +110,6 @@ OWN_GAIN = """print(f"XLA's own fusions {{before:.3f}} ms: nothing faster was fo
 """
 
 
-@dataclass(frozen=True)
-class Found:
-    """A config that a search chose.
-
-    Attributes:
-        number: its number in the fusion space.
-        runtime_ns: its runtime in the search.
-    """
-
-    number: int
-    runtime_ns: float
-
-
 class MachineTuner:
     """A program on this processor, and what all searches of it share.
 
@@ -199,11 +186,11 @@ class MachineTuner:
         return compare(self.data, modules, folder, processes=processes, seconds=seconds)
 
 
-def best_of(measured: SearchTrace | None) -> Found | None:
-    """Returns the fastest config of a search; None if nothing could be measured."""
+def best_of(measured: SearchTrace | None) -> int | None:
+    """Returns the number of the fastest config of a search; None if nothing could be measured."""
     if measured is None or not len(measured) or not math.isfinite(min(measured.scores)):
         return None
-    return Found(measured.best_decision, measured.best_score)
+    return measured.best_decision
 
 
 def tune_on_machine(session: Session, name: str, folder: Path) -> tuple[TuningResult, str]:
@@ -270,7 +257,7 @@ def _finish(
     tuner: MachineTuner,
     session: Session,
     folder: Path,
-    best: Found,
+    best: int,
     predicted: SearchTrace | None,
     measured: SearchTrace | None,
 ) -> tuple[TuningResult, str]:
@@ -280,7 +267,7 @@ def _finish(
         The result and a sentence about the gain.
     """
     assert measured is not None
-    module = tuner.module_of(best.number)
+    module = tuner.module_of(best)
     comparison = tuner.compare({_TUNED: module})
     own_ns, tuned_ns = (float(np.median(comparison.runtime_ns[name])) for name in (OWN, _TUNED))
     searched = comparison.gain(_TUNED)
@@ -289,8 +276,8 @@ def _finish(
     _write_module(folder, tuner, tuner.own_module() if is_own else module, comparison.tolerance, is_own)
     known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
     space, nearest = tuner.program.space, tuner.problem.decode(tuner.nearest)[0]
-    config = nearest if is_own else tuner.problem.decode(best.number)[0]
-    best_ns, predicted_ns = (own_ns, None) if is_own else (tuned_ns, known.get(best.number))
+    config = nearest if is_own else tuner.problem.decode(best)[0]
+    best_ns, predicted_ns = (own_ns, None) if is_own else (tuned_ns, known.get(best))
     spent = measured.spent_seconds.tolist()
     result = TuningResult(
         program=tuner.program.name,
