@@ -21,7 +21,7 @@ COMMANDS = "costbench.commands"
 STAGES = "costbench.stages"
 """Group of entry points that are a `StageExtension`; their names are those of the stages."""
 REPORT_SECTIONS = "costbench.report_sections"
-"""Group of entry points that are functions of `reports.extension.LoadReportPart`."""
+"""Group of entry points that are a `reports.extension.ReportExtension`."""
 
 _T = TypeVar("_T")
 

@@ -1,8 +1,9 @@
 """Results of the stage `autotune` by task, split and chip, and the ways of searching, bars of its figures.
 
 Rows have the type of those of evaluation with other meanings: `model` is the way of searching, `variant` its
-budget, `seed` the repeat. They are kept separate from evaluation results, whose variants are trained models.
-A model has the same colour as in other figures; a bar without filling had few or no measurements.
+budget, `seed` the repeat; of tile sizes it is the network of the model, and networks count as repeats here.
+They are kept separate from evaluation results, whose variants are trained models. A model has the same colour
+as in other figures; a bar without filling had few or no measurements.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tunes one program of a user: searches for tile sizes or fusions, and reports their speed-up.
+"""Tunes one program of a user: searches for tile sizes, fusions or layouts, and reports their speed-up.
 
 Every search writes its trace into the folder of results when it ends or is interrupted, so a run can be
 resumed and then ends as if it had never stopped.

@@ -42,8 +42,8 @@ ABOUT = "mlflow.note.content"
 PARENT = "mlflow.parentRunId"
 """Tag: the parent run."""
 KIND = "costbench.kind"
-"""Tag: kind of run: `cell`, `grid` (of cells), `trial`, `sweep` (of trials), `report`, or `replaced`, a cell
-that was trained again."""
+"""Tag: kind of run: `cell`, `grid` (of cells), `trial`, `sweep` (of trials), `autotune`, `report`, or
+`replaced`, a cell that was trained again."""
 WORK = "costbench.work"
 """Tag: the work that a run is an attempt at, as `work_of` names it."""
 KEY = "costbench.key"

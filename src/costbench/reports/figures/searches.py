@@ -1,4 +1,7 @@
-"""Draws bars of speed-ups from a base line at 1, so that faster points up and slower points down."""
+"""Draws bars of speed-ups from a base line at 1, so that faster points up and slower points down.
+
+Of tile sizes, the networks of a model are the repeats.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of the tasks: a section for each split and chip, and one about the analytical model."""
+"""Pages of the tasks: a section for each split and chip."""
 
 from __future__ import annotations
 
