@@ -106,7 +106,7 @@ def test_keys_by_hand() -> None:
     assert found["learned", "top10", 0] == {
         "speedup": 1.5, "slowdown": 0.25, "num_measured": 10.0, "hardware_seconds": 2.0
     }  # fmt: skip
-    bar = FusionBar("p", "v3", "random", "hardware", 0.5, (1.5, 2.0), (3, 4), (29.0, 30.0), (0, 0))
+    bar = FusionBar("random", "hardware", 0.5, (1.5, 2.0), (3, 4), (29.0, 30.0), (0, 0))
     of_bar = fusion_metrics(FusionResult((bar,), (), BestKnown(speedup=3.0, num_tried=50, free_gain=1.5)))
     searches = [("hardware", "random-0.5m", 0), ("hardware", "random-0.5m", 1)]
     assert list(of_bar) == [*searches, ("best known", "all", 0)]

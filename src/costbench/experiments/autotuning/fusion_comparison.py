@@ -95,8 +95,6 @@ class FusionBar:
     """One bar of figure 5.
 
     Attributes:
-        program: name of the program.
-        chip: name of the chip.
         start: config that the searches start from.
         arm: kind of search: `hardware`, or a model's name followed by `and hardware`.
         hardware_minutes: minutes of budget.
@@ -106,8 +104,6 @@ class FusionBar:
         num_predicted: configs that the model scored, likewise.
     """
 
-    program: str
-    chip: str
     start: Start
     arm: str
     hardware_minutes: float
@@ -273,8 +269,6 @@ class FusionTuner:
         seconds = 60.0 * hardware_minutes
         counts = [search.measured.affordable(seconds) for search in searches]
         return FusionBar(
-            program=self.space.name,
-            chip=self.target.name,
             start=start,
             arm=arm,
             hardware_minutes=hardware_minutes,
