@@ -128,7 +128,7 @@ def test_findings_stand_beside_those_on_the_simulated_chip(inputs: ReportInputs,
     # Trees lead there, and trail here.
     assert (trees.simulated, trees.real, trees.carries_over) == (HOLDS, DOES_NOT_HOLD, "no")
     assert carried["lpm2020.fusion_vs_analytical"].carries_over == "yes"
-    # The paper says the opposite of unlike programs, which no claim about the same two models may stand in for.
+    # The paper says the opposite of unlike programs; no other claim about these models stands in for it.
     unlike = carried["lpm2020.fusion_manual_split"]
     assert (unlike.simulated, unlike.real, unlike.carries_over) == (DOES_NOT_HOLD, DOES_NOT_HOLD, "yes")
     assert carried[SUM_OF_KERNELS].carries_over == "tested here alone"
