@@ -23,7 +23,7 @@ from costbench.reports.figures.programs import COLOURS
 from costbench.reports.frame import frame_of, split_by, split_user_programs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES, Division
-from costbench.tasks import task_order
+from costbench.tasks import TASKS, task_order
 
 GAINS = "gains"
 """In place of a split: test programs of other splits that gain most from exhaustive search."""
@@ -101,9 +101,14 @@ class SearchResults(Division):
         return self._values.get((bar.model, bar.budget, metric, program), ())
 
     def score(self, bar: Bar, metric: str, program: str) -> float | None:
-        """Returns the median over repeats, or None where it was not run."""
+        """Returns the median over repeats of searches, or the mean over networks that choose tile sizes.
+
+        It is None where it was not run. A median would hide what one network of three may cost a program.
+        """
         values = self.repeats(bar, metric, program)
-        return float(np.median(values)) if values else None
+        if not values:
+            return None
+        return float(np.median(values) if TASKS[self.task].measures_programs else np.mean(values))
 
     def fact(self, name: str, program: str) -> float | None:
         """Returns a number that depends on no search, such as that of tile sizes, or None without it."""

@@ -77,12 +77,12 @@ class Groups:
         return [text for labels in named for text in labels]
 
     def speedups(self, bar: Bar) -> tuple[F64, F64, F64]:
-        """Returns the median, lowest and highest over repeats of each group; NaN where there is none."""
+        """Returns the score, the lowest and the highest repeat of each group; NaN where there is none."""
         rows: list[tuple[float, float, float]] = []
         for results in self.results:
             for _, program in results.programs:
-                speedups = results.repeats(bar, SPEEDUP, program) or (np.nan,)
-                rows.append((float(np.median(speedups)), min(speedups), max(speedups)))
+                speedups, score = results.repeats(bar, SPEEDUP, program), results.score(bar, SPEEDUP, program)
+                rows.append((np.nan,) * 3 if score is None else (score, min(speedups), max(speedups)))
             mean = results.mean(bar, SPEEDUP)
             rows.append((np.nan if mean is None else mean, np.nan, np.nan))
         middle, low, high = np.array(rows, dtype=np.float64).T
