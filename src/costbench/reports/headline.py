@@ -60,8 +60,6 @@ from costbench.tasks import LEARNED
 _BASELINES = re.compile(
     r"baselines-(?P<split>[a-z_]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)(?:-(?P<budget>[a-z0-9_-]+)-seed(?P<seed>\d+))?"
 )
-
-
 _SEED = re.compile(r"-s[0-9]+[/.]")
 """Where the name of a cell ends in paths of files."""
 
@@ -204,9 +202,8 @@ def _with_runs(part: Part, further: Part, experiment: str, name: str) -> Part:
     tables = dict(part.tables)
     trained = pc.is_in(further.tables[ROWS]["model"], value_set=pa.array(TRAINED))
     for file, table in ((ROWS, further.tables[ROWS].filter(trained)), (HISTORIES, further.tables[HISTORIES])):
-        place = table.column_names.index("experiment")
-        column = table.schema.field(place)
-        renamed = table.set_column(place, column, pa.array([experiment] * len(table), column.type))
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        renamed = pa.table(columns | {"experiment": [experiment] * len(table)}, schema=table.schema)
         tables[file] = pa.concat_tables([tables[file], renamed])
     folders = f"train/{name}/", f"machine/train/{name}/"
     files = [

@@ -266,7 +266,7 @@ def _draw_rows(
 
 
 def draw_speedup_curves(axes: Axes, results: SearchResults, row: Row) -> None:
-    """Draws the medians over repeats of each bar from least to largest over the share of programs."""
+    """Draws the scores of each bar from least to largest over the share of programs."""
     groups = Groups((results,), ("",))
     extremes = [1.0]
     for bar in row.bars:
