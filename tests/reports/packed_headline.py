@@ -138,15 +138,12 @@ def add_second_chip(folder: Path) -> None:
 
 
 def add_runs(folder: Path) -> None:
-    """Packs an experiment with a second seed of the hybrid, of which a step took 2 core-seconds."""
+    """Packs an experiment with a second seed of the hybrid."""
     text = (folder / "params.yaml").read_text()
     (folder / "params.yaml").write_text(f"{text}  runs-tile: {{task: tile}}\n")
     workspace = load_workspace(load_params(folder / "params.yaml"))
     for fold in (1, 2):
-        name = _cell(workspace.out, "runs-tile", fold, "hybrid", 200, 0.8, seed=1)
-        write_json(
-            workspace.out / "machine" / "train" / "runs-tile" / f"{name}.json", {"core_seconds": 400.0}
-        )
+        _cell(workspace.out, "runs-tile", fold, "hybrid", 200, 0.8, seed=1)
     rows = [*_rows("hybrid", 6.0, seed=1), *_rows("random", 300.0)]
     write_rows(workspace.out / "evaluate" / "runs-tile" / "rows.jsonl", rows)
     for stage in ("train", "evaluate"):

@@ -15,7 +15,7 @@ from costbench.metrics.rows import write_rows
 from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.claims.claim import Side, load_claims
 from costbench.reports.claims.evaluation import DOES_NOT_HOLD, HOLDS, SMALLER, UNDECIDED
-from costbench.reports.frame import frame_of
+from costbench.reports.frame import frame_of, select
 from costbench.reports.headline import Headline, load_headline
 from costbench.reports.inputs import ReportInputs, ReportParams, decide_on_headline, load_report_data
 from costbench.reports.report import write_report
@@ -85,24 +85,24 @@ def test_trainings_on_another_chip_say_nothing_about_time(archive: Path, tmp_pat
     assert [given.core_seconds for given in of_chips] == [400.0, pytest.approx(12.0)]
 
 
-def test_further_seeds_count_as_those_of_the_experiment_that_they_are_of(
-    archive: Path, tmp_path: Path
-) -> None:
-    params = replace(packed(archive), runs={"runs-tile": "headline-tile"})
+def test_further_runs_count_in_verdicts_and_in_no_table(archive: Path, tmp_path: Path) -> None:
+    params = replace(packed(archive), runs=("runs-tile",))
     alone = load_headline(params, COLUMNS, load_claims())
     add_runs(tmp_path)
     both = load_headline(params, COLUMNS, load_claims())
     assert alone is not None
     assert both is not None
     assert (alone.missing, both.missing) == (("curves-fusion", "runs-tile"), ("curves-fusion",))
-    cell = both.results.cell("tile", "folds", "tpu_v3")
-    assert cell is not None
-    # Errors of 2 and 6; what is not trained is that of the experiment itself.
-    assert [cell.score(model, "tile_size_ape", "p1") for model in ("hybrid", "random")] == [4.0, 200.0]
-    seeds = {(budget.experiment, budget.seed) for budget in both.budgets if budget.variant == "hybrid"}
-    assert seeds == {("headline-tile", 0), ("headline-tile", 1)}
-    # Two runs of 400 seconds, and two that nobody timed: of .04, .08, 2 and 2 a step, 1.04 in the median.
-    assert both.guard.given["tile", HYBRID].core_seconds == pytest.approx((400.0 + 208.0) / 2)
+    place = {"task": "tile", "split": "folds", "chip": "tpu_v3", "metric": "tile_size_ape", "program": "p1"}
+    errors = select(both.every_run, **place, model=["hybrid", "random"], variant="main", group="all")
+    # What is not trained is that of the compared experiment itself.
+    assert sorted(zip(errors["model"], errors["seed"], errors["value"], strict=True)) == [
+        ("hybrid", 0, 2.0),
+        ("hybrid", 1, 6.0),
+        ("random", 0, 200.0),
+    ]
+    assert both.results.frame.equals(alone.results.frame)
+    assert both.budgets == alone.budgets
 
 
 def test_times_of_a_step_are_those_of_measured_trainings(headline: Headline) -> None:

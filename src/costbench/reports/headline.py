@@ -18,19 +18,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from costbench.artifacts import read_json
 from costbench.baselines import FITS_FILE
 from costbench.datasets.splits import reported_split
 from costbench.experiments.archive import (
-    FILES,
-    HISTORIES,
     MANIFEST_FILE,
     POINTS,
     ROWS,
-    Part,
     read_archive,
     read_manifest,
     table_of,
@@ -40,7 +35,7 @@ from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
 from costbench.reports.figures.search_curves import SearchPath, read_paths
-from costbench.reports.frame import ORDER, frame_of, frame_of_packed, select, stack
+from costbench.reports.frame import ORDER, frame_of, frame_of_packed, select, split_user_programs, stack
 from costbench.reports.results import ALL, PRIMARY_CHIP, TRAINED, Results, results_of
 from costbench.reports.searches import Searches, searches_of
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
@@ -60,8 +55,6 @@ from costbench.tasks import LEARNED
 _BASELINES = re.compile(
     r"baselines-(?P<split>[a-z_]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+)(?:-(?P<budget>[a-z0-9_-]+)-seed(?P<seed>\d+))?"
 )
-_SEED = re.compile(r"-s[0-9]+[/.]")
-"""Where the name of a cell ends in paths of files."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +70,8 @@ class HeadlineParams:
         orders: experiments with learning curves of networks that the papers compare with each other, by which
             these are judged; they have no part in who leads at which budget.
         estimates: experiments with estimates of several qualities.
-        runs: experiment -> the one among `networks` of whose variants it has further seeds, which count as
-            that one's.
+        runs: experiments with further runs of variants of `networks`, which count in verdicts alone: these
+            compare models by equal numbers of runs.
     """
 
     results: str
@@ -87,7 +80,7 @@ class HeadlineParams:
     curves: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     estimates: tuple[str, ...] = ()
-    runs: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    runs: tuple[str, ...] = ()
 
 
 POINT_COLUMNS = (
@@ -111,6 +104,7 @@ class Headline:
 
     Attributes:
         results: results of networks and chosen trees.
+        further_runs: rows of further runs of these networks.
         budgets: budgets of the networks, those of learning curves left out.
         curves: learning curves.
         guard: networks that were not trained enough by these curves, and what each model was given.
@@ -127,6 +121,7 @@ class Headline:
     """
 
     results: Results
+    further_runs: pd.DataFrame
     budgets: tuple[Budget, ...]
     curves: tuple[Curves, ...]
     guard: TrainingGuard
@@ -139,6 +134,11 @@ class Headline:
     profile: str = ""
     missing: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def every_run(self) -> pd.DataFrame:
+        """Returns the rows of results and further runs, which verdicts rest on."""
+        return stack([self.results.frame, self.further_runs])
 
     @property
     def chip(self) -> str:
@@ -164,16 +164,12 @@ def load_headline(
         return None
     manifest = read_manifest(folder)
     parts = read_archive(folder, manifest)
-    for name, experiment in params.runs.items():
-        further, part = (parts.get(f"experiments/{one}") for one in (name, experiment))
-        if further is not None and part is not None:
-            parts[f"experiments/{experiment}"] = _with_runs(part, further, experiment, name)
     rows = {
         name.removeprefix("experiments/"): frame_of_packed(part.tables[ROWS], folder / ROWS)
         for name, part in parts.items()
         if len(part.tables[ROWS])
     }
-    roles = (params.networks, params.trees, params.curves, params.orders, params.estimates)
+    roles = (params.networks, params.trees, params.curves, params.orders, params.estimates, params.runs)
     present = HeadlineParams(params.results, *(tuple(filter(rows.__contains__, names)) for names in roles))
     if not any((present.networks, present.trees, present.curves, present.orders)):
         return None
@@ -182,7 +178,7 @@ def load_headline(
         for part in parts.values():
             write_results(Path(unpacked), {**part.tables, **other})
         headline = _read_headline(Path(unpacked), present, rows, columns, claims)
-    named = tuple(chain.from_iterable((*roles, params.runs)))
+    named = tuple(chain.from_iterable(roles))
     used = [manifest.parts[f"experiments/{name}"] for name in named if name in rows]
     digests = {
         "parameters": {part.params_digest for part in used},
@@ -197,24 +193,6 @@ def load_headline(
     )
 
 
-def _with_runs(part: Part, further: Part, experiment: str, name: str) -> Part:
-    """Returns the part of an experiment with the cells of another one, by name, among its own."""
-    tables = dict(part.tables)
-    trained = pc.is_in(further.tables[ROWS]["model"], value_set=pa.array(TRAINED))
-    for file, table in ((ROWS, further.tables[ROWS].filter(trained)), (HISTORIES, further.tables[HISTORIES])):
-        columns = dict(zip(table.column_names, table.columns, strict=True))
-        renamed = pa.table(columns | {"experiment": [experiment] * len(table)}, schema=table.schema)
-        tables[file] = pa.concat_tables([tables[file], renamed])
-    folders = f"train/{name}/", f"machine/train/{name}/"
-    files = [
-        (str(path).replace(f"train/{name}/", f"train/{experiment}/", 1), text)
-        for path, text in zip(*further.tables[FILES].to_pydict().values(), strict=True)
-        if str(path).startswith(folders) and _SEED.search(str(path))
-    ]
-    tables[FILES] = pa.concat_tables([tables[FILES], table_of(FILES, files)])
-    return replace(part, tables=tables)
-
-
 def _read_headline(
     out: Path,
     params: HeadlineParams,
@@ -227,9 +205,10 @@ def _read_headline(
     def results_of_experiments(names: Iterable[str]) -> Results:
         return results_of([rows[name] for name in names], params.results)
 
-    every = results_of_experiments((*params.networks, *params.trees, *params.curves, *params.orders))
     fits = read_fits(out, {name: _task_of(rows[name]) for name in params.trees})
-    results = with_chosen_trees(every, fits)
+    named = (*params.networks, *params.trees, *params.curves, *params.orders)
+    results = with_chosen_trees(results_of_experiments(named), fits)
+    further = [select(rows[name], model=TRAINED) for name in params.runs]
     trained, of_curves, of_orders = (
         [path.parent for name in names for path in sorted((out / "train" / name).glob("*-s[0-9]*/done.json"))]
         for names in (params.networks, params.curves, params.orders)
@@ -258,6 +237,7 @@ def _read_headline(
     searches, paths = rows.get("autotune"), out / "autotune" / "search.json"
     return Headline(
         results=results,
+        further_runs=split_user_programs(stack([results.frame.iloc[:0], *further]))[0],
         budgets=read_budgets(trained),
         curves=curves,
         guard=guard,

@@ -372,7 +372,7 @@ def decide_on_headline(
     """
     if headline is None:
         return findings
-    of_models = headline.results.frame, derived_rows(headline.results.frame), headline.training_times
+    of_models = headline.every_run, derived_rows(headline.every_run), headline.training_times
     frame = stack([*of_models, headline.searches.frame])
     tested = tuple(
         claim for claim in contrasts(claims, score_index(frame)) if claim.sides and not claim.construction
@@ -397,7 +397,7 @@ def find_on_machine(
         claims: claims as the papers print them.
         seed: seed of the bootstrap.
     """
-    of_models = [] if real is None else [real.results.frame, derived_rows(real.results.frame)]
+    of_models = [] if real is None else [real.every_run, derived_rows(real.every_run)]
     frame = stack([*of_models, searches])
     if frame.empty:
         return ()

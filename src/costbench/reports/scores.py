@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -179,6 +179,23 @@ def share_programs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
         shared[side.programs] = shared.get(side.programs, programs) & programs
     # In the order of the sides, so that random draws depend on nothing else.
     return {side: of_side.over(tuple(sorted(shared[side.programs]))) for side, of_side in scores.items()}
+
+
+def share_runs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
+    """Restricts the scores of sides with several training runs to their first, as many as all of these have.
+
+    The mean of runs before a geometric mean over programs is the larger the more runs there are: one that
+    fails on a program is in it.
+    """
+    runs = count_runs(scores.values())
+    return {
+        side: replace(
+            of_side, seeds=of_side.seeds[:runs], values=np.ascontiguousarray(of_side.values[:, :runs])
+        )
+        if len(of_side.seeds) > 1
+        else of_side
+        for side, of_side in scores.items()
+    }
 
 
 def share_won(left: F64, right: F64, sign: float) -> F64:
