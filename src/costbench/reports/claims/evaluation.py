@@ -1,13 +1,14 @@
 """The papers' claims, decided on result rows by one rule. No verdict is written by hand.
 
 **Effect.** A statistic over test programs (seeds averaged first, of sides with several as many as all of
-these have; an error below 0.05% counts as 0.05% in geometric means) is taken of both sides; the effect is the
-lead of the side that the paper sees ahead, positive if our results agree (`no_difference`: the left side's
-lead). tpugraphs2023 averages errors over the kernels of all programs, so there a program weighs as many
-kernels as it has. Where a claim is about several pairs, all of which must agree, the effect is the least lead
-(of `no_difference`, the largest). The share of programs won counts from one half. Speed-ups are compared by
-their ratio in each program: 100 (statistic of ratios - 1) percent. Where a claim is about how much settings
-matter, the effect is the right side's range over its settings less the left one's.
+these have, but for deviations over runs; an error below 0.05% counts as 0.05% in geometric means) is taken of
+both sides; the effect is the lead of the side that the paper sees ahead, positive if our results agree
+(`no_difference`: the left side's lead). tpugraphs2023 averages errors over the kernels of all programs, so
+there a program weighs as many kernels as it has. Where a claim is about several pairs, all of which must
+agree, the effect is the least lead (of `no_difference`, the largest). The share of programs won counts from
+one half. Speed-ups are compared by their ratio in each program: 100 (statistic of ratios - 1) percent. Where
+a claim is about how much settings matter, the effect is the right side's range over its settings less the
+left one's.
 
 **Interval.** 95%, over test programs and training seeds (`metrics.intervals`), from 10,000 resamples
 with the same draws on both sides. Programs of different splits (or of the xla and nlp collections of layouts)
@@ -272,7 +273,9 @@ def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: Dra
         missing += [f"{_row_name(claim, side)}, two or more seeds" for side in alone]
     if missing:
         return Finding(claim, NOT_EVALUATED, missing=tuple(missing))
-    by_side = share_runs(share_programs(by_side))
+    by_side = share_programs(by_side)
+    if claim.statistic != "seed_deviation":
+        by_side = share_runs(by_side)
     n = min(len(scores.programs) for scores in by_side.values())
     if n < (2 if claim.statistic == "standard_deviation" else 1):
         return Finding(claim, NOT_EVALUATED, missing=("programs that all sides were tested on",))
