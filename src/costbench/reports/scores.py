@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -59,6 +59,15 @@ class Scores:
     programs: tuple[str, ...]
     seeds: tuple[int, ...]
     values: F64
+
+    @property
+    def runs(self) -> int:
+        """Number of training runs."""
+        return len(self.seeds)
+
+    def first(self, runs: int) -> Scores:
+        """Returns the scores of the first so many training runs."""
+        return Scores(self.programs, self.seeds[:runs], np.ascontiguousarray(self.values[:, :runs]))
 
     def over(self, programs: tuple[str, ...]) -> Scores:
         """Returns the scores of these programs, in their order."""
@@ -181,23 +190,6 @@ def share_programs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
     return {side: of_side.over(tuple(sorted(shared[side.programs]))) for side, of_side in scores.items()}
 
 
-def share_runs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
-    """Restricts the scores of sides with several training runs to their first, as many as all of these have.
-
-    The mean of runs before a geometric mean over programs is the larger the more runs there are: one that
-    fails on a program is in it.
-    """
-    runs = count_runs(scores.values())
-    return {
-        side: replace(
-            of_side, seeds=of_side.seeds[:runs], values=np.ascontiguousarray(of_side.values[:, :runs])
-        )
-        if len(of_side.seeds) > 1
-        else of_side
-        for side, of_side in scores.items()
-    }
-
-
 def share_won(left: F64, right: F64, sign: float) -> F64:
     """Returns the share of programs on which the left side is ahead, ties counting half, [resamples].
 
@@ -242,7 +234,7 @@ def count_runs(scores: Iterable[Scores]) -> int:
 
     What has one run beside others that have several is not trained, and the same in each.
     """
-    several = [len(of_side.seeds) for of_side in scores if len(of_side.seeds) > 1]
+    several = [of_side.runs for of_side in scores if of_side.runs > 1]
     return min(several, default=1)
 
 

@@ -1,14 +1,14 @@
 """The papers' claims, decided on result rows by one rule. No verdict is written by hand.
 
-**Effect.** A statistic over test programs (seeds averaged first, of sides with several as many as all of
-these have, but for deviations over runs; an error below 0.05% counts as 0.05% in geometric means) is taken of
-both sides; the effect is the lead of the side that the paper sees ahead, positive if our results agree
-(`no_difference`: the left side's lead). tpugraphs2023 averages errors over the kernels of all programs, so
-there a program weighs as many kernels as it has. Where a claim is about several pairs, all of which must
-agree, the effect is the least lead (of `no_difference`, the largest). The share of programs won counts from
-one half. Speed-ups are compared by their ratio in each program: 100 (statistic of ratios - 1) percent. Where
-a claim is about how much settings matter, the effect is the right side's range over its settings less the
-left one's.
+**Effect.** A statistic over test programs (seeds averaged first, of networks and of all that has several as
+many as each of these has, but for deviations over runs; an error below 0.05% counts as 0.05% in geometric
+means) is taken of both sides; the effect is the lead of the side that the paper sees ahead, positive if our
+results agree (`no_difference`: the left side's lead). tpugraphs2023 averages errors over the kernels of all
+programs, so there a program weighs as many kernels as it has. Where a claim is about several pairs, all of
+which must agree, the effect is the least lead (of `no_difference`, the largest). The share of programs won
+counts from one half. Speed-ups are compared by their ratio in each program: 100 (statistic of ratios - 1)
+percent. Where a claim is about how much settings matter, the effect is the right side's range over its
+settings less the left one's.
 
 **Interval.** 95%, over test programs and training seeds (`metrics.intervals`), from 10,000 resamples
 with the same draws on both sides. Programs of different splits (or of the xla and nlp collections of layouts)
@@ -100,7 +100,6 @@ from costbench.reports.scores import (
     score_index,
     scores_of,
     share_programs,
-    share_runs,
 )
 from costbench.reports.training_guard import ModelBudget, TrainingGuard
 
@@ -281,6 +280,17 @@ def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: Dra
         return Finding(claim, NOT_EVALUATED, missing=("programs that all sides were tested on",))
     size = margin.at(lambda: level(claim, by_side)) if margin is not None else 0.0
     return _judge(claim, by_side, draws, size)
+
+
+def share_runs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
+    """Restricts scores to the first training runs, as many as each network and each side with several has.
+
+    The mean of runs before a geometric mean over programs is the larger the more runs there are: one that
+    fails on a program is in it.
+    """
+    counts = [of_side.runs for side, of_side in scores.items() if of_side.runs > 1 or side.model in TRAINED]
+    runs = min(counts, default=1)
+    return {side: of_side.first(runs) for side, of_side in scores.items()}
 
 
 def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: float) -> Finding:

@@ -1,11 +1,12 @@
-"""Comparisons take equal numbers of training runs."""
+"""Verdicts take equal numbers of training runs."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from costbench.reports.claims.claim import Side
-from costbench.reports.scores import Scores, share_runs
+from costbench.reports.claims.evaluation import share_runs
+from costbench.reports.scores import Scores
 
 
 def test_sides_with_several_runs_have_as_many_as_the_one_with_the_fewest() -> None:
@@ -36,3 +37,14 @@ def test_all_runs_count_where_one_side_alone_has_several() -> None:
     assert {side: len(of_side.seeds) for side, of_side in share_runs(scores).items()} == {
         side: len(of_side.seeds) for side, of_side in scores.items()
     }
+
+
+def test_a_network_that_was_trained_once_meets_one_run_of_each() -> None:
+    scores = {
+        Side(): Scores(("p1",), (0, 1, 2), np.array([[1.0, 2.0, 3.0]])),
+        Side(variant="lpm2020-lstm"): Scores(("p1",), (4,), np.ones((1, 1))),
+        Side("trees"): Scores(("p1",), (0, 1), np.array([[5.0, 6.0]])),
+    }
+    shared = share_runs(scores).values()
+    assert [of_side.seeds for of_side in shared] == [(0,), (4,), (0,)]
+    assert [of_side.values.tolist() for of_side in shared] == [[[1.0]], [[1.0]], [[5.0]]]
