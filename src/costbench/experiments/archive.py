@@ -15,7 +15,7 @@ Equal results are equal bytes, as long as the version of pyarrow is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -331,12 +331,15 @@ def read_results(out: Path, path: PurePosixPath) -> tuple[str, list[Record]]:
     return (file, records) if records else (FILES, [(str(path), _text(out / path))])
 
 
-def write_results(out: Path, tables: Mapping[str, pa.Table]) -> None:
+def write_results(
+    out: Path, tables: Mapping[str, pa.Table], write: Callable[[Path, str], None] = write_text
+) -> None:
     """Writes the result files of a part.
 
     Args:
         out: output folder of the profile.
         tables: tables by name of the archive's file.
+        write: function that writes a text into a file.
 
     Raises:
         DataError: for contents that are no results, or a file that cannot be written.
@@ -344,11 +347,11 @@ def write_results(out: Path, tables: Mapping[str, pa.Table]) -> None:
     for folder, rows in groupby(records_of(tables[ROWS]), lambda row: row[:2]):
         write_rows(_inside(out, *folder, _ROWS_FILE), (metric_row(row) for row in rows))
     for folder, rows in groupby(records_of(tables[HISTORIES]), lambda row: row[:2]):
-        write_text(_inside(out, "train", *folder, _HISTORY_FILE), _history(rows))
+        write(_inside(out, "train", *folder, _HISTORY_FILE), _history(rows))
     for folder, rows in groupby(records_of(tables[POINTS]), lambda row: row[:1]):
         write_json(_inside(out, "evaluate", *folder, _POINTS_FILE), _points(rows))
     for path, text in records_of(tables[FILES]):
-        write_text(_inside(out, _current_path(PurePosixPath(str(path)))), str(text))
+        write(_inside(out, _current_path(PurePosixPath(str(path)))), str(text))
 
 
 def _current_path(path: PurePosixPath) -> str:
