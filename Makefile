@@ -79,7 +79,7 @@ evidence-report: $(INSTALLED) ## Render the page of that profile from the result
 headline: $(INSTALLED) ## Train networks and trees until they gain no more, and pack what the first page rests on: an estimated 20 core-hours, a rerun goes on (FRESH=1: everything)
 	bash tools/with_workers.sh $(WORKERS) bash tools/packed.sh headline \
 	  {curves,headline,trees}-{tile,fusion} expert-{tile,fusion} {,orders-}{inputs,networks}-{tile,fusion} {,orders-}rates-tile lpm2020-fusion orders-lpm2020 shift-{,trees-}{tile,fusion} \
-	  orders-tpugraphs tpugraphs-tile runs-{tile,main-tile,fusion,reductions-fusion} estimates-{tile,fusion}
+	  orders-tpugraphs tpugraphs-tile runs-{tile,main-tile,inputs-tile,fusion,reductions-fusion} estimates-{tile,fusion}
 	for one in runs-main-tile runs-fusion; do bash tools/with_workers.sh $(WORKERS) costbench train --experiment $$one --archive data/results/headline --params profiles/headline/params.yaml || exit; done
 	bash tools/with_workers.sh $(WORKERS) costbench autotune --params profiles/headline/params.yaml
 	costbench results pack --compact --experiment autotune data/results/headline --params profiles/headline/params.yaml
