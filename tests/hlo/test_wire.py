@@ -65,14 +65,18 @@ def test_whatever_could_be_read_counts(data: bytes, count: int) -> None:
     assert count_messages(hlo_pb2.HloModuleProto(), data, 100) >= count
 
 
-@pytest.mark.parametrize("data", [computation_of(MAX_MESSAGES), (MAX_MESSAGES + 1) * EMPTY_COMPUTATION])
-def test_too_many_messages_are_refused_before_they_are_read(data: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "is_compressed"),
+    [(computation_of(MAX_MESSAGES), False), ((MAX_MESSAGES + 1) * EMPTY_COMPUTATION, True)],
+)
+def test_too_many_messages_are_refused_before_they_are_read(
+    data: bytes, is_compressed: bool, tmp_path: Path
+) -> None:
     frame = zstandard.ZstdCompressor().compress(data)
     assert len(frame) < 1_000
     start = time.process_time()
-    for form in (data, frame):
-        with pytest.raises(HloError, match=f"of more than {MAX_MESSAGES} messages"):
-            module_from_bytes(form, where="m.pb")
+    with pytest.raises(HloError, match=f"of more than {MAX_MESSAGES} messages"):
+        module_from_bytes(frame if is_compressed else data, where="m.pb")
     assert time.process_time() - start < 10.0
     # The same bytes are messages of other kinds in other files.
     (tmp_path / "t.pb").write_bytes(frame)
