@@ -74,7 +74,7 @@ def headline_section(data: ReportData) -> Section | None:
         paragraphs=paragraphs(
             _PAGE,
             profile=data.headline.profile,
-            seeds=seeds,
+            further=sorted(data.headline.further_runs["experiment"].unique()),
             few={task: number for task, number in seeds.items() if number < MIN_SEEDS},
             min_seeds=MIN_SEEDS,
             missing=data.headline.missing,
