@@ -230,6 +230,33 @@ def test_claims_on_all_splits_are_decided_on_folds_where_nothing_else_was_tested
     assert (finding.verdict, finding.profile) == (HOLDS, headline.profile)
 
 
+def test_a_verdict_that_took_further_runs_has_twice_the_p_value(headline: Headline) -> None:
+    place = {"task": "tile", "split": "folds", "chip": "tpu_v3", "metric": "tile_size_ape"}
+    rows = [
+        make_row(**place, variant=variant, seed=seed, application=a, program=f"p{a}", value=value)
+        for variant, least in (("vanilla", 3.0), ("undirected", 3.01))
+        for seed in range(6)
+        for index, a in enumerate("abcdefgh")
+        for value in [least + 0.002 * seed + 0.01 * index]
+    ]
+    every = frame_of(rows)
+    first, further = every[every["seed"] < 3], every[every["seed"] >= 3]
+    trained = replace(headline, guard=TrainingGuard())
+    p_values = []
+    for declared, added in ((every, every[:0]), (first, further)):
+        of_runs = replace(trained, results=Results(declared), further_runs=added)
+        (finding,) = (
+            finding
+            for finding in decide_on_headline((), load_claims(), of_runs, 0)
+            if finding.claim.id == "lpm2021.edge_direction_tile"
+        )
+        assert finding.verdict == HOLDS
+        assert set(finding.seeds.values()) == {6}
+        assert finding.p is not None
+        p_values.append(finding.p)
+    assert p_values[1] == 2.0 * p_values[0] > 0.0
+
+
 def test_what_models_with_other_estimates_were_given(archive: Path) -> None:
     # An experiment with networks alone says nothing of trees, and is left out.
     both = replace(packed(archive), networks=(), estimates=("curves-tile", "estimates-tile"))

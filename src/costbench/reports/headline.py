@@ -22,6 +22,7 @@ import pandas as pd
 from costbench.artifacts import read_json
 from costbench.baselines import FITS_FILE
 from costbench.datasets.splits import reported_split
+from costbench.errors import DataError
 from costbench.experiments.archive import (
     MANIFEST_FILE,
     POINTS,
@@ -195,8 +196,11 @@ def load_headline(
 
 def _write_unflushed(path: Path, text: str) -> None:
     """Writes a file that is gone in a moment: flushing thousands to the disk would take half a minute."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise DataError(f"cannot write: {error.strerror or error}", where=path) from error
 
 
 def _read_headline(

@@ -32,7 +32,7 @@ from costbench.reports.headline import Headline, HeadlineParams, load_headline
 from costbench.reports.machine_searches import search_rows
 from costbench.reports.overhead import overhead_rows, without_wall_times
 from costbench.reports.results import FOLDS, Cell, Results, load_results
-from costbench.reports.scores import score_index
+from costbench.reports.scores import ScoreIndex, score_index, scores_of
 from costbench.reports.searches import Searches, load_searches
 from costbench.reports.tables.hyperparameters import Settings
 from costbench.reports.tables.learning_curves import Curves, is_curve, is_rate, learning_curves
@@ -372,18 +372,35 @@ def decide_on_headline(
     """
     if headline is None:
         return findings
-    of_models = headline.every_run, derived_rows(headline.every_run), headline.training_times
-    frame = stack([*of_models, headline.searches.frame])
+    every_run, declared = (
+        stack([rows, derived_rows(rows)]) for rows in (headline.every_run, headline.results.frame)
+    )
+    frame = stack([every_run, headline.training_times, headline.searches.frame])
     tested = tuple(
         claim for claim in contrasts(claims, score_index(frame)) if claim.sides and not claim.construction
     )
+    before = score_index(declared)
     decided = {
-        finding.claim.id: replace(finding, profile=headline.profile)
+        finding.claim.id: replace(finding, profile=headline.profile, p=_p_of_looks(finding, before))
         for finding in evaluate_claims(tested, frame, seed, guard=headline.guard, margins_of=claims)
         if finding.verdict != NOT_EVALUATED
     }
     replaced = [decided.pop(finding.claim.id, finding) for finding in findings]
     return control_false_discoveries((*replaced, *decided.values()))
+
+
+def _p_of_looks(finding: Finding, before: ScoreIndex) -> float | None:
+    """Returns the p-value, twice as large where further runs were added to those that had been looked at.
+
+    Who adds runs until an interval decides is wrong more often than it says; a verdict that either of two
+    looks may give, by no more than the sum of both (Bonferroni).
+    """
+    claim = finding.claim
+    looked = any(
+        runs > scores_of(before, claim.task, claim.metric, side).runs > 0
+        for side, runs in finding.seeds.items()
+    )
+    return min(1.0, 2.0 * finding.p) if looked and finding.p is not None else finding.p
 
 
 def find_on_machine(
@@ -397,7 +414,8 @@ def find_on_machine(
         claims: claims as the papers print them.
         seed: seed of the bootstrap.
     """
-    of_models = [] if real is None else [real.every_run, derived_rows(real.every_run)]
+    rows = None if real is None else real.every_run
+    of_models = [] if rows is None else [rows, derived_rows(rows)]
     frame = stack([*of_models, searches])
     if frame.empty:
         return ()
