@@ -7,10 +7,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
-from costbench.cli.app import main
+import typer.main
+
+from costbench.cli.app import complete_app, main
 from tests.deadline import HANGS_AFTER_S
 
 Done = subprocess.CompletedProcess[str]
@@ -34,6 +38,15 @@ def costbench_process(arguments: Sequence[str | Path], folder: Path) -> Done:
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=HANGS_AFTER_S
     )
+
+
+@cache
+def click_command() -> Any:
+    """`costbench` as Click has it, made once: that takes half a second.
+
+    Typer has a copy of Click of its own in some versions, so its classes have no name to import.
+    """
+    return typer.main.get_command(complete_app())
 
 
 def one_error(done: Done) -> str:

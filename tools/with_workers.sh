@@ -19,8 +19,11 @@ export COSTBENCH_SCHEDULER=$folder/scheduler.json
 quiet=(env DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL=500ms)
 pids=()
 stop() {
-  kill "${pids[@]}" 2>/dev/null || true
-  wait "${pids[@]}" 2>/dev/null || true
+  # Workers first: they wait for a scheduler that is gone, eight seconds.
+  kill "${pids[@]:1}" 2>/dev/null || true
+  wait "${pids[@]:1}" 2>/dev/null || true
+  kill "${pids[@]:0:1}" 2>/dev/null || true
+  wait "${pids[@]:0:1}" 2>/dev/null || true
   rm -rf "$folder"
 }
 trap stop EXIT

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer.main
 
-from costbench.cli.app import complete_app
+from tests.command_line import click_command
 
 _FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^    ((?:\$ )?costbench [^\n]*)", re.MULTILINE)
@@ -116,8 +115,7 @@ def commands(page: Path) -> list[str]:
 def parse(line: str) -> None:
     """Parses a command line as costbench would, without running it; raises ValueError where it would fail."""
     _, *arguments = shlex.split(line, comments=True)
-    # Typer has a copy of Click of its own in some versions, so its classes have no name to import.
-    command: Any = typer.main.get_command(complete_app())
+    command = click_command()
     context = command.context_class(command)
     try:
         while hasattr(command, "resolve_command"):

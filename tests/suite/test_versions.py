@@ -32,7 +32,7 @@ def test_data_made_here_are_those_of_the_version(recorded: Path, task: str) -> N
 
 @pytest.mark.slow
 def test_kernels_of_a_real_machine_are_those_of_the_version(tmp_path: Path) -> None:
-    (made,) = make_data(tmp_path, ["fusion_xla_cpu"], tmp_path / "work", lambda _: None)
+    (made,) = make_data(tmp_path, ["fusion_xla_cpu"], tmp_path / "work", lambda _: None, jobs=1)
     assert differing_tables(TASKS["fusion_xla_cpu"], made.digests) == ()
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from costbench.cli.app import complete_app
+from tests.command_line import click_command
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted(
@@ -29,7 +27,7 @@ def commands_in(page: Path) -> list[str]:
 
 def unknown_part(words: list[str]) -> str | None:
     """Returns the first word that should be a command or an option and is none; None if all are."""
-    command: Any = typer.main.get_command(complete_app())
+    command = click_command()
     while words and hasattr(command, "commands") and not words[0].startswith("-"):
         if words[0] not in command.commands:
             return words[0]
