@@ -42,7 +42,7 @@ def costbench_process(arguments: Sequence[str | Path], folder: Path) -> Done:
 
 @cache
 def click_command() -> Any:
-    """`costbench` as Click has it, made once: that takes half a second.
+    """`costbench` as Click has it, made once: pages of the documentation name hundreds of its commands.
 
     Typer has a copy of Click of its own in some versions, so its classes have no name to import.
     """

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from costbench.cli.app import complete_app
 from costbench.cli.stages import EpochLines
 from costbench.errors import DataError
 from costbench.experiments.grid.cells import Cell
-from tests.command_line import Done, costbench, costbench_process, one_error
+from tests.command_line import Done, click_command, costbench, costbench_process, one_error
 from tests.experiments.conftest import tracking_store, tracking_template
 from tests.experiments.finished_cells import track_cell
 
@@ -66,7 +65,7 @@ def test_help_lists_every_command_and_the_order_of_the_pipeline() -> None:
 
 def test_the_page_about_commands_names_every_command(repository: Path) -> None:
     page = (repository / "docs" / "cli.md").read_text("utf-8")
-    commands = typer.main.get_command(complete_app()).commands  # type: ignore[attr-defined]
+    commands = click_command().commands
     assert [name for name in commands if not re.search(rf"(costbench |`){name}\b", page)] == []
 
 

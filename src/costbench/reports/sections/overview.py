@@ -81,7 +81,7 @@ _ABSTRACT_MODELS = {
     "trees_analytical": "trees with the estimate",
     "trees": "trees without",
     "analytical": "the estimate",
-    "default_first": "the compiler's own",
+    "default_first": "the compiler's own layouts",
 }
 """Models of the abstract, by names that explain themselves there."""
 _FIGURE_SPLITS = (FOLDS, "random")
