@@ -67,7 +67,6 @@ def _tables(
         }
         ids = [name] * len(table)
         absent = np.full(len(table), np.nan)
-        again = table.repeats[table.repeats[:, 1] > 0, 0]
         decisions = {
             "id": ids,
             "decision": np.arange(len(table), dtype=np.int32),
@@ -75,7 +74,7 @@ def _tables(
             **{column: choices[name].get(column, absent) for column in names},
             "runtime_ns": np.where(table.failed, np.nan, twice.first_ns),
             "again_ns": np.where(table.failed, np.nan, twice.second_ns),
-            "measured_again": np.isin(np.arange(len(table)), again) & ~table.failed,
+            "measured_again": np.isin(np.arange(len(table)), table.later[:, 0]) & ~table.failed,
         }
         yield {
             OPERATORS: pa.table(of_operator),

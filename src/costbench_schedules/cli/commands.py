@@ -31,10 +31,16 @@ def record_schedules(
     target: Target = "native",
     limit: Annotated[int, typer.Option(help="Most configurations of a workload.", min=1, max=4000)] = 4000,
     minutes: Minutes = 0.0,
+    passes: Annotated[int, typer.Option(help="How often all are measured; the fastest counts.", min=1)] = 1,
+    rounds: Annotated[
+        int, typer.Option(help="How often the fastest and 60 others are measured again afterwards.", min=1)
+    ] = 1,
 ) -> None:
     """Measure sub-spaces of schedules completely on this machine. Needs the extra `cpu`.
 
-    Can be stopped with Ctrl-C and continued with the same command: at most one batch is measured again.
+    Can be stopped with Ctrl-C and continued with the same command: at most one batch is measured again. With
+    more of `--passes` or `--rounds`, complete tables get those they lack: on a machine with slow spells, as
+    virtual ones have, give one more when all tables have the last.
 
     Example: `costbench record-schedules C6 matmul-512 --out recorded --limit 1200`
     """
@@ -53,7 +59,7 @@ def record_schedules(
             return
         name = workload if workload in WORKLOADS else workload_name(operator)
         with resumable():
-            spec = RecordingSpec(out, target, max_seconds=left)
+            spec = RecordingSpec(out, target, passes=passes, rounds=rounds, max_seconds=left)
             record(spec, name, recorded_space(operator, limit), _print_progress)
 
 

@@ -34,7 +34,8 @@ class TableFile:
     """A recorded table on disk.
 
     Attributes:
-        target: target that code was built for.
+        target: target that code was built for; after the name of the processor and a hyphen where the table
+            is in a folder of another processor.
         workload: name of the workload.
         operator: kind of operator.
         path: path of the file.
@@ -55,7 +56,8 @@ Tables = Mapping[tuple[str, str], TableFile]
 def complete_tables(folder: Path) -> Tables:
     """Returns the complete tables in a folder and its sub-folders; others are logged.
 
-    The files are compared with the digests of the card where there is one.
+    Tables of another processor are in `PROCESSOR/TARGET`, and have the target `PROCESSOR-TARGET`. The files
+    are compared with the digests of the card where there is one.
 
     Raises:
         DataError: naming the file, if one is damaged or differs from the card, or two are of the same
@@ -71,10 +73,11 @@ def complete_tables(folder: Path) -> Tables:
         if not table.complete:
             _log.info("%s is left out: %d of %d measured", path, table.num_measured, len(table))
             continue
-        key = (table.target, table.workload)
+        target = "-".join([*path.relative_to(folder).parts[:-2], table.target])
+        key = (target, table.workload)
         if key in tables:
             raise DataError(
-                f"{table.workload} for {table.target} again", where=path, expected=f"only {tables[key].path}"
+                f"{table.workload} for {target} again", where=path, expected=f"only {tables[key].path}"
             )
         tables[key] = TableFile(*key, table.space.operator.name, path, digest_file(path))
     return tables

@@ -304,8 +304,8 @@ def pack_searches(section: ScheduleTuning, workspace: Workspace, folder: Path) -
         table = tuning_table(table_of(file))
         by_trial = [_choice_by_trial(table, np.array(order), ARMS[arm].measurements) for order in orders]
         searches[file, arm] = TableSearches(table, arm, section.trials, by_trial)
-    digests = {search.table.name: file.digest for (file, _), search in searches.items()}
-    facts = ArchiveFacts(section.trials, section.seed, digests, _settings(section, tables))
+    digests = {search.table.name: _origin(section, tables, file) for (file, _), search in searches.items()}
+    facts = ArchiveFacts(section.trials, section.seed, digests, _settings(section))
     write_archive(path, searches.values(), facts)
 
 
@@ -353,18 +353,24 @@ def _archived(
     """Returns the searches of an archive, whose orders hold the choice after each trial."""
     confirmed = {file: tuning_table(table_of(file)) for file in tables.values() if _is_confirmed(file)}
     files = {table.name: file for file, table in confirmed.items()}
-    by_digest = {file.digest: table for file, table in confirmed.items()}
-    packed = archived_searches(path, by_digest, section.trials, section.seed, _settings(section, tables))
+    by_digest = {_origin(section, tables, file): table for file, table in confirmed.items()}
+    packed = archived_searches(path, by_digest, section.trials, section.seed, _settings(section))
     return {
         (files[search.table.name], search.strategy): search for search in packed if search.strategy in ARMS
     }
 
 
-def _settings(section: ScheduleTuning, tables: Tables) -> str:
-    """Returns a digest of what searches follow from besides their own table, trials and seed."""
-    sources = [tables[key].digest for key in sorted(tables) if key[1] in section.transfer.sources]
-    parts = [digest(section.guided), digest(section.transfer), *sources]
-    return digest_bytes("\0".join(parts).encode())[:16]
+def _settings(section: ScheduleTuning) -> str:
+    """Returns a digest of what searches follow from besides tables, trials and seed."""
+    return digest_bytes("\0".join([digest(section.guided), digest(section.transfer)]).encode())[:16]
+
+
+def _origin(section: ScheduleTuning, tables: Tables, file: TableFile) -> str:
+    """Returns a digest of a table and of those that earlier models of its searches are fitted to."""
+    targets = (file.target, section.transfer.target)
+    keys = [(target, workload) for target in targets for workload in section.transfer.sources]
+    sources = [tables[key].digest for key in keys if key in tables]
+    return digest_bytes("\0".join([file.digest, *sources]).encode())[:16]
 
 
 def _is_confirmed(file: TableFile) -> bool:

@@ -40,10 +40,11 @@ class Agreement:
 
 
 def agreement(table: RecordedTable, round_number: int) -> Agreement:
-    """Returns how repeated measurements of one round agree with the first ones, one of each configuration."""
+    """Returns how the medians of the repeated measurements of a round agree with the first ones."""
     chosen = table.repeats[(table.repeats[:, 3] == round_number) & (table.repeats[:, 1] > 0)]
-    chosen = chosen[np.unique(chosen[:, 0], return_index=True)[1]]
-    return compare(table.columns["runtime_ns"][chosen[:, 0]], chosen[:, 1])
+    numbers = np.unique(chosen[:, 0])
+    medians = [np.median(chosen[chosen[:, 0] == number, 1]) for number in numbers]
+    return compare(table.columns["runtime_ns"][numbers], np.array(medians, dtype=np.float64))
 
 
 def fastest_numbers(table: RecordedTable) -> I64:

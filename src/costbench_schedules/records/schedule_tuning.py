@@ -36,7 +36,7 @@ def tuning_table(table: RecordedTable) -> TuningTable:
     if twice is None:
         raise ValueError("is not complete, or nothing was measured again")
     codes = table.columns["reason"]
-    again = np.isin(np.arange(len(table)), table.repeats[table.repeats[:, 1] > 0, 0])
+    again = np.isin(np.arange(len(table)), table.later[:, 0])
     return TuningTable(
         table.workload,
         f"{table.host.get('processor', 'unknown')} ({table.target})",

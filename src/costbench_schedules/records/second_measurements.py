@@ -58,7 +58,7 @@ class TwiceMeasured:
 def second_measurements(table: RecordedTable) -> TwiceMeasured | None:
     """Returns both measurements of all schedules of a complete table; None if none was measured again."""
     first = np.where(table.failed, np.inf, table.columns["runtime_ns"].astype(np.float64))
-    again = table.repeats[(table.repeats[:, 1] > 0) & np.isfinite(first[table.repeats[:, 0]])]
+    again = table.later[np.isfinite(first[table.later[:, 0]])]
     numbers = np.unique(again[:, 0])
     if not len(numbers):
         return None

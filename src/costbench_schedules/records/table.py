@@ -11,9 +11,10 @@ sub-space is row i. Programs are not stored either, they follow from the configu
     reason          uint8    0 if it ran, else 1 + position in `reasons`
     seconds         float32  processor time of build and runs; until it failed, elapsed time
 
-What was measured again, to know the noise, is in the metadata: `repeats`, lists [number, runtime_ns, rows
-measured before it, round] with round 0 while recording and 1 after it. `ReplayDevice` answers from recorded
-tables, with the interface of the machine they were recorded on.
+What was measured again is in the metadata: `repeats`, lists [number, runtime_ns, rows measured before it,
+round]. Round 0 is while recording and round 1 after it, to know the noise. Round 2 is another pass over all
+configurations, for machines with slow spells: `runtime_ns` is the least of all passes. `ReplayDevice`
+answers from recorded tables, with the interface of the machine they were recorded on.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ SUFFIX = ".arrow"
 ESTIMATES = "estimates"
 """Folder beside tables, of what the analytical model says of their programs; no tables lie in it."""
 VERSION = 1
-WHILE_RECORDING, AFTERWARDS = 0, 1
-"""Rounds of repeated measurements."""
+WHILE_RECORDING, AFTERWARDS, ANOTHER_PASS = 0, 1, 2
+"""Rounds of repeated measurements; those of another pass are part of the first measurement."""
 _KEY = b"costbench.schedules"
 _COLUMNS: Mapping[str, tuple[Any, Any]] = {
     "measured": (np.bool_, pa.bool_()),
@@ -95,6 +96,12 @@ class RecordedTable:
     def failed(self) -> Bool:
         """Returns which configurations failed, bool [n]."""
         return np.asarray(self.columns["reason"] > 0)
+
+    @property
+    def later(self) -> I64:
+        """Returns the repeats that ran and are no part of the first measurement, int64 [k, 4]."""
+        chosen = (self.repeats[:, 1] > 0) & (self.repeats[:, 3] != ANOTHER_PASS)
+        return np.asarray(self.repeats[chosen])
 
     @property
     def gflops(self) -> F64:

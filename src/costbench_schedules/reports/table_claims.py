@@ -2,7 +2,9 @@
 
 A program is a table, its application the kind of operator or the kernel, and `seed` a repeat. `speed_100` is
 the speed after 100 trials in percent of the best, both by second measurements; `trials_to_95` counts one more
-than all trials where 95% was never reached.
+than all trials where 95% was never reached; `speedup_transfer` is of processors alone. Rows of processors
+exist a second time with the operator's name (`conv2d:all`), for claims about one operator: there an
+application is a workload, which several processors may have.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from costbench_schedules.reports.gpus import results as gpu_results
 from costbench_schedules.reports.gpus.results import GpuResults
 
 TABLES, TARGETS = "tables", "targets"
-"""Splits: tables of the processor's own target and of GPUs; tables of its other targets and of GPUs."""
+"""Splits: tables of processors' own targets and of GPUs; of all targets but the first processor's own."""
 DEVICES = "CPU and GPUs"
 """In place of a chip."""
 SPEED, TRIALS = "speed_100", "trials_to_95"
-_NATIVE, _GFLOPS, _FASTEST = "native", "gflops_100", "gflops_best"
+_NATIVE, _GFLOPS, _FASTEST, _SPEEDUP = "native", "gflops_100", "gflops_best", "speedup_transfer"
 _SHARE, _SHARE_TWICE, _REACHED = "best_at_100", "best_at_200", "reached_95"
 _TWICE = ("random", "genetic")
 """Strategies that claims also see measure twice in a trial."""
@@ -33,30 +35,31 @@ def rows_of_tables(schedules: ScheduleResults, gpu: GpuResults) -> tuple[MetricR
     Claims are about programs that all repeats of a side were run on.
     """
     rows = (*_of_schedules(schedules), *_of_gpus(gpu))
-    repeats: dict[tuple[str, str, str], set[int]] = {}
+    repeats: dict[str, dict[tuple[str, str, str], set[int]]] = {}
     for row in rows:
-        repeats.setdefault((row.split, row.program, row.model), set()).add(row.seed)
-    shared = set.intersection(*repeats.values()) if repeats else set()
-    return tuple(row for row in rows if row.seed in shared)
+        of_group = repeats.setdefault(row.kernels, {})
+        of_group.setdefault((row.split, row.program, row.model), set()).add(row.seed)
+    shared = {kernels: set.intersection(*of_group.values()) for kernels, of_group in repeats.items()}
+    return tuple(row for row in rows if row.seed in shared[row.kernels])
 
 
 def _of_schedules(results: ScheduleResults) -> Iterator[MetricRow]:
-    rows = [row for row in results.rows if row.split == schedule_results.SPLIT and row.kernels == "all"]
+    rows = [row for row in results.rows if row.split == schedule_results.SPLIT]
     best = {(row.chip, row.program): row.value for row in rows if row.metric == _FASTEST}
     for row in rows:
-        if row.model == BEST or row.metric not in (_GFLOPS, TRIALS):
+        if row.model == BEST or row.metric not in (_GFLOPS, TRIALS, _SPEEDUP):
             continue
-        native = row.chip == _NATIVE
-        row_of_table = replace(
-            row,
-            split=TABLES if native else TARGETS,
-            chip=DEVICES,
-            program=row.program if native else f"{row.program}, {row.chip}",
-        )
+        first = row.chip == _NATIVE
+        name = row.program if first else f"{row.program}, {row.chip}"
+        application = row.application if row.kernels == "all" else row.program
+        row_of_table = replace(row, chip=DEVICES, program=name, application=application)
         if row.metric == _GFLOPS:
             speed = 100.0 * row.value / best[row.chip, row.program]
             row_of_table = replace(row_of_table, metric=SPEED, value=speed)
-        yield row_of_table
+        if row.chip.endswith(_NATIVE):
+            yield replace(row_of_table, split=TABLES)
+        if not first:
+            yield replace(row_of_table, split=TARGETS)
 
 
 def _of_gpus(results: GpuResults) -> Iterator[MetricRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,6 +165,12 @@ def test_packed_searches_are_not_run_again(tmp_path: Path) -> None:
     assert {row[3] for row in rows_in("more") if row[0] == "C1" and row[2] == "random"} == {0, 1, 2}
     tune_schedules(replace(fewer, guided=GuidedSpec(batch=8)), index, folders["others"])
     assert {row[2] for row in rows_in("others")} == {"random-x2", "best"}
+
+    # Another processor's tables change nothing of what is packed.
+    write_tables(tmp_path / "data" / "schedules" / "xeon")
+    tune_schedules(fewer, index, folders["packed"])
+    assert rows_in("packed") == rows_in("computed")
+    shutil.rmtree(tmp_path / "data" / "schedules" / "xeon")
 
     # Packed again, the archive keeps what it has, and gains what it lacks.
     before = (tmp_path / SECTION.archive / ARCHIVE_FILE).read_bytes()

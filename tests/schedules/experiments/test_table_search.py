@@ -112,6 +112,22 @@ def test_sources_on_another_target_may_be_the_same_workload(tmp_path: Path) -> N
     }
 
 
+def test_another_processors_tables_are_targets_of_their_own(tmp_path: Path) -> None:
+    """Records of its own come from its folder, those of another target from the first processor."""
+    write_tables(tmp_path)
+    write_tables(tmp_path / "xeon")
+    write_tables(tmp_path / "xeon", "generic")
+    tables = complete_tables(tmp_path)
+    assert {target for target, _ in tables} == {"native", "xeon-native", "xeon-generic"}
+    group = SearchGroup(("C1",), ("transfer-target", "transfer-relation"), ("xeon-native",))
+    result = list_searches(replace(SECTION, searches={"one": group}), tables)
+    assert {(one.arm, s.target, s.workload) for one in result for s in one.sources} == {
+        ("transfer-target", "native", "C1"),
+        ("transfer-target", "native", "C2"),
+        ("transfer-relation", "xeon-native", "C2"),
+    }
+
+
 def test_incomplete_tables_are_left_out_and_doubles_are_refused(tmp_path: Path) -> None:
     table = made_up_table("C2")
     nothing = empty_table("C2", table.space, "native", table.host, table.timing)

@@ -59,6 +59,14 @@ def test_agreement_by_hand() -> None:
     assert agreement(table(), AFTERWARDS).tau is None
 
 
+def test_of_several_measurements_the_median_counts() -> None:
+    """1000 ns become 1400, 1100 and 1000, in the median 1100; 1001 become 900 and 902, between them 901."""
+    again = ((0, 1400), (1, 900), (0, 1100), (1, 902), (0, 1000), (0, 0))
+    agreed = agreement(table(*((number, ns, AFTERWARDS) for number, ns in again)), AFTERWARDS)
+    assert (agreed.pairs, agreed.tau) == (2, pytest.approx(-1.0))
+    assert agreed.median_ratio == pytest.approx((1.1 + 901 / 1001) / 2)
+
+
 def test_the_fastest_are_compared_by_themselves() -> None:
     """Fastest are 5, then 0 to 19 but 5; of these 0 and 1 swap. 40, 50 and 60 keep their order, 30 failed."""
     again = ((0, 1100), (1, 1000), (30, 0), (40, 1050), (50, 1060), (60, 1070))

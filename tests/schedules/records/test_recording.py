@@ -11,7 +11,10 @@ from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.operators.operators import parse_operator
 from costbench_schedules.records.card import CARD, check_card, write_card
 from costbench_schedules.records.recording import RecordingSpec, record, table_path
+from costbench_schedules.records.second_measurements import second_measurements
 from costbench_schedules.records.table import (
+    AFTERWARDS,
+    ANOTHER_PASS,
     RecordedTable,
     ReplayDevice,
     read_table,
@@ -68,6 +71,37 @@ def test_stopping_loses_nothing_that_was_written(tmp_path: Path, recorded: Recor
     for name, column in recorded.columns.items():
         if name != "seconds":  # of failures, elapsed time
             assert np.array_equal(result.columns[name], column), name
+
+
+def test_a_complete_table_gets_the_rounds_it_lacks(tmp_path: Path, recorded: RecordedTable) -> None:
+    path = table_path(spec(tmp_path), "small")
+    write_table(path, recorded)
+    for rounds in (3, 3, 2):
+        record(replace(spec(tmp_path), rounds=rounds), "small", SPACE, ignore)
+        again = read_table(path).repeats
+        numbers = again[again[:, 3] == AFTERWARDS, 0]
+        assert np.array_equal(again[: len(recorded.repeats)], recorded.repeats)
+        assert {*np.unique(numbers, return_counts=True)[1].tolist()} == {3}
+
+
+def test_the_fastest_of_all_passes_counts(tmp_path: Path, recorded: RecordedTable) -> None:
+    """A slow spell doubled the times of every other configuration; another pass is of a quiet time."""
+    path = table_path(spec(tmp_path), "small")
+    slow = np.where(np.arange(SPACE.size) % 2, 2, 1)
+    columns = {name: recorded.columns[name] * slow for name in ("runtime_ns", "median_ns")}
+    write_table(path, replace(recorded, columns={**recorded.columns, **columns}))
+    before = second_measurements(recorded)
+    for passes in (2, 2, 1):
+        record(replace(spec(tmp_path), passes=passes), "small", SPACE, ignore)
+        table = read_table(path)
+        assert np.array_equal(table.columns["runtime_ns"], recorded.columns["runtime_ns"])
+        in_passes = table.repeats[table.repeats[:, 3] == ANOTHER_PASS]
+        assert sorted(in_passes[:, 0].tolist()) == np.flatnonzero(~recorded.failed).tolist()
+    # What the first measurement is made of is no second one.
+    after = second_measurements(table)
+    assert before is not None
+    assert after is not None
+    assert np.array_equal(after.second_ns, before.second_ns)
 
 
 def test_another_recording_is_not_continued(tmp_path: Path, recorded: RecordedTable) -> None:

@@ -88,7 +88,8 @@ def compared(results: ScheduleResults) -> Mapping[str, tuple[float, float]]:
         DataError: see `library_times`.
     """
     times = library_times(results)
-    if times is None or results.processors != (times.processor,):
+    processors = {facts.processor for facts in results.tables if facts.target == TARGET}
+    if times is None or processors != {times.processor}:
         return {}
     speeds = {}
     for name in sorted(times.gflops, key=in_order):

@@ -115,7 +115,6 @@ def test_claims_rest_on_processors_and_gpus_together() -> None:
     """Three workloads of 30% against 20% of the best speed, and four GPUs of 90% against 40%."""
     speeds = {"gbt-rank": 30.0, "random": 20.0}
     where = ("schedule", "recorded", "native")
-    where = ("schedule", "recorded", "native")
     of_cpu = [
         MetricRow(*where, model, "main", seed, "conv2d", name, "all", metric, value, "p", "d", "r")
         for name in ("C1", "C2", "C3")
@@ -135,3 +134,21 @@ def test_claims_rest_on_processors_and_gpus_together() -> None:
     twice = frame[(frame["model"] == "random-x2") & (frame["metric"] == "speed_100")]
     assert twice["value"].to_list() == pytest.approx([45.0] * 8)
     assert (finding.low or 0.0) < 1.89 < (finding.high or 0.0)
+
+
+def test_claims_about_one_operator_rest_on_all_processors() -> None:
+    """A convolution takes 20 and 10 trials, after records of others 10 and 2: 2 and 5 times fewer."""
+    trials = {"native": (20.0, 10.0), "xeon-native": (10.0, 2.0), "generic": (90.0, 1.0)}
+    of_cpu = [
+        MetricRow(*where, model, "main", 0, "conv2d", "C7", kernels, "trials_to_95", value, "p", "d", "r")
+        for where in [("schedule", "recorded", target) for target in trials]
+        for model, value in zip(("gbt-rank", "transfer-relation"), trials[where[2]], strict=True)
+        for kernels in ("all", "conv2d:all")
+    ]
+    frame = frame_of(rows_of_tables(ScheduleResults(rows=tuple(of_cpu)), results()))
+    [claim] = [claim for claim in schedule_claims() if claim.id == "autotvm2018.transfer_speedup"]
+    [finding] = evaluate_claims((claim,), frame, 0, 200)
+    assert finding.n == 2
+    assert finding.effect == pytest.approx(10.0**0.5)
+    of_others = frame[(frame["split"] == "targets") & (frame["program"].str.startswith("C7"))]
+    assert {*of_others["program"]} == {"C7, xeon-native", "C7, generic"}
