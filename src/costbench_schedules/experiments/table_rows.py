@@ -130,7 +130,7 @@ def facts_of(file: TableFile) -> dict[str, object]:
     after, _ = agreement_afterwards(table)
     again = after if after.pairs else agreement(table, WHILE_RECORDING)
     return {
-        "target": table.target,
+        "target": file.target,
         "workload": table.workload,
         "operator": table.space.operator.text,
         "processor": str(table.host.get("processor", "unknown")),

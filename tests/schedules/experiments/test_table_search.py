@@ -17,6 +17,7 @@ from costbench_schedules.experiments.recorded_tables import (
     features_of,
     runtimes,
 )
+from costbench_schedules.experiments.table_rows import facts_of
 from costbench_schedules.experiments.table_search import ARMS, SCRATCH, ScheduleSearch, replay_search
 from costbench_schedules.experiments.table_tuning import SearchGroup, list_searches
 from costbench_schedules.models.learner import samples_of
@@ -119,6 +120,7 @@ def test_another_processors_tables_are_targets_of_their_own(tmp_path: Path) -> N
     write_tables(tmp_path / "xeon", "generic")
     tables = complete_tables(tmp_path)
     assert {target for target, _ in tables} == {"native", "xeon-native", "xeon-generic"}
+    assert facts_of(tables["xeon-native", "C1"])["target"] == "xeon-native"
     group = SearchGroup(("C1",), ("transfer-target", "transfer-relation"), ("xeon-native",))
     result = list_searches(replace(SECTION, searches={"one": group}), tables)
     assert {(one.arm, s.target, s.workload) for one in result for s in one.sources} == {
