@@ -85,6 +85,12 @@ def test_false_discoveries_are_controlled_over_all_claims() -> None:
     assert both[4].q == pytest.approx(2.0 * both[4].p)
     (alone,) = evaluate_claims((MEAN,), frame_of(rows), seed=0)
     assert (alone.q, verdict_after_control(alone)) == (alone.p, HOLDS)
+    # Where fewer rows had been looked at before, either look may have decided.
+    (second,) = evaluate_claims((replace(MEAN, looks=2),), frame_of(rows), seed=0)
+    assert second.verdict == HOLDS
+    assert second.p == pytest.approx(2.0 * first.p)
+    with pytest.raises(ValueError, match="looks are 0"):
+        replace(MEAN, looks=0)
 
 
 def test_what_is_true_by_construction_is_not_tested() -> None:

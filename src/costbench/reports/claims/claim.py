@@ -112,6 +112,7 @@ class Claim:
         magnitude: word of size in the statement, a name of `papers/magnitudes.yaml`; empty for a plain lead.
         set: set of comparisons that it belongs to (`claims.contrasts`).
         construction: reason why our results agree by how they are made, so that rows cannot test it.
+        looks: how often fewer rows had been looked at, and this time; its p-value counts as often.
     """
 
     id: str
@@ -138,6 +139,7 @@ class Claim:
     magnitude: str = ""
     set: Literal["printed", "all_programs", "stand_in", "strongest", "real"] = "printed"
     construction: str = ""
+    looks: int = 1
 
     def __post_init__(self) -> None:
         if not all(self.id.partition(".")):
@@ -173,6 +175,8 @@ class Claim:
             raise ValueError(f"{self.id}: a paper_level above 0 belongs to a claim of no difference")
         if self.margin is not None and (not equal or self.margin <= 0.0):
             raise ValueError(f"{self.id}: a margin above 0 belongs to a claim of no difference")
+        if self.looks < 1:
+            raise ValueError(f"{self.id}: looks are {self.looks}, expected at least 1")
 
     @property
     def paper(self) -> str:

@@ -340,9 +340,10 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     )
     if claim.wall_time:
         return finding
+    smallest = smallest_tail(lambda tail: decide(claim, leads, margin, tail) is not None)
     return replace(
         finding,
-        p=smallest_tail(lambda tail: decide(claim, leads, margin, tail) is not None),
+        p=min(1.0, claim.looks * smallest),
         needed=None if verdict else needed(claim, leads, margin, programs=n, runs=runs),
     )
 
