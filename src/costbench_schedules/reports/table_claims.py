@@ -4,7 +4,8 @@ A program is a table, its application the kind of operator or the kernel, and `s
 the speed after 100 trials in percent of the best, both by second measurements; `trials_to_95` counts one more
 than all trials where 95% was never reached; `speedup_transfer` is of processors alone. Rows of processors
 exist a second time with the operator's name (`conv2d:all`), for claims about one operator: there an
-application is a workload, which several processors may have.
+application is a workload, which several processors may have, and programs have names of their own, since
+applications are looked up by program.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ def _of_schedules(results: ScheduleResults) -> Iterator[MetricRow]:
             continue
         first = row.chip == _NATIVE
         name = row.program if first else f"{row.program}, {row.chip}"
-        application = row.application if row.kernels == "all" else row.program
-        row_of_table = replace(row, chip=DEVICES, program=name, application=application)
+        row_of_table = replace(row, chip=DEVICES, program=name)
+        if row.kernels != "all":
+            named = f"{row.application} {name}"
+            row_of_table = replace(row_of_table, program=named, application=row.program)
         if row.metric == _GFLOPS:
             speed = 100.0 * row.value / best[row.chip, row.program]
             row_of_table = replace(row_of_table, metric=SPEED, value=speed)

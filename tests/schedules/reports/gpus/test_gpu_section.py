@@ -11,6 +11,7 @@ import pytest
 from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.evaluation import evaluate_claims
 from costbench.reports.frame import frame_of
+from costbench.reports.scores import applications_of
 from costbench_schedules.experiments.gpu_tuning import search_gpus
 from costbench_schedules.metrics import GpuFacts
 from costbench_schedules.reports.autotvm2018.results import ScheduleResults
@@ -150,5 +151,7 @@ def test_claims_about_one_operator_rest_on_all_processors() -> None:
     [finding] = evaluate_claims((claim,), frame, 0, 200)
     assert finding.n == 2
     assert finding.effect == pytest.approx(10.0**0.5)
+    # The workload, of which there are two tables, is what whole applications are drawn of.
+    assert {applications_of(frame)[f"conv2d {name}"] for name in ("C7", "C7, xeon-native")} == {"C7"}
     of_others = frame[(frame["split"] == "targets") & (frame["program"].str.startswith("C7"))]
     assert {*of_others["program"]} == {"C7, xeon-native", "C7, generic"}
