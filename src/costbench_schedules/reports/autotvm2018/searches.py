@@ -101,7 +101,7 @@ def write_curves(results: ScheduleResults, figure: CurveFigure, folder: Path) ->
                 axes.axhline(best, color="#444444", linewidth=0.8, linestyle="dotted")
                 axes.set_ylim(LEAST * best, 1.04 * best)
             axes.set_xscale("log")
-            axes.set_title(name if target == "native" else f"{name}, {target}", fontsize=9.0)
+            axes.set_title(name if target == "native" else f"{name}\n{target}", fontsize=9.0)
         label_panels(grid, len(shown), "trials", "GFLOPS")
         labels = [figure.arms[arm] for arm in lines]
         plot.legend([*lines.values()], labels, loc="outside upper center", ncols=4, frameon=False)
