@@ -31,6 +31,7 @@ _PATTERNS = (
     "data/networks/*.*",
     "data/schedules/*.*",
     "data/schedules/*/*.*",
+    "data/schedules/*/*/*.*",
     "data/gpu_tuning/*",
     "data/results/gpu_tuning/*.*",
     "data/xla_cpu/*.*",
