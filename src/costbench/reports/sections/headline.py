@@ -27,10 +27,9 @@ from costbench.reports.results import (
     Cell,
     ChipSplit,
     Results,
-    common_scores,
     title_of,
 )
-from costbench.reports.scores import STATISTICS, make_draws, scores_of, share_programs
+from costbench.reports.scores import STATISTICS, Scores, make_draws, scores_of, share_programs
 from costbench.reports.table import Table
 from costbench.reports.training_guard import SETTLED
 from costbench.tasks import LEARNED, labels_of, task_order
@@ -166,14 +165,28 @@ def shift_pointer(results: Results) -> tuple[Pointer, ...]:
     answers, chips = {}, []
     for known, unknown in shifted_cells(results):
         error = unknown.described.measures[0]
-        of_models = {m: common_scores(known, m, unknown, m, error.metric) for m in unknown.models}
         answers[unknown.labels.title] = {
-            title_of(model): [error.mean(values) for values in both]
-            for model, both in of_models.items()
-            if all(both)
+            title_of(model): [float(STATISTICS["geometric_mean"](scores.means)[0]) for scores in both]
+            for model in unknown.models
+            if (both := shifted_scores(results, known, unknown, model, error.metric))[0].programs
         }
         chips.append(unknown.chip)
     return (pointer(_PAGE, "shift", _PAGE, answers=answers, chips=sorted(set(chips))),) if answers else ()
+
+
+def shifted_scores(
+    results: Results, known: Cell, unknown: Cell, model: str, metric: str
+) -> tuple[Scores, Scores]:
+    """Returns scores of a model on both kinds of folds: of equal programs, and of equally many first runs.
+
+    The mean of runs before a geometric mean over programs is the larger the more runs there are.
+    """
+    sides = [Side(model, MAIN, cell.split, cell.chip) for cell in (known, unknown)]
+    before, after = share_programs(
+        {side: scores_of(results.scores, unknown.task, metric, side) for side in sides}
+    ).values()
+    runs = min(before.runs, after.runs)
+    return before.first(runs), after.first(runs)
 
 
 def shift_table(results: Results, known: Cell, unknown: Cell, seed: int) -> Table:
@@ -191,10 +204,8 @@ def shift_table(results: Results, known: Cell, unknown: Cell, seed: int) -> Tabl
     for model in (model for model in unknown.models if model in known.models):
         row: dict[str, object] = {"model": title_of(model)}
         for key, measure, statistic in (("error", error, "geometric_mean"), ("tau", tau, "mean")):
-            sides = [Side(model, MAIN, cell.split, cell.chip) for cell in (known, unknown)]
-            both = {side: scores_of(results.scores, unknown.task, measure.metric, side) for side in sides}
-            before, after = share_programs(both).values()
-            row |= {"programs": len(after.programs), "seeds": min(len(before.seeds), len(after.seeds))}
+            before, after = shifted_scores(results, known, unknown, model, measure.metric)
+            row |= {"programs": len(after.programs), "seeds": after.runs}
             for kind, scores in (("known", before), ("unknown", after)):
                 row[f"{key}_{kind}"] = float(STATISTICS[statistic](scores.means)[0])
             more = estimate_difference(after, before, draws, statistic)
