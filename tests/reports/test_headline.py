@@ -391,8 +391,8 @@ def test_what_an_unknown_application_costs_is_asked_of_the_same_programs() -> No
     ]  # fmt: skip
     # Further runs of one side alone, which do not count.
     rows += [
-        make_row(split="folds", chip="tpu_v3", model="trees", metric=metric, seed=seed, application=a, program=a,
-                 value=value)
+        make_row(split="folds", chip="tpu_v3", model="trees", metric=metric, seed=seed, application=a,
+                 program=a, value=value)
         for metric, value in (("tile_size_ape", 40.0), ("kendall_tau", 0.1))
         for seed in (1, 2)
         for a in "abcdefgh"

@@ -105,7 +105,15 @@ def test_an_npz_of_a_single_graph_is_converted_once(tmp_path: Path, layout_folde
 def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None:
     from costbench.datasets.tpugraphs.npz import TileGraph, write_tile_npz
 
-    for place, (split, name) in enumerate([("train", "net_a"), ("train", "net_b"), ("valid", "other_a")]):
+    names = [
+        ("train", "net_a"),
+        ("train", "net_b"),
+        ("valid", "other_a"),
+        ("test", "other_b"),
+        ("valid", "other_c"),
+    ]
+    for place, (split, name) in enumerate(names):
+        is_withheld = place > 2
         sample = kernel_samples(place, 12, 40)
         folder = tmp_path / "npz" / "tile" / "xla" / split
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,8 +122,8 @@ def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None
             node_opcode=sample.graph.opcodes,
             edge_index=sample.graph.edges.T[:, ::-1],
             config_feat=sample.config_features[:, :24],
-            config_runtime=sample.runtime_ns.astype(np.int64),
-            config_runtime_normalizers=np.full(40, 7, np.int64),
+            config_runtime=np.zeros(40, np.int64) if is_withheld else sample.runtime_ns.astype(np.int64),
+            config_runtime_normalizers=np.full(40, 0 if is_withheld else 7, np.int64),
         )
         write_tile_npz(folder / f"{name}.npz", graph)
     settings = tmp_path / "tiles.yaml"
@@ -130,6 +138,8 @@ def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None
     assert set(scored.metrics) == {"opa", "kendall_tau", "top_1", "top_5", "top_10"}
     tau = scored.metrics["kendall_tau"]
     assert tau == pytest.approx(fit.best_metric, abs=1e-6)
+    with pytest.raises(DataError, match="other has no runtimes"):
+        evaluate_on(data, "test", tmp_path / "model", threads=1)
 
 
 def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_folder: Path) -> None:

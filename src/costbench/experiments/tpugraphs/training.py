@@ -11,6 +11,7 @@ import numpy as np
 from costbench.arrays import I64
 from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.datasets.layout_graphs import open_layout_graph
+from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz
 from costbench.errors import DataError
@@ -204,7 +205,7 @@ def evaluate_on(data: ImportedData, split: str, model: Path, threads: int = 1) -
     tiles = data.tiles()
     if tiles is not None:
         tile_model = load_checkpoint(model, Execution(threads=threads))
-        return [_score_tiles(tile_model, shard) for shard in map(FeatureShard, _shards(tiles, split))]
+        return [_score_tiles(tile_model, path) for path in _shards(tiles, split)]
     loaded = load_layout_model(model, Execution(threads=threads))
     trained, division = _training(model)
     scored = []
@@ -222,14 +223,24 @@ def evaluate_on(data: ImportedData, split: str, model: Path, threads: int = 1) -
     return scored
 
 
-def _score_tiles(model: LearnedCostModel, shard: FeatureShard) -> ScoredGraph:
-    """Returns the metrics of a tile network on a program.
+def _score_tiles(model: LearnedCostModel, path: Path) -> ScoredGraph:
+    """Returns the metrics of a tile network on a program, over its kernels that have runtimes.
 
     `opa` is pooled over the program's kernels; `kendall_tau` and `top_1`, `top_5`, `top_10` are means over
     those of two or more configs.
     """
+    shard = FeatureShard(path)
+    labelled = Shard.open(path).metadata["labelled"]
+    kernels = [index for index in range(len(shard)) if labelled[index]]
+    if not kernels:
+        raise DataError(
+            f"{shard.program} has no runtimes",
+            where=path,
+            field="config_runtime",
+            expected="labelled kernels",
+        )
     pairs, of_kernels = [], []
-    for kernel in range(len(shard)):
+    for kernel in kernels:
         runtime = shard.runtime_ns(kernel).astype(np.float64)
         scores = model.predict_graph(shard.graph(kernel), shard.config_features(kernel))
         pairs.append(ordered_pairs(runtime, scores))
@@ -239,7 +250,7 @@ def _score_tiles(model: LearnedCostModel, shard: FeatureShard) -> ScoredGraph:
         defined = [np.nan if (value := metrics[name]) is None else value for metrics in of_kernels]
         values[name] = mean_without_nan(defined)
     metrics = {name: None if np.isnan(value) else value for name, value in values.items()}
-    return ScoredGraph(shard.program, int(shard.num_configs().sum()), "all", metrics)
+    return ScoredGraph(shard.program, int(shard.num_configs()[kernels].sum()), "all", metrics)
 
 
 def _training(model: Path) -> tuple[list[str], dict[str, float] | None]:
