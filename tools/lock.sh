@@ -15,17 +15,20 @@ else
   index=(--index "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" --index-strategy unsafe-best-match)
 fi
 
+# The lock is left as it is where anything fails.
+lock=$(mktemp)
+trap 'rm -f "$lock"' EXIT
 # A pin without `+cpu` would be kept by taking the CUDA build of PyPI, so torch is always resolved again.
 if [ -e requirements.lock ]; then
-  sed -i -E '/^torch==/d' requirements.lock
+  sed -E '/^torch==/d' requirements.lock >"$lock"
 fi
 "$venv/bin/uv" pip compile pyproject.toml "${extras[@]/#/--extra=}" --python-version 3.11 ${UPGRADE:+--upgrade} \
-  "${index[@]}" --quiet --custom-compile-command "make lock" --output-file requirements.lock
-if grep -q '^nvidia-' requirements.lock; then
+  "${index[@]}" --quiet --custom-compile-command "make lock" --output-file "$lock"
+if grep -q '^nvidia-' "$lock"; then
   echo "the torch that was found needs CUDA; requirements.lock is not fit for use" >&2
   exit 1
 fi
 
 # `+cpu` can be had from few places; without it the same line matches the CPU build where there is
 # one and the plain build elsewhere. See docs/decisions/0003-lock-without-hashes.md.
-sed -i -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' requirements.lock
+sed -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' "$lock" >requirements.lock

@@ -40,4 +40,5 @@ for ((tries = 0; tries < 600; tries++)); do
   [[ -s $COSTBENCH_SCHEDULER ]] && break
   sleep 0.1
 done
+[[ -s $COSTBENCH_SCHEDULER ]] || { cat "$folder/log" >&2; exit 1; }
 "$@"

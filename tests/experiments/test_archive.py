@@ -6,8 +6,10 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pandas as pd
 import pyarrow as pa
@@ -40,7 +42,7 @@ from costbench.experiments.grid.history import History
 from costbench.experiments.identity import StageIdentity, write_identity
 from costbench.experiments.packing import Changes, pack, part_names, unpack
 from costbench.experiments.parameter_file import load_params
-from costbench.experiments.workspace import Workspace, load_workspace
+from costbench.experiments.workspace import Workspace, load_workspace, only_writer
 from costbench.metrics.rows import MetricRow, read_rows, write_rows
 
 ROW = MetricRow(
@@ -215,7 +217,7 @@ def test_a_compact_archive_has_rows_over_all_kernels_or_collections_and_no_point
     write_rows(evaluated / "rows.jsonl", [replace(ROW, kernels="unseen"), *kept])
     point = dict.fromkeys(("task", "split", "chip", "model"), "x")
     write_json(evaluated / "scatter.json", [{**point, "predicted_ns": [1.0], "measured_ns": [2.0]}])
-    write_identity(evaluated, StageIdentity("params", "data", "code"))
+    write_identity(evaluated, StageIdentity("params", f"data of {name}", "code"))
     pack(tmp_path / "archive", workspace, compact=True)
     assert read_manifest(tmp_path / "archive").parts[f"experiments/{name}"].rows == 3
     assert len(pd.read_parquet(tmp_path / "archive" / "points.parquet")) == 0
@@ -243,6 +245,43 @@ def test_what_the_archive_lacks_stays_missing_and_what_is_there_stays(
     assert unpack(tmp_path / "archive", here).written == (f"experiments/{EXPERIMENTS[0]}",)
     assert not list(here.out.rglob("weights.pt"))
     assert not (here.stage("train") / EXPERIMENTS[1]).exists()
+
+
+def test_networks_that_have_only_to_be_evaluated_stay(workspace: Workspace, tmp_path: Path) -> None:
+    compute(workspace, EXPERIMENTS[0])
+    pack(tmp_path / "archive", workspace)
+    here = replace(workspace, out=tmp_path / "here")
+    compute(here, EXPERIMENTS[0], 0.75)
+    rmtree(here.stage("evaluate") / EXPERIMENTS[0])
+    (kept,) = here.out.rglob("weights.pt")
+    assert unpack(tmp_path / "archive", here) == Changes((), (f"experiments/{EXPERIMENTS[0]}",))
+    assert kept.exists()
+    kept.unlink()
+    write_json(here.stage("train") / EXPERIMENTS[0] / "baselines-random-tpu_v2" / "done.json", {})
+    assert unpack(tmp_path / "archive", here) == Changes((), (f"experiments/{EXPERIMENTS[0]}",))
+
+
+def test_results_of_earlier_samples_are_not_packed_with_a_new_training(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    compute(workspace, EXPERIMENTS[0])
+    unseal(workspace.stage("train") / EXPERIMENTS[0])
+    write_identity(workspace.stage("train") / EXPERIMENTS[0], StageIdentity("params", "new data", "code"))
+    with pytest.raises(DataError, match="no finished results"):
+        pack(tmp_path / "archive", workspace)
+
+
+def test_one_packs_while_the_other_waits(workspace: Workspace, tmp_path: Path) -> None:
+    archive, other = tmp_path / "archive", replace(workspace, out=tmp_path / "other")
+    compute(workspace, EXPERIMENTS[0])
+    pack(tmp_path / "first", workspace)
+    compute(other, EXPERIMENTS[1])
+    with ThreadPoolExecutor() as pool:
+        with only_writer(archive):
+            packed = pool.submit(pack, archive, other)
+            assert wait([packed], timeout=0.3).not_done
+            copytree(tmp_path / "first", archive, dirs_exist_ok=True)
+        assert packed.result().kept == (f"experiments/{EXPERIMENTS[0]}",)
 
 
 def test_shards_leave_their_counts_behind(workspace: Workspace, tmp_path: Path) -> None:

@@ -14,11 +14,14 @@ from costbench.compiler.kernel import Kernel
 from costbench.compiler.program import compile_program
 from costbench.compiler.spaces import TileSizes
 from costbench.compiler.tile_space import TileSpace, tile_space
-from costbench.datasets.storage import Shard
+from costbench.datasets.record_types import NODE_EXTRAS
+from costbench.datasets.records import digests_of, offsets_of
+from costbench.datasets.storage import Shard, write_shard
 from costbench.errors import DataError
 from costbench.features.feature_shards import (
     FeatureShard,
     estimates_path,
+    extras_path,
     feature_path,
     read_paths,
     write_estimates,
@@ -26,6 +29,8 @@ from costbench.features.feature_shards import (
 )
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph, program_features
 from costbench.features.node import IS_ROOT_COLUMN, PARAMETER_NUMBER_COLUMN
+from costbench.features.packed_kernels import EXTRA
+from costbench.features.roofline import Roofline
 from costbench.hlo.reader import read_module
 from costbench.target import load_target
 
@@ -100,6 +105,23 @@ def test_estimates_of_other_qualities_lie_beside_a_shard(items: list[Item], tmp_
     write_estimates(beside, swapped, expert, METADATA)
     with pytest.raises(DataError, match="estimates of other kernels"):
         FeatureShard(path, "expert")
+
+
+def test_a_roofline_leaves_further_features_of_nodes(items: list[Item], tmp_path: Path) -> None:
+    path = feature_path(tmp_path, "fusion", "machine", "p")
+    write_features(path, items, program_features(items[0].kernel.module), MODEL, METADATA)
+    nodes = FeatureShard(path).num_nodes()
+    columns = {
+        "kernel_fingerprint": digests_of([item.fingerprint for item in items]),
+        f"{EXTRA}_offsets": offsets_of(nodes.tolist()),
+        EXTRA: np.arange(nodes.sum(), dtype=np.float32)[:, np.newaxis],
+    }
+    write_shard(extras_path(path, "mine:ours"), columns, {**METADATA, "version": "1"}, NODE_EXTRAS)
+    found = FeatureShard(path, features="mine:ours").with_roofline(Roofline(1000.0, 0.0, 0.0, 0.0))
+    packed = found.columns.pack(np.arange(2), [np.arange(1)] * 2)
+    assert packed.node_features[:, -1].tolist() == list(range(nodes[:2].sum()))
+    assert packed.analytical_ns is not None
+    assert packed.analytical_ns.tolist() == [1000.0, 1000.0]
 
 
 def test_graphs_are_those_of_the_kernels(items: list[Item], shard: Path) -> None:

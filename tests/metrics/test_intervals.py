@@ -12,6 +12,7 @@ from costbench.metrics.intervals import (
     LEAST_P,
     CrossedDraws,
     LargestInterval,
+    PercentileInterval,
     ResampledEffect,
     ShareInterval,
     StudentInterval,
@@ -138,13 +139,19 @@ def test_p_is_where_the_interval_ends_at_the_bound() -> None:
     assert smallest_tail(lambda _: False) == pytest.approx(1.0)
 
 
+def test_percentiles_of_a_known_distribution() -> None:
+    # 101 draws 0, 1, ..., 100: the quantile q is 100 q.
+    interval = PercentileInterval(40.0, np.arange(101.0))
+    assert (interval.estimate, interval.of_runs) == (40.0, 1.0)
+    assert (interval.low(0.025), interval.high(0.025)) == pytest.approx((2.5, 97.5))
+    # 101 draws tell nothing of what happens once in a thousand times.
+    assert (interval.low(0.001), interval.high(0.001)) == (-np.inf, np.inf)
+
+
 def test_false_discovery_rates_by_hand() -> None:
     # 4 tests: p(i) 4 / i, then the least of those of higher rank.
     q_values = false_discovery_rates([0.03, 0.005, 0.6, 0.02])
     assert q_values == pytest.approx([0.04, 0.02, 0.6, 0.04])
-    harmonic = 1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0
-    dependent = false_discovery_rates([0.03, 0.005, 0.6, 0.02], dependent=True)
-    assert dependent == pytest.approx([0.04 * harmonic, 0.02 * harmonic, 1.0, 0.04 * harmonic])
     assert false_discovery_rates([]) == ()
 
 

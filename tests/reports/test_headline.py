@@ -86,7 +86,7 @@ def test_trainings_on_another_chip_say_nothing_about_time(archive: Path, tmp_pat
 
 
 def test_further_runs_count_in_verdicts_and_in_no_table(archive: Path, tmp_path: Path) -> None:
-    params = replace(packed(archive), runs=("runs-tile",))
+    params = replace(packed(archive), runs={"runs-tile": 1})
     alone = load_headline(params, COLUMNS, load_claims())
     add_runs(tmp_path)
     both = load_headline(params, COLUMNS, load_claims())
@@ -167,8 +167,8 @@ def test_a_plateau_is_a_change_below_two_percent() -> None:
 
 def test_models_that_are_not_at_their_plateau(headline: Headline) -> None:
     # .80 to .81 is 1.25%, .50 to .60 is 20%; trees .85 to .87: 2.4%.
-    unsettled = {side.model for _, side in headline.guard.unsettled}
-    assert unsettled == {"learned", "trees_analytical"}
+    settled = {side.model: answer for (_, side), answer in headline.guard.settled.items()}
+    assert settled == {"hybrid": True, "learned": False, "trees_analytical": False}
 
 
 def test_a_network_is_judged_by_its_own_curve_on_folds(headline: Headline) -> None:
@@ -203,7 +203,9 @@ def test_curves_of_compared_networks_judge_and_do_not_lead(archive: Path) -> Non
     assert headline is not None
     assert set(headline.curves[0].networks) == {"hybrid", "learned"}
     # .50 to .60: the main variant is the network of that name.
-    assert ("tile", replace(HYBRID, model="learned")) in headline.guard.unsettled
+    assert not headline.guard.settled["tile", replace(HYBRID, model="learned")]
+    # Boosted trees of a single budget, and models on another chip: nobody knows.
+    assert headline.guard.at_plateau("tile", replace(HYBRID, chip="tpu_v2")) is None
     assert ("tile", HYBRID) not in headline.guard.reasons
     assert set(headline.points["model"]) == {"trees_analytical"}
 
@@ -230,7 +232,7 @@ def test_claims_on_all_splits_are_decided_on_folds_where_nothing_else_was_tested
     assert (finding.verdict, finding.profile) == (HOLDS, headline.profile)
 
 
-def test_a_verdict_that_took_further_runs_has_twice_the_p_value(headline: Headline) -> None:
+def test_a_verdict_that_took_further_runs_has_the_p_value_of_all_looks(headline: Headline) -> None:
     place = {"task": "tile", "split": "folds", "chip": "tpu_v3", "metric": "tile_size_ape"}
     rows = [
         make_row(**place, variant=variant, seed=seed, application=a, program=f"p{a}", value=value)
@@ -240,11 +242,14 @@ def test_a_verdict_that_took_further_runs_has_twice_the_p_value(headline: Headli
         for value in [least + 0.002 * seed + 0.01 * index]
     ]
     every = frame_of(rows)
-    first, further = every[every["seed"] < 3], every[every["seed"] >= 3]
+    first, further = (
+        every[added].assign(experiment=name)
+        for name, added in (("inputs-tile", every["seed"] < 3), ("runs-tile", every["seed"] >= 3))
+    )
     trained = replace(headline, guard=TrainingGuard())
     p_values = []
     for declared, added in ((every, every[:0]), (first, further)):
-        of_runs = replace(trained, results=Results(declared), further_runs=added)
+        of_runs = replace(trained, results=Results(declared), further_runs=added, looks={"runs-tile": 2})
         (finding,) = (
             finding
             for finding in decide_on_headline((), load_claims(), of_runs, 0)
@@ -253,8 +258,10 @@ def test_a_verdict_that_took_further_runs_has_twice_the_p_value(headline: Headli
         assert finding.verdict == HOLDS
         assert set(finding.seeds.values()) == {6}
         assert finding.p is not None
-        p_values.append(finding.p)
-    assert p_values[1] == 2.0 * p_values[0] > 0.0
+        p_values.append((finding.p, finding.looks))
+    (once, one), (thrice, three) = p_values
+    assert (one, three) == (1, 3)
+    assert thrice == 3.0 * once > 0.0
 
 
 def test_what_models_with_other_estimates_were_given(archive: Path) -> None:
@@ -288,7 +295,10 @@ def test_comparisons_on_folds_rest_on_the_archive(inputs: ReportInputs, tmp_path
     assert finding.effect == pytest.approx(-2.0)
     assert finding.given[finding.claim.left[0]].trees == 30
     assert finding.given[finding.claim.right[0]].steps == 200
-    assert {side.model for side in finding.unsettled} == {"trees_analytical"}
+    assert {side.model: answer for side, answer in finding.at_plateau.items()} == {
+        "hybrid": True,
+        "trees_analytical": False,
+    }
     assert {one.profile for one in data.findings if one.claim.set == "printed"} == {""}
     own = load_report_data(replace(inputs, params=replace(inputs.params, headline=None)), tmp_path)
     assert {one.profile for one in own.findings} == {""}

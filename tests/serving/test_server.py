@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
 from costbench.errors import DataError, ParamsError
+from costbench.serving import server
 from costbench.serving.requests import RequestLimits, limits_from
 from costbench.serving.service import CostService, load_service
 from costbench.target import load_target
@@ -164,6 +166,18 @@ def test_who_comes_while_many_wait_is_told_so() -> None:
         assert post(port, {"inputs": [RECORD]})[0] == 200
     assert (status, "try again later" in text) == (503, True)
     assert answers == [(200, '{"predictions": [{"costs": [32.0, 16.0]}]}')]
+
+
+def test_who_sends_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    limits = replace(LIMITS, waiting=1)
+    with serving(CostService(SlowModel(), "tile", "tpu_v2", limits), limits) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
+            headers = ("Host: x", "Content-Type: application/json", "Content-Length: 10", "", "")
+            silent.sendall("\r\n".join(("POST /invocations HTTP/1.1", *headers)).encode())
+            assert silent.recv(64).startswith(b"HTTP/1.1 408 ")
+        # Its place is free again: what is refused is the empty request.
+        assert post(port, {})[0] == 400
 
 
 @pytest.mark.parametrize("task", ["tile", "fusion"])

@@ -286,6 +286,30 @@ def test_what_another_run_left_is_not_resumed(reference: tuple[FitResult, Epochs
     assert model_bytes(tmp_path / "model") == model_bytes(reference[0].checkpoint)
 
 
+def test_a_run_on_other_runtimes_is_not_resumed(reference: tuple[FitResult, Epochs], tmp_path: Path) -> None:
+    slower = KernelList([replace(sample, runtime_ns=2.0 * sample.runtime_ns) for sample in TRAIN])
+    with pytest.raises(StoppedError):
+        fit(SPEC, slower, VALIDATION, tmp_path / "model", logger=Epochs(fail_at=2))
+    run(tmp_path / "model")
+    assert model_bytes(tmp_path / "model") == model_bytes(reference[0].checkpoint)
+
+
+def test_kernels_without_decisions_do_not_move_the_level(tmp_path: Path) -> None:
+    empty = replace(
+        TRAIN[0], runtime_ns=TRAIN[0].runtime_ns[:0], config_features=TRAIN[0].config_features[:0]
+    )
+    levels = []
+    for samples in (list(TRAIN), [*TRAIN, empty]):
+        fit(
+            replace(SPEC, loss="mse", epochs=1, optimizer=OptimizerSpec(learning_rate=1e-12)),
+            KernelList(samples),
+            VALIDATION,
+            tmp_path / str(len(samples)),
+        )
+        levels.append(load_checkpoint(tmp_path / str(len(samples))).net.level.item())
+    assert levels[0] == pytest.approx(levels[1])
+
+
 def test_training_stops_when_validation_no_longer_improves(tmp_path: Path) -> None:
     # A vanishing learning rate: no epoch after the first is better.
     idle = replace(SPEC, epochs=10, patience=2, optimizer=OptimizerSpec(learning_rate=1e-12))

@@ -79,6 +79,16 @@ def test_the_average_of_weights_is_kept_and_the_weights_are_trained() -> None:
     assert net.weight.item() == after
 
 
+def test_statistics_of_a_normalisation_are_those_of_the_trained_network() -> None:
+    net = nn.Sequential(nn.BatchNorm1d(1, momentum=1.0), nn.Linear(1, 1))
+    module = CostModelModule(net, LOSSES["mse"], TrainSpec(optimizer=OptimizerSpec(averaging=0.5)))
+    net(torch.tensor([[1.0], [3.0]]))
+    module.update_average(0)
+    # Mean 2 and variance 2 of the batch; 0 and 1 are those of a new network.
+    kept = {name: value.item() for name, value in module.validated_net.named_buffers()}
+    assert (kept["0.running_mean"], kept["0.running_var"]) == pytest.approx((2.0, 2.0))
+
+
 def test_without_averaging_the_weights_themselves_are_kept() -> None:
     net = nn.Linear(1, 1)
     module = CostModelModule(net, LOSSES["mse"], TrainSpec())

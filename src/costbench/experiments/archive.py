@@ -272,17 +272,19 @@ def write_archive(folder: Path, profile: str, parts: Mapping[str, Part]) -> Mani
     Raises:
         DataError: if a file cannot be written.
     """
-    digests = {}
+    files = {}
     for file, schema in SCHEMAS.items():
         table = pa.concat_tables(
             [schema.empty_table(), *(parts[name].tables[file] for name in sorted(parts))]
         )
-        data = _parquet(table)
-        digests[file] = digest_bytes(data)
+        files[file] = _parquet(table)
+    # All at once: between the first and the manifest an archive is damaged, and compressing takes seconds.
+    for file, data in files.items():
         write_bytes(folder / file, data)
+    digests = {file: digest_bytes(data) for file, data in files.items()}
     manifest = Manifest(FORMAT, profile, digests, {name: parts[name].entry for name in sorted(parts)})
     write_json(folder / MANIFEST_FILE, asdict(manifest))
-    seal(folder, "`git checkout`, or `costbench results pack`")
+    seal(folder, "`git checkout`, or `costbench results pack` once the folder is gone")
     return manifest
 
 

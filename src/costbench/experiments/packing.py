@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from shutil import rmtree
 from typing import Any
@@ -34,10 +35,11 @@ from costbench.experiments.archive import (
     write_archive,
     write_results,
 )
+from costbench.experiments.grid.baseline_fit import DONE
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.identity import IDENTITY_FILE, read_identity
 from costbench.experiments.parameter_file import Params
-from costbench.experiments.workspace import Workspace
+from costbench.experiments.workspace import Workspace, only_writer
 from costbench.extensions import STAGES, StageExtension, load_extensions
 from costbench.metrics.rows import PROGRAMS
 
@@ -92,7 +94,6 @@ def pack(
         DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
             finished, or one of the experiments that are named is not, or if the archive cannot be written.
     """
-    before = read_parts(folder, workspace.name)
     names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
     if experiments is not None:
         wanted = {name if name in _results() else part_of("evaluate", name) for name in experiments}
@@ -102,12 +103,14 @@ def pack(
     if not names:
         raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
     finished = {name: _read_part(workspace.out, name, compact=compact) for name in names}
-    for name in [name for name in finished if name in before]:
-        if _has_fewer_seeds(finished[name], before[name]):
-            del finished[name]
-    if not finished:
-        return Changes((), tuple(before))
-    write_archive(folder, workspace.name, before | finished)
+    # Of two that read what is there and write it with a part of their own, one would lose its part.
+    with only_writer(folder, wait=True):
+        before = read_parts(folder, workspace.name)
+        for name in [name for name in finished if name in before]:
+            if _has_fewer_seeds(finished[name], before[name]):
+                del finished[name]
+        if finished:
+            write_archive(folder, workspace.name, before | finished)
     return Changes(tuple(finished), tuple(name for name in before if name not in finished))
 
 
@@ -126,8 +129,8 @@ def _seeds(cells: Iterable[str]) -> set[str]:
 def unpack(folder: Path, workspace: Workspace) -> Changes:
     """Restores the parts of an archive that are not finished in the output folder of a profile.
 
-    Finished results stay, unfinished ones of a part that the archive has are replaced, and what the archive
-    does not have stays missing.
+    Finished results stay, and finished trainings, which have only to be evaluated. Unfinished ones of a part
+    that the archive has are replaced, and what the archive does not have stays missing.
 
     Args:
         folder: folder of the archive.
@@ -138,6 +141,7 @@ def unpack(folder: Path, workspace: Workspace) -> Changes:
     """
     parts = read_archive(folder, read_profile_manifest(folder, workspace.name))
     missing = [name for name in parts if not _is_finished(workspace.out, name)]
+    missing = [name for name in missing if not _is_trained(workspace.out, name)]
     for name in missing:
         # Weights of an unfinished training beside the results of a finished one would pass for its own.
         for unfinished in _folders(name)[:-1]:
@@ -176,7 +180,17 @@ def _machine_folders(part: str) -> tuple[PurePosixPath, ...]:
 
 
 def _is_finished(out: Path, part: str) -> bool:
-    return all((out / folder / IDENTITY_FILE).is_file() for folder in _folders(part))
+    """Returns whether all folders of a part are complete, and of the same samples."""
+    folders = [out / folder for folder in _folders(part)]
+    complete = all((folder / IDENTITY_FILE).is_file() for folder in folders)
+    return complete and len({read_identity(folder).data_digest for folder in folders}) == 1
+
+
+def _is_trained(out: Path, part: str) -> bool:
+    """Returns whether networks or trees of a finished training are there, which no archive has."""
+    folder = out / _folders(part)[0]
+    models = chain(folder.glob("*/weights.pt"), folder.glob(f"baselines-*/{DONE}"))
+    return (folder / IDENTITY_FILE).is_file() and any(models)
 
 
 def _read_part(out: Path, part: str, *, compact: bool = False) -> Part:

@@ -100,14 +100,18 @@ def load_workspace(params: Params, flags: BackendFlags = NO_FLAGS) -> Workspace:
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Keeps other processes that ask for it out of a stage's folder, which is created if need be.
 
     The lock ends with the process, however that ends. Where the file system has no locks, it is as if there
     were none.
 
+    Args:
+        folder: folder.
+        wait: whether to wait until another process has left it.
+
     Raises:
-        DataError: if another process has the folder, or it cannot be created.
+        DataError: if another process has the folder and is not waited for, or it cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +120,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             if error.errno == errno.EWOULDBLOCK:
                 expected = "one run at a time: wait until it has ended"

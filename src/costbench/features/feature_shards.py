@@ -346,7 +346,7 @@ class FeatureShard:
         if features:
             beside[EXTRA] = _open_extras(self._shard, features)
         self._columns: Shard | _WithBeside = _WithBeside(self._shard, beside) if beside else self._shard
-        self._has_extras = bool(features)
+        self._read_of = estimate, features
         self.path = path
         self.program = str(self._shard.metadata["program"])
         self.application = str(self._shard.metadata["application"])
@@ -358,7 +358,7 @@ class FeatureShard:
     @cached_property
     def columns(self) -> KernelColumns:
         """The columns of the shard, from which many kernels are read at a time."""
-        if self._has_extras:
+        if self._read_of[1]:
             return ExtendedColumns(self._columns)
         return ImportedColumns(self._columns) if self._imported else KernelColumns(self._columns)
 
@@ -374,7 +374,7 @@ class FeatureShard:
 
     def with_roofline(self, roofline: Roofline | None) -> FeatureShard:
         """Returns the same kernels with the estimates of a roofline; these ones for None."""
-        return self if roofline is None else FeatureShard(self.path, roofline=roofline)
+        return self if roofline is None else FeatureShard(self.path, *self._read_of, roofline)
 
     def with_estimate(self, quality: str, features: str = "") -> FeatureShard:
         """Returns the same kernels with estimates of a quality and further features of nodes.
@@ -404,7 +404,7 @@ class FeatureShard:
         features = shard["row_features"][rows]
         is_output = self._part("node_is_output", index, like="node_row")
         write_boundary_features(features, num_inputs, is_output[num_inputs:])
-        if self._has_extras:
+        if self._read_of[1]:
             features = np.concatenate([features, self._part(EXTRA, index, like="node_row")], axis=1)
         return KernelGraph(
             opcodes=shard["row_opcode"][rows].astype(np.int64),

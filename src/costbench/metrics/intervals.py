@@ -274,6 +274,32 @@ class LargestInterval:
 
 
 @dataclass(frozen=True)
+class PercentileInterval:
+    """An effect of runs alone, whose distribution is known from draws.
+
+    Attributes:
+        estimate: the effect.
+        drawn: effects that may be the true one, ascending, [draws].
+    """
+
+    estimate: float
+    drawn: F64
+
+    @property
+    def of_runs(self) -> float:
+        """Returns 1: it is runs that differ."""
+        return 1.0
+
+    def low(self, tail: float) -> float:
+        """Returns the percentile; -inf where the draws are too few to tell of events so rare."""
+        return float(np.quantile(self.drawn, tail)) if tail * len(self.drawn) >= 1.0 else -np.inf
+
+    def high(self, tail: float) -> float:
+        """Returns the percentile from above."""
+        return float(np.quantile(self.drawn, 1.0 - tail)) if tail * len(self.drawn) >= 1.0 else np.inf
+
+
+@dataclass(frozen=True)
 class WiderInterval:
     """Of two intervals of one effect the wider one, at 95%: the more cautious view of what is independent."""
 
@@ -320,20 +346,19 @@ def smallest_tail(decided: Callable[[float], bool]) -> float:
     return 2.0 * float(np.exp(high))
 
 
-def false_discovery_rates(p_values: Sequence[float], *, dependent: bool = False) -> tuple[float, ...]:
+def false_discovery_rates(p_values: Sequence[float]) -> tuple[float, ...]:
     """Returns q-values: the least rate of false discoveries at which each test still counts as one.
+
+    The procedure of Benjamini and Hochberg (1995), for independent or positively dependent tests.
 
     Args:
         p_values: p-values of all tests that were made.
-        dependent: whether to allow for any dependence between tests (Benjamini and Yekutieli, 2001); else
-            the procedure of Benjamini and Hochberg (1995), for independent or positively dependent ones.
     """
     from scipy.stats import false_discovery_control
 
     if not p_values:
         return ()
-    q_values = false_discovery_control(np.asarray(p_values), method="by" if dependent else "bh")
-    return tuple(q_values.tolist())
+    return tuple(false_discovery_control(np.asarray(p_values)).tolist())
 
 
 @dataclass(frozen=True)

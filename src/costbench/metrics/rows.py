@@ -24,9 +24,9 @@ class MetricRow:
     """One number.
 
     Attributes:
-        task: `tile` or `fusion`.
-        split: `random` or `manual`.
-        chip: `tpu_v2` or `tpu_v3`.
+        task: task, such as `tile`.
+        split: split, such as `random` or `folds`.
+        chip: chip or machine, such as `tpu_v3`.
         model: `learned`, `hybrid`, `analytical`, `random`, `iterations`; `best` for what depends on none.
         variant: `main`, or the ablation that the model was trained for (`undirected`, `gat-lstm`).
         seed: seed of the training run (or of the random ranking); 0 for models without one.

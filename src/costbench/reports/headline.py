@@ -71,8 +71,9 @@ class HeadlineParams:
         orders: experiments with learning curves of networks that the papers compare with each other, by which
             these are judged; they have no part in who leads at which budget.
         estimates: experiments with estimates of several qualities.
-        runs: experiments with further runs of variants of `networks`, which count in verdicts alone: these
-            compare models by equal numbers of runs.
+        runs: experiments with further runs of variants of `networks`, which count in verdicts alone (these
+            compare models by equal numbers of runs) -> how often their claims were looked at before they were
+            complete.
     """
 
     results: str
@@ -81,7 +82,7 @@ class HeadlineParams:
     curves: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
     estimates: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
+    runs: Mapping[str, int] = field(default_factory=dict)
 
 
 POINT_COLUMNS = (
@@ -106,6 +107,7 @@ class Headline:
     Attributes:
         results: results of networks and chosen trees.
         further_runs: rows of further runs of these networks.
+        looks: experiment with such runs -> how often claims were looked at before it was complete.
         budgets: budgets of the networks, those of learning curves left out.
         curves: learning curves.
         guard: networks that were not trained enough by these curves, and what each model was given.
@@ -123,6 +125,7 @@ class Headline:
 
     results: Results
     further_runs: pd.DataFrame
+    looks: Mapping[str, int]
     budgets: tuple[Budget, ...]
     curves: tuple[Curves, ...]
     guard: TrainingGuard
@@ -170,8 +173,12 @@ def load_headline(
         for name, part in parts.items()
         if len(part.tables[ROWS])
     }
-    roles = (params.networks, params.trees, params.curves, params.orders, params.estimates, params.runs)
-    present = HeadlineParams(params.results, *(tuple(filter(rows.__contains__, names)) for names in roles))
+    roles = (params.networks, params.trees, params.curves, params.orders, params.estimates)
+    present = HeadlineParams(
+        params.results,
+        *(tuple(filter(rows.__contains__, names)) for names in roles),
+        runs={name: looks for name, looks in params.runs.items() if name in rows},
+    )
     if not any((present.networks, present.trees, present.curves, present.orders)):
         return None
     other = {file: table_of(file, ()) for file in (ROWS, POINTS)}
@@ -179,7 +186,7 @@ def load_headline(
         for part in parts.values():
             write_results(Path(unpacked), {**part.tables, **other}, _write_unflushed)
         headline = _read_headline(Path(unpacked), present, rows, columns, claims)
-    named = tuple(chain.from_iterable(roles))
+    named = (*chain.from_iterable(roles), *params.runs)
     used = [manifest.parts[f"experiments/{name}"] for name in named if name in rows]
     digests = {
         "parameters": {part.params_digest for part in used},
@@ -242,12 +249,13 @@ def _read_headline(
     guard = replace(
         guard_training(results, budgets, curves, claims),
         given=_model_budgets(budgets, core_seconds, fits),
-        unsettled=unsettled_models(points) | _unsettled_variants(curves_of_compared),
+        settled=settled_models(points) | _settled_variants(curves_of_compared),
     )
     searches, paths = rows.get("autotune"), out / "autotune" / "search.json"
     return Headline(
         results=results,
         further_runs=split_user_programs(stack([results.frame.iloc[:0], *further]))[0],
+        looks=params.runs,
         budgets=read_budgets(trained),
         curves=curves,
         guard=guard,
@@ -450,26 +458,29 @@ def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterator[dict[str,
         yield asdict(_budget_of_trees(runs)) | named | {"validation": validation, "is_chosen": chosen}
 
 
-def _unsettled_variants(curves: Sequence[Curves]) -> frozenset[NetworkKey]:
+def _settled_variants(curves: Sequence[Curves]) -> dict[NetworkKey, bool]:
     """Returns the same of networks that papers compare with each other: variants of `learned`."""
     variants = {MAIN_NETWORK: MAIN} | {curve: variant for variant, curve in CURVE_OF.items()}
-    return frozenset(
-        (of_task.task, Side(variant=variants.get(network, network), split=of_task.split, chip=of_task.chip))
+    return {
+        (
+            of_task.task,
+            Side(variant=variants.get(network, network), split=of_task.split, chip=of_task.chip),
+        ): is_settled(points["validation"].tolist())
         for of_task in curves
         for network, points in of_task.networks.items()
-        if not is_settled(points["validation"].tolist())
-    )
+        if len(points) > 1
+    }
 
 
-def unsettled_models(points: pd.DataFrame) -> frozenset[NetworkKey]:
-    """Returns the models whose validation value still changed when their budget was last doubled.
+def settled_models(points: pd.DataFrame) -> dict[NetworkKey, bool]:
+    """Returns whether the validation values of models stayed as they were when their budgets were doubled.
 
     Args:
         points: models after each budget, of each the least budget first.
     """
-    unsettled = set()
+    settled = {}
     for key, of_model in points.groupby(["task", "model", "split", "chip"]):
         task, model, split, chip = map(str, key)
-        if not is_settled(of_model["validation"].tolist()):
-            unsettled.add((task, Side(model, MAIN, split, chip)))
-    return frozenset(unsettled)
+        if len(of_model) > 1:
+            settled[task, Side(model, MAIN, split, chip)] = is_settled(of_model["validation"].tolist())
+    return settled

@@ -23,6 +23,7 @@ from costbench.reports.claims.evaluation import (
     control_false_discoveries,
     derived_rows,
     evaluate_claims,
+    look,
 )
 from costbench.reports.dataset_files import Card, read_cards, read_leakage, read_set_counts
 from costbench.reports.extension import ReportPart
@@ -381,7 +382,9 @@ def decide_on_headline(
     )
     before = score_index(declared)
     decided = {
-        finding.claim.id: replace(finding, profile=headline.profile, p=_p_of_looks(finding, before))
+        finding.claim.id: replace(
+            look(finding, 1 + _looks_before(finding, before, headline)), profile=headline.profile
+        )
         for finding in evaluate_claims(tested, frame, seed, guard=headline.guard, margins_of=claims)
         if finding.verdict != NOT_EVALUATED
     }
@@ -389,18 +392,15 @@ def decide_on_headline(
     return control_false_discoveries((*replaced, *decided.values()))
 
 
-def _p_of_looks(finding: Finding, before: ScoreIndex) -> float | None:
-    """Returns the p-value, twice as large where further runs were added to those that had been looked at.
-
-    Who adds runs until an interval decides is wrong more often than it says; a verdict that either of two
-    looks may give, by no more than the sum of both (Bonferroni).
-    """
-    claim = finding.claim
-    looked = any(
-        runs > scores_of(before, claim.task, claim.metric, side).runs > 0
-        for side, runs in finding.seeds.items()
-    )
-    return min(1.0, 2.0 * finding.p) if looked and finding.p is not None else finding.p
+def _looks_before(finding: Finding, before: ScoreIndex, headline: Headline) -> int:
+    """Returns how often a claim was looked at before the last of its further runs: 0 without any."""
+    claim, looks = finding.claim, [0]
+    for side, runs in finding.seeds.items():
+        if runs > scores_of(before, claim.task, claim.metric, side).runs > 0:
+            columns = {"task": side.task or claim.task, "model": side.model, "variant": side.variant}
+            rows = select(headline.further_runs, **columns, chip=side.chip)
+            looks.append(sum(headline.looks[name] for name in rows["experiment"].unique()))
+    return max(looks)
 
 
 def find_on_machine(

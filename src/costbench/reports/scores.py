@@ -256,12 +256,19 @@ def _over_programs(statistic: Callable[..., Any], without_gaps: Callable[..., An
 mean_over_programs = _over_programs(np.nanmean, np.mean)
 
 
-def _geometric_mean(values: F64) -> F64:
-    return np.exp(mean_over_programs(np.log(np.maximum(values, APE_FLOOR_PERCENT))))
+def geometric_mean(values: F64, floor: float = 0.0) -> F64:
+    """Returns the geometric mean over programs, [resamples, num_programs] -> [resamples].
+
+    Args:
+        values: values, none below zero; NaN stands for no program.
+        floor: what a value counts at the least.
+    """
+    with np.errstate(divide="ignore"):  # log(0) = -inf, of which the mean is 0
+        return np.exp(mean_over_programs(np.log(np.maximum(values, floor))))
 
 
 STATISTICS: Mapping[str, Callable[[F64], F64]] = {
-    "geometric_mean": _geometric_mean,
+    "geometric_mean": partial(geometric_mean, floor=APE_FLOOR_PERCENT),
     "mean": mean_over_programs,
     "median": _over_programs(np.nanmedian, np.median),
     "best": _over_programs(np.nanmax, np.max),

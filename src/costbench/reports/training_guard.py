@@ -27,6 +27,7 @@ from costbench.experiments.grid.cells import listed_as
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import ANY, Claim, Side, margins
 from costbench.reports.results import ALL, Results
+from costbench.reports.searches import GAINS
 from costbench.reports.tables.learning_curves import Curves, is_curve, is_rate
 from costbench.reports.training_runs import Budget, rises
 from costbench.tasks import LEARNED
@@ -72,15 +73,15 @@ class TrainingGuard:
         steps: number of steps that would be enough, where that is known.
         trained: number of steps that each network was trained for, the fewest of its seeds and folds.
         given: what models were given, boosted trees among them, where more is known than the steps.
-        unsettled: models that more training would still change: their validation value changed by `SETTLED`
-            or more when the budget was last doubled.
+        settled: whether a model's validation value changed by less than `SETTLED` when its budget was last
+            doubled, of models whose budget was.
     """
 
     reasons: Mapping[NetworkKey, str] = field(default_factory=dict)
     steps: Mapping[NetworkKey, int] = field(default_factory=dict)
     trained: Mapping[NetworkKey, int] = field(default_factory=dict)
     given: Mapping[NetworkKey, ModelBudget] = field(default_factory=dict)
-    unsettled: frozenset[NetworkKey] = frozenset()
+    settled: Mapping[NetworkKey, bool] = field(default_factory=dict)
 
     def budget_of(self, task: str, side: Side) -> ModelBudget | None:
         """Returns what the model of a side was given; None where that is not known."""
@@ -89,12 +90,14 @@ class TrainingGuard:
             return self.given[key]
         return ModelBudget(steps=self.trained[key]) if key in self.trained else None
 
-    def is_unsettled(self, task: str, side: Side) -> bool:
-        """Returns whether more training would still change the model of a side."""
-        return (task, Side(side.model, side.variant, side.split, side.chip)) in self.unsettled
+    def at_plateau(self, task: str, side: Side) -> bool | None:
+        """Returns whether more training would not change the model of a side; None where nobody tried."""
+        return self.settled.get((task, Side(side.model, side.variant, side.split, side.chip)))
 
     def networks_of(self, task: str, side: Side) -> tuple[NetworkKey, ...]:
         """Returns the networks behind a side: itself, those of all splits, or what guides a search.
+
+        Programs that gain most are of several splits, and a search on one has the network of its split.
 
         Args:
             task: task of the side.
@@ -107,7 +110,7 @@ class TrainingGuard:
                 key
                 for key in {**self.trained, **self.reasons}
                 if key[0] == task and replace(key[1], split=exact.split) == network
-                if side.split in (ANY, key[1].split)
+                if side.split in (ANY, GAINS, key[1].split)
             )
             if keys:
                 return keys

@@ -1,9 +1,10 @@
 """A server of a trained cost model: `POST /invocations`, as MLflow's own server has it, with limits.
 
-What a client sent is refused in a sentence with status 400 (413 for a body that is too large, 415 for another
-type, 503 while too many wait), in MLflow's form `{"error_code": ..., "message": ...}`. Whatever else goes
-wrong is a line in the server's log, and status 500 without a word of it. Answers are computed one after
-another, in a thread: the network uses the cores by itself.
+What a client sent is refused in a sentence with status 400 (413 for a body that is too large, 408 for one
+that does not come, 415 for another type, 503 while too many wait), in MLflow's form
+`{"error_code": ..., "message": ...}`. Whatever else goes wrong is a line in the server's log, and status 500
+without a word of it. Answers are computed one after another, in a thread: the network uses the cores by
+itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from costbench.serving.service import CostService
 
 _log = logging.getLogger(__name__)
 _JSON = "application/json"
+_PATIENCE = 60
+"""Seconds in which a body has to be there."""
 
 
 class _RefusalError(Exception):
@@ -55,11 +58,15 @@ def create_app(service: CostService, limits: RequestLimits) -> Starlette:
             return _RefusalError(503, "TEMPORARILY_UNAVAILABLE", busy).response()
         waiting += 1
         try:
-            body = await _read_body(request, limits.body_bytes)
+            async with asyncio.timeout(_PATIENCE):
+                body = await _read_body(request, limits.body_bytes)
             async with turn:
                 return Response(await asyncio.to_thread(_answer, service, body, limits), media_type=_JSON)
         except _RefusalError as refused:
             return refused.response()
+        except TimeoutError:
+            message = f"body: not there after {_PATIENCE} s"
+            return _RefusalError(408, "INVALID_PARAMETER_VALUE", message).response()
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -10,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from costbench.errors import ParamsError
 from costbench.models.checkpoint import load_checkpoint, save_checkpoint
-from costbench.models.graph_batch import Collator, FeatureScaling
+from costbench.models.graph_batch import Collator, FeatureScaling, KernelSamples
 from costbench.models.learned import LearnedCostNet
 from costbench.rng import stream_key
 from costbench.training.batches import BatchSampler, PlannedBatches, SampleSource, validation_plans
@@ -66,6 +67,9 @@ def fit(
             raise ParamsError(problem, field="monitor", expected="tau, ape, slowdown or opa")
         if loss.predicts == "log_runtime_ns" and spec.start == "mean":
             net.level.fill_(_mean_log_runtime(train_source, spec.net.residual == "analytical"))
+        # A killed training goes on where it starts from the same weights, for the same runtimes.
+        weights = [float(weight.detach().double().sum()) for weight in net.parameters()]
+        runtimes = [_total_runtime(source) for source in (train_source, validation_source)]
         module = CostModelModule(net, loss, spec)
 
         steps = BatchSampler(train_source, spec.batch, spec.seed, min_configs=loss.min_configs)
@@ -82,7 +86,8 @@ def fit(
         def save() -> None:
             save_checkpoint(folder, cast(LearnedCostNet, module.validated_net), scaling, loss.predicts)
 
-        return run.train(module, train, validation, save=save, identity=str(scaling.to_dict()))
+        identity = f"{scaling.to_dict()} {weights} {runtimes}"
+        return run.train(module, train, validation, save=save, identity=identity)
 
 
 def _load_pretrained(folder: Path, spec: TrainSpec) -> tuple[LearnedCostNet, FeatureScaling]:
@@ -94,18 +99,30 @@ def _load_pretrained(folder: Path, spec: TrainSpec) -> tuple[LearnedCostNet, Fea
     return model.net.train(), model.scaling
 
 
+def _spaced_kernels(source: SampleSource) -> Iterator[KernelSamples]:
+    """Yields at most `_LEVEL_KERNELS` kernels of a source, evenly spaced."""
+    for index in np.unique(np.linspace(0, len(source) - 1, _LEVEL_KERNELS).astype(np.int64)).tolist():
+        yield source[index]
+
+
+def _total_runtime(source: SampleSource) -> float:
+    """Returns the sum of the runtimes of evenly spaced kernels, in ns, by which data are known again."""
+    return float(sum(sample.runtime_ns.sum() for sample in _spaced_kernels(source)))
+
+
 def _mean_log_runtime(source: SampleSource, over_estimate: bool) -> float:
-    """Returns the mean over kernels of the mean logarithm of a kernel's runtimes in ns.
+    """Returns the mean over evenly spaced kernels of the mean logarithm of a kernel's runtimes in ns.
 
     Args:
-        source: kernels; at most `_LEVEL_KERNELS`, evenly spaced, are read.
+        source: kernels; those without decisions do not count.
         over_estimate: divide runtimes by the analytical estimates first.
     """
     means = []
-    for index in np.unique(np.linspace(0, len(source) - 1, _LEVEL_KERNELS).astype(np.int64)).tolist():
-        sample = source[index]
+    for sample in _spaced_kernels(source):
+        if not len(sample.runtime_ns):
+            continue
         runtimes = np.log(sample.runtime_ns)
         if over_estimate and sample.analytical_ns is not None:
             runtimes -= np.log(sample.analytical_ns)
         means.append(runtimes.mean())
-    return float(np.mean(means))
+    return float(np.mean(means)) if means else 0.0

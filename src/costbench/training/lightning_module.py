@@ -95,6 +95,9 @@ class CostModelModule(pl.LightningModule):
             with torch.no_grad():
                 for mean, weight in zip(self.average.parameters(), self.net.parameters(), strict=True):
                     mean.lerp_(weight, share)
+                # Such as the running statistics of a user's batch normalisation, which are averages already.
+                for kept, current in zip(self.average.buffers(), self.net.buffers(), strict=True):
+                    kept.copy_(current)
 
     def on_validation_epoch_start(self) -> None:
         """Checks that the epoch's losses are finite, and clears the validation scores of the last epoch.

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from torch.utils.data import DataLoader
 from costbench import params
 from costbench.artifacts import atomic_path, digest_bytes, remove_stale_temporaries
 from costbench.errors import DataError
+from costbench.execution.dotted import is_part, source_digest
 from costbench.models.execution import apply_execution, describe_execution, device_of, flush_denormals
 from costbench.training.lightning_module import CostModelModule
 from costbench.training.spec import AnyTrainSpec, FitResult, monitored_metric
@@ -247,12 +249,23 @@ class TrainingRun:
 
     def _resume_file(self, identity: str) -> Path:
         """Returns the file of the resume point; files of other runs in the folder are removed."""
-        digest = digest_bytes(f"{params.digest(self._spec)} {identity} {torch.__version__}".encode())
+        parts = sorted({source_digest(part) for part in _parts_of(asdict(self._spec))})
+        settings = params.digest(self._spec)
+        digest = digest_bytes(f"{settings} {parts} {identity} {torch.__version__}".encode())
         path = self._folder / f"{digest[:16]}.{RESUME_FILE}"
         for other in sorted(self._folder.glob(f"*.{RESUME_FILE}")):
             if other != path:
                 other.unlink()
         return path
+
+
+def _parts_of(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the dotted paths of a user's own parts among settings."""
+    for value in values.values():
+        if isinstance(value, Mapping):
+            yield from _parts_of(value)
+        elif isinstance(value, str) and is_part(value):
+            yield value
 
 
 @contextmanager

@@ -87,6 +87,30 @@ def test_every_stage_has_a_note_of_its_code(repository: Path, tmp_path: Path) ->
         assert ("costbench_schedules/reports/tables.yaml" in note["data"]) == is_report
 
 
+def test_samples_follow_from_what_describes_a_machine(repository: Path, tmp_path: Path) -> None:
+    """A chip's own file and the records of a machine, which dvc.yaml cannot name."""
+    sections = load_sections(repository / SMOKE)
+    chip, records = tmp_path / "mine.yaml", tmp_path / "records" / "programs.parquet"
+    chip.write_text((repository / "src/costbench/chips/tpu_v2.yaml").read_text("utf-8"), "utf-8")
+    records.parent.mkdir()
+    records.write_bytes(b"1")
+    machines = {"chips": [str(chip)], "recorded": {"machine": "records"}}
+    params = tmp_path / "params.yaml"
+    changed_sections = {"run": sections["run"] | {"root": "."}, "generate": sections["generate"] | machines}
+    params.write_text(json.dumps(sections | changed_sections), "utf-8")
+    found = []
+    for change in (None, records, chip):
+        if change is not None:
+            change.write_bytes(change.read_bytes() + b"\n")
+        inputs.run(params)
+        note: Any = read_json(tmp_path / "out" / "smoke" / "inputs" / "generate.json")
+        found.append(note["machines"])
+    first, second, third = found
+    (name,) = {*first} - {"machine"}
+    assert [first[name] == second[name], second[name] == third[name]] == [True, False]
+    assert [first["machine"] == second["machine"], second["machine"] == third["machine"]] == [False, True]
+
+
 @pytest.mark.parametrize("models", [None, 5, "main-tile", {}, []])
 def test_models_that_are_no_list_are_an_error_of_the_stage_alone(models: object) -> None:
     sections = {"autotune": {"tile": {"models": models}}, "experiments": {}}

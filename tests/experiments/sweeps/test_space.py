@@ -45,6 +45,10 @@ def space_of(ranges: dict[str, Any]) -> Space:
         ({"optimizer.learning_rate": {"low": 0.0, "high": 1.0, "log": True}}, "low is 0.0, must be above"),
         ({"net.dropout": {"low": 0.0, "high": 1.0}}, "dropout is 1.0, must be in [0, 1)"),
         ({"net.dropout": {"low": 0.0, "high": 0.5, "step": 0}}, "step is 0, must be above zero"),
+        (
+            {"net.hidden": {"low": 8, "high": 64, "step": 0.5}},
+            "hidden: has step 0.5",
+        ),
         ({"loss": {"choices": ["hinge", "hing"]}}, "did you mean 'hinge'"),
         ({"net.directed": {"low": 0, "high": 1}}, "space.net.directed"),
         ({"net.encoder": {"choices": ["none", "graphsag"]}}, "unknown choice 'graphsag'"),
@@ -53,6 +57,13 @@ def space_of(ranges: dict[str, Any]) -> Space:
         ({"monitor": {"choices": ["tau", "ape"]}}, "space.monitor: cannot be swept"),
         ({"validation.kernels": {"low": 4, "high": 8}}, "space.validation.kernels: cannot be swept"),
         ({"net.hidden": {"choices": [8, 16], "when": {"loss": ["hinge"]}}}, "depends on 'loss'"),
+        (
+            {
+                "loss": {"choices": ["hinge", "logistic"]},
+                "net.hidden": {"choices": [8, 16], "when": {"loss": ["hing"]}},
+            },
+            "space.net.hidden.when: depends on loss 'hing' (expected values of loss)",
+        ),
         (
             {
                 "loss": {"choices": ["hinge", "logistic"]},

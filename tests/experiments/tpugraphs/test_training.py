@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from benchmarks.synthetic_layouts import random_graph, write_random_graph
 from costbench.cli.app import app
 from costbench.datasets.layout_graphs import open_layout_graph
 from costbench.errors import DataError, ParamsError
+from costbench.experiments.tpugraphs import training
 from costbench.experiments.tpugraphs.training import ImportedData, evaluate_on, train_on
 from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.model import load_layout_model
@@ -68,6 +70,33 @@ def test_another_graph_is_scored_on_all_configs(tmp_path: Path, settings: Path) 
     other = write_random_graph(tmp_path / "other.arrow", 50, 6, 30, 4, seed=1)
     (scored,) = evaluate_on(ImportedData(str(other), None, tmp_path), "valid", tmp_path / "model", threads=1)
     assert (scored.which, scored.num_configs) == ("all", 30)
+
+
+def test_a_graph_is_known_by_its_runtimes_and_not_by_its_name(tmp_path: Path, settings: Path) -> None:
+    path = write_random_graph(tmp_path / "graph.arrow", 60, 8, 100, 4)
+    train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", seed=0, threads=1)
+    (tmp_path / "elsewhere").mkdir()
+    other = write_random_graph(tmp_path / "elsewhere" / "graph.arrow", 50, 6, 30, 4, seed=1)
+    copy = Path(shutil.copy(path, tmp_path / "copy.arrow"))
+    for graph, which in ((other, "all"), (copy, "held-out")):
+        (scored,) = evaluate_on(ImportedData(str(graph), None, tmp_path), "valid", tmp_path / "model")
+        assert scored.which == which
+
+
+def test_a_model_of_another_division_does_not_stay_beside_a_stopped_training(
+    tmp_path: Path, settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = ImportedData(str(write_random_graph(tmp_path / "graph.arrow", 60, 8, 100, 4)), None, tmp_path)
+    train_on(data, settings, tmp_path / "model", seed=0)
+
+    def stopped(*_args: object, **_kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training, "fit_layout", stopped)
+        train_on(data, settings, tmp_path / "model", seed=1)
+    with pytest.raises(DataError):
+        evaluate_on(data, "valid", tmp_path / "model")
 
 
 def test_a_folder_is_used_with_its_splits(

@@ -66,6 +66,14 @@ def test_a_model_that_was_trained_anew_is_no_longer_there(tracking_store: str, t
     assert told["git_revision"] == "abc+changes"
 
 
+def test_a_restored_result_is_no_model(tracking_store: str, tmp_path: Path) -> None:
+    folder = finish_cell(tmp_path / "cell", "tile", "k", 0.5)
+    track_cell(tracking_store, Cell("tile", "random", "tpu_v2", "main", 0), folder, "k", 0.5)
+    assert list(find_runs(tracking_store, CellFilter("tile"))["is_there"]) == [True]
+    (folder / "weights.pt").unlink()
+    assert list(find_runs(tracking_store, CellFilter("tile"))["is_there"]) == [False]
+
+
 def test_runs_that_are_no_finished_cells_do_not_count(tracking_store: str, tmp_path: Path) -> None:
     cell = Cell("tile", "random", "tpu_v2", "main", 0)
     track_cell(tracking_store, cell, tmp_path, "k", 0.9, **{"costbench.kind": "trial"})

@@ -270,6 +270,15 @@ def test_a_claim_that_doing_nothing_passes_too_cannot_hold() -> None:
         assert bool(found.reason) == (verdict == UNDECIDED)
 
 
+def test_ratios_have_no_floor() -> None:
+    # A hundredth of the speed is -99%; errors in percent count .05 at the least.
+    rows = [
+        *rows_of_side(LEARNED, {0: [0.01] * 6}, "speedup"),
+        *rows_of_side(ANALYTICAL, {0: [1.0] * 6}, "speedup"),
+    ]
+    assert decide(SPEEDUP, rows).effect == pytest.approx(-99.0)
+
+
 def test_a_spread_is_the_range_over_settings() -> None:
     sides = {name: Side(variant=name) for name in ("a1", "a2", "a3", "b1", "b2", "b3")}
     claim = replace(
@@ -441,6 +450,9 @@ def test_deviations_over_training_runs_need_two_runs_of_each() -> None:
     assert (found.verdict, found.seeds) == (UNDECIDED, {left: 2, right: 3})
     assert found.low is not None
     assert found.low < 0.0
+    # It is runs that would tell, and a margin is relative to deviations: (sqrt(1/2) + 4) / 2 here.
+    assert found.needed is not None
+    assert found.needed.runs is not None
     once = decide(claim, layout, rows_of_side(right, {0: [1.0] * 7}))
     assert once.verdict == NOT_EVALUATED
     assert once.missing == ("tile/random/tpu_v2/learned/early/tile_size_ape, two or more seeds",)

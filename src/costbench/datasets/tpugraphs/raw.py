@@ -25,6 +25,7 @@ from costbench.hlo.module import HloModule
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import decompress
 from costbench.hlo.wire import parse_message
+from costbench.limits import BYTES_OF_MESSAGE, MAX_MESSAGES
 
 MAX_RANK = 6
 """Axes of a layout in TpuGraphs' features; longer layouts are cut."""
@@ -192,13 +193,20 @@ def read_layout_tuning(path: str | PathLike[str]) -> TuningProgram:
 
 def _parse(path: str | PathLike[str], message: _M, kind: str) -> _M:
     try:
-        parse_message(message, decompress(artifacts.read_bytes(path), where=str(path)), where=str(path))
+        _decode(path, message)
     except (DecodeError, CostbenchError) as error:
         if isinstance(error, DataError):
             raise
         problem = "truncated, or not this kind of file" + _other_kind(path)
         raise DataError(problem, where=path, expected=kind) from error
     return message
+
+
+def _decode(path: str | PathLike[str], message: Message) -> None:
+    """Parses a file. A run of layouts is several small messages a configurable node."""
+    data = decompress(artifacts.read_bytes(path), where=str(path))
+    most = max(MAX_MESSAGES, len(data) // BYTES_OF_MESSAGE)
+    parse_message(message, data, where=str(path), max_messages=most)
 
 
 def _other_kind(path: str | PathLike[str]) -> str:
@@ -210,7 +218,7 @@ def _other_kind(path: str | PathLike[str]) -> str:
     }
     for kind, message in candidates.items():
         try:
-            parse_message(message, decompress(artifacts.read_bytes(path), where=str(path)), where=str(path))
+            _decode(path, message)
         except (DecodeError, CostbenchError):
             continue
         if any(field.name in ("modules", "module", "computations") for field, _ in message.ListFields()):

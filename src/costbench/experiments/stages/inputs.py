@@ -20,9 +20,9 @@ from costbench.errors import ParamsError
 from costbench.execution.dotted import is_part
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.identity import EXCLUDED, module_closure, part_digest
-from costbench.experiments.parameter_file import SECTION, load_params
+from costbench.experiments.parameter_file import SECTION, Params, load_params
 from costbench.experiments.tpugraphs.samples import listing_digest
-from costbench.experiments.workspace import load_workspace
+from costbench.experiments.workspace import chip_files, load_workspace
 from costbench.extensions import REPORT_SECTIONS, StageExtension, load_extensions
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.programs.manifest import user_programs
@@ -93,6 +93,8 @@ def run(params: Path) -> None:
             if tables := _sequence(_mapping(sections.get(stage)).get("tables")):
                 content["tables"] = {str(table): digest_file(workspace.root / str(table)) for table in tables}
             content |= _packed(_mapping(sections.get(stage)), workspace.root)
+            if stage == "generate":
+                content |= _machines(profile, workspace.root)
             if stage == "report":
                 content |= _with_sections(code)
             write_json(folder / f"{stage}.json", content)
@@ -106,6 +108,16 @@ def _with_sections(code: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str,
     # Their modules are read, not imported: that would take longer than all notes.
     added = [asdict(module_closure(point.module)) for point in entry_points(group=REPORT_SECTIONS)]
     return {kind: dict(sorted(ChainMap(*(one[kind] for one in [*added, code])).items())) for kind in code}
+
+
+def _machines(params: Params, root: Path) -> dict[str, object]:
+    """Returns digests of a user's own chips and of the records of real machines; empty without any."""
+    digests: dict[str, object] = {name: digest_file(Path(file)) for name, file in chip_files(params).items()}
+    recorded = _mapping(_mapping(params.sections.get("generate")).get("recorded"))
+    for name, records in recorded.items():
+        folder = root / str(records)
+        digests[str(name)] = digest_files(sorted(folder.glob("*.parquet")), folder)
+    return {"machines": digests} if digests else {}
 
 
 def _packed(section: Mapping[str, object], root: Path) -> dict[str, object]:

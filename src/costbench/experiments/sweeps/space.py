@@ -242,6 +242,12 @@ def _check(key: str, values_of: Range, model: AnyTrainSpec, where: str | PathLik
             raise error.recast(ParamsError, where=where, field=name) from error
     if values_of.choices is None and _hint(type(model), key) not in (int, float):
         raise ParamsError("has low and high", where=where, field=name, expected="choices")
+    if (
+        values_of.step is not None
+        and _hint(type(model), key) is int
+        and values_of.step != int(values_of.step)
+    ):
+        raise ParamsError(f"has step {values_of.step}", where=where, field=name, expected="a whole number")
 
 
 def _check_conditions(
@@ -253,6 +259,10 @@ def _check_conditions(
             raise ParamsError(f"depends on {other!r}", where=where, field=name, expected=f"some of {free}")
         if not allowed:
             raise ParamsError("lists no value", where=where, field=f"{name}.{other}")
+        for value in allowed:
+            if not ranges[other].has(value):
+                problem = f"depends on {other} {value!r}"
+                raise ParamsError(problem, where=where, field=name, expected=f"values of {other}")
 
 
 def _draw(trial: BaseTrial, name: str, values_of: Range, hint: object) -> Value:

@@ -10,7 +10,7 @@ import numpy as np
 
 from costbench.arrays import I64
 from costbench.artifacts import digest_bytes, read_json, write_json
-from costbench.datasets.layout_graphs import open_layout_graph
+from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz
@@ -25,7 +25,7 @@ from costbench.metrics.tpugraphs import (
     pooled_accuracy,
 )
 from costbench.models.checkpoint import load_checkpoint
-from costbench.models.layout.model import load_layout_model
+from costbench.models.layout.model import MODEL_FILE, load_layout_model
 from costbench.models.learned import LearnedCostModel
 from costbench.models.spec import Execution
 from costbench.params import load_yaml, parse
@@ -147,11 +147,20 @@ def train_on(
     spec = _settings(LayoutTrainSpec(), settings, seed, threads)
     graphs = data.graphs("train")
     held_out_graphs = data.graphs("valid") if data.is_folder else []
-    result = fit_layout(spec, graphs, held_out_graphs, out, logger=logger)
     division = None if held_out_graphs else {**asdict(spec.hold_out), "seed": seed}
-    names = sorted(open_layout_graph(path).name for path in graphs)
-    write_json(out / TRAINING_FILE, {"graphs": names, "held_out": division, "monitor": spec.monitor})
-    return spec.monitor, result
+    trained = {graph.name: _runtimes_digest(graph) for graph in map(open_layout_graph, graphs)}
+    facts = {"graphs": trained, "held_out": division, "monitor": spec.monitor}
+    path = out / TRAINING_FILE
+    if not path.is_file() or read_json(path) != facts:
+        # A model of another division, which a training that is stopped would leave beside this one.
+        (out / MODEL_FILE).unlink(missing_ok=True)
+        write_json(path, facts)
+    return spec.monitor, fit_layout(spec, graphs, held_out_graphs, out, logger=logger)
+
+
+def _runtimes_digest(graph: LayoutGraph) -> str:
+    """Returns a digest of a graph's runtimes, by which it is known under another name."""
+    return digest_bytes(np.ascontiguousarray(graph.runtime_ns).tobytes())[:16]
 
 
 def _settings(spec: AnySpec, settings: Path | None, seed: int, threads: int) -> AnySpec:
@@ -215,7 +224,7 @@ def evaluate_on(data: ImportedData, split: str, model: Path, threads: int = 1) -
             raise DataError("has no runtimes", where=path, expected="a labelled graph; see export")
         rows: I64 = np.arange(graph.num_configs)
         which = "all"
-        if graph.name in trained and division is not None:
+        if division is not None and _runtimes_digest(graph) in trained:
             spec = HoldOutSpec(division["validation"], division["unseen"])
             rows, which = hold_out_configs(graph, spec, int(division["seed"])).unseen, "held-out"
         metrics = graph_metrics(graph.runtime_ns[rows], loaded.predict(graph, rows), LAYOUT_TOP_K)
@@ -253,13 +262,13 @@ def _score_tiles(model: LearnedCostModel, path: Path) -> ScoredGraph:
     return ScoredGraph(shard.program, int(shard.num_configs()[kernels].sum()), "all", metrics)
 
 
-def _training(model: Path) -> tuple[list[str], dict[str, float] | None]:
-    """Returns the graphs that a model was trained on, and how their configs were divided, if they were."""
+def _training(model: Path) -> tuple[set[str], dict[str, float] | None]:
+    """Returns digests of the graphs that a model was trained on, and how their configs were divided."""
     path = model / TRAINING_FILE
     if not path.is_file():
-        return [], None
+        return set(), None
     content = read_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get("graphs"), list):
+    if not isinstance(content, dict) or not isinstance(content.get("graphs"), dict):
         raise DataError("does not say what was trained on", where=path, expected="graphs, held_out")
     division = content.get("held_out")
-    return [str(name) for name in content["graphs"]], division if isinstance(division, dict) else None
+    return set(map(str, content["graphs"].values())), division if isinstance(division, dict) else None

@@ -112,7 +112,7 @@ class Claim:
         magnitude: word of size in the statement, a name of `papers/magnitudes.yaml`; empty for a plain lead.
         set: set of comparisons that it belongs to (`claims.contrasts`).
         construction: reason why our results agree by how they are made, so that rows cannot test it.
-        looks: how often fewer rows had been looked at, and this time; its p-value counts as often.
+        looks: how often fewer rows had been looked at, and this time (`evaluation.look`).
     """
 
     id: str

@@ -146,13 +146,15 @@ class Finding:
         seeds: number of training seeds by side.
         steps: number of training steps by side, of networks whose budget is known.
         given: what the model of a side was given, where it is known.
-        unsettled: sides whose models more training would still change.
+        at_plateau: whether more training would not change the models of sides, where that was tried.
         profile: name of the profile whose packed results decide it; empty for the report's own results.
         about: `architectures` if networks are compared with enough seeds each, `networks as trained` with
             fewer; empty without networks.
         missing: results that are lacking, if not evaluated.
         reason: why the verdict is what it is whatever the interval; empty where the interval decides.
-        p: least error at which the interval still decides; None where no interval may.
+        looks: how often the claim was looked at while its results grew, each of which might have decided it.
+        p: least error at which the interval still decides, times `looks` (Bonferroni); None where no interval
+            may.
         q: least rate of false discoveries at which it counts among all claims; None without a p-value.
         needed: programs, runs or steps that would decide it, where the interval does not.
     """
@@ -169,11 +171,12 @@ class Finding:
     seeds: Mapping[Side, int] = field(default_factory=dict)
     steps: Mapping[Side, int] = field(default_factory=dict)
     given: Mapping[Side, ModelBudget] = field(default_factory=dict)
-    unsettled: frozenset[Side] = frozenset()
+    at_plateau: Mapping[Side, bool] = field(default_factory=dict)
     profile: str = ""
     about: Literal["", "architectures", "networks as trained"] = ""
     missing: tuple[str, ...] = ()
     reason: str = ""
+    looks: int = 1
     p: float | None = None
     q: float | None = None
     needed: Needed | None = None
@@ -226,13 +229,12 @@ def _distrust_untrained(finding: Finding, guard: TrainingGuard) -> Finding:
         side: [guard.trained[key] for key in keys if key in guard.trained] for side, keys in networks.items()
     }
     given = {side: guard.budget_of(side.task or claim.task, side) for side in claim.sides}
+    at_plateau = {side: guard.at_plateau(side.task or claim.task, side) for side in claim.sides}
     finding = replace(
         finding,
         steps={side: min(steps) for side, steps in known.items() if steps},
         given={side: budget for side, budget in given.items() if budget is not None},
-        unsettled=frozenset(
-            side for side in claim.sides if guard.is_unsettled(side.task or claim.task, side)
-        ),
+        at_plateau={side: answer for side, answer in at_plateau.items() if answer is not None},
     )
     by_reason: dict[str, list[str]] = {}
     for key in dict.fromkeys(key for keys in networks.values() for key in keys):
@@ -295,15 +297,11 @@ def share_runs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
 
 def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: float) -> Finding:
     """Returns the finding by the intervals of all pairs."""
-    leads = intervals(claim, scores, draws.programs)
     n, runs = min(len(of_side.programs) for of_side in scores.values()), count_runs(scores.values())
-    by_program = Bounds(*summary(claim, leads), n)
-    by_application = None
-    num_applications = draws.num_applications(scores.values())
-    if claim.statistic not in LARGEST and num_applications:
-        clustered = intervals(claim, scores, draws.applications)
-        by_application = Bounds(*summary(claim, clustered), num_applications)
-        leads = tuple(map(WiderInterval, leads, clustered))
+    over_programs, over_applications, leads = _intervals(claim, scores, draws)
+    by_program, by_application = Bounds(*summary(claim, over_programs), n), None
+    if over_applications is not None:
+        by_application = Bounds(*summary(claim, over_applications), draws.num_applications(scores.values()))
     low, high = summary(claim, leads)
     seeds = {side: len(scores[side].seeds) for side in claim.sides}
     finding = Finding(
@@ -328,7 +326,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
         return finding
     verdict = decide(claim, leads, margin)
     if verdict == HOLDS and not (claim.null_value is None and claim.blind is None):
-        idle = intervals(claim, idle_scores(claim, scores), draws.programs)
+        *_, idle = _intervals(claim, idle_scores(claim, scores), draws)
         if lie_within(claim, idle, *region(claim, margin)) is not False:
             shown = ", ".join(f"{end:.2f}" for end in summary(claim, idle))
             named = "doing nothing" if claim.blind is None else claim.blind.model
@@ -341,11 +339,29 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     if claim.wall_time:
         return finding
     smallest = smallest_tail(lambda tail: decide(claim, leads, margin, tail) is not None)
-    return replace(
-        finding,
-        p=min(1.0, claim.looks * smallest),
-        needed=None if verdict else needed(claim, leads, margin, programs=n, runs=runs),
-    )
+    estimated = None if verdict else needed(claim, leads, margin, programs=n, runs=runs)
+    return look(replace(finding, p=smallest, needed=estimated), claim.looks)
+
+
+def look(finding: Finding, times: int) -> Finding:
+    """Returns the finding as the last of so many looks at results that grew.
+
+    Who adds results until an interval decides is wrong more often than it says; a verdict that any of n looks
+    may give, by no more than the sum of their errors (Bonferroni).
+    """
+    p = None if finding.p is None else min(1.0, times * finding.p)
+    return replace(finding, looks=times * finding.looks, p=p)
+
+
+def _intervals(
+    claim: Claim, scores: Mapping[Side, Scores], draws: Draws
+) -> tuple[tuple[Interval, ...], tuple[Interval, ...] | None, tuple[Interval, ...]]:
+    """Returns the leads of all pairs over programs, over applications if there are enough, and the wider."""
+    over_programs = intervals(claim, scores, draws.programs)
+    if claim.statistic in LARGEST or not draws.num_applications(scores.values()):
+        return over_programs, None, over_programs
+    over_applications = intervals(claim, scores, draws.applications)
+    return over_programs, over_applications, tuple(map(WiderInterval, over_programs, over_applications))
 
 
 def _about(seeds: Mapping[Side, int]) -> Literal["", "architectures", "networks as trained"]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from costbench.metrics.intervals import (
     CrossedDraws,
     Interval,
     LargestInterval,
-    ResampledEffect,
+    PercentileInterval,
     ShareInterval,
     small_sample_interval,
 )
@@ -36,6 +37,7 @@ from costbench.reports.scores import (
     Resample,
     Scores,
     count_runs,
+    geometric_mean,
     mean_over_programs,
     resample_effects,
     share_won,
@@ -79,12 +81,11 @@ def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) 
 
 def leads(claim: Claim, scores: Mapping[Side, Scores], resample: Resample) -> list[F64]:
     """Returns the lead of each pair in each resample, [resamples] each."""
-    if claim.statistic == "seed_deviation":
-        values = {side: _means_of_seeds(side_scores, resample) for side, side_scores in scores.items()}
-    else:
-        values = {side: resample(side_scores) for side, side_scores in scores.items()}
+    values = _values(claim, scores, resample)
     if claim.scale != "difference":
-        statistic = choose(STATISTICS, claim.statistic, "statistic")
+        # A floor is one of errors in percent.
+        is_mean = claim.statistic == "geometric_mean"
+        statistic = geometric_mean if is_mean else choose(STATISTICS, claim.statistic, "statistic")
         factors = [statistic(ratio) for ratio in _ratios(claim, values)]
         return factors if claim.scale == "factor" else [100.0 * (factor - 1.0) for factor in factors]
     if claim.statistic == "share_of_programs":
@@ -105,8 +106,14 @@ def leads(claim: Claim, scores: Mapping[Side, Scores], resample: Resample) -> li
 
 def level(claim: Claim, scores: Mapping[Side, Scores]) -> float:
     """Returns the mean of the claim's statistic over its sides, what relative margins are relative to."""
-    values = {side: side_scores.means for side, side_scores in scores.items()}
+    values = _values(claim, scores, lambda side_scores: side_scores.means)
     return float(np.mean([_statistic_of(claim, side, values)[0] for side in claim.sides]))
+
+
+def _values(claim: Claim, scores: Mapping[Side, Scores], resample: Resample) -> dict[Side, F64]:
+    """Returns the values that the claim's statistic is of: of programs, or of training runs."""
+    of_side = partial(_means_of_seeds, resample=resample) if claim.statistic == "seed_deviation" else resample
+    return {side: of_side(side_scores) for side, side_scores in scores.items()}
 
 
 def idle_scores(claim: Claim, scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
@@ -142,7 +149,6 @@ def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws
 
     Programs are drawn; that a deviation is one of few runs is known from the chi-square distribution.
     """
-    num_drawn = _num_drawn(scores, draws)
     estimates = leads(claim, scores, lambda side_scores: side_scores.means)
     sign = -claim.sign if claim.direction in _RIGHT_AHEAD else claim.sign
     signed = {}
@@ -152,8 +158,8 @@ def _deviations(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws
         signed[side] = sign * deviations
     differences = [signed[left] - signed[right] for left, right in claim.pairs]
     return tuple(
-        small_sample_interval(ResampledEffect(float(lead[0]), effect, effect, effect, num_drawn, 1))
-        for lead, effect in zip(estimates, differences, strict=True)
+        PercentileInterval(float(lead[0]), np.sort(drawn))
+        for lead, drawn in zip(estimates, differences, strict=True)
     )
 
 
@@ -290,11 +296,11 @@ def effect_of(claim: Claim, leads: Sequence[Interval]) -> float:
 
 
 def summary(claim: Claim, leads: Sequence[Interval]) -> tuple[float, float]:
-    """Returns the 95% interval of the effect: of the least lead, or of all where none may differ."""
+    """Returns the 95% interval of the effect: of the least lead, or of all where none may be far above."""
     if claim.direction == "at_most":
         share = TAIL / len(leads)
         return max(lead.low(share) for lead in leads), max(lead.high(TAIL) for lead in leads)
-    if claim.direction == "no_difference":
+    if math.isfinite(region_of_words(claim, 0.0)[1]):
         return min(lead.low(TAIL) for lead in leads), max(lead.high(TAIL) for lead in leads)
     share = TAIL / len(leads)
     return min(lead.low(TAIL) for lead in leads), min(lead.high(share) for lead in leads)

@@ -57,6 +57,8 @@ _BY_CLAIM = [PRINTED, ALL_PROGRAMS, STAND_IN, REAL]
 _NOT_ON_REAL = {"tile": "no tile sizes there", "layout": "no layouts to choose there"}
 """Why a real machine, which has samples of fusion alone, has no verdict on claims of a task."""
 _UNIT_OF_SHARES = "share of programs"
+_PLATEAU = {True: [], False: ["not at its plateau"], None: ["no learning curve"]}
+"""What is said of a model of the headline that is at its plateau, that is not, and where nobody tried."""
 
 
 def claims_section(findings: Sequence[Finding], evidence: str = "") -> Section:
@@ -171,7 +173,8 @@ def sides_in_words(finding: Finding, sides: Sequence[Side]) -> str:
         amounts = {"steps": finding.steps.get(side, 0)} if given is None else asdict(given)
         counted = {"seed" if seeds == 1 else "seeds": seeds, **amounts}
         budget = [f"{amount:,.0f} {unit.replace('_', '-')}" for unit, amount in counted.items() if amount]
-        budget += ["not at its plateau"] if side in finding.unsettled else []
+        if given is not None and finding.profile:
+            budget += _PLATEAU[finding.at_plateau.get(side)]
         words.append(f"{name} ({', '.join(budget)})" if any(amounts.values()) else name)
     return "; ".join(words)
 
@@ -284,6 +287,7 @@ def _json_entry(finding: Finding) -> dict[str, object]:
         "missing": list(finding.missing),
         "reason": finding.reason,
         "profile": finding.profile or None,
+        "looks": finding.looks,
     }
 
 
@@ -297,7 +301,7 @@ def _json_side(finding: Finding, side: Side) -> dict[str, object]:
         "fitted_kernels": None if given is None else given.kernels or None,
         "trees": None if given is None else given.trees or None,
         "core_seconds": None if given is None else given.core_seconds,
-        "at_plateau": None if given is None or not finding.profile else side not in finding.unsettled,
+        "at_plateau": finding.at_plateau.get(side) if finding.profile else None,
     }
 
 

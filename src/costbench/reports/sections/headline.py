@@ -113,7 +113,7 @@ def standing_table(front: Front, cell: Cell, others: Mapping[str, Standings] | N
             if quality != MAIN:
                 row["model"] = f"{row['model']}, estimate of quality {quality}"
             elif given is not None:
-                row["plateau"] = "no" if front.guard.is_unsettled(cell.task, side) else "yes"
+                row["plateau"] = {True: "yes", False: "no", None: ""}[front.guard.at_plateau(cell.task, side)]
             rows.append(row)
     return fill_table(
         "headline",

@@ -23,7 +23,7 @@ from costbench.models.layout.model import config_scores
 from costbench.models.layout.network import LayoutNetwork
 from costbench.models.layout.segments import build_segment, segment_scores
 from costbench.rng import stream, stream_key
-from costbench.training.layout.source import LayoutBatch
+from costbench.training.layout.source import LayoutBatch, forget_oldest
 from costbench.training.lightning_module import CostModelModule
 from costbench.training.losses import layout_loss
 from costbench.training.spec import LayoutTrainSpec
@@ -42,7 +42,7 @@ class HistoricalParts:
 
     def __init__(self, dropout: float) -> None:
         self._dropout = dropout
-        self._parts: dict[int, tuple[LayoutInputs, list[PartInputs]]] = {}
+        self._parts: OrderedDict[int, tuple[LayoutInputs, list[PartInputs]]] = OrderedDict()
         self._known: OrderedDict[tuple[int, int], F32] = OrderedDict()
 
     def clear(self) -> None:
@@ -84,6 +84,8 @@ class HistoricalParts:
         cached = self._parts.get(batch.graph)
         if cached is None or cached[0] is not batch.inputs:
             cached = self._parts[batch.graph] = (batch.inputs, split_into_parts(batch.inputs, net.spec))
+        self._parts.move_to_end(batch.graph)
+        forget_oldest(self._parts, (inputs for inputs, _ in self._parts.values()))
         return cached[1]
 
     def _recalled(self, batch: LayoutBatch, num_parts: int, width: int) -> Tensor:

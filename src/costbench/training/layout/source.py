@@ -6,9 +6,10 @@ Equal configs stay together. A few graphs are kept at hand as tensors; configs a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -169,6 +170,13 @@ class LayoutBatch:
     segment: float
 
 
+def forget_oldest(kept: OrderedDict[int, Any], graphs: Iterable[LayoutInputs]) -> None:
+    """Removes what was used longest ago, down to `KEPT_NODES` nodes of its graphs; the newest stays."""
+    sizes = [inputs.graph.num_nodes for inputs in graphs]
+    while len(kept) > 1 and sum(sizes[-len(kept) :]) > KEPT_NODES:
+        kept.popitem(last=False)
+
+
 class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
     """Graphs with the configs that may be drawn from each; item `plan` is a step.
 
@@ -217,11 +225,7 @@ class LayoutSource(Dataset[tuple[LayoutBatch, ...]]):
                 open_layout_graph(self._paths[index]), self._scaling, self._spec, self._device
             )
         self._cached.move_to_end(index)
-        while (
-            len(self._cached) > 1
-            and sum(kept_inputs.graph.num_nodes for kept_inputs in self._cached.values()) > KEPT_NODES
-        ):
-            self._cached.popitem(last=False)
+        forget_oldest(self._cached, self._cached.values())
         return self._cached[index]
 
     def validation_plans(self, count: int) -> list[StepPlan]:
