@@ -27,9 +27,6 @@ MAX_INSTRUCTIONS = 1 << 18
 """Instructions of a module."""
 MAX_MESSAGES = 1 << 21
 """Messages in a protocol buffer: eight for each of the most instructions; programs have four."""
-BYTES_OF_MESSAGE = 3
-"""Bytes that a message has at least, on average, where files have more: in long profiles an event with its
-time has eight."""
 MAX_NESTING = 64
 """Tuples within tuples, and operands within operands; protocol buffers end at 100 levels of messages."""
 MAX_RANK = 64

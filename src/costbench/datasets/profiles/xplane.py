@@ -28,12 +28,14 @@ from costbench.errors import DataError, HloError
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto
 from costbench.hlo.reader import parse_proto
 from costbench.hlo.wire import parse_message
-from costbench.limits import BYTES_OF_MESSAGE, MAX_MESSAGES
+from costbench.limits import MAX_MESSAGES
 
 SUFFIX = ".xplane.pb"
 _HOST, _DEVICE, _TABLES = "/host:CPU", "/device:", "/host:metadata"
 _OPERATIONS, _PROGRAMS = "XLA Ops", "XLA Modules"
 _PS_PER_NS = 1000.0
+_BYTES_OF_MESSAGE = 3
+"""Bytes that a message has at least, on average: an event with its time has eight."""
 _WITH_NUMBER = re.compile(r"(.*)\((\d+)\)")
 _INSTRUCTION = re.compile(r"%?([\w.\-]+)(?: = .*)?", re.DOTALL)
 _EXPECTED = "a profile as jax.profiler.trace writes it (.xplane.pb)"
@@ -96,7 +98,7 @@ def read_profile(path: Path) -> Profile:
     space = xplane_pb2.XSpace()
     try:
         data = read_bytes(path)
-        max_messages = max(MAX_MESSAGES, len(data) // BYTES_OF_MESSAGE)
+        max_messages = max(MAX_MESSAGES, len(data) // _BYTES_OF_MESSAGE)
         parse_message(space, data, where=str(path), max_messages=max_messages)
     except HloError as error:
         raise error.recast(DataError) from error

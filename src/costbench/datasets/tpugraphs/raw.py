@@ -25,7 +25,7 @@ from costbench.hlo.module import HloModule
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.reader import decompress
 from costbench.hlo.wire import parse_message
-from costbench.limits import BYTES_OF_MESSAGE, MAX_MESSAGES
+from costbench.limits import MAX_MESSAGES
 
 MAX_RANK = 6
 """Axes of a layout in TpuGraphs' features; longer layouts are cut."""
@@ -132,6 +132,8 @@ def node_splits(module: HloModule) -> I64:
 _TOO_FAST_NS = 1
 _TILE_KIND = "a TuningData message (tile sizes)"
 _LAYOUT_KIND = "a ModuleTuningData message (layouts)"
+_BYTES_OF_MESSAGE = 3
+"""Bytes that a message has at least, on average, where a file has more messages than a program."""
 _M = TypeVar("_M", bound=Message)
 
 
@@ -205,7 +207,7 @@ def _parse(path: str | PathLike[str], message: _M, kind: str) -> _M:
 def _decode(path: str | PathLike[str], message: Message) -> None:
     """Parses a file. A run of layouts is several small messages a configurable node."""
     data = decompress(artifacts.read_bytes(path), where=str(path))
-    most = max(MAX_MESSAGES, len(data) // BYTES_OF_MESSAGE)
+    most = max(MAX_MESSAGES, len(data) // _BYTES_OF_MESSAGE)
     parse_message(message, data, where=str(path), max_messages=most)
 
 
