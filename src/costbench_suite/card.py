@@ -5,8 +5,9 @@ Equal predictions give equal numbers; what is stated beside them (`About`) is th
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from costbench_suite.searches import Searches
 from costbench_suite.task_data import TaskData
 from costbench_suite.tasks import TASKS
 from costbench_suite.versions import published
+
+_STATED = ("about", "digest", "us_per_prediction")
+"""Fields of a card that differ from run to run, or are the author's word."""
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,38 @@ def make_card(data: TaskData, about: About, entry: Predictions | Searches, score
     )
 
 
+def differing_values(stated: Card, again: Card) -> dict[str, object]:
+    """Returns the values of a card that follow from data and predictions and that scoring again gives others.
+
+    Args:
+        stated: card of the entry.
+        again: card made of the same entry again.
+
+    Returns:
+        value of `again` by dotted name; None for one that it has not.
+    """
+    before, now = (dict(_values(asdict(card))) for card in (stated, again))
+    return {
+        name: now.get(name)
+        for name in {**before, **now}
+        if name.partition(".")[0] not in _STATED and not _are_close(before.get(name), now.get(name))
+    }
+
+
+def _values(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _values(inner, f"{name}.{key}" if name else key)
+
+
+def _are_close(left: object, right: object) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+    return left == right
+
+
 def card_path(folder: Path, task: str, name: str, fresh: int) -> Path:
     """Returns the file of a card, `TASK/NAME.json`, or `TASK/NAME-freshSEED.json`.
 
@@ -138,8 +175,8 @@ def card_path(folder: Path, task: str, name: str, fresh: int) -> Path:
 
 
 def file_name(name: str) -> str:
-    """Returns the name of an entry's files without their ending: letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "entry"
+    """Returns the name of an entry's files without their ending: letters of any script, digits, hyphens."""
+    return re.sub(r"[\W_]+", "-", name.lower()).strip("-") or "entry"
 
 
 def write_card(path: Path, card: Card) -> None:
@@ -160,9 +197,7 @@ def read_card(path: Path) -> Card:
     content = read_json(path)
     if not isinstance(content, dict):
         raise DataError("no result card", where=path, expected="an object")
-    plain = without_checksum(content, path)
-    plain = {**plain, "metrics": dict(plain.get("metrics", {}))}  # type: ignore[call-overload]
-    return parse(Card, plain, where=path, error=DataError)
+    return parse(Card, without_checksum(content, path), where=path, error=DataError)
 
 
 def read_about(path: Path) -> About:

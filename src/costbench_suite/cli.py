@@ -144,7 +144,7 @@ def score(  # noqa: PLR0913 (a command has its options)
 
     `costbench suite score --model mymodel:MyModel --task fusion --about about.yaml`
     """
-    from costbench_suite.card import card_path, make_card, write_card
+    from costbench_suite.card import card_path, make_card, read_card, write_card
     from costbench_suite.predictions import Predictions, write_predictions
     from costbench_suite.scoring import score as score_entry
     from costbench_suite.searches import write_searches
@@ -155,6 +155,9 @@ def score(  # noqa: PLR0913 (a command has its options)
     task_data = TaskData(folder, task)
     if predictions is not None and model is not None:
         raise DataError("two entries", field="--model", expected="either a file or --model module:Class")
+    path = out or card_path(entries, task, described.name, task_data.facts.fresh)
+    if out is None and path.is_file() and (other := read_card(path).about.name) != described.name:
+        raise DataError(f"is the card of {other!r}", where=path, expected="another name, or --out FILE")
     entry = _entry(predictions, model, task_data)
     if write is not None:
         if isinstance(entry, Predictions):
@@ -162,7 +165,6 @@ def score(  # noqa: PLR0913 (a command has its options)
         else:
             write_searches(write, entry)
     card = make_card(task_data, described, entry, score_entry(task_data, entry))
-    path = out or card_path(entries, task, described.name, card.fresh)
     write_card(path, card)
     _print_card(card)
     if not card.is_of_version:
@@ -239,24 +241,24 @@ def check(
     ] = None,
     folder: Data = _DATA,
 ) -> None:
-    """Score an entry again and compare with its card: exit code 1 where the numbers differ.
+    """Score an entry again and compare with its card: exit code 1 where a number of it differs.
 
     Example: `costbench suite check leaderboard/tile/my-trees.json predictions.parquet`
     """
-    from costbench_suite.card import read_card
+    from costbench_suite.card import differing_values, make_card, read_card
     from costbench_suite.scoring import score as score_entry
     from costbench_suite.task_data import TaskData
 
     calm_threads()
     stated = read_card(card)
     task_data = TaskData(folder, stated.task)
+    if stated.data_digest != task_data.facts.digest:
+        expected = f"{task_data.facts.digest[:16]}..., that of {task_data.folder}"
+        raise DataError("was scored on other data", where=card, field="data_digest", expected=expected)
     entry = _entry(predictions, stated.about.code or None, task_data)
-    again = score_entry(task_data, entry)
-    differ = [
-        name for name, value in stated.numbers.items() if abs(again.numbers.get(name, 0.0) - value) > 1e-9
-    ]
-    if differ:
-        values = ", ".join(f"{name} {again.numbers.get(name)}" for name in differ[:4])
+    again = make_card(task_data, stated.about, entry, score_entry(task_data, entry))
+    if differ := differing_values(stated, again):
+        values = ", ".join(f"{name} {value}" for name, value in list(differ.items())[:4])
         raise DataError(f"{len(differ)} numbers differ: {values}", where=card, expected="those of the card")
     same = "the same predictions" if entry.digest == stated.digest else "other predictions"
     typer.echo(f"{card}: {len(stated.numbers)} numbers as stated, from {same}")

@@ -214,6 +214,8 @@ def _write_task(folder: Path, task: SuiteTask, samples: Samples, fresh: int) -> 
         for of_program in samples.tables:
             for table in task.tables:
                 writers[table].write(of_program[table])
+        # From here on tables are replaced: a run that is killed must not leave them under the old identity.
+        (folder / FACTS_FILE).unlink(missing_ok=True)
     digests = {table: digest_table(folder / f"{table}.parquet") for table in (PROGRAMS, SPLITS, *task.tables)}
     described = describe(folder, task)
     write_readme(folder, task, described, digests)

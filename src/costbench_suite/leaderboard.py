@@ -40,34 +40,42 @@ def read_cards(folder: Path) -> dict[str, tuple[Card, ...]]:
     """Returns the cards `TASK/*.json` of a folder, best first, by task.
 
     Raises:
-        DataError: for a file that is no card, of another version, or in the folder of another task; if there
-            are none.
+        DataError: for a file that is no card, of another version, or in the folder of another task; for
+            cards that cannot stand in one table; if there are none.
     """
     cards: dict[str, tuple[Card, ...]] = {}
     for task in TASKS.values():
-        read = []
+        read: dict[Path, Card] = {}
         for path in sorted((folder / task.name).glob("*.json")):
             card = read_card(path)
             if (card.version, card.task) != (VERSION, task.name):
                 problem = f"version {card.version}, task {card.task}"
                 raise DataError(problem, where=path, expected=f"version {VERSION}, task {task.name}")
-            read.append(card)
-        _check_same_data(read, folder / task.name)
+            missing = [name for name in task.metrics if name not in card.metrics]
+            if missing:
+                raise DataError("missing", where=path, field=f"metrics.{missing[0]}", expected="a mean")
+            read[path] = card
+        _check_together(read)
         if read:
-            cards[task.name] = rank(read)
+            cards[task.name] = rank(list(read.values()))
     if not cards:
         raise DataError("no result cards", where=folder, expected="TASK/NAME.json of `costbench suite score`")
     return cards
 
 
-def _check_same_data(cards: Sequence[Card], folder: Path) -> None:
-    """Raises DataError if two cards of the same seed are of different data."""
-    digests: dict[int, Card] = {}
-    for card in cards:
-        first = digests.setdefault(card.fresh, card)
+def _check_together(cards: Mapping[Path, Card]) -> None:
+    """Raises DataError if two cards of the same seed are of different data, or of entries of one name."""
+    first_of_seed: dict[int, Card] = {}
+    paths: dict[tuple[str, int], Path] = {}
+    for path, card in cards.items():
+        name, first = card.about.name, first_of_seed.setdefault(card.fresh, card)
         if first.data_digest != card.data_digest:
-            names = f"{first.about.name} and {card.about.name}"
-            raise DataError(f"{names} were scored on different data", where=folder, expected="the same data")
+            problem = f"{first.about.name} and {name} were scored on different data"
+            raise DataError(problem, where=path, expected="the same data")
+        other = paths.setdefault((name, card.fresh), path)
+        if other != path:
+            problem = f"an entry {name!r} is in {other.name} as well"
+            raise DataError(problem, where=path, field="about.name", expected="a name of its own")
 
 
 def rank(cards: Sequence[Card]) -> tuple[Card, ...]:

@@ -15,11 +15,16 @@ import pyarrow as pa
 from costbench.arrays import F64
 from costbench.errors import DataError
 from costbench.execution.dotted import errors_of, load_dotted
-from costbench_suite.program_tables import open_table, table_writers
+from costbench_suite.program_tables import ColumnKinds, is_text, read_columns, table_writer
 from costbench_suite.task_data import TaskData
 
-COLUMNS = ("id", "decision", "cost")
 _SEED = "seed"
+_KINDS: ColumnKinds = {
+    "id": is_text,
+    "decision": pa.types.is_integer,
+    "cost": lambda kind: pa.types.is_floating(kind) or pa.types.is_integer(kind),
+    _SEED: pa.types.is_integer,
+}
 _EXPECTED = "columns id (text), decision (whole number), cost (number), and seed where there are several"
 
 
@@ -70,7 +75,7 @@ def read_predictions(path: Path, data: TaskData) -> Predictions:
         program: data.table("decisions", program, ("id", "decision")) for program in data.programs.index
     }
     whole = pd.concat(expected.values(), ignore_index=True)
-    seeds = sorted(frame[_SEED].unique().tolist())
+    seeds = sorted(frame[_SEED].unique().tolist()) or [0]
     costs: dict[int, dict[str, F64]] = {}
     for seed in seeds:
         ordered = _in_order(
@@ -82,28 +87,7 @@ def read_predictions(path: Path, data: TaskData) -> Predictions:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    file = open_table(path)
-    names = file.schema_arrow.names
-    wanted = [*COLUMNS, *([_SEED] if _SEED in names else [])]
-    if set(names) != set(wanted):
-        raise DataError(f"columns {', '.join(names)}", where=path, expected=_EXPECTED)
-    try:
-        table = file.read(columns=wanted)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError("cannot be read", where=path, expected="a Parquet file") from error
-    kinds = {name: table.schema.field(name).type for name in wanted}
-    checks = {
-        "id": lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
-        "decision": pa.types.is_integer,
-        "cost": lambda kind: pa.types.is_floating(kind) or pa.types.is_integer(kind),
-        _SEED: pa.types.is_integer,
-    }
-    for name, kind in kinds.items():
-        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not checks[name](plain):
-            raise DataError(f"is of type {kind}", where=path, field=name, expected=_EXPECTED)
-        if table.column(name).null_count:
-            raise DataError("has empty values", where=path, field=name, expected="a value in each row")
+    table = read_columns(path, _KINDS, _EXPECTED, optional=_SEED)
     frame: pd.DataFrame = table.to_pandas().astype({"id": str, "decision": np.int64, "cost": np.float64})
     return frame if _SEED in frame else frame.assign(**{_SEED: 0})
 
@@ -171,14 +155,14 @@ def write_predictions(path: Path, predictions: Predictions, data: TaskData) -> N
     Raises:
         DataError: if it cannot be written.
     """
-    with table_writers(path.parent, (path.stem,)) as writers:
+    with table_writer(path) as writer:
         for seed, by_program in predictions.costs.items():
             for program, costs in by_program.items():
                 rows = data.table("decisions", program, ("id", "decision"))
                 table = pa.Table.from_pandas(
                     rows.assign(cost=costs, seed=np.int64(seed)), preserve_index=False
                 )
-                writers[path.stem].write(table)
+                writer.write(table)
 
 
 def digest_costs(costs: dict[int, dict[str, F64]]) -> str:

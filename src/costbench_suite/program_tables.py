@@ -6,8 +6,8 @@ The digest of such a file is of its values, not of its bytes, which differ betwe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from costbench.artifacts import atomic_path
+from costbench.artifacts import atomic_path, open_file
 from costbench.errors import DataError, one_line
 from costbench.limits import MAX_FILE_BYTES
 
 _LEVEL = 9
+ColumnKinds = Mapping[str, Callable[[pa.DataType], bool]]
+"""Functions that say whether a column has the right type, by name of the column."""
 
 
 class TableWriter:
@@ -48,39 +50,81 @@ class TableWriter:
 
 
 @contextmanager
-def table_writers(folder: Path, names: tuple[str, ...]) -> Iterator[Mapping[str, TableWriter]]:
-    """Yields a writer for each file `NAME.parquet` of a folder; they appear when all are complete.
+def table_writer(path: Path) -> Iterator[TableWriter]:
+    """Yields a writer of a file, which appears when it is complete.
 
     Raises:
         DataError: naming the file, if it cannot be written.
     """
-    if not names:
-        yield {}
-        return
-    name, *others = names
-    with (
-        atomic_path(folder / f"{name}.parquet") as path,
-        table_writers(folder, tuple(others)) as writers,
-    ):
-        writer = TableWriter(path)
+    with atomic_path(path) as temporary:
+        writer = TableWriter(temporary)
         try:
-            yield {name: writer, **writers}
+            yield writer
         finally:
             writer.close()
+
+
+@contextmanager
+def table_writers(folder: Path, names: tuple[str, ...]) -> Iterator[Mapping[str, TableWriter]]:
+    """Yields a writer for each file `NAME.parquet` of a folder; they appear when all are written.
+
+    Raises:
+        DataError: naming the file, if it cannot be written.
+    """
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(table_writer(folder / f"{name}.parquet")) for name in names}
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        problem = f"cannot be read: {one_line(error)}"
+        raise DataError(problem, where=path, expected="a Parquet file") from error
 
 
 def open_table(path: Path) -> pq.ParquetFile:
     """Opens a Parquet file.
 
     Raises:
-        DataError: if it is missing or damaged.
+        DataError: if it is missing, no file, or damaged.
     """
-    try:
+    with _reading(path), open_file(path):
         return pq.ParquetFile(path, memory_map=True)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(
-            f"cannot be read: {one_line(error)}", where=path, expected="a Parquet file"
-        ) from error
+
+
+def read_columns(path: Path, kinds: ColumnKinds, expected: str, optional: str = "") -> pa.Table:
+    """Returns the rows of a file of anyone's, which has certain columns and a value in each place.
+
+    Args:
+        path: the file.
+        kinds: types of the columns.
+        expected: the columns in words, for errors.
+        optional: name of a column that may be missing.
+
+    Raises:
+        DataError: naming the file and the column, if it has other columns or types, or empty values.
+    """
+    file = open_table(path)
+    names = file.schema_arrow.names
+    if sorted(names) != sorted(name for name in kinds if name != optional or name in names):
+        raise DataError(f"columns {', '.join(names)}", where=path, expected=expected)
+    for field in file.schema_arrow:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if not kinds[field.name](kind):
+            raise DataError(f"is of type {field.type}", where=path, field=field.name, expected=expected)
+    with _reading(path):
+        table = file.read()
+    for name in names:
+        if table.column(name).null_count:
+            raise DataError("has empty values", where=path, field=name, expected="a value in each row")
+    return table
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Returns whether values of a type are texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def digest_table(path: Path) -> str:
@@ -120,21 +164,8 @@ def read_program(
     expanded = file.metadata.row_group(number).total_byte_size
     if expanded > MAX_FILE_BYTES:
         raise DataError(f"a program of {expanded} bytes", where=path, expected=f"at most {MAX_FILE_BYTES}")
-    try:
+    with _reading(path):
         return file.read_row_group(number, columns=None if columns is None else list(columns))
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(
-            f"cannot be read: {one_line(error)}", where=path, expected="a Parquet file"
-        ) from error
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        problem = f"cannot be read: {one_line(error)}"
-        raise DataError(problem, where=path, expected="a Parquet file") from error
 
 
 def _values(array: Any) -> Iterator[bytes]:
@@ -144,7 +175,7 @@ def _values(array: Any) -> Iterator[bytes]:
     if pa.types.is_list(array.type):
         yield np.asarray(array.value_lengths()).astype(np.int64).tobytes()
         yield from _values(array.flatten())
-    elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+    elif is_text(array.type):
         yield "\n".join(array.to_pylist()).encode()
     else:
         # Of objects there would be addresses.

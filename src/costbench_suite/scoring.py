@@ -16,9 +16,9 @@ from costbench.experiments.evaluation.tile import EvaluatedKernel, evaluate_prog
 from costbench.metrics.measures import Measure
 from costbench.metrics.ranking import count_pairs, tau_of
 from costbench.metrics.rows import MAIN
-from costbench.reports.baseline_comparison import Estimate, estimate
+from costbench.reports.baseline_comparison import Estimate, estimate, estimate_error
 from costbench.reports.losses import SKEWED
-from costbench.reports.scores import STATISTICS, Draws, Resample, Scores, make_draws, score_matrix
+from costbench.reports.scores import STATISTICS, Draws, Scores, make_draws, score_matrix
 from costbench.reports.summary import average_values
 from costbench_schedules.experiments import table_scores
 from costbench_suite.predictions import Predictions
@@ -69,7 +69,7 @@ def score(data: TaskData, entry: Predictions | Searches) -> Score:
     intervals = {}
     for name in data.task.metrics:
         measure, statistic = _measure_of(data.task, name)
-        intervals[name] = _estimate(matrices[measure.metric], STATISTICS[statistic], draws)
+        intervals[name] = _estimate(matrices[measure.metric], measure, statistic, draws)
     return Score(
         average_values(values, data.task.measures, skewed=data.task.name in SKEWED),
         intervals,
@@ -79,11 +79,10 @@ def score(data: TaskData, entry: Predictions | Searches) -> Score:
     )
 
 
-def _estimate(scores: Scores, statistic: Callable[[F64], F64], draws: Draws) -> Estimate:
-    def effect(resample: Resample) -> F64:
-        return statistic(resample(scores))
-
-    return estimate(effect, (scores,), draws)
+def _estimate(scores: Scores, measure: Measure, statistic: str, draws: Draws) -> Estimate:
+    if measure.printed == "error":
+        return estimate_error(scores, draws, statistic)
+    return estimate(lambda resample: STATISTICS[statistic](resample(scores)), (scores,), draws)
 
 
 def score_frame(data: TaskData, entry: Predictions | Searches) -> pd.DataFrame:

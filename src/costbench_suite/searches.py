@@ -17,13 +17,14 @@ from costbench.errors import DataError
 from costbench.execution.dotted import errors_of, load_dotted
 from costbench.rng import stream
 from costbench_schedules.search.replay import run_search
-from costbench_suite.program_tables import table_writers
+from costbench_suite.program_tables import ColumnKinds, is_text, read_columns, table_writer
 from costbench_suite.task_data import TaskData
 from costbench_suite.tuning_samples import table_of_rows
 
 TRIALS, REPEATS = 500, 30
 """Configurations that a search may measure, and searches of each table."""
-_COLUMNS = ("id", "seed", "trial", "decision")
+_KINDS: ColumnKinds = {"id": is_text, **dict.fromkeys(("seed", "trial", "decision"), pa.types.is_integer)}
+_EXPECTED = "columns id (text), seed, trial and decision (whole numbers)"
 _SEED = 0
 
 
@@ -53,14 +54,7 @@ def read_searches(path: Path, data: TaskData) -> Searches:
         DataError: in one line with counts, for another number of repeats than `REPEATS`, trials that are
             missing, double or too many, or unknown configurations.
     """
-    try:
-        frame = pd.read_parquet(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise DataError("cannot be read", where=path, expected="a Parquet file") from error
-    if set(frame.columns) != set(_COLUMNS):
-        raise DataError(f"columns {', '.join(map(str, frame))}", where=path, expected=", ".join(_COLUMNS))
-    if not all(pd.api.types.is_integer_dtype(frame[name]) for name in _COLUMNS[1:]):
-        raise DataError("no whole numbers", where=path, field="seed, trial, decision", expected="integers")
+    frame = read_columns(path, _KINDS, _EXPECTED).to_pandas()
     tables = list(data.programs.index)
     if set(frame["id"]) != set(tables):
         missing, unknown = set(tables) - set(frame["id"]), set(frame["id"]) - set(tables)
@@ -129,13 +123,13 @@ def write_searches(path: Path, searches: Searches) -> None:
     Raises:
         DataError: if it cannot be written.
     """
-    with table_writers(path.parent, (path.stem,)) as writers:
+    with table_writer(path) as writer:
         for table, by_seed in searches.orders.items():
             parts = [
                 pd.DataFrame({"id": table, "seed": seed, "trial": np.arange(len(order)), "decision": order})
                 for seed, order in by_seed.items()
             ]
-            writers[path.stem].write(pa.Table.from_pandas(pd.concat(parts), preserve_index=False))
+            writer.write(pa.Table.from_pandas(pd.concat(parts), preserve_index=False))
 
 
 def _digest(orders: Mapping[str, Mapping[int, I64]]) -> str:

@@ -59,8 +59,8 @@ class SuiteTask:
 
 _SIMULATED = (
     "The machine is simulated: its timing is fitted to seven kernels of one program on a TPU v3, and it "
-    "misses another program, a 3-D U-Net, by a factor of seven. `--fresh` says how far an order of entries "
-    "holds on machines that nobody could tune to."
+    "misses another program, a 3-D U-Net, by 41%. `--fresh` says how far an order of entries holds on "
+    "machines that nobody could tune to."
 )
 _KERNEL_TABLES = {
     KERNELS: "a row for each kernel: its graph, its executions in a run of the program, whether it is scored",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -109,8 +110,6 @@ def test_the_digest_is_of_values_and_not_of_the_file(tile: TaskData, tmp_path: P
 
 
 def test_a_changed_byte_of_the_data_is_one_line(suite: Path, tmp_path: Path) -> None:
-    import shutil
-
     shutil.copytree(suite / "tile", tmp_path / "tile")
     path = tmp_path / "tile" / "decisions.parquet"
     damaged = bytearray(path.read_bytes())
@@ -118,6 +117,18 @@ def test_a_changed_byte_of_the_data_is_one_line(suite: Path, tmp_path: Path) -> 
     path.write_bytes(damaged)
     with pytest.raises(CostbenchError, match=r"decisions\.parquet"):
         TaskData(tmp_path, "tile").decisions(PROGRAMS[0])
+
+
+def test_tables_of_a_run_that_ended_early_are_of_no_data(suite: Path, tmp_path: Path) -> None:
+    """Here because a folder is in the place of a file that is written after the tables."""
+    shutil.copytree(suite / "gpu", tmp_path / "gpu")
+    (tmp_path / "gpu" / "README.md").unlink()
+    (tmp_path / "gpu" / "README.md").mkdir()
+    with pytest.raises(CostbenchError, match=r"README\.md"):
+        make_data(tmp_path, ["gpu"], tmp_path / "work", lambda _: None)
+    assert (tmp_path / "gpu" / "decisions.parquet").is_file()
+    with pytest.raises(CostbenchError, match="costbench suite data"):
+        TaskData(tmp_path, "gpu")
 
 
 def test_a_folder_without_data_names_the_command(tmp_path: Path) -> None:

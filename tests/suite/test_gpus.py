@@ -104,6 +104,9 @@ def test_a_strategy_and_its_file_have_the_same_score(
         (lambda f: f.assign(decision=f["decision"].where(f["trial"] != 1, f["decision"].iloc[0])), "twice"),
         (lambda f: f[f["trial"] != 0], "trials from 1"),
         (lambda f: f.drop(columns="trial"), "columns"),
+        (lambda f: f.iloc[:0].astype({"id": "string"}), "16 tables missing"),
+        (lambda f: f.assign(id=[[name] for name in f["id"]]), "id: is of type list"),
+        (lambda f: f.assign(trial=f["trial"].where(f.index != 0)), "trial: is of type double"),
     ],
 )
 def test_files_that_are_no_searches_are_one_line(

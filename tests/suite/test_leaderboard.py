@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from costbench.errors import CostbenchError, DataError
 from costbench.reports.rendering import read_table
-from costbench_suite.card import About, Card, Metric, read_about, read_card, write_card
+from costbench_suite.card import About, Card, Metric, file_name, read_about, read_card, write_card
 from costbench_suite.cli import app
 from costbench_suite.leaderboard import leaderboard_table, rank, read_cards, write_leaderboard
 from costbench_suite.task_data import TaskData
@@ -97,6 +97,32 @@ def test_cards_that_cannot_be_compared_are_refused(tmp_path: Path, card: Card, p
         read_cards(tmp_path)
 
 
+def test_an_entry_has_one_card(tmp_path: Path) -> None:
+    _write(tmp_path, _card("a", 1.0), _card("a", 1.0, 7, data_digest="bb"))
+    write_card(tmp_path / "tile" / "other.json", _card("a", 2.0))
+    with pytest.raises(DataError, match=r"a-0\.json") as error:
+        read_cards(tmp_path)
+    assert error.value.where == str(tmp_path / "tile" / "other.json")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "field"),
+    [(None, "metrics"), ({}, "metrics.ape_mean"), ({"ape_mean": [1, 2, 3]}, "metrics.ape_mean")],
+)
+def test_cards_without_numbers_are_one_error(tmp_path: Path, metrics: object, field: str) -> None:
+    path = tmp_path / "tile" / "a.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(asdict(_card("a", 1.0)) | {"metrics": metrics}))
+    with pytest.raises(DataError) as error:
+        read_cards(tmp_path)
+    assert (error.value.where, error.value.field) == (str(path), field)
+
+
+def test_names_of_files_tell_names_of_entries_apart() -> None:
+    names = ("My trees, 12!", "模型", "другая", "kernel_tuner")
+    assert [file_name(name) for name in names] == ["my-trees-12", "模型", "другая", "kernel-tuner"]
+
+
 def test_what_an_author_says_is_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "about.yaml"
     path.write_text("name: mine\ntraining_s: 12\nknows_estimate: true\n")
@@ -130,3 +156,53 @@ def test_from_predictions_to_the_page_by_commands(
         )
     assert runner.invoke(app, ["leaderboard"], catch_exceptions=False).exit_code == 0
     assert Path("leaderboard/index.html").is_file()
+
+
+@pytest.fixture
+def truth(tile: TaskData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of predictions in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "truth.parquet"
+    predictions_of(tile, lambda rows: rows["runtime_ns"]).to_parquet(path, index=False)
+    return path
+
+
+def _run(tile: TaskData, *arguments: str) -> None:
+    """Runs a command of the suite; what it raises is raised here."""
+    command = [*arguments, "--data", str(tile.folder.parent)]
+    CliRunner().invoke(app, command, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("forge", "field"),
+    [
+        (lambda card: {"metrics": card.metrics | {"ape_mean": Metric(0.01, 0.0, 0.02)}}, "metrics.ape_mean"),
+        (lambda card: {"metrics": card.metrics | {"auc_mean": Metric(1.0, 1.0, 1.0)}}, "metrics.auc_mean"),
+        (lambda card: {"by_application": {"RNN": 0.01}}, "by_application.RNN"),
+        (lambda card: {"programs": card.programs + 1}, "programs"),
+        (lambda card: {"data_digest": "00" * 32}, "data_digest"),
+    ],
+)
+def test_a_forged_card_does_not_pass(tile: TaskData, truth: Path, forge: object, field: str) -> None:
+    _run(tile, "score", truth.name, "--task", "tile", "--name", "truth", "--out", "card.json")
+    card = read_card(Path("card.json"))
+    write_card(Path("card.json"), replace(card, **forge(card)))  # type: ignore[operator]
+    with pytest.raises(DataError) as error:
+        _run(tile, "check", "card.json", truth.name)
+    assert field in str(error.value)
+
+
+def test_a_card_of_another_entry_is_not_overwritten(tile: TaskData, truth: Path) -> None:
+    """Signs are no part of the names of files."""
+    _run(tile, "score", truth.name, "--task", "tile", "--name", "☆")
+    before = Path("leaderboard/tile/entry.json").read_bytes()
+    with pytest.raises(DataError, match=r"entry\.json: is the card of '☆'"):
+        _run(tile, "score", truth.name, "--task", "tile", "--name", "★")
+    assert Path("leaderboard/tile/entry.json").read_bytes() == before
+
+
+def test_predictions_are_written_where_they_were_asked_for(tile: TaskData, truth: Path) -> None:
+    command = ("score", truth.name, "--task", "tile", "--name", "truth", "--write", "copy.pq")
+    _run(tile, *command)
+    assert [path.name for path in truth.parent.glob("copy*")] == ["copy.pq"]
+    _run(tile, "check", "leaderboard/tile/truth.json", "copy.pq")

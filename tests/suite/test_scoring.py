@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from costbench.errors import DataError
@@ -104,6 +106,8 @@ def test_fusions_are_scored_over_the_kernels_that_evaluation_counts(
         (lambda f: pd.concat([f, f.iloc[:1].assign(id="nobody/0")]), "1 unknown"),
         (lambda f: f.assign(decision=f["decision"].where(f.index != 0, 10_000)), "1 missing, 1 unknown"),
         (lambda f: f.drop(columns="cost"), "columns id, decision"),
+        (lambda f: f.iloc[:0].assign(id=pd.Series(dtype="string")), "[0-9] missing"),
+        (lambda f: f.assign(id=[[name] for name in f["id"]]), "id: is of type list"),
         (lambda f: f.assign(decision=f["decision"].astype(str)), "decision: is of type"),
     ],
 )
@@ -123,6 +127,30 @@ def test_a_file_that_is_no_parquet_is_one_line(tile: TaskData, tmp_path: Path) -
     path.write_text("id,decision,cost\n")
     with pytest.raises(DataError, match=r"predictions\.parquet"):
         read_predictions(path, tile)
+
+
+def test_a_column_that_occurs_twice_and_a_folder_are_one_line(tile: TaskData, tmp_path: Path) -> None:
+    frame = predictions_of(tile, _truth)
+    columns = [pa.array(frame[name]) for name in ("id", "id", "decision", "cost")]
+    path = tmp_path / "predictions.parquet"
+    pq.write_table(pa.table(columns, names=["id", "id", "decision", "cost"]), path)
+    with pytest.raises(DataError, match="columns id, id, decision, cost"):
+        read_predictions(path, tile)
+    with pytest.raises(DataError, match=f"{tmp_path.name}: cannot"):
+        read_predictions(tmp_path, tile)
+
+
+def test_intervals_of_errors_end_at_zero_and_those_of_correlations_do_not(
+    simulated: Path, tmp_path: Path
+) -> None:
+    """All programs right but one, whose slowest config is chosen."""
+    data = TaskData(simulated, "layout")
+    wrong = data.programs.index[0]
+    costs = {name: data.decisions(name)["runtime_ns"] * (-1 if name == wrong else 1) for name in data.programs.index}
+    intervals = score(data, Predictions({0: {n: c.to_numpy("float64") for n, c in costs.items()}}, "")).intervals
+    top1 = intervals["top1_arithmetic_mean"]
+    assert top1.value > 0.0
+    assert top1.low == 0.0
 
 
 def test_seeds_are_averaged(tile: TaskData, tmp_path: Path) -> None:
