@@ -12,11 +12,14 @@ from costbench.cli.parameter_help import SECTIONS, find_key, keys, with_comments
 from costbench.errors import ParamsError
 from costbench.experiments.parameter_file import load_sections
 
+RUN_KEYS = ("name", "root", "reports", "jobs", "programs")
+
 
 def test_the_comments_of_the_default_profile_are_the_docstrings(repository: Path) -> None:
-    """`costbench params --comment` writes them."""
+    """`costbench params --comment --renew` writes them."""
     for name in ("params.yaml", "schedules.yaml"):
         text = (repository / name).read_text("utf-8")
+        assert with_comments(text, renew=True) == text
         assert with_comments(text) == text
 
 
@@ -59,3 +62,50 @@ def test_keys_of_another_packages_section_are_explained(repository: Path) -> Non
 def test_an_unknown_key_is_one_error() -> None:
     with pytest.raises(ParamsError, match=r"train.tile.bach: no such key \(expected train.tile.seed, "):
         find_key("train.tile.bach")
+
+
+def test_comments_stand_beside_keys_and_nowhere_in_values(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(
+        "run:  # mine\n"
+        "  name: 'a  # b'\n"
+        '  root: "a  # b"  # mine, too\n'
+        "  out: >\n"
+        "    a\n"
+        "  reports: {a: 1,\n"
+        "    b: 2}\n"
+        "  jobs: &jobs 2\n"
+        "  programs: *jobs\n"
+        "# alone\n"
+        "other: 1\n"
+    )
+    assert CliRunner().invoke(app, ["params", "--comment", "--params", str(path)]).exit_code == 0
+    meanings = {name: find_key(f"run.{name}").meaning.rstrip(".") for name in RUN_KEYS}
+    commented = path.read_text().splitlines()
+    assert commented == [
+        "run:  # mine",
+        f"  name: 'a  # b'  # {meanings['name']}",
+        '  root: "a  # b"  # mine, too',
+        "  out: >",
+        "    a",
+        f"  reports: {{a: 1,  # {meanings['reports']}",
+        "    b: 2}",
+        f"  jobs: &jobs 2  # {meanings['jobs']}",
+        f"  programs: *jobs  # {meanings['programs']}",
+        "# alone",
+        "other: 1",
+    ]
+    assert CliRunner().invoke(app, ["params", "--renew", "--params", str(path)]).exit_code == 0
+    commented[0] = "run:  # the folders of a profile"
+    commented[2] = f'  root: "a  # b"  # {meanings["root"]}'
+    assert path.read_text().splitlines() == commented
+
+
+def test_a_file_that_cannot_be_commented_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    for content in (b"run: \xff\n", b"run: [\n", b""):
+        path.write_bytes(content)
+        done = CliRunner().invoke(app, ["params", "--comment", "--params", str(path)])
+        assert isinstance(done.exception, ParamsError)
+        assert str(path) in str(done.exception)
+        assert path.read_bytes() == content

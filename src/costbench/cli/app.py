@@ -145,17 +145,20 @@ def params(
     ] = None,
     file: Params = Path("params.yaml"),
     comment: Annotated[
-        bool, typer.Option("--comment", help="Write the meanings beside the keys of the file.")
+        bool, typer.Option("--comment", help="Write the meanings beside the keys that have no comment.")
+    ] = False,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Write them in place of comments that are there, too.")
     ] = False,
 ) -> None:
     """Say what a key of a parameter file means: unit, type, default, and its value in the file.
 
     Example: `costbench params train.tile.batch.kernels --params profiles/smoke/params.yaml`
     """
-    from costbench.cli.parameter_help import find_key, keys, shown, value_of, with_comments
+    from costbench.cli.parameter_help import comment_file, find_key, keys, shown, value_of
 
-    if comment:
-        file.write_text(with_comments(file.read_text("utf-8")), "utf-8")
+    if comment or renew:
+        comment_file(file, renew=renew)
         return
     if key is None:
         for known in keys():

@@ -15,10 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.events import ScalarEvent
+from ruamel.yaml.nodes import MappingNode, Node
+
+from costbench.artifacts import read_bytes, write_text
 from costbench.errors import ParamsError
 from costbench.experiments.parameter_file import SECTION, load_sections
 from costbench.extensions import STAGES, StageExtension, load_extensions
-from costbench.params import describe
+from costbench.params import describe, load_yaml
 
 _STAGES = "costbench.experiments.stages"
 SECTIONS: Mapping[str, str] = {
@@ -55,8 +60,8 @@ _UNITS: Mapping[str, str] = {
     "_percent": "percent",
 }
 _ATTRIBUTE = re.compile(r"    (\w+): (.*)")
-_KEY = re.compile(r"( *)([A-Za-z_0-9-]+):(?= |$)")
-_COMMENT = re.compile(r"  # .*$")
+_COMMENT_MARK = re.compile(r"(?<=[ \t])#")
+_LINE = re.compile(r"[^\r\n]*")
 
 
 @dataclass(frozen=True)
@@ -132,34 +137,70 @@ def value_of(params: Path, name: str) -> object:
     return value
 
 
-def with_comments(text: str) -> str:
+def comment_file(params: Path, *, renew: bool = False) -> None:
+    """Writes the meanings of the keys of a parameter file beside them; see `with_comments`.
+
+    Raises:
+        ParamsError: for a file that is no parameter file.
+        DataError: if it cannot be written.
+    """
+    load_yaml(params)
+    write_text(params, with_comments(read_bytes(params).decode("utf-8"), renew=renew))
+
+
+def with_comments(text: str, *, renew: bool = False) -> str:
     """Returns the text of a parameter file with the meaning of each key beside it.
 
-    A comment is the first sentence of the key's description. Lines that hold a comment alone stay.
-    Of entries under names of the user's, as in section `experiments`, the first has comments for all.
+    A comment is the first sentence of the key's description. Of entries under names of the user's, as in
+    section `experiments`, the first has comments for all.
+
+    Args:
+        text: text of the file.
+        renew: whether comments that stand beside keys are replaced; else they stay.
     """
-    known = {key.name: key.meaning for key in keys()}
-    named = [name.removesuffix(".NAME") for name in known if name.endswith(".NAME")]
-    lines, parents, seen = [], list[tuple[int, str]](), set[str]()
-    for line in text.splitlines():
-        match = _KEY.match(line)
-        if match is None:
-            lines.append(line)
+    events = YAML(typ="safe", pure=True).parse(text)
+    values = [(e.start_mark.index, e.end_mark.index) for e in events if isinstance(e, ScalarEvent)]
+
+    def is_in_value(index: int) -> bool:
+        return any(start <= index < end for start, end in values)
+
+    parts, copied = [], 0
+    for key, meaning in _meanings(text):
+        line = text.rfind("\n", 0, key.start_mark.index) + 1
+        end = next(_LINE.finditer(text, key.end_mark.index)).end()
+        if text[line : key.start_mark.index].strip() or is_in_value(end):
             continue
-        indent = len(match[1])
-        parents = [(n, name) for n, name in parents if n < indent] + [(indent, match[2])]
-        path = ".".join(name for _, name in parents)
+        marks = [match.start() for match in _COMMENT_MARK.finditer(text, key.end_mark.index, end)]
+        comment = next((mark for mark in marks if not is_in_value(mark)), None)
+        if comment is None or renew:
+            stop = line + len(text[line : end if comment is None else comment].rstrip())
+            parts += [text[copied:stop], f"  # {_first_sentence(meaning)}"]
+            copied = end
+    return "".join([*parts, text[copied:]])
+
+
+def _meanings(text: str) -> Iterator[tuple[Node, str]]:
+    """Yields the keys of a parameter file with their meanings, in order; of the user's names the first's."""
+    known = {key.name: key.meaning for key in (*keys(), *_entry_keys(f"{SECTION}.NAME"))}
+    named = [SECTION, *(name.removesuffix(".NAME") for name in known if name.endswith(".NAME"))]
+    seen = set[str]()
+    for path, key in _key_nodes(YAML(typ="safe", pure=True).compose(text)):
         parent = next((name for name in named if path.startswith(f"{name}.")), "")
         if parent:
             path = ".".join([parent, "NAME", *path.removeprefix(f"{parent}.").split(".")[1:]])
-        meaning = "" if parent and path in seen else known.get(path, "")
+        if known.get(path) and not (parent and path in seen):
+            yield key, known[path]
         seen.add(path)
-        if parents[0][1] == SECTION and len(parents) == 3 and match[2] not in seen:
-            seen.add(match[2])
-            meaning = {key.name: key.meaning for key in _entry_keys("")}.get(match[2], "")
-        plain = _COMMENT.sub("", line)
-        lines.append(f"{plain}  # {_first_sentence(meaning)}" if meaning else line)
-    return "\n".join(lines) + "\n"
+
+
+def _key_nodes(node: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
+    """Yields the dotted names and nodes of the keys of mappings in mappings, in the order of the file."""
+    for key, value in node.value if isinstance(node, MappingNode) else ():
+        name = f"{prefix}{key.value}"
+        yield name, key
+        # What an alias stands for is further up.
+        if value.start_mark.index > key.start_mark.index:
+            yield from _key_nodes(value, f"{name}.")
 
 
 def shown(value: object) -> str:
