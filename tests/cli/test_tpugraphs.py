@@ -70,9 +70,9 @@ def test_folders_and_tables_that_are_not_there(tmp_path: Path) -> None:
 
 def test_featurize_writes_beside_the_file(tmp_path: Path, repository: Path) -> None:
     source = repository / "data" / "programs" / "mlp_mnist_b128_train_f32.hlo.pb.zst"
-    file = tmp_path / "step.hlo.pb.zst"
+    file = tmp_path / "step.v1.hlo.pb.zst"
     file.write_bytes(source.read_bytes())
     done = CliRunner().invoke(app, ["featurize", str(file)])
     assert done.exit_code == 0
-    with np.load(tmp_path / "step.npz", allow_pickle=False) as graph:
+    with np.load(tmp_path / "step.v1.npz", allow_pickle=False) as graph:
         assert f"{len(graph['node_opcode']):,} nodes" in done.stdout

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from costbench.cli.options import Json, console
+from costbench.cli.options import Json, console, program_stem
 
 if TYPE_CHECKING:
     from costbench.arrays import I16
@@ -81,7 +81,7 @@ def measure(  # noqa: PLR0913 (a command has its options)
     from costbench.hardware.xla_cpu.device import ProgramRunner
     from costbench.hardware.xla_cpu.reading import machine_program, read_program_proto
 
-    prepared = machine_program(read_program_proto(program), program, program.name.partition(".")[0])
+    prepared = machine_program(read_program_proto(program), program, program_stem(program))
     config = prepared.space.default if fusions is None else _read_fusions(fusions, prepared)
     runner = ProgramRunner(prepared, Backend(core=core))
     compiled = {

@@ -80,6 +80,14 @@ def announce_compiling() -> None:
     at_first_compilation(lambda: typer.echo("costbench: compiling, once: about a minute", err=True))
 
 
+def program_stem(file: Path) -> str:
+    """Returns the name of an HLO file without the endings that say its form."""
+    name = file.name
+    for suffix in (".zst", ".pb", ".txt", ".hlo"):
+        name = name.removesuffix(suffix)
+    return name
+
+
 def run_stage(run: Stage, params: Path) -> None:
     """Runs a stage on a parameter file, with its progress on stderr."""
     from costbench.execution.workers import start_logging

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import Json, console
+from costbench.cli.options import Json, console, program_stem
 
 if TYPE_CHECKING:
     from costbench.experiments.tpugraphs.importing import Imported
@@ -72,7 +72,7 @@ def featurize(
     """
     from costbench.experiments.tpugraphs.exporting import featurize_file
 
-    destination = out or file.with_name(f"{file.name.split('.')[0]}.npz")
+    destination = out or file.with_name(f"{program_stem(file)}.npz")
     nodes, edges = featurize_file(file, destination)
     typer.echo(f"{destination}: {nodes:,} nodes, {edges:,} edges")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from costbench.cli.options import INTERRUPTED, announce_compiling, console
+from costbench.cli.options import INTERRUPTED, announce_compiling, console, program_stem
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -278,7 +278,7 @@ def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: boo
     try:
         with _stopping() as stop, _reporting(screen, options.file) as report:
             session = Session(folder, options, load_target(chip), resume=resume, report=stop.before(report))
-            result = tune_program(session, _stem(options.file))
+            result = tune_program(session, program_stem(options.file))
     except KeyboardInterrupt:
         typer.echo("costbench: stopped; no results written", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -301,7 +301,7 @@ def _tune_on_machine(options: TuneOptions, out: Path | None, resume: bool) -> No
     try:
         with _stopping() as stop, _reporting(screen, options.file) as report:
             session = Session(folder, options, None, resume=resume, report=stop.before(report))
-            result, gain = tune_on_machine(session, _stem(options.file), folder)
+            result, gain = tune_on_machine(session, program_stem(options.file), folder)
     except KeyboardInterrupt:
         typer.echo("costbench: stopped; no results written", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -323,7 +323,7 @@ def _tune_on_machine(options: TuneOptions, out: Path | None, resume: bool) -> No
 def default_folder(options: TuneOptions, chip: str) -> Path:
     """Returns `out/tune/FILE-TASK-CHIP-MODEL`; of a model that is a folder its last two names."""
     names = [name for name in re.split(r"[^\w.@-]+", options.model) if name not in ("", ".", "..")]
-    return Path("out") / "tune" / "-".join([_stem(options.file), options.task, Path(chip).stem, *names[-2:]])
+    return Path("out") / "tune" / "-".join([program_stem(options.file), options.task, Path(chip).stem, *names[-2:]])
 
 
 class _Stop:
@@ -362,13 +362,6 @@ def _stopping() -> Iterator[_Stop]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _stem(file: Path) -> str:
-    name = file.name
-    for suffix in (".zst", ".pb", ".txt", ".hlo"):
-        name = name.removesuffix(suffix)
-    return name
 
 
 def _draw(result: TuningResult, options: TuneOptions, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,22 @@ def test_what_is_exported_can_be_imported(
     found = import_folder(root / "data", tmp_path, lambda _line: None)
     for count in found:
         assert counts[count.collection][count.split] == count.graphs == count.labelled
+
+
+def test_graphs_of_an_earlier_export_are_not_mixed_with_others(
+    exported: tuple[Path, dict[str, dict[str, int]]], tmp_path: Path
+) -> None:
+    root, _ = exported
+    earlier = tmp_path / "npz" / "tile" / "xla" / "train" / "old.npz"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_bytes(b"")
+    options = ExportOptions(root / "params.yaml", "tpu_v3", "random")
+    with pytest.raises(DataError, match="npz: holds graphs already"):
+        export_folder(options, tmp_path, lambda _line: None)
+    assert list(tmp_path.rglob("*.*")) == [earlier]
+    # Raw files beside them are what the two options are for.
+    export_folder(replace(options, npz=False), tmp_path, lambda _line: None)
+    assert list((tmp_path / "npz").rglob("*.npz")) == [earlier]
 
 
 def test_a_chip_without_samples(exported: tuple[Path, dict[str, dict[str, int]]], tmp_path: Path) -> None:

@@ -83,3 +83,30 @@ def test_the_real_files_have_the_documented_counts(shared_data: Path, tmp_path: 
     kernels = [read_tile_npz(path) for path in folder.graphs("tile:xla", "train")]
     assert sum(len(kernel.config_runtime) for kernel in kernels) == tile.configs
     assert all(np.unique(kernel.config_runtime_normalizers).size == 1 for kernel in kernels)
+
+
+def raw_kernels(root: Path, name: str, kernels: int) -> Path:
+    """A folder with a raw file of tile kernels."""
+    folder = root / "pb" / "tile" / "xla" / "train"
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = [{"output_bounds": [2, 2], "time": 90, "default": True}, {"output_bounds": [1, 2], "time": 70}]
+    tile_file(folder / f"{name}.pb", runs, kernels=kernels)
+    return root
+
+
+def test_graphs_of_another_folder_are_not_counted(tmp_path: Path) -> None:
+    first, second = (raw_kernels(tmp_path / name, name, 1) for name in ("first", "second"))
+    out = tmp_path / "out"
+    import_folder(first, out, lambda _line: None)
+    for read in (lambda: import_folder(second, out, lambda _line: None), lambda: open_folder(second, out)):
+        with pytest.raises(DataError, match=r"first\.npz: is of another import"):
+            read()
+    # The refused import left the folder as it was.
+    assert [count.graphs for count in import_folder(first, out, lambda _line: None)] == [1]
+
+
+def test_kernels_that_a_file_no_longer_holds_are_not_counted(tmp_path: Path) -> None:
+    for kernels in (3, 2, 1):
+        root = raw_kernels(tmp_path / "data", "many", kernels)
+        (count,) = import_folder(root, tmp_path / "out", lambda _line: None)
+        assert count.graphs == kernels

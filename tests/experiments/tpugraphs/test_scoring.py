@@ -167,6 +167,8 @@ def test_tables_that_do_not_fit(folder: TpuGraphsFolder, tmp_path: Path) -> None
         ("", "header ''"),
         ("ID,TopConfigs\na\n", "line 2: 'a'"),
         ("ID,TopConfigs\na,1;x\n", "line 2"),
+        ("ID,TopConfigs\na,1;" + "9" * 5_001 + "\n", "line 2"),
+        ("ID,TopConfigs\na," + "9" * 19 + "\n", "line 2"),
         ("ID,TopConfigs\na,1\na,1\n", "line 3: a occurs twice"),
     ):
         table.write_text(content)

@@ -72,8 +72,11 @@ def export_folder(options: ExportOptions, out: Path, progress: Progress) -> dict
         Number of graphs by collection and split.
 
     Raises:
-        CostbenchError: if a stage has not run, or a shard is damaged.
+        CostbenchError: if `out` holds graphs already, a stage has not run, or a shard is damaged.
     """
+    for kind, is_written in (("npz", options.npz), ("pb", options.raw)):
+        if is_written and any((out / kind).rglob(f"*.{kind}")):
+            raise DataError("holds graphs already", where=out / kind, expected="a folder without any")
     workspace = load_workspace(load_params(options.params))
     data = workspace.stage("generate")
     split = read_split(workspace.stage("split") / f"{options.split}.json")

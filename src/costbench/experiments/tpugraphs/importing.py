@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from costbench.artifacts import write_text
@@ -18,6 +20,7 @@ from costbench.datasets.tpugraphs.folder import (
 )
 from costbench.datasets.tpugraphs.npz import write_layout_npz, write_tile_npz
 from costbench.datasets.tpugraphs.raw import read_layout_tuning, read_tile_tuning
+from costbench.errors import DataError
 from costbench.features.tpugraphs_graphs import layout_graph_of, tile_graph_of
 
 Progress = Callable[[str], None]
@@ -62,10 +65,31 @@ def open_folder(root: Path, out: Path) -> TpuGraphsFolder:
         out: folder of what is converted.
 
     Raises:
-        DataError: if there is none.
+        DataError: if there is none, or `out` holds what was converted from another folder.
     """
-    raw_only = (root / _RAW).is_dir() and not (root / _NPZ).is_dir()
-    return TpuGraphsFolder(out / _NPZ if raw_only else root, out / _SHARDS)
+    if not _is_raw(root):
+        return TpuGraphsFolder(root, out / _SHARDS)
+    _check_converted(root, out)
+    return TpuGraphsFolder(out / _NPZ, out / _SHARDS)
+
+
+def _is_raw(root: Path) -> bool:
+    return (root / _RAW).is_dir() and not (root / _NPZ).is_dir()
+
+
+def _raw_files(root: Path, collection: str, split: str) -> list[Path]:
+    return sorted((root / _RAW / COLLECTIONS[collection] / split).glob(f"*.{_RAW}"))
+
+
+def _check_converted(root: Path, out: Path) -> None:
+    """Raises DataError if there are `.npz` files of other raw files than those of a folder."""
+    for collection, split in product(COLLECTIONS, SPLITS):
+        names = {raw.stem for raw in _raw_files(root, collection, split)}
+        for path in sorted((out / _NPZ / COLLECTIONS[collection] / split).glob("*.npz")):
+            # A raw file of tiles may hold many kernels.
+            if not names & {path.stem, re.sub(r"_\d{4,}$", "", path.stem)}:
+                expected = f"graphs of {root} alone: another folder --out, or an empty one"
+                raise DataError("is of another import", where=path, expected=expected)
 
 
 def import_folder(root: Path, out: Path, progress: Progress) -> list[Imported]:
@@ -77,14 +101,15 @@ def import_folder(root: Path, out: Path, progress: Progress) -> list[Imported]:
         progress: called with a line for every file or program.
 
     Raises:
-        DataError: naming the file, at the first that is malformed.
+        DataError: naming the file, at the first that is malformed; before any is converted, if `out` holds
+            what was converted from another folder of raw files.
     """
-    if (root / _RAW).is_dir() and not (root / _NPZ).is_dir():
-        for collection, path in COLLECTIONS.items():
-            for split in SPLITS:
-                for raw in sorted((root / _RAW / path / split).glob(f"*.{_RAW}")):
-                    progress(f"{collection} {split} {raw.name}")
-                    _convert_raw(raw, collection, out / _NPZ / path / split)
+    if _is_raw(root):
+        _check_converted(root, out)
+        for collection, split in product(COLLECTIONS, SPLITS):
+            for raw in _raw_files(root, collection, split):
+                progress(f"{collection} {split} {raw.name}")
+                _convert_raw(raw, collection, out / _NPZ / COLLECTIONS[collection] / split)
     folder = open_folder(root, out)
     counts = []
     for collection in folder.collections():
@@ -118,6 +143,11 @@ def _convert_kernels(raw: Path, listing: Path) -> None:
     As in the data set, a kernel needs two runs that count and a default run among them.
     """
     kernels = read_tile_tuning(raw)
+    # An earlier version of the file may have held more of them.
+    earlier = listing.read_text("utf-8").splitlines() if listing.is_file() else []
+    listing.unlink(missing_ok=True)
+    for name in earlier:
+        listing.with_name(f"{name}.npz").unlink(missing_ok=True)
     lines = []
     for number, tuning in enumerate(kernels):
         name = raw.stem if len(kernels) == 1 else f"{raw.stem}_{number:04d}"

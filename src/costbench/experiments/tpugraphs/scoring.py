@@ -6,6 +6,7 @@ Predictions are numbers that order the configurations of a file: lower is faster
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -30,6 +31,7 @@ HEADER = "ID,TopConfigs"
 _TILE_CONFIGS = 10
 """Configurations of a kernel in a table, as in the data set's own baseline; the first five count."""
 _MAX_PREDICTION_BYTES = 1 << 31
+_CONFIG = re.compile(r"[0-9]{1,18}")
 
 
 def score_file(path: Path, predictions: Path) -> dict[str, float | None]:
@@ -153,7 +155,7 @@ def read_submission(path: Path) -> dict[str, list[int]]:
     for number, line in enumerate(lines, start=2):
         name, comma, listed = line.partition(",")
         parts = listed.strip().split(";")
-        if not comma or not all(part.isascii() and part.isdigit() for part in parts):
+        if not comma or not all(map(_CONFIG.fullmatch, parts)):
             raise DataError(f"{line[:80]!r}", where=path, field=f"line {number}", expected="ID,0;1;2")
         if name in rankings:
             raise DataError(
