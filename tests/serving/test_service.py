@@ -88,6 +88,7 @@ def test_a_model_of_ours_is_a_model_too() -> None:
         ({"tiles": [GOOD]}, "request 1.kernel: is None"),
         ({"kernel": TEXT}, "request 1.tiles: is None"),
         ({"kernel": INFEED, "tiles": [GOOD]}, "request 1."),
+        ({"kernel": TEXT, "tiles": [GOOD], "chips": "tpu_v2"}, "request 1: unknown key 'chips'"),
     ],
 )  # fmt: skip
 def test_errors_name_the_request(row: dict[str, object], message: str) -> None:

@@ -39,6 +39,7 @@ from costbench.target import load_target
 from costbench.tasks import KERNEL_TASKS
 
 _KERNEL = "base64 of a serialised HloModuleProto or HloProto, or HLO text that begins with 'HloModule'"
+_FIELDS = ("kernel", "tiles", "chip")
 _BOUNDS = ("output_bounds", "kernel_bounds")
 _MESSAGES_PER_INSTRUCTION = 64
 """Messages within an instruction: programs have four, tuples more."""
@@ -128,10 +129,14 @@ def _mapping(tile: object, field: str) -> Mapping[str, Any]:
     if not isinstance(tile, Mapping):
         expected = "{'output_bounds': [...], 'kernel_bounds': [...]}"
         raise DataError(f"is {_short(tile)}", where=field, expected=expected)
-    for name in tile:
-        if name not in _BOUNDS:
-            raise DataError(f"unknown key {name!r}", where=field, expected=" and ".join(_BOUNDS))
+    _check_keys(tile, _BOUNDS, field)
     return tile
+
+
+def _check_keys(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for name in given:
+        if name not in known:
+            raise DataError(f"unknown key {name!r}", where=where, expected=", ".join(known))
 
 
 def _bounds(value: object, largest: Sequence[int], field: str) -> list[int]:
@@ -207,6 +212,7 @@ class CostService:
         return [self._answer_one(row, f"request {number}") for number, row in enumerate(rows)]
 
     def _answer_one(self, row: Row, where: str) -> Answer:
+        _check_keys(row, _FIELDS, where)
         chip = row.get("chip")
         if chip is not None and chip == chip and chip != self._chip:
             expected = f"{self._chip}, which the model was trained for"
