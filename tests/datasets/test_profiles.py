@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costbench.datasets.measured_kernels import CompiledPrograms, MeasuredKernels, fusion_parts
-from costbench.datasets.profiles.importing import ImportedProfiles, import_profiles
+from costbench.datasets.profiles.importing import ImportedProfiles, _named, import_profiles
 from costbench.datasets.profiles.kernels import (
     AMBIGUOUS_MODULE,
     NO_INSTRUCTION,
@@ -18,6 +18,7 @@ from costbench.datasets.profiles.kernels import (
     NO_MODULE,
     UNEVEN,
     LeftOut,
+    ProfiledProgram,
     join,
 )
 from costbench.datasets.profiles.proto import xplane_pb2
@@ -135,6 +136,12 @@ def test_a_kernel_in_a_loop_runs_once_an_iteration_and_the_loop_is_none(tmp_path
     assert left_out == {NO_KERNEL: (1, loop), NO_INSTRUCTION: (1, "stranger")}
     # The loop took 1,100 ns, 845 of them in its body.
     assert imported.share == pytest.approx(1 - (1_100 - 845 + 40) / (1_100 + 60 + 40))
+
+
+def test_programs_of_one_name_are_told_apart_by_a_number() -> None:
+    names = ("jit.step", "jit.step", "jit.step", "m", "m.3", "m", "m")
+    programs = [ProfiledProgram(name, layer(), (), 1) for name in names]
+    assert list(_named(programs)) == ["jit.step", "jit.step.2", "jit.step.3", "m", "m.3", "m.2", "m.4"]
 
 
 def test_modules_come_from_dumps_where_the_profile_has_none(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import load_params, load_sections
-from costbench.experiments.profiles import profiles, set_profile, sizes
+from costbench.experiments.profiles import profiles, set_profile, sizes, write_whole
 
 NAMES = tuple(
     f"{folder}params.yaml"
@@ -78,3 +78,21 @@ def test_a_file_without_experiments_is_no_profile(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(json.dumps({"run": {"name": "x"}}))
     with pytest.raises(ParamsError, match="is no mapping"):
         sizes(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "run"),
+    [
+        ("paper", "a b/c/paper.yaml", {"root": "../..", "params": "a b/c/paper.yaml"}),
+        ("paper", "paper.yaml", {"root": ".", "params": "paper.yaml"}),
+        ("laptop", "profiles/mine/params.yaml", {"root": "../..", "params": "profiles/mine/params.yaml"}),
+    ],
+)
+def test_a_profile_that_is_written_elsewhere_works_in_the_same_root(
+    root: Path, name: str, place: str, run: dict[str, str]
+) -> None:
+    write_whole(root, name, root / place)
+    source = root / "profiles" / name / "params.yaml" if name != "laptop" else root / "params.yaml"
+    written, original = (dict(load_sections(path)) for path in (root / place, source))
+    assert written.pop("run") == original.pop("run") | run
+    assert written == original

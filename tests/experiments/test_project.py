@@ -156,3 +156,26 @@ def test_errors_about_a_projects_files_name_init(tmp_path: Path, monkeypatch: py
     (tmp_path / "params.yaml").write_text("")
     error = ParamsError("no such file", where="data/programs", expected="something else")
     assert with_project_hint(error) is error
+
+
+def test_errors_about_other_files_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the user's below `data`, and a file of the package's name that is there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "programs").mkdir(parents=True)
+    (tmp_path / "data" / "programs" / "manifest.json").write_text("no JSON")
+    for where in ("data/step.hlo.pb", "data/programs/step.hlo.pb", "data/programs/manifest.json"):
+        error = DataError("cannot be read", where=where, expected="something else")
+        assert with_project_hint(error) is error
+
+
+def test_a_file_where_a_folder_has_to_be_is_one_error_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(FIRST, tmp_path / "package", "1", monkeypatch)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "examples").write_text("mine")
+    with pytest.raises(DataError, match="is no folder") as error:
+        make_project(folder, add=True)
+    assert error.value.where == str(folder / "examples")
+    assert [path.name for path in folder.iterdir()] == ["examples"]

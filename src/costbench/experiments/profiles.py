@@ -7,6 +7,8 @@ of the profile changes.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -152,7 +154,7 @@ def set_profile(root: Path, name: str) -> Path:
 
 
 def write_whole(root: Path, name: str, path: Path) -> None:
-    """Writes the parameter file of a profile, with everything that it extends.
+    """Writes the parameter file of a profile, with everything that it extends, to be used where it is.
 
     Args:
         root: root of the repository.
@@ -162,7 +164,20 @@ def write_whole(root: Path, name: str, path: Path) -> None:
     Raises:
         ParamsError: for an unknown name, or a broken file.
     """
-    write_text(path, whole_text(profile_file(root / FILE, {}, name)))
+    text, here, there = whole_text(profile_file(root / FILE, {}, name)), path.resolve(), root.resolve()
+    values = {"root": os.path.relpath(there, here.parent), "params": os.path.relpath(here, there)}
+    write_text(path, _with_run(text, values))
+
+
+def _with_run(text: str, values: Mapping[str, str]) -> str:
+    """Returns the text of a parameter file with other values of section `run`."""
+    sections = YAML(typ="safe", pure=True).compose(text).value
+    run = next((section.value for key, section in sections if key.value == "run"), [])
+    for key, value in reversed(run):
+        if key.value in values:
+            end = text[value.end_mark.index :]
+            text = text[: value.start_mark.index] + json.dumps(values[key.value]) + end
+    return text
 
 
 def whole_text(params: Path) -> str:

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -184,7 +184,7 @@ def start_version_control(folder: Path, with_git: bool = True) -> tuple[str, ...
 
 
 def with_project_hint(error: CostbenchError) -> CostbenchError:
-    """Returns an error about a project's file, raised where no project is, with how one is made.
+    """Returns an error about a project's file that is missing where no project is, with how one is made.
 
     Args:
         error: any error; one about something else is returned as it is.
@@ -192,8 +192,8 @@ def with_project_hint(error: CostbenchError) -> CostbenchError:
     where = Path((error.where or "").removeprefix(_SQLITE))
     if Path(FILE).exists() or where.is_absolute() or not where.parts:
         return error
-    roots = {FILE, *_MADE, *(name.partition("/")[0] for name in installed_files() if "/" in name)}
-    if where.parts[0] not in roots:
+    names = {path for name in installed_files() for path in (Path(name), *Path(name).parents)}
+    if not (where in names or where.parts[0] in _MADE) or where.exists():
         return error
     expected = f"a project in {Path.cwd()}; `costbench init FOLDER` makes one"
     return type(error)(error.problem, where=error.where, field=error.field, expected=expected)
@@ -210,8 +210,15 @@ def _write_state(folder: Path, state: ProjectState) -> None:
     write_json(folder / STATE_FILE, asdict(state))
 
 
-def _copy_all(package: Mapping[str, Path], names: Iterable[str], folder: Path) -> None:
-    """Copies files of the package, and then the checksums of folders whose seals that broke."""
+def _copy_all(package: Mapping[str, Path], names: Collection[str], folder: Path) -> None:
+    """Copies files of the package, and then the checksums of folders whose seals that broke.
+
+    Raises:
+        DataError: before anything is copied, if a file is where a folder is needed; if one cannot be written.
+    """
+    for parent in sorted({folder / parent for name in names for parent in Path(name).parents}):
+        if parent.exists() and not parent.is_dir():
+            raise DataError("is no folder", where=parent, expected="a folder, or nothing yet")
     for name in names:
         _copy(package[name], folder / name)
     for name in package:
@@ -220,7 +227,6 @@ def _copy_all(package: Mapping[str, Path], names: Iterable[str], folder: Path) -
 
 
 def _copy(source: Path, destination: Path) -> None:
-    destination.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(destination, read_bytes(source))
 
 

@@ -6,6 +6,7 @@ that the compiler's tile model chooses for a known chip: features and estimates 
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -189,10 +190,9 @@ def _named(programs: Iterable[ProfiledProgram]) -> dict[str, ProfiledProgram]:
     """Returns programs by the names of their modules; a number tells programs of one name apart."""
     named: dict[str, ProfiledProgram] = {}
     for program in programs:
-        stem = name = re.sub(r"[^\w.-]+", "_", program.name) or "program"
-        while name in named:
-            name = f"{stem}.{sum(known.split('.')[0] == stem for known in named) + 1}"
-        named[name] = program
+        stem = re.sub(r"[^\w.-]+", "_", program.name) or "program"
+        names = itertools.chain([stem], (f"{stem}.{number}" for number in itertools.count(2)))
+        named[next(name for name in names if name not in named)] = program
     return named
 
 
