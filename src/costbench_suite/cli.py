@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import Params, announce_compiling, calm_threads, console
+from costbench.cli.options import Params, announce_compiling, calm_threads, print_table
 from costbench.errors import DataError, choose
 from costbench.extensions import CommandGroup
 
@@ -316,16 +316,12 @@ def _entry(path: Path | None, code: str | None, task_data: TaskData) -> Predicti
 
 
 def _print_card(card: Card) -> None:
-    from rich.table import Table
-
-    table = Table(
-        title=f"{card.about.name}, {card.task}: {card.programs} programs, {card.applications} applications"
-    )
-    for header in ("metric", "mean", "95% interval"):
-        table.add_column(header, justify="left" if header == "metric" else "right")
-    for name, metric in card.metrics.items():
-        table.add_row(name, f"{metric.value:.4g}", f"{metric.low:.4g} to {metric.high:.4g}")
-    console().print(table)
+    rows = [
+        [name, f"{metric.value:.4g}", f"{metric.low:.4g} to {metric.high:.4g}"]
+        for name, metric in card.metrics.items()
+    ]
+    title = f"{card.about.name}, {card.task}: {card.programs} programs, {card.applications} applications"
+    print_table(("metric", "mean", "95% interval"), rows, title=title)
 
 
 def _print_rank(card: Card, entries: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import astuple
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costbench.cli.machine_searches import search_fusions
 from costbench.cli.measure import measure
-from costbench.cli.options import Json, Params, console
+from costbench.cli.options import Json, Params, console, print_table
 from costbench.cli.profiles import import_profile
 from costbench.cli.programs import fidelity, from_jax, programs
 from costbench.cli.project import init
@@ -24,6 +26,9 @@ from costbench.cli.tune import tune
 from costbench.extensions import COMMANDS as COMMAND_GROUPS
 from costbench.extensions import STAGES as STAGE_EXTENSIONS
 from costbench.extensions import CommandGroup, StageExtension, load_extensions
+
+if TYPE_CHECKING:
+    from costbench.experiments.profiles import ProfileSizes
 
 _PIPELINE = " → ".join(f"`{stage.__name__}`" for stage in STAGES)
 app = typer.Typer(
@@ -123,19 +128,28 @@ def profile(
 
     To run a profile beside the default one, in folders of its own: `dvc repro profiles/paper/dvc.yaml`.
     """
-    from costbench.experiments.profiles import profiles, set_profile, sizes, table_of, write_whole
+    from costbench.experiments.profiles import profiles, set_profile, sizes, write_whole
 
     if write is not None:
         write_whole(folder, name or "laptop", write)
         return
     before = sizes(folder / "params.yaml")
     if name is None:
-        console().print(table_of([before, *map(sizes, profiles(folder).values())]))
+        _print_sizes([before, *map(sizes, profiles(folder).values())])
         return
     params = set_profile(folder, name)
     after = sizes(params)
-    console().print(table_of([before, after] if before.name != after.name else [after]))
+    _print_sizes([before, after] if before.name != after.name else [after])
     typer.echo(f"{params} has the sizes of {name}. Next: dvc repro. Back: costbench profile {before.name}")
+
+
+def _print_sizes(profiles: Sequence[ProfileSizes]) -> None:
+    rows = []
+    for name, *numbers in map(astuple, profiles):
+        ranges = (number if isinstance(number, tuple) else (number,) for number in numbers)
+        rows.append([name, *(" to ".join(f"{n:,}" for n in ends) for ends in ranges)])
+    headers = ("profile", "tile sizes", "fusions", "hidden", "steps", "runs", "steps in all", "trials")
+    print_table(headers, rows)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from costbench.cli.options import Json, console, program_stem
+from costbench.cli.options import Json, console, print_table, program_stem
 
 if TYPE_CHECKING:
     from costbench.arrays import I16
@@ -205,46 +205,34 @@ def _print_programs(
     runner: ProgramRunner, compiled: dict[str, CompiledConfig], measured: dict[str, ConfigRuns]
 ) -> None:
     import numpy as np
-    from rich.table import Table
 
-    table = Table(title=f"{runner.program.name} on this processor, one core")
-    for header in ("fusions", "kernels", "distinct", "fastest run", "median", "speed-up", "CPU share"):
-        table.add_column(header, justify="left" if header == "fusions" else "right")
+    headers = ("fusions", "kernels", "distinct", "fastest run", "median", "speed-up", "CPU share")
     default_ns = float(np.median(next(iter(measured.values())).wall_ns))
+    rows = []
     for name, runs in measured.items():
         names = compiled[name].placed.fingerprints
         median = float(np.median(runs.wall_ns))
-        table.add_row(
-            name,
-            str(len(names)),
-            str(len(set(names))),
-            f"{runs.runtime_ns / _NS_PER_MS:.3f} ms",
-            f"{median / _NS_PER_MS:.3f} ms",
-            f"{default_ns / median:.3f}",
-            f"{runs.cpu_share:.2f}",
-        )
-    console().print(table)
+        times = [f"{ns / _NS_PER_MS:.3f} ms" for ns in (runs.runtime_ns, median)]
+        ratios = f"{default_ns / median:.3f}", f"{runs.cpu_share:.2f}"
+        rows.append([name, str(len(names)), str(len(set(names))), *times, *ratios])
+    print_table(headers, rows, title=f"{runner.program.name} on this processor, one core")
 
 
 def _print_kernels(name: str, config: CompiledConfig, runs: ConfigRuns) -> None:
-    from rich.table import Table
-
-    rows = config.rows(runs)
-    table = Table(title=f"Kernels, {name} fusions")
-    for header in ("kernel", "instructions", "runs", "fastest", "spread", "share"):
-        table.add_column(
-            header, justify="left" if header == "kernel" else "right", no_wrap=header == "kernel"
-        )
-    for row in rows[:_LISTED]:
-        table.add_row(
+    kernels = config.rows(runs)
+    rows = [
+        [
             row.name,
             str(row.instructions),
             str(row.runs),
             f"{row.runtime_ns / _NS_PER_US:.1f} µs",
             f"{100 * row.spread:.0f}%",
             f"{100 * row.share:.1f}%",
-        )
-    if len(rows) > _LISTED:
-        share = sum(row.share for row in rows[_LISTED:])
-        table.add_row(f"{len(rows) - _LISTED} more", "", "", "", "", f"{100 * share:.1f}%")
-    console().print(table)
+        ]
+        for row in kernels[:_LISTED]
+    ]
+    if len(kernels) > _LISTED:
+        share = sum(row.share for row in kernels[_LISTED:])
+        rows.append([f"{len(kernels) - _LISTED} more", "", "", "", "", f"{100 * share:.1f}%"])
+    headers = ("kernel", "instructions", "runs", "fastest", "spread", "share")
+    print_table(headers, rows, title=f"Kernels, {name} fusions", whole=("kernel",))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -55,6 +56,34 @@ def console() -> Console:
 
     terminal = Console()
     return terminal if terminal.is_terminal else Console(width=_PIPE_WIDTH)
+
+
+def print_table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    text: Collection[str] = (),
+    whole: Collection[str] = (),
+) -> None:
+    """Prints a table whose columns are numbers, but for some.
+
+    Args:
+        headers: names of the columns.
+        rows: cells of each row.
+        title: title above it; None for none.
+        text: columns of text; the first alone if left out.
+        whole: columns whose cells stay on a line where the table is too wide.
+    """
+    from rich.table import Table
+
+    table = Table(title=title)
+    for header in headers:
+        justify: Literal["left", "right"] = "left" if header in (text or headers[:1]) else "right"
+        table.add_column(header, justify=justify, overflow="fold", no_wrap=header in whole)
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
 
 
 def backend_flags(backend: str | None, scheduler: str | None, jobs: int | None) -> BackendFlags:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import Json, announce_compiling, calm_threads, console
+from costbench.cli.options import Json, announce_compiling, calm_threads, print_table
 
 if TYPE_CHECKING:
     from costbench.datasets.profiles.importing import ImportedProfiles
@@ -82,34 +82,22 @@ def import_profile(
 
 
 def _print_programs(imported: ImportedProfiles) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"Profiled on {imported.device}")
-    table.add_column("program")
-    for name in ("runs", "operations", "kernels", "time in kernels, a run (ms)", "median / fastest run"):
-        table.add_column(name, justify="right")
+    rows = []
     for program in imported.programs:
         counts = (program.executions, program.operations, program.kernels)
         figures = (f"{program.run_ns / 1e6:,.3f}", f"{program.spread:.2f}")
-        table.add_row(program.name, *(f"{count:,}" for count in counts), *figures)
-    console().print(table)
+        rows.append([program.name, *(f"{count:,}" for count in counts), *figures])
+    headers = ["program", "runs", "operations", "kernels"]
+    headers += ["time in kernels, a run (ms)", "median / fastest run"]
+    print_table(headers, rows, title=f"Profiled on {imported.device}")
 
 
 def _print_scores(scores: list[ProfileScore], device: str) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"Predictions of the kernels that have a choice of tile sizes, against {device}")
-    for name in ("program", "model"):
-        table.add_column(name, overflow="fold")
-    for name in ("kernels", "from 5 µs", *_METRICS.values()):
-        table.add_column(name, justify="right")
+    rows = []
     for score in scores:
         metrics = (score.metrics.get(name) for name in _METRICS)
-        table.add_row(
-            score.program,
-            score.model,
-            f"{score.kernels:,}",
-            f"{score.kernels_ge5us:,}",
-            *("–" if value is None else f"{value:.3g}" for value in metrics),
-        )
-    console().print(table)
+        figures = ("–" if value is None else f"{value:.3g}" for value in metrics)
+        rows.append([score.program, score.model, f"{score.kernels:,}", f"{score.kernels_ge5us:,}", *figures])
+    headers = ("program", "model", "kernels", "from 5 µs", *_METRICS.values())
+    title = f"Predictions of the kernels that have a choice of tile sizes, against {device}"
+    print_table(headers, rows, title=title, text=headers[:2])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import Json, console
+from costbench.cli.options import Json, console, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,57 +111,44 @@ def fidelity(
 
 
 def _print_programs(entries: tuple[ProgramEntry, ...]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{len(entries)} programs of {len({e.application for e in entries})} applications")
-    for header, justify in (
-        ("application", "left"),
-        ("program", "left"),
-        ("step", "left"),
-        ("batch", "right"),
-    ):
-        table.add_column(
-            header, justify="right" if justify == "right" else "left", no_wrap=header == "program"
-        )
-    for header in ("dtype", "source"):
-        table.add_column(header)
-    table.add_column("instructions", justify="right")
+    rows = []
     for entry in sorted(entries, key=lambda e: (e.application, e.name)):
         batch, count = str(entry.batch or ""), f"{entry.instructions:,}" if entry.instructions else ""
-        table.add_row(entry.application, entry.name, entry.step, batch, entry.dtype, entry.source, count)
-    console().print(table)
+        rows.append([entry.application, entry.name, entry.step, batch, entry.dtype, entry.source, count])
+    text = ("application", "program", "step", "dtype", "source")
+    headers = (*text[:3], "batch", *text[3:], "instructions")
+    title = f"{len(entries)} programs of {len({e.application for e in entries})} applications"
+    print_table(headers, rows, title=title, text=text, whole=("program",))
 
 
 def _print_spread(spread: FidelitySpread, by_rule: Mapping[str, Mapping[str, FidelitySpread]]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"The same over {spread.num_machines} machines that agree with the calibration runs")
-    for header in ("overall", "median", "5%", "95%"):
-        table.add_column(header, justify="left" if header == "overall" else "right", no_wrap=True)
-    for name, spread_of, scale, end in (
+    rows = []
+    for name, of_metric, scale, end in (
         ("Kendall's τ", spread.kendall_tau, 1.0, ""),
         ("top-1 slowdown", spread.top1_slowdown, 100.0, "%"),
         ("MAPE", spread.mape, 1.0, "%"),
         ("τ, fastest quarter", spread.tau_fastest_quartile, 1.0, ""),
     ):
-        figures = () if spread_of is None else (spread_of.median, spread_of.low, spread_of.high)
-        table.add_row(name, *(f"{scale * figure:.{1 if end else 3}f}{end}" for figure in figures))
-    console().print(table)
-    medians = Table(title="Medians over the machines that have a formula in common")
-    for header in ("formula", "", "machines", "Kendall's τ", "top-1 slowdown", "MAPE", "τ, fastest quarter"):
-        medians.add_column(header, justify="left" if header in ("formula", "") else "right", no_wrap=True)
-    for rule, choices in by_rule.items():
-        for choice, of_choice in choices.items():
-            medians.add_row(
-                rule,
-                choice,
-                str(of_choice.num_machines),
-                _median(of_choice.kendall_tau),
-                _median(of_choice.top1_slowdown, 100.0, "%"),
-                _median(of_choice.mape, 1.0, "%"),
-                _median(of_choice.tau_fastest_quartile),
-            )
-    console().print(medians)
+        figures = () if of_metric is None else (of_metric.median, of_metric.low, of_metric.high)
+        rows.append([name, *(f"{scale * figure:.{1 if end else 3}f}{end}" for figure in figures)])
+    title = f"The same over {spread.num_machines} machines that agree with the calibration runs"
+    print_table(("overall", "median", "5%", "95%"), rows, title=title)
+    medians = [
+        [
+            rule,
+            choice,
+            str(of_choice.num_machines),
+            _median(of_choice.kendall_tau),
+            _median(of_choice.top1_slowdown, 100.0, "%"),
+            _median(of_choice.mape, 1.0, "%"),
+            _median(of_choice.tau_fastest_quartile),
+        ]
+        for rule, choices in by_rule.items()
+        for choice, of_choice in choices.items()
+    ]
+    headers = ("formula", "", "machines", *(row[0] for row in rows))
+    title = "Medians over the machines that have a formula in common"
+    print_table(headers, medians, title=title, text=headers[:2])
 
 
 def _print_fidelity(report: FidelityReport, title: str) -> None:

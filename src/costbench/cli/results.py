@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, console
+from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, print_table
 
 if TYPE_CHECKING:
     from costbench.experiments.workspace import Workspace
@@ -75,19 +75,17 @@ def list_parts(folder: Folder, params: Params = Path("params.yaml")) -> None:
 
     Example: `costbench results list data/results/evidence --params profiles/evidence/params.yaml`
     """
-    from rich.table import Table
-
     from costbench.experiments.archive import read_profile_manifest
 
     workspace = _workspace(params, None)
     manifest = read_profile_manifest(folder, workspace.name)
-    table = Table(title=f"Results of the profile {manifest.profile}")
-    for header in ("part", "cells", "rows", "parameters", "samples", "code", "revision"):
-        table.add_column(header, justify="right" if header in ("cells", "rows") else "left", no_wrap=True)
+    digests = ("parameters", "samples", "code", "revision")
+    headers = ("part", "cells", "rows", *digests)
+    rows = []
     for name, entry in manifest.parts.items():
-        digests = (entry.params_digest, entry.data_digest, entry.code_digest, entry.git_revision)
-        table.add_row(name, str(entry.cells), f"{entry.rows:,}", *(digest[:12] for digest in digests))
-    console().print(table)
+        made_of = (entry.params_digest, entry.data_digest, entry.code_digest, entry.git_revision)
+        rows.append([name, str(entry.cells), f"{entry.rows:,}", *(digest[:12] for digest in made_of)])
+    print_table(headers, rows, title=f"Results of the profile {manifest.profile}", text=("part", *digests))
     _echo_missing(folder, workspace)
 
 

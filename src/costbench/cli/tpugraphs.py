@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import Json, console, program_stem
+from costbench.cli.options import Json, print_table, program_stem
 
 if TYPE_CHECKING:
     from costbench.experiments.tpugraphs.importing import Imported
@@ -139,16 +139,12 @@ def _to_stderr(line: str) -> None:
 
 
 def _print_counts(counts: Sequence[Imported]) -> None:
-    from rich.table import Table
-
-    table = Table()
-    columns = ("graphs", "programs", "nodes", "edges", "configs", "labelled")
-    for name in ("collection", "split", *columns):
-        table.add_column(name, justify="right" if name in columns else "left", no_wrap=True)
+    headers = ("collection", "split", "graphs", "programs", "nodes", "edges", "configs", "labelled")
+    rows = []
     for count in counts:
         facts = count.to_dict()
-        table.add_row(count.collection, count.split, *(f"{facts[name]:,}" for name in columns))
-    console().print(table)
+        rows.append([count.collection, count.split, *(f"{facts[name]:,}" for name in headers[2:])])
+    print_table(headers, rows, text=headers[:2])
 
 
 COMMANDS = (import_tpugraphs, export_tpugraphs, featurize, score, submission)

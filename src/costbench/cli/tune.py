@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from costbench.cli.options import INTERRUPTED, announce_compiling, console, program_stem
+from costbench.cli.options import INTERRUPTED, announce_compiling, console, print_table, program_stem
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from costbench.autotuning.search import Progress
     from costbench.experiments.autotuning.session import Report, Step, TuneOptions, TuningResult
+    from costbench.target import Target
 
 _LISTED = 10
 _NS_PER_MS, _NS_PER_US = 1e6, 1e3
@@ -194,6 +195,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         from costbench.errors import DataError
         from costbench.experiments.autotuning.session import SIMULATED, TuneOptions
         from costbench.hardware.xla_cpu.program import CHIP
+        from costbench.target import load_target
 
         _refuse(context, ("trials", "target", *_OF_EXTENSIONS), task)
         options = TuneOptions(
@@ -211,7 +213,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
             device=device,
         )
         if device == SIMULATED:
-            _tune_program(options, chip, out, resume)
+            _tune(options, chip, load_target(chip), out, resume)
             return
         choose({SIMULATED: None, CHIP: None}, device, "device")
         if not TASKS[task].on_processor:
@@ -220,7 +222,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         for option in _OF_SIMULATED:
             if _given(context, option):
                 _refuse_option(option, f"--device {device}")
-        _tune_on_machine(options, out, resume)
+        _tune(options, device, None, out, resume)
 
     def by_extension(command: Callable[..., None]) -> None:
         _refuse(context, _OF_PROGRAMS, task)
@@ -266,55 +268,36 @@ def _refuse_option(option: str, beside: str) -> NoReturn:
     raise DataError(f"has no effect with {beside}", field=name, expected="to be left out")
 
 
-def _tune_program(options: TuneOptions, chip: str, out: Path | None, resume: bool) -> None:
-    """Tunes a program on a simulated chip and prints what came out."""
+def _tune(options: TuneOptions, chip: str, target: Target | None, out: Path | None, resume: bool) -> None:
+    """Tunes a program on a simulated chip, or without one on this processor, and prints what came out."""
+    from costbench.experiments.autotuning.machine_tuning import SCRIPT_FILE, tune_on_machine
     from costbench.experiments.autotuning.program_tuning import tune_program
     from costbench.experiments.autotuning.session import Session, write_results
-    from costbench.target import load_target
 
-    folder = out or default_folder(options, chip)
+    folder, name, gain = out or default_folder(options, chip), program_stem(options.file), ""
     announce_compiling()
     screen = console()
     try:
         with _stopping() as stop, _reporting(screen, options.file) as report:
-            session = Session(folder, options, load_target(chip), resume=resume, report=stop.before(report))
-            result = tune_program(session, program_stem(options.file))
+            session = Session(folder, options, target, resume=resume, report=stop.before(report))
+            if target is None:
+                result, gain = tune_on_machine(session, name, folder)
+            else:
+                result = tune_program(session, name)
     except KeyboardInterrupt:
         typer.echo("costbench: stopped; no results written", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    write_results(folder, options, session.target.name, result)
+    write_results(folder, options, chip if target is None else target.name, result)
     _draw(result, options, folder)
-    _print(screen, result, options, folder, session.target.name)
-    if session.interrupted:
-        typer.echo("costbench: stopped; --resume goes on", err=True)
-        raise typer.Exit(INTERRUPTED)
-
-
-def _tune_on_machine(options: TuneOptions, out: Path | None, resume: bool) -> None:
-    """Tunes the fusions of a program on this processor and prints what came out."""
-    from costbench.experiments.autotuning.machine_tuning import SCRIPT_FILE, tune_on_machine
-    from costbench.experiments.autotuning.session import Session, write_results
-
-    folder = out or default_folder(options, options.device)
-    announce_compiling()
-    screen = console()
-    try:
-        with _stopping() as stop, _reporting(screen, options.file) as report:
-            session = Session(folder, options, None, resume=resume, report=stop.before(report))
-            result, gain = tune_on_machine(session, program_stem(options.file), folder)
-    except KeyboardInterrupt:
-        typer.echo("costbench: stopped; no results written", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    write_results(folder, options, options.device, result)
-    _draw(result, options, folder)
-    if result.changes:
-        _print_changes(screen, result)
-    typer.echo(f"{result.program}: {gain}")
-    measured = (
-        f"{result.num_measured:,} configs measured in {result.hardware_seconds:,.4g} s of this processor"
-    )
-    predicted = f"{result.num_predicted:,} predicted by {options.model}, " if result.num_predicted else ""
-    typer.echo(f"{predicted}{measured}; `python {SCRIPT_FILE}` in {folder} shows the gain")
+    if target is not None:
+        _print(screen, result, options, folder, target.name)
+    else:
+        _print_changes(result)
+        typer.echo(f"{result.program}: {gain}")
+        predicted = f"{result.num_predicted:,} predicted by {options.model}, " if result.num_predicted else ""
+        seconds = f"{result.hardware_seconds:,.4g} s of this processor"
+        measured = f"{predicted}{result.num_measured:,} configs measured in {seconds}"
+        typer.echo(f"{measured}; `python {SCRIPT_FILE}` in {folder} shows the gain")
     if session.interrupted:
         typer.echo("costbench: stopped; --resume goes on", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -323,7 +306,8 @@ def _tune_on_machine(options: TuneOptions, out: Path | None, resume: bool) -> No
 def default_folder(options: TuneOptions, chip: str) -> Path:
     """Returns `out/tune/FILE-TASK-CHIP-MODEL`; of a model that is a folder its last two names."""
     names = [name for name in re.split(r"[^\w.@-]+", options.model) if name not in ("", ".", "..")]
-    return Path("out") / "tune" / "-".join([program_stem(options.file), options.task, Path(chip).stem, *names[-2:]])
+    parts = [program_stem(options.file), options.task, Path(chip).stem, *names[-2:]]
+    return Path("out") / "tune" / "-".join(parts)
 
 
 class _Stop:
@@ -435,46 +419,40 @@ def _best(step: Step, progress: Progress) -> str:
     return f"{progress.num_decisions:,} tried, best {best}"
 
 
-def _print(console: Console, result: TuningResult, options: TuneOptions, folder: Path, chip: str) -> None:
-    from rich.table import Table
-
+def _print(screen: Console, result: TuningResult, options: TuneOptions, folder: Path, chip: str) -> None:
     from costbench.tasks import TASKS
 
     gained = sorted((gain for gain in result.gains if gain.saved_ns > 0), key=lambda gain: -gain.saved_ns)
     if gained:
-        table = Table(title=f"{result.program}, {options.task}: what was gained on {chip}")
         # A trained model of tile sizes predicts scores without unit.
         in_ns = not TASKS[options.task].ranks_decisions or options.model == "analytical"
         predicted = ["predicted now (µs)" if in_ns else "predicted score"] if result.num_predicted else []
         measured = ("measured default (µs)", "measured now (µs)", "saved per run (µs)")
-        for name in ("what", "runs", *measured, "saved, all runs (µs)", *predicted):
-            table.add_column(name, justify="left" if name == "what" else "right")
+        rows = []
         for gain in gained[:_LISTED]:
             per_run = (gain.default_ns, gain.measured_ns, gain.default_ns - gain.measured_ns)
             times = [f"{ns / _NS_PER_US:,.3f}" for ns in (*per_run, gain.saved_ns)]
             if gain.predicted_cost is not None:
                 times.append(f"{gain.predicted_cost / (_NS_PER_US if in_ns else 1):,.3f}")
-            table.add_row(gain.what, f"{gain.runs:,}", *times)
+            rows.append([gain.what, f"{gain.runs:,}", *times])
         if len(gained) > _LISTED:
             rest = sum(gain.saved_ns for gain in gained[_LISTED:]) / _NS_PER_US
-            table.add_row(f"{len(gained) - _LISTED:,} more", "", "", "", "", f"{rest:,.3f}")
-        console.print(table)
-    if result.changes:
-        _print_changes(console, result)
-    console.print(summary(result, options, folder, chip), highlight=False, soft_wrap=True)
+            rows.append([f"{len(gained) - _LISTED:,} more", "", "", "", "", f"{rest:,.3f}"])
+        headers = ("what", "runs", *measured, "saved, all runs (µs)", *predicted)
+        title = f"{result.program}, {options.task}: what was gained on {chip}"
+        print_table(headers, rows, title=title)
+    _print_changes(result)
+    screen.print(summary(result, options, folder, chip), highlight=False, soft_wrap=True)
 
 
-def _print_changes(console: Console, result: TuningResult) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"What is changed, {len(result.changes):,} in all")
-    for name in ("what", "default", "now"):
-        table.add_column(name, overflow="fold")
-    for change in result.changes[:_LISTED]:
-        table.add_row(change.what, change.before, change.after)
+def _print_changes(result: TuningResult) -> None:
+    if not result.changes:
+        return
+    rows = [(change.what, change.before, change.after) for change in result.changes[:_LISTED]]
     if len(result.changes) > _LISTED:
-        table.add_row(f"{len(result.changes) - _LISTED:,} more, in decisions.json", "", "")
-    console.print(table)
+        rows.append((f"{len(result.changes) - _LISTED:,} more, in decisions.json", "", ""))
+    headers = ("what", "default", "now")
+    print_table(headers, rows, title=f"What is changed, {len(result.changes):,} in all", text=headers)
 
 
 def summary(result: TuningResult, options: TuneOptions, folder: Path, chip: str = "") -> str:

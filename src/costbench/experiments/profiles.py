@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
 
@@ -23,11 +22,8 @@ from costbench.errors import ParamsError
 from costbench.experiments.grid.cells import experiment_names
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.parameter_file import EXTENDS, FILE, load_params, load_sections, profile_file
-from costbench.experiments.workspace import load_workspace
+from costbench.experiments.workspace import RunParams, load_workspace
 from costbench.tasks import LEARNED
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _WIDTH = 118
 _RUN = re.compile(r"(?ms)^run:[^\n]*\n.*?(?=^\S)")
@@ -36,7 +32,7 @@ _NAME = re.compile(r"(?m)^  name: [^\s#]+")
 
 @dataclass(frozen=True)
 class ProfileSizes:
-    """Sizes of the work that a parameter file asks for.
+    """Sizes of the work that a parameter file asks for, in the order of tables.
 
     Attributes:
         name: name of the profile.
@@ -92,28 +88,6 @@ def sizes(params: Path) -> ProfileSizes:
         raise ParamsError(f"no profile: {error!r}", where=params, expected="all sections") from error
 
 
-def table_of(profiles: Iterable[ProfileSizes]) -> Table:
-    """Returns the sizes as a table for people, one row per profile."""
-    from rich.table import Table
-
-    table = Table()
-    for header in ("profile", "tile sizes", "fusions", "hidden", "steps", "runs", "steps in all", "trials"):
-        table.add_column(header, justify="left" if header == "profile" else "right")
-    for profile in profiles:
-        numbers = (
-            profile.tiles,
-            profile.fusions,
-            profile.hidden,
-            profile.steps,
-            profile.runs,
-            profile.total_steps,
-            profile.trials,
-        )
-        shown = (" to ".join(f"{n:,}" for n in (v if isinstance(v, tuple) else (v,))) for v in numbers)
-        table.add_row(profile.name, *shown)
-    return table
-
-
 def profiles(root: Path) -> dict[str, Path]:
     """Returns the parameter files of the profiles in folder `profiles`, by name."""
     return {path.parent.name: path for path in sorted((root / "profiles").glob(f"*/{FILE}"))}
@@ -164,16 +138,16 @@ def write_whole(root: Path, name: str, path: Path) -> None:
     Raises:
         ParamsError: for an unknown name, or a broken file.
     """
-    text, here, there = whole_text(profile_file(root / FILE, {}, name)), path.resolve(), root.resolve()
+    source, here, there = profile_file(root / FILE, {}, name), path.resolve(), root.resolve()
+    load_params(source).section("run", RunParams)
     values = {"root": os.path.relpath(there, here.parent), "params": os.path.relpath(here, there)}
-    write_text(path, _with_run(text, values))
+    write_text(path, _with_run(whole_text(source), values))
 
 
 def _with_run(text: str, values: Mapping[str, str]) -> str:
     """Returns the text of a parameter file with other values of section `run`."""
     sections = YAML(typ="safe", pure=True).compose(text).value
-    run = next((section.value for key, section in sections if key.value == "run"), [])
-    for key, value in reversed(run):
+    for key, value in reversed(next(section.value for key, section in sections if key.value == "run")):
         if key.value in values:
             end = text[value.end_mark.index :]
             text = text[: value.start_mark.index] + json.dumps(values[key.value]) + end
