@@ -101,7 +101,7 @@ def tune_schedule(  # noqa: PLR0913 (a command has its options)
     Example: `costbench tune-schedule conv2d:n=1,h=28,w=28,ci=128,co=128,kh=3,kw=3,pad=1 --trials 200`
     """
     from costbench_schedules.devices.device import CpuDevice
-    from costbench_schedules.experiments.live import Hooks, ScheduleOptions
+    from costbench_schedules.experiments.live import LOG_FILE, Hooks, ScheduleOptions
     from costbench_schedules.experiments.live import tune_schedule as tune
 
     workloads = workloads_of(subject)
@@ -123,7 +123,8 @@ def tune_schedule(  # noqa: PLR0913 (a command has its options)
                 hooks = Hooks(report, interrupt.held)
                 tuned = tune(folder, options, device, hooks, resume)
         except KeyboardInterrupt:
-            typer.echo("costbench: stopped; nothing ran so far", err=True)
+            state = "--resume goes on" if (folder / LOG_FILE).exists() else "nothing was measured"
+            typer.echo(f"costbench: stopped; {state}", err=True)
             raise typer.Exit(INTERRUPTED) from None
         screen.print(summary(workload, tuned, folder), highlight=False, soft_wrap=True)
         if tuned.failure is not None:

@@ -326,9 +326,10 @@ def tune_schedule(
         try:
             starts = starts_of(space, count, options.seed)
             strategy = guidance.strategy(options.trials)
-            search_live(
-                *(strategy, evaluator, rng, starts, recorded), trials=options.trials, seed=options.seed
-            )
+            if len(recorded) < options.trials:
+                search_live(
+                    *(strategy, evaluator, rng, starts, recorded), trials=options.trials, seed=options.seed
+                )
         except SearchInterrupted:
             # A second Ctrl-C may have left an answer of the worker unread.
             device.close()

@@ -183,7 +183,7 @@ def search_live(
         evaluator: evaluator that measures.
         rng: random numbers of the strategy.
         starts: configurations [n, m] that are measured first.
-        recorded: measurements before an interruption, which are not made again.
+        recorded: measurements before an interruption, which are not made again; fewer than `trials`.
         trials: number of measurements in all, recorded ones included.
         seed: seed of the strategy, for the trace.
 
@@ -192,7 +192,7 @@ def search_live(
         DataError: if the recorded measurements are of another search, or see `LiveEvaluator.evaluate`.
     """
     problem = schedule_problem(evaluator.space, evaluator.name)
-    budget = MeasurementBudget(evaluations=max(trials, len(recorded)))
+    budget = MeasurementBudget(evaluations=trials)
     search = Search(problem, evaluator, budget, STRATEGY, seed)
     trace = None
     if recorded:

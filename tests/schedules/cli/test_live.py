@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -84,6 +85,27 @@ def test_tuned_and_printed(
     said = capsys.readouterr().out
     assert {6, 3} <= set(numbers(said))
     assert (tmp_path / "out" / "tune" / "matmul-m-4-n-4-k-4-schedule" / "best.json").exists()
+
+
+@pytest.mark.parametrize(("kinds", "said"), [("ran", True), ("build", True), ("", False)])
+def test_stopped_it_says_whether_it_can_go_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kinds: str,
+    said: bool,
+) -> None:
+    """Ctrl-C after a measurement that ran, after one that failed, and before the search."""
+
+    def stop(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(device_module, "Limits", lambda: fake(*[kinds or "ran"] * 4))
+    where = "cli.live.describe_progress" if kinds else "experiments.live.guidance_of"
+    monkeypatch.setattr(f"costbench_schedules.{where}", stop)
+    with pytest.raises(typer.Exit):
+        tune_schedule("matmul:m=4,n=4,k=4", trials=6, out=tmp_path)
+    assert ("--resume" in capsys.readouterr().err) == said
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,16 @@ def test_more_trials_continue_a_finished_run(tmp_path: Path) -> None:
     assert len(more.entries) == 30
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_fewer_trials_than_logged_end_with_what_is_logged(tmp_path: Path, strategy: str) -> None:
+    options = replace(OPTIONS, strategy=strategy)
+    first = tuned(tmp_path, options)
+    fewer = tuned(tmp_path, replace(options, trials=10), resume=True)
+    assert fewer.failure is None
+    assert fewer.entries == first.entries == tuple(entries(tmp_path))
+    assert fewer.best == first.best
+
+
 def test_without_resume_it_begins_again(tmp_path: Path) -> None:
     tuned(tmp_path, report=stop_after(3))
     assert len(tuned(tmp_path).entries) == 20
