@@ -61,17 +61,7 @@ def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
             f"a frequency of {ghz:.2f} GHz", expected=f"{low:g} to {high:g}; measure on an idle machine"
         )
     cycles = {loop: time_ns * ghz for loop, time_ns in times.items()}
-    features = binding.get_host_cpu_features()
-    core = Core(
-        ghz=round(ghz, 3),
-        vector_bits=bits,
-        vector_registers=32 if bits == 512 or not features.get("avx") else 16,
-        fused=bool(features.get("fma")) or not features.get("sse2"),
-        width=int(ASSUMED["width"]),
-        window=int(ASSUMED["window"]),
-        mispredict=ASSUMED["mispredict"],
-        history=int(ASSUMED["history"]),
-    )
+    core = _core(ghz, bits, binding.get_host_cpu_features())
     source = "measured by costbench describe-cpu; assumed: " + ", ".join(ASSUMED) + ", branch"
     memory = _memory(caches, cycles)
     try:
@@ -79,6 +69,21 @@ def describe(name: str = "", rounds: Rounds | None = None) -> Processor:
         return Processor(name or model_name(), source, os.cpu_count() or 1, core, memory, operations)
     except ValueError as error:
         raise DataError(f"implausible measurements: {error}", expected="an idle machine") from error
+
+
+def _core(ghz: float, bits: int, features: Mapping[str, bool]) -> Core:
+    """Returns the pipeline of a core; processors other than x86 do not have the feature `sse2`."""
+    x86 = bool(features.get("sse2"))
+    return Core(
+        ghz=round(ghz, 3),
+        vector_bits=bits,
+        vector_registers=16 if x86 and bits < 512 else 32,
+        fused=not x86 or bool(features.get("fma")),
+        width=int(ASSUMED["width"]),
+        window=int(ASSUMED["window"]),
+        mispredict=ASSUMED["mispredict"],
+        history=int(ASSUMED["history"]),
+    )
 
 
 def _loops(bits: int, caches: Sequence[CacheFacts]) -> dict[str, TimedLoop]:
@@ -131,22 +136,26 @@ def _walked_bytes(facts: Sequence[CacheFacts]) -> list[int]:
     """Returns how many bytes are walked through to time each cache, then main memory.
 
     That is half of a cache, of far ones no more than four times the one before: the operators that are
-    predicted are that large.
+    predicted are that large. Main memory takes a walk of at least twice the last cache.
     """
     sizes = []
     for level, fact in enumerate(facts):
         nearer = facts[level - 1].kib * 4096 if level else _LARGEST_BYTES
         sizes.append(int(min(fact.kib * 512, nearer, _LARGEST_BYTES)))
-    return [*sizes, min(int(facts[-1].kib * 1024 * 4), _LARGEST_BYTES)]
+    last = int(facts[-1].kib * 1024)
+    return [*sizes, max(2 * last, min(4 * last, _LARGEST_BYTES))]
 
 
 def _memory(facts: Sequence[CacheFacts], cycles: Mapping[str, float]) -> Memory:
-    """Returns the hierarchy with latencies of random and line times of linear walks."""
+    """Returns the hierarchy with latencies of random and line times of linear walks.
+
+    The nearest cache is a core's own: whatever more hardware threads share, cores share.
+    """
     caches, before = [], 0.0
     for level, fact in enumerate(facts):
         before = max(before, round(cycles[f"level {level} latency"], 2))
         line = round(cycles[f"level {level} line"], 2) if level else 0.0
-        caches.append(CacheLevel(fact.kib, fact.associativity, before, line, fact.sharers > 1))
+        caches.append(CacheLevel(fact.kib, fact.associativity, before, line, fact.sharers > facts[0].sharers))
     far = f"level {len(facts)}"
     ram = max(before, round(cycles[f"{far} latency"], 2))
     return Memory(facts[0].line_bytes, tuple(caches), ram, round(cycles[f"{far} line"], 2))

@@ -174,3 +174,11 @@ def test_walks_are_half_a_cache_and_not_far_beyond_the_one_before(tmp_path: Path
     write_cache(tmp_path, 2, level="3", size="8M", **shared)
     # Half of 32 and of 64 KiB; four times 64 KiB, for half of 8 MiB is more; four times the last one.
     assert _walked_bytes(cache_facts(tmp_path)) == [16 << 10, 32 << 10, 256 << 10, 32 << 20]
+
+
+def test_memory_is_walked_beyond_any_last_cache(tmp_path: Path) -> None:
+    shared = {"ways_of_associativity": "16", "coherency_line_size": "64", "type": "Unified"}
+    write_cache(tmp_path, 0, level="1", size="2048K", **shared)
+    write_cache(tmp_path, 1, level="2", size="320M", **shared)
+    # Half of the first, four times the first, twice the last one.
+    assert _walked_bytes(cache_facts(tmp_path)) == [1 << 20, 8 << 20, 640 << 20]
