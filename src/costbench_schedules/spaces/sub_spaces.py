@@ -58,7 +58,7 @@ def recorded_space(operator: Operator, limit: int = MAX_SIZE) -> ScheduleSpace:
 
 
 def _preferences(operator: Operator) -> Mapping[str, _Preference]:
-    real = [axis for axis in operator.spatial if axis.extent > 1]
+    real = [axis for axis in operator.spatial if axis.extent > 1] or operator.spatial[-1:]
     preferences: dict[str, _Preference] = {}
     for axis in operator.spatial:
         if axis is real[-1]:

@@ -90,6 +90,18 @@ def test_recorded_spaces_are_small_and_contain_smaller_ones(name: str) -> None:
         assert others.tolist()[: len(mine)] == mine.tolist()
 
 
+@pytest.mark.parametrize(
+    "text", ["matmul:m=1,n=1,k=64", "dense:n=1,ci=1,co=1", "conv2d:n=1,h=1,w=1,ci=8,co=1,kh=1,kw=1"]
+)
+def test_outputs_of_one_number_have_a_space(text: str) -> None:
+    operator = parse_operator(text)
+    space = recorded_space(operator)
+    assert {axis.name for axis in operator.axes} == {
+        knob.name.removeprefix("tile ") for knob in space.knobs if knob.name.startswith("tile ")
+    }
+    assert all(knob.values == ((1, 1, 1, 1),) for knob in space.knobs[: len(operator.spatial)])
+
+
 def test_a_limit_below_what_the_rules_keep_is_refused() -> None:
     with pytest.raises(DataError, match="at least"):
         recorded_space(parse_operator("C6"), 10)
