@@ -174,7 +174,7 @@ class LogWriter:
 
     def __init__(self, path: Path, header: LogHeader) -> None:
         self._path = path
-        with _refuse_in_writing(self._path):
+        with refuse_in_writing(self._path):
             path.parent.mkdir(parents=True, exist_ok=True)
             # Read as well: what follows the last line end is cut off.
             self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
@@ -197,7 +197,7 @@ class LogWriter:
 
     def _write(self, content: Mapping[str, object]) -> None:
         data = (json.dumps(content, allow_nan=False) + "\n").encode()
-        with _refuse_in_writing(self._path):
+        with refuse_in_writing(self._path):
             self._file.seek(self._end)
             try:
                 _write_all(self._file, data)
@@ -209,7 +209,7 @@ class LogWriter:
 
 
 @contextmanager
-def _refuse_in_writing(path: Path) -> Iterator[None]:
+def refuse_in_writing(path: Path) -> Iterator[None]:
     """Turns what the system says about a file into an error of ours."""
     try:
         yield

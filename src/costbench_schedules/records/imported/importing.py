@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.artifacts import atomic_path, open_file
+from costbench.artifacts import open_file
 from costbench.errors import DataError
 from costbench_schedules.records.imported.autotvm import read_autotvm
 from costbench_schedules.records.imported.kernel_tuner import CACHE_KEYS, expand, read_cache, read_t4
@@ -23,7 +23,7 @@ from costbench_schedules.records.imported.metaschedule import read_metaschedule
 from costbench_schedules.records.imported.parquet import MAGIC, read_parquet
 from costbench_schedules.records.imported.record import ImportedRecord
 from costbench_schedules.records.schedule_tuning import read_recorded
-from costbench_schedules.records.tune_log import LogEntry, LogWriter, header_of
+from costbench_schedules.records.tune_log import LogEntry, LogWriter, header_of, refuse_in_writing
 from costbench_schedules.records.tuning_table import TuningTable
 from costbench_schedules.spaces.space import ScheduleSpace
 
@@ -141,8 +141,9 @@ def write_imported(records: Iterable[ImportedRecord], folder: Path, source: str)
     others: Counter[str] = Counter()
     writers: dict[Path, tuple[LogWriter, ScheduleSpace, set[int]]] = {}
     repeated = 0
-    with ExitStack() as opened, atomic_path(folder / OTHERS_FILE) as temporary:
-        table = opened.enter_context(temporary.open("w", encoding="utf-8"))
+    with refuse_in_writing(folder), ExitStack() as opened:
+        folder.mkdir(parents=True, exist_ok=True)
+        table = opened.enter_context((folder / OTHERS_FILE).open("w", encoding="utf-8"))
         for record in records:
             if record.operator is None or record.choices is None:
                 others[record.unmapped] += 1

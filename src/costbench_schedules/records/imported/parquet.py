@@ -88,8 +88,12 @@ def write_parquet(path: Path, table: TuningTable) -> None:
     """Writes a table atomically; equal tables give equal bytes.
 
     Raises:
-        DataError: naming the file, if it cannot be written.
+        DataError: naming the file, if it cannot be written, and a parameter named like another column.
     """
+    for name in (*_MEASURED, _SECONDS):
+        if name in table.space.parameters:
+            expected = "another name; the table has a column of its own"
+            raise DataError("a parameter of this name", where=path, field=name, expected=expected)
     columns: dict[str, Any] = {
         name: [values[index] for index in indices.tolist()]
         for indices, (name, values) in zip(table.space.listed.T, table.space.parameters.items(), strict=True)

@@ -211,6 +211,18 @@ def test_imported_schedules_become_logs(tmp_path: Path) -> None:
         write_imported(records, tmp_path / "new", "log.json")
 
 
+def test_a_bad_line_loses_nothing_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (TUTORIAL, CONV)) + "{\n")
+    with pytest.raises(DataError) as error:
+        write_imported(read_autotvm(path), tmp_path / "new", "log.json")
+    assert error.value.where == f"{path}:3"
+    assert {file.name: len(file.read_text().splitlines()) for file in (tmp_path / "new").iterdir()} == {
+        "matmul-m-512-n-128-k-256-llvm-keys-cpu.jsonl": 2,  # The header is a line as well.
+        OTHERS_FILE: 1,
+    }
+
+
 @pytest.mark.parametrize("cut", [10, 200, 260])
 def test_a_truncated_line_is_named(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "log.json"

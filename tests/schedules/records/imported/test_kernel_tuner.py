@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from costbench.errors import DataError
 from costbench_schedules.records.imported.importing import read_tuning_table
 from costbench_schedules.records.imported.parquet import write_parquet
 from costbench_schedules.records.tuning_table import TuningTable
+from costbench_schedules.spaces.parameter_space import ParameterSpace
 from tests.schedules.records.imported.tuning_files import cache_file, t4_file
 
 
@@ -74,6 +76,17 @@ def test_t4_and_parquet_hold_the_same_table(path: Path, tmp_path: Path) -> None:
     assert (parquet.name, parquet.reasons) == (cache.name, cache.reasons)
     write_parquet(tmp_path / "again.parquet", parquet)
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "other.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["repeats", "seconds", "first_ns"])
+def test_a_parameter_named_like_a_column_is_refused(path: Path, tmp_path: Path, name: str) -> None:
+    table = read_tuning_table(path)
+    renamed = {name if old == "unroll" else old: values for old, values in table.space.parameters.items()}
+    other = replace(table, space=ParameterSpace(renamed, table.space.listed))
+    with pytest.raises(DataError) as error:
+        write_parquet(tmp_path / "other.parquet", other)
+    assert error.value.field == name
+    assert not (tmp_path / "other.parquet").exists()
 
 
 def test_compressed_files_are_read(path: Path, tmp_path: Path) -> None:
