@@ -80,11 +80,15 @@ def estimate_folder(recorded: Path, out: Path, processor: Processor, remarks: st
         remarks: remarks on the recording, for its users.
 
     Raises:
-        DataError: if a recording is damaged, or there is none.
+        DataError: if a recording is damaged or of another processor than the others, or nothing is analysed.
     """
     tables = _tables(recorded)
-    if not tables:
-        raise DataError("no recordings", where=recorded, expected=f"files *{SUFFIX} of record-networks")
+    if not any(content for table in tables for content in table.features):
+        expected = f"files *{SUFFIX} of record-networks, with features"
+        raise DataError("no analysed programs", where=recorded, expected=expected)
+    processors = sorted({_processor_of(table) for table in tables})
+    if len(processors) > 1:
+        raise DataError("programs of " + "; ".join(processors), where=recorded, expected="one processor")
     estimates = ProgramEstimates(processor)
     estimated = _joined(tables, estimates)
     write_estimated(out / PROGRAMS, estimated)
@@ -107,6 +111,12 @@ def _tables(folder: Path) -> list[DrawnPrograms]:
         (read_programs(path) for path in paths),
         key=lambda programs: (programs.operator.flops, programs.operator.text),
     )
+
+
+def _processor_of(table: DrawnPrograms) -> str:
+    """Returns the processor that programs were measured on, whatever one they were analysed on."""
+    machine = table.facts["draw"].get("measured_on", table.facts["host"])
+    return str(machine.get("processor", "unknown"))
 
 
 def _joined(tables: Iterable[DrawnPrograms], estimates: ProgramEstimates) -> EstimatedPrograms:

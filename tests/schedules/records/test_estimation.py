@@ -39,7 +39,7 @@ COMMITTED = {
 """Folders, and the processors that their programs were measured on."""
 
 
-def recorded(folder: Path) -> ProgramFeatures:
+def recorded(folder: Path, n: int = 8, measured_on: str = "", analysed: bool = True) -> ProgramFeatures:
     """Writes a recording of three programs, one of them slow; returns the features of the first."""
     kernel = features(LOOP, COUNTS, (1, 40))
     columns = {
@@ -50,11 +50,12 @@ def recorded(folder: Path) -> ProgramFeatures:
         "clean": np.array([3, 3, 3], dtype=np.uint8),
         "again_ns": np.array([310, 0, 410]),
     }
-    contents = (kernel.to_bytes(), b"", kernel.to_bytes())
-    facts = {"host": {"processor": "made up"}, "draw": {"seed": 0}}
-    operator = parse_operator("matmul:m=8,n=8,k=8")
+    contents = (kernel.to_bytes(), b"", kernel.to_bytes()) if analysed else (b"", b"", b"")
+    draw = {"measured_on": {"processor": measured_on}} if measured_on else {"seed": 0}
+    facts = {"host": {"processor": "made up"}, "draw": draw}
+    operator = parse_operator(f"matmul:m=8,n={n},k=8")
     table = DrawnPrograms(operator, facts, columns, ("", "slow", ""), contents)
-    write_programs(folder / "matmul-8x8x8.arrow", table)
+    write_programs(folder / f"matmul-8x{n}x8.arrow", table)
     return kernel
 
 
@@ -79,6 +80,28 @@ def test_estimates_are_the_models(tmp_path: Path) -> None:
 def test_without_recordings_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="record-networks"):
         estimate_folder(tmp_path, tmp_path / "out", ROUND)
+
+
+def test_programs_without_features_are_an_error(tmp_path: Path) -> None:
+    recorded(tmp_path / "in", analysed=False)
+    with pytest.raises(DataError, match="no analysed programs"):
+        estimate_folder(tmp_path / "in", tmp_path / "out", ROUND)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "mixed"), [("", "made up", False), ("", "b", True), ("a", "b", True)]
+)
+def test_programs_of_two_processors_are_not_mixed(
+    tmp_path: Path, first: str, second: str, mixed: bool
+) -> None:
+    recorded(tmp_path / "in", measured_on=first)
+    recorded(tmp_path / "in", 16, measured_on=second)
+    if not mixed:
+        assert len(estimate_folder(tmp_path / "in", tmp_path / "out", ROUND)) == 6
+        return
+    with pytest.raises(DataError, match="one processor"):
+        estimate_folder(tmp_path / "in", tmp_path / "out", ROUND)
 
 
 @pytest.mark.parametrize(("folder", "processor"), COMMITTED.items(), ids=[path.name for path in COMMITTED])
