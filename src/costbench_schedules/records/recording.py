@@ -90,11 +90,13 @@ def record(
     Raises:
         DataError: if the file is another sub-space's or another machine's, cannot be written, or the machine
             is too busy.
+        ChoiceError: for an unknown target.
         KeyboardInterrupt: passed on; what was measured before the last batch is in the file.
     """
     path = table_path(spec, workload)
     begin = time.monotonic()
     with CpuDevice(spec.target, spec.timing, spec.limits) as device:
+        device.check_target()
         table = _start(
             spec, path, empty_table(workload, space, spec.target, device.host, asdict(spec.timing))
         )

@@ -186,14 +186,21 @@ def read_table(path: Path) -> RecordedTable:
             "is of another version", where=path, expected=f"a recorded table of version {VERSION}"
         )
     try:
-        space = ScheduleSpace(parse_operator(facts["operator"]), facts["restrict"])
+        table = RecordedTable(
+            str(facts["workload"]),
+            ScheduleSpace(parse_operator(facts["operator"]), facts["restrict"]),
+            str(facts["target"]),
+            dict(facts["host"]),
+            dict(facts["timing"]),
+            tuple(str(reason) for reason in facts["reasons"]),
+            np.array(facts["repeats"], dtype=np.int64).reshape(-1, 4),
+            columns,
+        )
     except CostbenchError as error:
         raise DataError(error.message(), where=path, field="restrict") from error
-    repeats = np.array(facts["repeats"], dtype=np.int64).reshape(-1, 4)
-    reasons = tuple(str(reason) for reason in facts["reasons"])
-    table = RecordedTable(
-        facts["workload"], space, facts["target"], facts["host"], facts["timing"], reasons, repeats, columns
-    )
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        problem = f"facts that cannot be: {one_line(error)}"
+        raise DataError(problem, where=path, expected="a recorded table") from error
     _check(table, path)
     return table
 

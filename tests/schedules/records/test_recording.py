@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.errors import DataError
+from costbench.errors import ChoiceError, DataError
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records import table as table_module
+from costbench_schedules.records.arrow_file import read_arrow, write_arrow
 from costbench_schedules.records.card import CARD, check_card, write_card
 from costbench_schedules.records.recording import RecordingSpec, record, table_path
 from costbench_schedules.records.second_measurements import second_measurements
@@ -110,6 +112,12 @@ def test_another_recording_is_not_continued(tmp_path: Path, recorded: RecordedTa
         record(spec(tmp_path), "small", SPACE, ignore)
 
 
+def test_an_unknown_target_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(ChoiceError, match="unknown processor"):
+        record(replace(spec(tmp_path), target="z80"), "small", SPACE, ignore)
+    assert not list(tmp_path.iterdir())
+
+
 def test_equal_tables_have_equal_bytes(tmp_path: Path, recorded: RecordedTable) -> None:
     for name in ("a", "b"):
         write_table(tmp_path / f"{name}.arrow", recorded)
@@ -132,6 +140,23 @@ def test_damaged_tables_are_named(tmp_path: Path, recorded: RecordedTable) -> No
         read_table(path)
     with pytest.raises(DataError, match="no such file"):
         read_table(tmp_path / "none.arrow")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("restrict", [1]), ("operator", 3), ("repeats", [[1, 2]]), ("reasons", 3), ("host", 3)],
+)
+def test_facts_that_cannot_be_are_named(
+    tmp_path: Path, recorded: RecordedTable, name: str, value: object
+) -> None:
+    path = tmp_path / "t.arrow"
+    write_table(path, recorded)
+    facts, table = read_arrow(path, table_module._KEY)
+    arrays = [column.combine_chunks() for column in table.columns]
+    write_arrow(path, table_module._KEY, facts | {name: value}, table_module._SCHEMA, arrays)
+    with pytest.raises(DataError) as error:
+        read_table(path)
+    assert error.value.where == str(path)
 
 
 def test_replay_answers_as_the_machine_did(recorded: RecordedTable) -> None:
