@@ -121,14 +121,16 @@ def schedule_noise(
     import json
 
     from costbench.rng import stream
+    from costbench.search.space import Seen
     from costbench_schedules.devices.device import CpuDevice
     from costbench_schedules.operators.operators import parse_operator
     from costbench_schedules.records.agreement import noise_report
     from costbench_schedules.spaces.sub_spaces import recorded_space
 
     space = recorded_space(parse_operator(workload))
-    rows = space.sample(stream(0, "noise", workload), schedules)
+    rows = space.draw(stream(0, "noise", workload), schedules, Seen())
     with CpuDevice(target) as device:
+        device.check_target()
         report = noise_report(device, space, rows, rounds).to_dict()
     if as_json:
         typer.echo(json.dumps(report, indent=1, sort_keys=True))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from costbench.cli.app import complete_app
-from costbench.errors import CostbenchError
+from costbench.errors import ChoiceError, CostbenchError
 from costbench.installation import install_line
+from costbench_schedules.devices import device as device_module
+from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.spaces.sub_spaces import recorded_space
+from tests.schedules.devices.fake import fake
 
 
 def test_a_schedule_is_shown_as_loops() -> None:
@@ -34,6 +39,16 @@ def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(complete_app(), arguments)
     assert isinstance(result.exception, CostbenchError)
     assert said in str(result.exception)
+
+
+def test_noise_is_of_different_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "Limits", lambda: fake("ran", "ran", "ran", "ran"))
+    workload = "matmul:m=2,n=2,k=2"
+    arguments = ["schedule-noise", workload, "--schedules", "1000", "--rounds", "2", "--json"]
+    result = CliRunner().invoke(complete_app(), arguments)
+    assert json.loads(result.output)["schedules"] == recorded_space(parse_operator(workload)).size
+    result = CliRunner().invoke(complete_app(), [*arguments, "--target", "z80"])
+    assert isinstance(result.exception, ChoiceError)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")
