@@ -98,11 +98,13 @@ def explain(
     descriptions = [load_processor(name) for name in processor or available_processors()]
     estimators = [Estimator(description, threads) for description in descriptions]
     program_features = _features(workload, number, threads, features)
-    bars = {}
-    for estimator in estimators:
-        parts = _parts(estimator.breakdown(program_features))
-        bars[estimator.processor.name] = parts
-        typer.echo(f"{estimator.processor.name}, {threads} threads: {sum(parts.values()):.1f} µs")
+    bars: dict[str, dict[str, float]] = {}
+    for position, estimator in enumerate(estimators, 1):
+        parts, label = _parts(estimator.breakdown(program_features)), estimator.processor.name
+        # Files may describe one processor twice.
+        label = f"{label} ({position})" if label in bars else label
+        bars[label] = parts
+        typer.echo(f"{label}, {threads} threads: {sum(parts.values()):.1f} µs")
         total = max(sum(parts.values()), 1e-9)
         for part, value in parts.items():
             typer.echo(f"  {part:<10} {value:12.1f} µs {100 * value / total:6.1f}%")

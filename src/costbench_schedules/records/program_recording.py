@@ -366,10 +366,9 @@ def _continue_analysis(path: Path, table: RecordedTable, facts: Mapping[str, Any
     if not path.exists():
         return no_programs(table.space.operator, facts)
     programs = read_programs(path)
-    draw = programs.facts.get("draw")
-    known = {} if not isinstance(draw, dict) else draw
-    if (known.get("workload"), known.get("target")) != (table.workload, table.target):
-        expected = f"rows of {table.workload} for {table.target}; another folder for another table"
+    if programs.facts.get("draw") != as_json(facts["draw"]):
+        processor = table.host.get("processor")
+        expected = f"rows of {table.workload} for {table.target} on {processor}; another folder for others"
         raise DataError("was taken of something else", where=path, field="draw", expected=expected)
     return programs
 

@@ -6,12 +6,15 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from costbench.cli.app import complete_app
 from costbench.errors import CostbenchError
 from costbench.installation import install_line
 from costbench_schedules.cli.crop import largest_part
+from costbench_schedules.devices.instrumented.description import as_mapping
+from costbench_schedules.devices.processor import load_processor
 from costbench_schedules.llvm.features import ProgramFeatures
 from costbench_schedules.records.programs import read_programs
 from tests.schedules.crop.machines import features
@@ -38,6 +41,21 @@ def test_a_schedule_is_explained_and_drawn(tmp_path: Path) -> None:
     assert "compute" in result.output
     assert (tmp_path / "figure.svg").stat().st_size > 1000
     assert (tmp_path / "figure.png").exists()
+
+
+def test_two_descriptions_of_one_name_both_show(tmp_path: Path) -> None:
+    counts = {("entry", "loop"): 1, ("loop", "loop"): 99, ("loop", "done"): 1}
+    features(kernels.vector_loop(8, 8), counts).save(tmp_path / "f.npz")
+    other = tmp_path / "other.yaml"
+    with other.open("w", encoding="utf-8") as file:
+        YAML().dump(as_mapping(load_processor("amd_epyc_7763")), file)
+    options = ["--features", str(tmp_path / "f.npz"), "--plot", str(tmp_path / "figure")]
+    processors = ["--processor", "amd_epyc_7763", "--processor", str(other)]
+    result = CliRunner().invoke(complete_app(), [*SCHEDULE, *options, *processors])
+    assert result.exit_code == 0, result.output
+    assert "AMD EPYC 7763, 1 threads" in result.output
+    assert "AMD EPYC 7763 (2), 1 threads" in result.output
+    assert "AMD EPYC 7763 (2)" in (tmp_path / "figure.svg").read_text()
 
 
 @pytest.mark.parametrize(

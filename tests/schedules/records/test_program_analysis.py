@@ -88,3 +88,9 @@ def test_features_of_another_table_are_refused(table: RecordedTable, tmp_path: P
     analysed(table, tmp_path, 20)
     with pytest.raises(DataError, match="another folder"):
         analysed(replace(table, target="generic"), tmp_path, 40)
+
+
+def test_features_of_another_processors_table_are_refused(table: RecordedTable, tmp_path: Path) -> None:
+    analysed(table, tmp_path, 20)
+    with pytest.raises(DataError, match="another folder"):
+        analysed(replace(table, host={**table.host, "processor": "a third"}), tmp_path, 40)
