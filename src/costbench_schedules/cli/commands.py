@@ -10,7 +10,6 @@ import typer
 
 from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, run_stage
 from costbench.extensions import CommandGroup, StageExtension
-from costbench.installation import install_line
 from costbench_schedules.cli.crop import COMMANDS as CROP
 from costbench_schedules.cli.crop import Minutes, resumable
 from costbench_schedules.cli.live import tune_schedule
@@ -159,6 +158,7 @@ def show_schedule(
     import json
 
     from costbench.errors import DataError
+    from costbench_schedules.devices.process import require_tvm
     from costbench_schedules.operators.operators import parse_operator
     from costbench_schedules.spaces.nest import nest_of, nest_text
     from costbench_schedules.spaces.sub_spaces import recorded_space
@@ -173,10 +173,9 @@ def show_schedule(
         typer.echo("\n".join(f"# {name}: {value}" for name, value in choices.items()))
         typer.echo(nest_text(nest_of(space, row)))
         return
-    try:
-        from costbench_schedules.devices import tvm_adapter
-    except ImportError as error:
-        raise DataError("TVM is not installed", expected=install_line("cpu")) from error
+    require_tvm()
+    from costbench_schedules.devices import tvm_adapter
+
     if form is Form.CODE:
         typer.echo(tvm_adapter.script(space.operator, choices))
     else:

@@ -204,7 +204,7 @@ def _analysing_machine(spec: DrawSpec) -> AnalysingMachine:
     from costbench_schedules.devices.instrumented.analysis import AnalysingMachine
     from costbench_schedules.devices.process import Limits
 
-    return AnalysingMachine(spec.timing, Limits(run_s=6.0), seconds=20.0)
+    return AnalysingMachine(20.0, spec.timing, Limits(run_s=6.0))
 
 
 def _record_each(
@@ -266,7 +266,7 @@ def analyse_tables(
     import time
 
     from costbench.errors import choose
-    from costbench_schedules.devices.instrumented.analysis import ScheduleAnalyzer
+    from costbench_schedules.devices.instrumented.analysis import AnalysingMachine
     from costbench_schedules.records.program_recording import analyse_table
     from costbench_schedules.records.table import read_tables
 
@@ -281,7 +281,7 @@ def analyse_tables(
         _print_programs(programs)
         return left()
 
-    with ScheduleAnalyzer(seconds=60.0) as machine:
+    with AnalysingMachine(seconds=60.0) as machine:
         for table in chosen:
             if not left():
                 return

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import util
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,8 +17,7 @@ import numpy as np
 
 from costbench.arrays import F64, I64, AnyInt, Bool
 from costbench.errors import ChoiceError, DataError
-from costbench.installation import install_line
-from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
+from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess, require_tvm
 from costbench_schedules.devices.timing import Clock, TimingSpec
 from costbench_schedules.operators.operators import Operator
 from costbench_schedules.spaces.space import ScheduleSpace
@@ -44,7 +42,6 @@ class ScheduleMeasurement:
         reasons: reason for which each failed; empty for those that did not.
         spread: median over minimum of the blocks, minus 1, float64 [n]; 0 where it failed.
         clean: number of blocks without interruption, int64 [n].
-        build_seconds: processor time of the build, float64 [n]; 0 where it failed.
     """
 
     runtime_ns: I64
@@ -53,24 +50,6 @@ class ScheduleMeasurement:
     reasons: tuple[str, ...]
     spread: F64
     clean: I64
-    build_seconds: F64
-
-    @property
-    def seconds(self) -> float:
-        """Returns the time charged for all of them."""
-        return float(np.sum(self.run_seconds))
-
-    def select(self, indices: I64) -> ScheduleMeasurement:
-        """Returns some of the measurements, which may repeat."""
-        return ScheduleMeasurement(
-            self.runtime_ns[indices],
-            self.failed[indices],
-            self.run_seconds[indices],
-            tuple(self.reasons[index] for index in indices.tolist()),
-            self.spread[indices],
-            self.clean[indices],
-            self.build_seconds[indices],
-        )
 
 
 class ScheduleDevice(Protocol):
@@ -103,7 +82,6 @@ class ScheduleRun:
     reason: str
     spread: float = 0.0
     clean: int = 0
-    build_seconds: float = 0.0
 
 
 class CpuDevice:
@@ -157,8 +135,8 @@ class CpuDevice:
         return self._worker.host
 
     def _start(self) -> None:
-        if not self._limits.command and util.find_spec("tvm") is None:
-            raise DataError("TVM is not installed", expected=install_line("cpu"))
+        if not self._limits.command:
+            require_tvm()
         self._worker.start()
 
     def check_target(self) -> None:
@@ -229,7 +207,6 @@ class CpuDevice:
             "",
             spread,
             timing["clean"],
-            answer["build_ns"] / _NS,
         )
 
 
@@ -243,5 +220,4 @@ def stack_runs(runs: Sequence[ScheduleRun]) -> ScheduleMeasurement:
         tuple(run.reason for run in runs),
         np.array([run.spread for run in runs], dtype=np.float64),
         np.array([run.clean for run in runs], dtype=np.int64),
-        np.array([run.build_seconds for run in runs], dtype=np.float64),
     )

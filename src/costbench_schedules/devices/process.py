@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import util
 from typing import Any
 
 from costbench.errors import DataError
@@ -42,6 +43,12 @@ class Limits:
     memory_bytes: int = 12 << 30
     threads: int = 1
     command: tuple[str, ...] = ()
+
+
+def require_tvm() -> None:
+    """Raises DataError if TVM is not installed."""
+    if util.find_spec("tvm") is None:
+        raise DataError("TVM is not installed", expected=install_line("cpu"))
 
 
 class WorkerFailedError(Exception):

@@ -13,14 +13,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib import util
 from pathlib import Path
 from types import ModuleType
 
 from costbench.artifacts import read_json, write_json
 from costbench.errors import DataError
-from costbench.installation import install_line
 from costbench.params import parse
+from costbench_schedules.devices.process import require_tvm
 from costbench_schedules.operators.operators import Operator, parse_operator
 
 _RESULT, _SAID = "found.json", "said.txt"
@@ -88,8 +87,7 @@ def meta_schedule(operator: Operator, spec: ReferenceSpec, folder: Path) -> Refe
     Raises:
         DataError: without the extra `cpu`, or if it ends without a result, with its last line.
     """
-    if util.find_spec("tvm") is None:
-        raise DataError("TVM is not installed", expected=install_line("cpu"))
+    require_tvm()
     folder.mkdir(parents=True, exist_ok=True)
     request = json.dumps({"operator": operator.text, "folder": str(folder), **asdict(spec)})
     environment = dict(os.environ) | {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

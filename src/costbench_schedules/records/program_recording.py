@@ -72,13 +72,25 @@ class DrawSpec:
         return self.random + self.searched
 
 
-class Machine(Protocol):
-    """What programs are measured and analysed on."""
+class AnalysesSchedules(Protocol):
+    """What takes the features of schedules."""
 
     @property
     def host(self) -> Mapping[str, Any]:
         """Returns what the machine is; see `tvm_adapter.HostToolchain`."""
         ...
+
+    def features(self, operator: Operator, choices: Mapping[str, Value], target: str, /) -> bytes:
+        """Returns `ProgramFeatures.to_bytes` of a schedule that is built for a processor by LLVM's name.
+
+        Raises:
+            DataError: if they cannot be taken.
+        """
+        ...
+
+
+class Machine(AnalysesSchedules, Protocol):
+    """What programs are measured and analysed on."""
 
     @property
     def native(self) -> ScheduleDevice:
@@ -88,14 +100,6 @@ class Machine(Protocol):
     @property
     def generic(self) -> ScheduleDevice:
         """Returns the device that builds for the least processor of the family."""
-        ...
-
-    def features(self, operator: Operator, row: I64) -> bytes:
-        """Returns the features of a configuration [m] of the unrestricted space.
-
-        Raises:
-            DataError: if they cannot be taken.
-        """
         ...
 
 
@@ -271,7 +275,7 @@ def _measured(
         clean[index] = min(clean[index], other.clean[0])
         problems[index] = f"generic: {other.reasons[0]}" if other.reasons[0] else ""
         try:
-            features[index] = machine.features(space.operator, row)
+            features[index] = machine.features(space.operator, space.choices(row), "native")
         except DataError as error:
             problems[index] = f"features: {error.problem}"
     columns = {
@@ -303,23 +307,6 @@ def _again(spec: DrawSpec, space: ScheduleSpace, machine: Machine, programs: Dra
 
 ANALYSED_BATCH = 20
 """Programs after which the file is written."""
-
-
-class AnalysesSchedules(Protocol):
-    """What takes the features of schedules."""
-
-    @property
-    def host(self) -> Mapping[str, Any]:
-        """Returns what the machine is; see `tvm_adapter.HostToolchain`."""
-        ...
-
-    def features(self, operator: Operator, choices: Mapping[str, Value], target: str, /) -> bytes:
-        """Returns `ProgramFeatures.to_bytes` of a schedule that is built for a processor by LLVM's name.
-
-        Raises:
-            DataError: if they cannot be taken.
-        """
-        ...
 
 
 def analyse_table(

@@ -276,7 +276,6 @@ class ReplayDevice:
             tuple(table.reasons[code - 1] if code else "" for code in columns["reason"].tolist()),
             np.where(failed, 0.0, columns["median_ns"] / ran - 1.0),
             columns["clean"].astype(np.int64),
-            np.zeros(len(numbers)),
         )
 
     @staticmethod

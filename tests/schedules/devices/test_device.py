@@ -36,7 +36,6 @@ def test_failures_are_contained_and_say_why() -> None:
     # What fails is charged until it does: the time-out is half a second.
     np.testing.assert_allclose(measurement.run_seconds[[0, 4]], 0.003)
     assert 0.5 <= measurement.run_seconds[2] < 5.0
-    assert measurement.seconds == pytest.approx(measurement.run_seconds.sum())
 
 
 def test_rows_of_a_sub_space_are_those_of_the_whole_one() -> None:

@@ -11,7 +11,7 @@ from costbench.errors import DataError
 from costbench.search.space import Rows
 from costbench_schedules.devices.device import ScheduleMeasurement
 from costbench_schedules.operators.operators import Operator
-from costbench_schedules.spaces.space import ScheduleSpace
+from costbench_schedules.spaces.space import ScheduleSpace, Value
 
 FAILED = 7
 
@@ -32,7 +32,7 @@ class MadeUpDevice:
         zeros = np.zeros(len(rows))
         reasons = tuple("crash" if item else "" for item in failed)
         full = np.full(len(rows), 3, dtype=np.int64)
-        return ScheduleMeasurement(np.where(failed, 0, runtime), failed, zeros, reasons, zeros, full, zeros)
+        return ScheduleMeasurement(np.where(failed, 0, runtime), failed, zeros, reasons, zeros, full)
 
 
 class MadeUpMachine:
@@ -43,8 +43,9 @@ class MadeUpMachine:
         self.native = MadeUpDevice(1)
         self.generic = MadeUpDevice(2)
 
-    def features(self, operator: Operator, row: Rows) -> bytes:
+    def features(self, operator: Operator, choices: Mapping[str, Value], target: str, /) -> bytes:
         """Returns the configuration as text."""
+        row = ScheduleSpace(operator).row_of(choices)
         if int(np.sum(row)) % 2:
             raise DataError("odd", expected="even")
         return f"{operator.name} {row.tolist()}".encode()

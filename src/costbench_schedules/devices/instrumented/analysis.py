@@ -10,22 +10,19 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from costbench.arrays import I64
 from costbench.errors import DataError
-from costbench.installation import install_line
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.devices.instrumented.worker import Sampling
-from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess
+from costbench_schedules.devices.process import Limits, WorkerFailedError, WorkerProcess, require_tvm
 from costbench_schedules.devices.timing import TimingSpec
 from costbench_schedules.llvm.features import ProgramFeatures, effective_counts, profile_of, static_features
 from costbench_schedules.llvm.program import parse_program
 from costbench_schedules.operators.operators import Operator
-from costbench_schedules.spaces.space import ScheduleSpace, Value
+from costbench_schedules.spaces.space import Value
 
 
 @dataclass(frozen=True)
@@ -131,48 +128,12 @@ def kernel_of(operator: Operator, choices: Mapping[str, Value], target: str = "n
     Raises:
         DataError: if the extra `cpu` is not installed.
     """
-    tvm_adapter = _adapter()
+    require_tvm()
+    from costbench_schedules.devices import tvm_adapter
+
     tvm_adapter.check_versions()
     text = tvm_adapter.build(operator, choices, target).llvm_ir()
     return KernelSource(text, tvm_adapter.KERNEL, argument_sizes(operator))
-
-
-def _adapter() -> ModuleType:
-    """Returns the module that imports TVM; a DataError if TVM is not installed."""
-    try:
-        from costbench_schedules.devices import tvm_adapter
-    except ImportError as error:
-        raise DataError("TVM is not installed", expected=install_line("cpu")) from error
-    return tvm_adapter
-
-
-class ScheduleAnalyzer(ExitStack):
-    """Takes features of schedules. Use it as a context manager, or call `close`.
-
-    Args:
-        seconds: seconds that the analysis of a program may take.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._analyzer = self.enter_context(Analyzer(seconds=seconds))
-
-    @property
-    def host(self) -> Mapping[str, Any]:
-        """Returns this machine and the versions of its compiler, see `tvm_adapter.HostToolchain`.
-
-        Raises:
-            DataError: if the extra `cpu` is not installed.
-        """
-        return asdict(_adapter().host())
-
-    def features(self, operator: Operator, choices: Mapping[str, Value], target: str, /) -> bytes:
-        """Returns `ProgramFeatures.to_bytes` of a schedule that is built for a target, see `kernel_of`.
-
-        Raises:
-            DataError: if the program cannot be analysed, or takes too long, or TVM is not installed.
-        """
-        return self._analyzer.features(kernel_of(operator, choices, target)).to_bytes()
 
 
 def argument_sizes(operator: Operator) -> dict[str, int]:
@@ -185,16 +146,18 @@ class AnalysingMachine(ExitStack):
     """Measures and analyses schedules. Use it as a context manager, or call `close`.
 
     Args:
+        seconds: seconds that the analysis of a program may take.
         timing: length and number of measurements.
         limits: limits of one measurement.
-        seconds: seconds that the analysis of a program may take.
 
     Attributes:
         native: device that builds for this processor.
         generic: device that builds for the least processor of the family.
     """
 
-    def __init__(self, timing: TimingSpec, limits: Limits, seconds: float) -> None:
+    def __init__(
+        self, seconds: float, timing: TimingSpec | None = None, limits: Limits | None = None
+    ) -> None:
         super().__init__()
         self.native = self.enter_context(CpuDevice("native", timing, limits))
         self.generic = self.enter_context(CpuDevice("generic", timing, limits))
@@ -202,18 +165,17 @@ class AnalysingMachine(ExitStack):
 
     @property
     def host(self) -> Mapping[str, Any]:
-        """Returns processor, architecture, mcpu, features and versions; see `tvm_adapter.HostToolchain`.
+        """Returns this machine and the versions of its compiler, see `tvm_adapter.HostToolchain`.
 
         Raises:
             DataError: if the extra `cpu` is not installed.
         """
         return self.native.host
 
-    def features(self, operator: Operator, row: I64) -> bytes:
-        """Returns `ProgramFeatures.to_bytes` of a configuration [m] of the unrestricted space.
+    def features(self, operator: Operator, choices: Mapping[str, Value], target: str, /) -> bytes:
+        """Returns `ProgramFeatures.to_bytes` of a schedule that is built for a target, see `kernel_of`.
 
         Raises:
-            DataError: if the program cannot be analysed, or takes too long.
+            DataError: if the program cannot be analysed, or takes too long, or TVM is not installed.
         """
-        kernel = kernel_of(operator, ScheduleSpace(operator).choices(row))
-        return self._analyzer.features(kernel).to_bytes()
+        return self._analyzer.features(kernel_of(operator, choices, target)).to_bytes()
