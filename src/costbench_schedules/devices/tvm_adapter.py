@@ -23,7 +23,7 @@ from costbench.arrays import F32
 from costbench.errors import ChoiceError, DataError
 from costbench.installation import install_line
 from costbench_schedules.devices.host import this_processor
-from costbench_schedules.operators.operators import PADDED, Axis, Operator
+from costbench_schedules.operators.operators import DTYPE, PADDED, Axis, Operator
 from costbench_schedules.spaces.nest import LANES
 from costbench_schedules.spaces.space import (
     CACHES,
@@ -160,9 +160,7 @@ def build_program(path: Path, target: str) -> Program:
 
 def module_of(operator: Operator) -> Any:
     """Returns TVM's module of an operator before scheduling, arguments are its inputs, then the output."""
-    placeholders = {
-        name: te.placeholder(operator.tensors[name], operator.dtype, name) for name in operator.inputs
-    }
+    placeholders = {name: te.placeholder(operator.tensors[name], DTYPE, name) for name in operator.inputs}
     tensors = dict(placeholders)
     for name, (source, before) in operator.padding.items():
         tensors[name] = _padded(tensors[source], operator.tensors[name], before)
@@ -175,8 +173,7 @@ def module_of(operator: Operator) -> Any:
         for access in reads:
             index = [
                 sum((values[axis] * factor for axis, factor in dim[1:]), values[dim[0][0]] * dim[0][1])
-                + offset
-                for dim, offset in zip(access.strides, access.offset, strict=True)
+                for dim in access.strides
             ]
             terms.append(tensors[access.tensor](*index))
         return te.sum(reduce(lambda left, right: left * right, terms), axis=list(reduce_axes.values()))

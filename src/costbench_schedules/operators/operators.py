@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Literal
 
@@ -50,13 +51,11 @@ class Access:
     Attributes:
         tensor: name of the tensor.
         strides: axes with their coefficients in the index of each dimension of the tensor.
-        offset: offset that is added to the index in each dimension.
         write: whether the element is written.
     """
 
     tensor: str
     strides: tuple[Index, ...]
-    offset: Shape
     write: bool = False
 
 
@@ -72,7 +71,6 @@ class Operator:
         accesses: reads, then the write of the output.
         padding: name of the tensor that each padded input is made from, and number of zeros
             before each of its dimensions (after it, whatever fills the shape).
-        dtype: type of all elements.
     """
 
     name: str
@@ -81,7 +79,6 @@ class Operator:
     tensors: Mapping[str, Shape] = field(hash=False)
     accesses: tuple[Access, ...]
     padding: Mapping[str, tuple[str, Shape]] = field(hash=False)
-    dtype: str = DTYPE
 
     @property
     def text(self) -> str:
@@ -128,7 +125,7 @@ def _contraction(
         tuple(axes),
         {tensor: tuple(extents[axis] for axis in index) for tensor, index in indices.items()},
         tuple(
-            Access(tensor, tuple(((axis, 1),) for axis in index), (0,) * len(index), tensor == "output")
+            Access(tensor, tuple(((axis, 1),) for axis in index), tensor == "output")
             for tensor, index in indices.items()
         ),
         {},
@@ -184,30 +181,6 @@ def _convolution(name: str, size: Sizes, outputs: str, inputs: str, channels: st
     )
 
 
-def _conv2d(size: Sizes) -> Operator:
-    """Builds output[n, y, x, co], a sum over ci, kh and kw.
-
-    Adds data[n, stride y + kh, stride x + kw, ci] weight[kh, kw, ci, co].
-    """
-    return _convolution("conv2d", size, outputs="co", inputs="ci", channels="ci")
-
-
-def _depthwise(size: Sizes) -> Operator:
-    """Builds output[n, y, x, c], a sum over kh and kw.
-
-    Adds data[n, stride y + kh, stride x + kw, c] weight[kh, kw, c].
-    """
-    return _convolution("depthwise_conv2d", size, outputs="c", inputs="", channels="c")
-
-
-def _grouped(size: Sizes) -> Operator:
-    """Builds output[n, y, x, g, co], a sum over ci, kh and kw; ci and co are channels of one group.
-
-    Adds data[n, stride y + kh, stride x + kw, g, ci] weight[kh, kw, ci, g, co]: in memory NHWC and HWIO.
-    """
-    return _convolution("grouped_conv2d", size, outputs="g co", inputs="ci", channels="g ci")
-
-
 @dataclass(frozen=True, slots=True)
 class Builder:
     """Makes operators of one kind.
@@ -226,11 +199,26 @@ class Builder:
 _CONVOLUTION = {"n": 1, "stride": 1, "pad": 0}
 OPERATORS: Mapping[str, Builder] = {
     "batch_matmul": Builder(_batch_matmul, ("b", "m", "n", "k"), {}),
-    "conv2d": Builder(_conv2d, ("n", "h", "w", "ci", "co", "kh", "kw", "stride", "pad"), _CONVOLUTION),
+    # output[n, y, x, co], a sum over ci, kh and kw of
+    # data[n, stride y + kh, stride x + kw, ci] weight[kh, kw, ci, co].
+    "conv2d": Builder(
+        partial(_convolution, "conv2d", outputs="co", inputs="ci", channels="ci"),
+        ("n", "h", "w", "ci", "co", "kh", "kw", "stride", "pad"),
+        _CONVOLUTION,
+    ),
     "dense": Builder(_dense, ("n", "ci", "co"), {"n": 1}),
-    "depthwise_conv2d": Builder(_depthwise, ("n", "h", "w", "c", "kh", "kw", "stride", "pad"), _CONVOLUTION),
+    # output[n, y, x, c], a sum over kh and kw of data[n, stride y + kh, stride x + kw, c] weight[kh, kw, c].
+    "depthwise_conv2d": Builder(
+        partial(_convolution, "depthwise_conv2d", outputs="c", inputs="", channels="c"),
+        ("n", "h", "w", "c", "kh", "kw", "stride", "pad"),
+        _CONVOLUTION,
+    ),
+    # output[n, y, x, g, co], a sum over ci, kh and kw; ci and co are channels of one group, in memory NHWC
+    # and HWIO, of data[n, stride y + kh, stride x + kw, g, ci] weight[kh, kw, ci, g, co].
     "grouped_conv2d": Builder(
-        _grouped, ("n", "h", "w", "g", "ci", "co", "kh", "kw", "stride", "pad"), _CONVOLUTION
+        partial(_convolution, "grouped_conv2d", outputs="g co", inputs="ci", channels="g ci"),
+        ("n", "h", "w", "g", "ci", "co", "kh", "kw", "stride", "pad"),
+        _CONVOLUTION,
     ),
     "matmul": Builder(_matmul, ("m", "n", "k"), {}),
 }
