@@ -6,17 +6,16 @@ All strategies run on them, on this machine and on recorded tables alike.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
 
-from costbench.arrays import I64, Bool
+from costbench.arrays import I64
 from costbench.artifacts import digest_bytes
 from costbench.autotuning.evaluators import Evaluation, Measured, Source
 from costbench.autotuning.search import TuningProblem
 from costbench.autotuning.trace import Subject
-from costbench.search.space import Rows, Seen, keys
+from costbench.search.space import Rows, Seen
 from costbench_schedules.spaces.space import ScheduleSpace
 
 
@@ -68,7 +67,7 @@ class ScheduleEvaluator:
 
 
 class EnumeratedSpace(ScheduleSpace):
-    """Some configurations of a schedule space, numbered as there.
+    """Some configurations of a schedule space, numbered as there. It draws from them; other moves leave them.
 
     Args:
         space: space that the configurations are of.
@@ -83,28 +82,6 @@ class EnumeratedSpace(ScheduleSpace):
         super().__init__(space.operator, {knob.name: ids.tolist() for knob, ids in choices})
         self.listed = listed
 
-    @cached_property
-    def _keys(self) -> frozenset[bytes]:
-        return frozenset(keys(self.listed))
-
-    def legal(self, rows: Rows) -> Bool:
-        """Returns which configurations are on the list, bool [n]."""
-        return np.array([key in self._keys for key in keys(rows.astype(np.int64))], dtype=np.bool_)
-
     def draw(self, rng: np.random.Generator, count: int, seen: Seen) -> I64:
         """Returns up to `count` configurations of the list that are not in `seen`, in random order."""
         return rng.permutation(self.listed[seen.fresh(self.listed)])[:count]
-
-    def step(self, rows: Rows, rng: np.random.Generator) -> I64:
-        """Returns for each configuration a listed one that differs in one knob; itself if there is none."""
-        moves = rows.astype(np.int64)
-        for index, row in enumerate(moves.copy()):
-            neighbours = np.flatnonzero((self.listed != row).sum(axis=1) == 1)
-            if len(neighbours):
-                moves[index] = self.listed[rng.choice(neighbours)]
-        return moves
-
-    def cross(self, first: Rows, second: Rows, rng: np.random.Generator) -> I64:
-        """Returns children with each choice from one parent; the first parent where a child is not listed."""
-        children = super().cross(first, second, rng)
-        return np.where(self.legal(children)[:, None], children, first.astype(np.int64))
