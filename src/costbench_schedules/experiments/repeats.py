@@ -15,11 +15,10 @@ from costbench.arrays import F64
 from costbench.metrics.rows import RowOrigin
 from costbench.store import KeyedResult
 from costbench_schedules.experiments.recorded_tables import TableFile
+from costbench_schedules.experiments.table_scores import curve_points
 
 SCHEDULE, BEST = "schedule", "best"
 """Task of all rows, and the model under which rows say what was recorded, whatever searches for it."""
-_POINTS = 60
-"""Points of a curve, at most: evenly spaced on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +91,7 @@ class RepeatedSearch:
 
     def curve(self) -> dict[str, object]:
         """Returns median and quartiles over repeats after some of the trials, as reports read them."""
-        trials = np.unique(np.round(np.geomspace(1, self.trials, _POINTS)).astype(np.int64))
-        low, median, high = np.quantile(self.speeds[:, trials - 1], (0.25, 0.5, 0.75), axis=0).tolist()
-        return {
-            "target": self.table.target,
-            "workload": self.table.workload,
-            "arm": self.arm,
-            "repeats": len(self.speeds),
-            "trials": trials.tolist(),
-            "median": median,
-            "low": low,
-            "high": high,
-        }
+        return curve_points(self.speeds, self.table.target, self.table.workload, self.arm)
 
 
 def best_by_trial(runtime_ns: F64, trials: int, measurements: int = 1, second_ns: F64 | None = None) -> F64:

@@ -142,21 +142,23 @@ class TableSearches:
         return np.stack([self.table.best_ns / curve(self.table, order, self.trials) for order in self.orders])
 
     def curve_points(self) -> dict[str, object]:
-        """Returns median and quartiles over repeats in percent after some trials, as reports read curves."""
-        trials = np.unique(np.round(np.geomspace(1, self.trials, _POINTS)).astype(np.int64))
-        low, median, high = np.quantile(
-            100.0 * self.curves()[:, trials - 1], (0.25, 0.5, 0.75), axis=0
-        ).tolist()
-        return {
-            "target": self.table.device,
-            "workload": self.table.kernel,
-            "arm": self.strategy,
-            "repeats": len(self.orders),
-            "trials": trials.tolist(),
-            "median": median,
-            "low": low,
-            "high": high,
-        }
+        """Returns the progress of the searches in percent of the best speed, as reports read curves."""
+        return curve_points(100.0 * self.curves(), self.table.device, self.table.kernel, self.strategy)
+
+
+def curve_points(speeds: F64, target: str, workload: str, arm: str) -> dict[str, object]:
+    """Returns median and quartiles over repeats after some of the trials, as reports read curves.
+
+    Args:
+        speeds: speed after each trial, float64 [repeats, trials].
+        target: target or device of the table.
+        workload: workload or kernel of the table.
+        arm: name of the way of searching.
+    """
+    trials = np.unique(np.round(np.geomspace(1, speeds.shape[1], _POINTS)).astype(np.int64))
+    low, median, high = np.quantile(speeds[:, trials - 1], (0.25, 0.5, 0.75), axis=0).tolist()
+    names: dict[str, object] = {"target": target, "workload": workload, "arm": arm, "repeats": len(speeds)}
+    return names | {"trials": trials.tolist(), "median": median, "low": low, "high": high}
 
 
 def score_rows(searches: Iterable[TableSearches]) -> pd.DataFrame:
