@@ -14,7 +14,7 @@ import numpy as np
 
 from costbench.arrays import F64
 from costbench.artifacts import digest_bytes, digest_file, write_json
-from costbench.errors import ChoiceError, choose
+from costbench.errors import choose
 from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MAIN, MetricRow, write_rows
@@ -73,11 +73,8 @@ class EstimatedTuning:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        try:
-            for name in self.arms:
-                choose(ARMS, name, "arm")
-        except ChoiceError as error:
-            raise ValueError(str(error)) from error
+        for name in self.arms:
+            choose(ARMS, name, "arm")
         if not self.arms or len(set(self.arms)) != len(self.arms):
             raise ValueError(f"arms are {list(self.arms)}, must be one or more different ones")
         if min(self.trials, self.repeats, self.draft) < 1:

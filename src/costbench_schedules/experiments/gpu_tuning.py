@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from costbench.artifacts import digest_bytes, digest_file, write_json
-from costbench.errors import ChoiceError, DataError
+from costbench.errors import DataError
 from costbench.execution.dotted import is_part, source_digest
 from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
@@ -67,11 +67,8 @@ class GpuTuning:
     archive: str = DEFAULT_ARCHIVE
 
     def __post_init__(self) -> None:
-        try:
-            for name in self.strategies:
-                check_strategy(name)
-        except ChoiceError as error:
-            raise ValueError(str(error)) from error
+        for name in self.strategies:
+            check_strategy(name)
         if not self.strategies or len(set(self.strategies)) != len(self.strategies):
             raise ValueError(f"strategies are {list(self.strategies)}, must be one or more different ones")
         if self.trials < 1 or self.repeats < 1:

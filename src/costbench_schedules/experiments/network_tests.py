@@ -15,7 +15,7 @@ import numpy as np
 
 from costbench.arrays import F64
 from costbench.artifacts import digest_file, read_json, write_json
-from costbench.errors import ChoiceError, choose
+from costbench.errors import choose
 from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import MAIN, MetricRow, write_rows
@@ -77,13 +77,10 @@ class NetworkTesting:
     folder: str = "data/networks"
 
     def __post_init__(self) -> None:
-        try:
-            for name in self.networks:
-                choose(networks(), name, "network")
-            for name in self.models:
-                choose(FITTED, name, "model")
-        except ChoiceError as error:
-            raise ValueError(str(error)) from error
+        for name in self.networks:
+            choose(networks(), name, "network")
+        for name in self.models:
+            choose(FITTED, name, "model")
         for name in ("networks", "models", "records", "seeds"):
             values = getattr(self, name)
             if len(set(values)) != len(values):

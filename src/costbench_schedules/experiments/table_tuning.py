@@ -14,7 +14,7 @@ import numpy as np
 
 from costbench.arrays import I64
 from costbench.artifacts import digest_bytes, read_bytes, write_json, write_text
-from costbench.errors import ChoiceError, choose
+from costbench.errors import choose
 from costbench.experiments.identity import code_digest, git_revision
 from costbench.experiments.workspace import Workspace
 from costbench.metrics.rows import write_rows
@@ -86,10 +86,7 @@ class SearchGroup:
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} are {list(values)}, must be one or more different ones")
         for arm in self.arms:
-            try:
-                choose(ARMS, arm, "arm")
-            except ChoiceError as error:
-                raise ValueError(str(error)) from error
+            choose(ARMS, arm, "arm")
 
 
 @dataclass(frozen=True)
@@ -150,10 +147,7 @@ class ModelTests:
 
     def __post_init__(self) -> None:
         for name in self.models:
-            try:
-                choose(FITTED, name, "model")
-            except ChoiceError as error:
-                raise ValueError(str(error)) from error
+            choose(FITTED, name, "model")
         if self.folds < 0 or self.folds == 1:
             raise ValueError(f"folds is {self.folds}, expected 0 or at least 2")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from costbench.errors import ChoiceError
 from costbench.metrics.rows import read_rows
 from costbench_schedules.experiments.estimated_tuning import EstimatedTuning, search_estimated
 from costbench_schedules.experiments.recorded_tables import TableFile
@@ -58,5 +59,5 @@ def test_results_are_kept_until_something_changes(tmp_path: Path, repository: Pa
     "wrong", [{"arms": ("best",)}, {"arms": ("crop", "crop")}, {"trials": 0}, {"trials": 500}], ids=str
 )
 def test_impossible_sections(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"arm|trials"):
+    with pytest.raises((ValueError, ChoiceError), match=r"arm|trials"):
         EstimatedTuning(**wrong)

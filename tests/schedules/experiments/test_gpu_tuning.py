@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costbench.errors import DataError
+from costbench.errors import ChoiceError, DataError
 from costbench.metrics.rows import read_rows
 from costbench.rng import stream
 from costbench_schedules.experiments.gpu_tuning import (
@@ -139,7 +139,7 @@ def test_the_choice_of_another_device() -> None:
 )
 def test_impossible_sections(wrong: dict[str, Any]) -> None:
     settings: dict[str, Any] = {"strategies": ("random",)} | wrong
-    with pytest.raises(ValueError, match=r"strateg|trials"):
+    with pytest.raises((ValueError, ChoiceError), match=r"strateg|trials"):
         GpuTuning(**settings)
 
 

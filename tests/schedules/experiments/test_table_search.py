@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.errors import DataError
+from costbench.errors import ChoiceError, DataError
 from costbench_schedules.experiments.model_tests import TIMED
 from costbench_schedules.experiments.recorded_tables import (
     TableFile,
@@ -152,5 +152,5 @@ def test_arms_without_an_earlier_model_are_arms() -> None:
 @pytest.mark.parametrize("wrong", [{"arms": ("best",)}, {"workloads": ()}, {"targets": ("a", "a")}], ids=str)
 def test_impossible_groups(wrong: dict[str, tuple[str, ...]]) -> None:
     values = {"workloads": ("C1",), "arms": ("random",), **wrong}
-    with pytest.raises(ValueError, match=r"arm|workloads|targets"):
+    with pytest.raises((ValueError, ChoiceError), match=r"arm|workloads|targets"):
         SearchGroup(**values)
