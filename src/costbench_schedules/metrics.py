@@ -72,3 +72,23 @@ class GpuFacts:
     random_trials_to_95: float
     auc_until: int
     development: bool
+
+
+@dataclass(frozen=True)
+class TrialsRatio:
+    """Trials of a search over those of another, below 1 where fewer are needed.
+
+    Attributes:
+        value: ratio.
+        low: lower end of the 95% interval over repeats.
+        high: upper end of that interval.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """Returns the ratio with its interval as tables have it."""
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"

@@ -20,6 +20,7 @@ _RESAMPLES = 2_000
 _TAIL = 0.025
 _MIN_TABLES = 3
 _TABLE, _KEYS = ["kernel", "device"], ["kernel", "device", "strategy"]
+_OVER_TABLES = ["strategy", "metric", "value", "low", "high", "tables"]
 
 
 def summarise(rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
@@ -91,6 +92,8 @@ def over_tables(rows: pd.DataFrame, reference: str, seed: int = 0) -> pd.DataFra
         the columns strategy, metric, value, low, high, tables; of tables that both strategies searched.
         Below three tables there is no interval: low and high are NaN.
     """
+    if rows.empty:
+        return pd.DataFrame(columns=_OVER_TABLES)
     results = []
     areas = rows[rows["metric"] == "auc"].groupby(_KEYS)["value"].mean().unstack("strategy")
     trials = {end: expected_trials(rows, end) for end in SHARES}
@@ -105,7 +108,7 @@ def over_tables(rows: pd.DataFrame, reference: str, seed: int = 0) -> pd.DataFra
             left, right = left[both], right[both]
             ratio = np.exp(_interval(left, right, seed))
             results.append((strategy, f"trials_to_{end}_ratio", *ratio.tolist(), len(left)))
-    return pd.DataFrame(results, columns=["strategy", "metric", "value", "low", "high", "tables"])
+    return pd.DataFrame(results, columns=_OVER_TABLES)
 
 
 def _interval(left: F64, right: F64, seed: int) -> tuple[float, float, float]:

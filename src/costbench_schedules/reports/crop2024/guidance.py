@@ -20,6 +20,7 @@ from costbench.reports.frame import frame_of, select
 from costbench.reports.page import PageFigure, page_figure, sentence
 from costbench.reports.table import Table
 from costbench.rng import stream
+from costbench_schedules.metrics import TrialsRatio
 from costbench_schedules.reports.autotvm2018.results import BEST
 from costbench_schedules.reports.curves import NO_CURVES, draw_curves, in_order, panel_grid, read_curves
 from costbench_schedules.reports.tables import TABLES
@@ -45,24 +46,9 @@ _LEAST = 50.0
 FEWER, MORE, UNDECIDED = "fewer", "more", "undecided"
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """Trials of an arm over those of the baseline.
-
-    Attributes:
-        value: geometric mean over tables and repeats.
-        low: lower end of the 95% interval over repeats of the tables that were searched.
-        high: upper end of that interval.
-    """
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def verdict(self) -> str:
-        """Returns whether the arm needs fewer trials, more, or whether the interval has 1 in it."""
-        return FEWER if self.high < 1.0 else MORE if self.low > 1.0 else UNDECIDED
+def verdict(ratio: TrialsRatio) -> str:
+    """Returns whether the arm needs fewer trials, more, or whether the interval has 1 in it."""
+    return FEWER if ratio.high < 1.0 else MORE if ratio.low > 1.0 else UNDECIDED
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +93,8 @@ class GuidedSearches:
         repeats = self.repeats(arm, metric)
         return None if repeats is None else geometric_mean(repeats.median(axis=1))
 
-    def ratio(self, arm: str, metric: str) -> Ratio | None:
-        """Returns the trials of an arm over those of `BASELINE`, with the interval over repeats.
+    def ratio(self, arm: str, metric: str) -> TrialsRatio | None:
+        """Returns the trials of an arm over those of `BASELINE`, geometric means over tables and repeats.
 
         Tables are chosen, not drawn: two or three say nothing of others. None where one of both was not run
         on every workload, equally often.
@@ -118,7 +104,7 @@ class GuidedSearches:
             return None
         left, right = (np.log(table.to_numpy()).mean(axis=0) for table in (part, whole))
         interval = paired_bootstrap(left, right, stream(0, "searches with estimates", arm, metric))
-        return Ratio(*map(float, np.exp([interval.difference, interval.low, interval.high])))
+        return TrialsRatio(*map(float, np.exp([interval.difference, interval.low, interval.high])))
 
 
 def load_guided(folder: Path) -> GuidedSearches:
@@ -142,8 +128,8 @@ def guidance_table(searches: GuidedSearches) -> Table:
             row[f"trials_{percent}"] = searches.median(arm, metric)
             ratio = searches.ratio(arm, metric)
             if ratio is not None:
-                row[f"ratio_{percent}"] = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-                row |= {"verdict": ratio.verdict} if percent == _DECIDES else {}
+                row[f"ratio_{percent}"] = ratio.text
+                row |= {"verdict": verdict(ratio)} if percent == _DECIDES else {}
         rows.append(row)
     facts = searches.values[BEST].xs(0, level="seed")
     note = sentence(TEMPLATE, "searches_note", facts=facts, workloads=searches.workloads)
@@ -180,7 +166,7 @@ def guidance_sentence(searches: GuidedSearches) -> str:
     for arm in searches.arms:
         ratio = searches.ratio(arm, f"trials_to_{_DECIDES}")
         if ratio is not None and arm != "random":
-            by_verdict[ratio.verdict].append((LABELS[arm], ratio.value))
+            by_verdict[verdict(ratio)].append((LABELS[arm], ratio.value))
     decided = {verdict: arms for verdict, arms in by_verdict.items() if arms}
     return sentence(TEMPLATE, "searches", workloads=searches.workloads, by_verdict=decided)
 

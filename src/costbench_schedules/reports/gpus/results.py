@@ -23,7 +23,7 @@ from costbench.reports.frame import frame_of, select
 from costbench.rng import stream
 from costbench_schedules.experiments.table_scores import SHARES
 from costbench_schedules.experiments.table_summary import expected_trials, over_tables
-from costbench_schedules.metrics import GpuFacts
+from costbench_schedules.metrics import GpuFacts, TrialsRatio
 from costbench_schedules.reports.curves import NO_CURVES, read_curves
 
 SPLIT, BETWEEN, BEST = "gpu", "between-gpus", "best"
@@ -33,21 +33,6 @@ RANDOM = "random"
 _RESAMPLES, _TAIL = 2_000, 0.025
 ROWS_FILE, CURVES_FILE, TABLES_FILE = "rows.jsonl", "curves.json", "tables.json"
 _COLUMNS = {"application": "kernel", "chip": "device", "model": "strategy", "seed": "repeat"}
-
-
-@dataclass(frozen=True)
-class TrialsRatio:
-    """Expected trials to 95% of the best speed over those of the reference.
-
-    Attributes:
-        value: ratio; below 1 where fewer are needed.
-        low: lower end of the 95% interval over repeats.
-        high: upper end of that interval.
-    """
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +79,17 @@ class GpuResults:
 
     @cached_property
     def reference(self) -> str:
-        """Returns the strategy that trials are compared with: Kernel Tuner's best, else random search.
+        """Returns the strategy that trials are compared with.
 
-        The best has the least geometric mean of expected trials to 95%, over the tables that no strategy was
-        made on where there are any. It is chosen on tables that it is compared on, which favours it.
+        It is Kernel Tuner's best, else random search, else the best of all. The best has the least geometric
+        mean of expected trials to 95%, over the tables that no strategy was made on where there are any. It
+        is chosen on tables that it is compared on, which favours it.
         """
         trials = expected_trials(self.scores if self.unseen.empty else self.unseen, "95")
-        peers = [str(name) for name in trials if str(name).startswith(KERNEL_TUNER)]
-        means = {name: geometric_mean(trials[name].dropna()) for name in peers}
-        return min(means, key=lambda name: means[name]) if means else RANDOM
+        names = [str(name) for name in trials]
+        peers = [name for name in names if name.startswith(KERNEL_TUNER)]
+        peers = peers or [name for name in names if name == RANDOM] or names
+        return min(peers, key=lambda name: geometric_mean(trials[name].dropna()))
 
     def ratios(self, strategy: str) -> Mapping[tuple[str, str], TrialsRatio]:
         """Returns trials to 95% over those of `reference` by table, with intervals over repeats.

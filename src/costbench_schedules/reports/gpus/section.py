@@ -95,7 +95,8 @@ def strategies_table(results: GpuResults) -> Table:
 
 
 def _reference_note(results: GpuResults) -> str:
-    return sentence(_TEMPLATE, "reference_note", reference=results.reference)
+    facts = {"reference": results.reference, "kernel_tuner": results.reference.startswith(KERNEL_TUNER)}
+    return sentence(_TEMPLATE, "reference_note", unseen=not results.unseen.empty, **facts)
 
 
 def _mean_trials(trials: pd.DataFrame, strategy: str) -> float | None:
@@ -136,7 +137,7 @@ def ratios_table(results: GpuResults) -> Table:
         key, cells = (table.kernel, table.device), []
         for name in names:
             ratio = ratios[name].get(key)
-            cells.append(None if ratio is None else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]")
+            cells.append(None if ratio is None else ratio.text)
         rows.append((*key, "yes" if table.development else "", *cells))
     columns = (
         Column("kernel", "Kernel"),

@@ -18,6 +18,7 @@ from costbench_schedules.reports.crop2024.guidance import (
     guidance_sentence,
     guidance_table,
     load_guided,
+    verdict,
 )
 from tests.sentences import numbers
 
@@ -70,17 +71,17 @@ def test_medians_and_ratios_by_hand(guided: GuidedSearches) -> None:
     half = guided.ratio("hybrid", "trials_to_95")
     assert half is not None
     assert (half.value, half.low, half.high) == pytest.approx((0.5, 0.5, 0.5))
-    assert half.verdict == FEWER
+    assert verdict(half) == FEWER
     random = guided.ratio("random", "trials_to_95")
     assert random is not None
     assert random.value == pytest.approx((4 * 3) ** 0.5)
-    assert random.verdict == MORE
+    assert verdict(random) == MORE
     # 1/2 and 9/4 times as many.
     crop = guided.ratio("crop", "trials_to_95")
     assert crop is not None
     assert crop.value == pytest.approx((0.5 * 2.25) ** 0.5)
     assert crop.low < 1.0 < crop.high
-    assert crop.verdict == UNDECIDED
+    assert verdict(crop) == UNDECIDED
     assert guided.ratio("trees", "trials_to_95") is None
     assert guided.ratio("draft-verify", "trials_to_95") is None
 

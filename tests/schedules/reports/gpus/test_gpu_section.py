@@ -24,7 +24,7 @@ from costbench_schedules.reports.gpus.section import (
 )
 from costbench_schedules.reports.page import schedule_claims
 from costbench_schedules.reports.table_claims import rows_of_tables
-from tests.schedules.experiments.made_up_tuning_tables import SECTION, write_tuning_tables
+from tests.schedules.experiments.made_up_tuning_tables import OPTIMA, SECTION, write_tuning_tables
 from tests.schedules.workspaces import workspace_in
 from tests.sentences import numbers
 
@@ -57,6 +57,15 @@ def test_the_reference_is_the_best_of_kernel_tuners() -> None:
     rows = tuple(row for row in results().rows if not row.model.startswith("kernel-tuner"))
     without = replace(results(), rows=rows)
     assert without.reference == "random"
+
+
+def test_without_kernel_tuner_and_random_search_the_best_is_the_reference() -> None:
+    kept = tuple(row for row in results().rows if row.model in ("gbt-rank", "kernel-tuner-a"))
+    rows = tuple(replace(row, model="genetic") if row.model != "gbt-rank" else row for row in kept)
+    without = replace(results(), rows=rows, curves=pd.DataFrame({"arm": ["gbt-rank", "genetic"]}))
+    assert without.reference == "gbt-rank"
+    assert flat_gpus(without)["gpu/ratios/unseen/genetic/trials_to_95"] == pytest.approx(2.5)
+    assert [column.key for column in ratios_table(without).columns[3:]] == ["genetic"]
 
 
 def test_expected_trials_count_repeats_that_never_got_there() -> None:
@@ -106,6 +115,17 @@ def test_section_of_a_stage(tmp_path: Path) -> None:
     assert [figure.path.name for figure in section.figures] == ["gpu_searches.svg", "gpu_transfer.svg"]
     assert all(figure.path.is_file() for figure in section.figures)
     assert {table.name for table in section.tables} == {"gpu_strategies", "gpu_ratios", "gpu_trials"}
+
+
+def test_section_of_development_alone_and_without_random_search(tmp_path: Path) -> None:
+    write_tuning_tables(tmp_path / "data" / "gpu_tuning")
+    names = tuple("-".join(table) for table in OPTIMA)
+    section = replace(SECTION, strategies=("genetic", "gbt-rank"), development=names)
+    search_gpus(section, workspace_in(tmp_path), tmp_path / "gpus")
+    searched = load_gpus(tmp_path / "gpus")
+    assert gpus_section(searched, tmp_path / "figures") is not None
+    assert {line[6] for line in strategies_table(searched).rows} == {None}
+    assert {key.split("/")[2] for key in flat_gpus(searched) if key.startswith("gpu/ratios/")} == {"all"}
 
 
 def test_without_searches_there_is_no_section(tmp_path: Path) -> None:
