@@ -30,7 +30,6 @@ SETS = ("train", "validation", "test", "dropped")
 """Sets of programs of a split, in the order in which tables show them."""
 ALL_PROGRAMS = "all"
 """In place of a program: the whole test set."""
-QUANTILES = ("min", "p10", "median", "p90", "max", "mean")
 
 
 @dataclass(frozen=True)

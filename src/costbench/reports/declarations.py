@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from costbench.errors import choose
 from costbench.params import load_yaml, parse
@@ -221,7 +221,7 @@ def _declarations_by_name(file: Path) -> dict[str, TableDeclaration]:
 
 
 def declaration_of(
-    kind: str, name: str = "", notes: Sequence[str] = (), *, file: Path = TABLES
+    kind: str, name: str = "", notes: Sequence[str] = (), *, file: Path = TABLES, **changes: Any
 ) -> TableDeclaration:
     """Returns what a package declares of a kind of table.
 
@@ -230,10 +230,12 @@ def declaration_of(
         name: name of the table; empty for the kind.
         notes: further notes, below those of the file; empty ones are left out.
         file: file of the package's tables.
+        changes: fields in place of those of the file.
 
     Raises:
         ChoiceError: for a kind that is not declared.
         ParamsError: if the file of the package is broken.
     """
     declared = choose(_declarations_by_name(file), kind, "table")
-    return replace(declared, name=name or kind, notes=(*declared.notes, *(note for note in notes if note)))
+    notes = (*declared.notes, *filter(None, notes))
+    return replace(declared, name=name or kind, notes=notes, **changes)

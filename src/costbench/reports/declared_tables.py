@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias
 
 import pandas as pd
 
@@ -23,7 +24,7 @@ from costbench.reports.declarations import (
     declaration_of,
     load_declarations,
 )
-from costbench.reports.frame import means, select
+from costbench.reports.frame import means, select, split_by
 from costbench.reports.losses import AVERAGES, average
 from costbench.reports.papers.printed import PrintedRow, PrintedTable
 from costbench.reports.results import BEST, SPLIT_NAMES, described, deviation_over_runs, split_order
@@ -119,12 +120,11 @@ def fill_table(
     """
     declared = declaration_of(kind, name, notes, file=file)
     columns = {column.key.format(**words): column for column in declared.columns}
-    if not isinstance(rows, pd.DataFrame):
-        # As they are: pandas would make floats of whole numbers beside missing ones.
-        rows = pd.DataFrame(list(rows), columns=[*columns], dtype=object)
-    filled = {c.optional for key, c in columns.items() if key in rows and rows[key].notna().any()}
+    # As they are: pandas would make floats of whole numbers beside missing ones.
+    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), dtype=object)
+    filled = {c.optional for key, c in columns.items() if key in frame and frame[key].notna().any()}
     columns = {key: c for key, c in columns.items() if not c.optional or c.optional in filled}
-    values = rows[[*columns]].astype(object)
+    values = frame.reindex(columns=[*columns]).astype(object)
     return Table(
         declared.name,
         declared.title.format(**words),
@@ -151,7 +151,7 @@ def make_table(
     Args:
         declared: declaration of the table.
         frame: results that its filter leaves, of one value of each column of `each`.
-        words: what stands in braces in the declaration.
+        words: what stands in braces in the declaration, besides `printed`, `paper` and `beside`.
         printed: table that a paper printed; columns of printed numbers are left out without them.
         rows: labels of the rows, all of which are shown; those of the values that there are, if left out.
         numbers: key of a column -> its values where they are no statistic of results, by labels of the row;
@@ -159,9 +159,9 @@ def make_table(
         kernels: tested kernels by program, for means over kernels.
         draws: resamples of programs and seeds for intervals.
     """
-    words = dict(words)
+    words = {**words, "beside": ""}
     if printed is not None:
-        words |= {"printed": printed.name, "paper": printed.paper}
+        words |= {"printed": printed.name, "paper": printed.paper, "beside": f", beside {printed.name}"}
     cases = declared.cases or tuple(map(RowDeclaration, rows or _values_in(frame, declared.rows)))
     expanded = [
         (column, measure)
@@ -169,7 +169,7 @@ def make_table(
         if not column.printed or (printed is not None and column.printed in printed.columns)
     ]
     estimated = _estimate_columns(declared, expanded, frame, cases, draws)
-    columns = []
+    columns: list[_FilledColumn] = []
     for column, measure in expanded:
         values: Sequence[Value]
         if column.printed:
@@ -180,26 +180,26 @@ def make_table(
             values = estimated[column.key]
         else:
             values = _column_values(declared, column, measure, frame, cases, kernels)
-        columns.append(_FilledColumn(column, measure, values))
-    with_results = {column.declared.optional for column in columns if column.has_results}
-    columns = [c for c in columns if not c.declared.optional or c.declared.optional in with_results]
-    measured = [c for c in columns if not (c.declared.count or c.declared.printed)]
-    has_results = [any(c.values[i] is not None for c in measured) for i in range(len(cases))]
+        columns.append((column, measure, values))
+    with_results = {c.optional for c, _, vs in columns if not c.printed and any(v is not None for v in vs)}
+    columns = [filled for filled in columns if not filled[0].optional or filled[0].optional in with_results]
+    measured = [values for column, _, values in columns if not (column.count or column.printed)]
+    has_results = [any(values[i] is not None for values in measured) for i in range(len(cases))]
     absent = ", ".join(row.printed or row.labels[0] for i, row in enumerate(cases) if not has_results[i])
     whose = ("ours",) if declared.both else ()
     lines: list[tuple[Value, ...]] = [
-        (*whose, *row.labels, *(_scaled(column.values[i], column.declared.scale) for column in columns))
+        (*whose, *row.labels, *(_scaled(values[i], column.scale) for column, _, values in columns))
         for i, row in enumerate(cases)
         if has_results[i] or declared.cases or rows
     ]
     if declared.both and printed is not None:
-        keys = [column.declared.printed or column.declared.key for column in columns]
+        keys = [column.printed or column.key for column, *_ in columns]
         lines += [
             ("paper", row.label, *(_printed_value(printed, key, row) for key in keys)) for row in printed.rows
         ]
-    filled = {column.declared.key: column.values for column in columns}
+    by_key = {column.key: values for column, _, values in columns}
     for kind in declared.summary:
-        averages = (_average(c, kind, filled, printed, numbers.get(c.declared.key, {})) for c in columns)
+        averages = (_average(filled, kind, by_key, printed, numbers) for filled in columns)
         empty = [""] * (len(declared.rows) + declared.both - 1)
         lines.append((declared.headers.get(kind, AVERAGES[kind]), *empty, *averages))
     label_keys = (*(["whose"] if declared.both else []), *declared.rows)
@@ -207,7 +207,7 @@ def make_table(
     return Table(
         declared.name.format(**words),
         declared.title.format(**words),
-        (*labels, *(_column(declared, column.declared, words) for column in columns)),
+        (*labels, *(_column(declared, column, words) for column, *_ in columns)),
         tuple(lines),
         len(declared.summary),
         _notes(declared, words | {"absent": absent}, absent),
@@ -216,26 +216,8 @@ def make_table(
     )
 
 
-@dataclass(frozen=True)
-class _FilledColumn:
-    """A column with its values.
-
-    Attributes:
-        declared: declaration of the column.
-        measure: measure that averages below the column are those of.
-        values: one value a row, not scaled.
-    """
-
-    declared: ColumnDeclaration
-    measure: Measure
-    values: Sequence[Value]
-
-    @property
-    def has_results(self) -> bool:
-        """Returns whether any of its values is one of ours."""
-        return not self.declared.printed and any(value is not None for value in self.values)
-
-
+_FilledColumn: TypeAlias = tuple[ColumnDeclaration, Measure, Sequence[Value]]
+"""A column, the measure that averages below it are those of, and one value a row, not scaled."""
 _ERROR = Measure("", "", "", "error", 1, "lower", APE_FLOOR_PERCENT)
 """Averages of columns that show no measure of a task are those of errors."""
 
@@ -306,19 +288,18 @@ def _column_values(
     """Returns the statistic of each row's results, None without any."""
     results = select(frame, **column.filter)
     statistic = column.statistic or declared.statistic
-    if declared.cases:
-        return [
-            _statistic(select(results, **row.filter), row.statistic or statistic, column, measure, kernels)
-            for row in rows
-        ]
     by = list(declared.rows)
-    if statistic == "mean" and {"application", "program"} <= set(by):
-        of_rows = _OVER_SEEDS[column.over_seeds](results, by).to_dict()
-        return [of_rows.get(row.labels) for row in rows]
-    groups = dict(iter(results.groupby(by)))
+    if declared.cases:
+        of_rows = [select(results, **row.filter) for row in rows]
+    elif statistic == "mean" and {"application", "program"} <= set(by):
+        values = _OVER_SEEDS[column.over_seeds](results, by).to_dict()
+        return [values.get(row.labels) for row in rows]
+    else:
+        groups = split_by(results, by)
+        of_rows = [groups.get(row.labels, results.iloc[:0]) for row in rows]
     return [
-        _statistic(groups[row.labels], statistic, column, measure, kernels) if row.labels in groups else None
-        for row in rows
+        _statistic(of_row, row.statistic or statistic, column, measure, kernels)
+        for row, of_row in zip(rows, of_rows, strict=True)
     ]
 
 
@@ -429,35 +410,35 @@ def _printed_value(
 
 
 def _average(
-    column: _FilledColumn,
+    filled: _FilledColumn,
     kind: str,
-    filled: Mapping[str, Sequence[Value]],
+    by_key: Mapping[str, Sequence[Value]],
     printed: PrintedTable | None,
-    numbers: Mapping[Labels, Value],
+    numbers: Mapping[str, Mapping[Labels, Value]],
 ) -> Value:
     """Returns what stands below a column in the row of an average.
 
     Args:
-        column: column with its values.
+        filled: column with its values.
         kind: key of `AVERAGES`.
-        filled: values of all columns by key.
+        by_key: values of all columns.
         printed: table that a paper printed, with its averages.
-        numbers: values that are no statistic of results, by the name of the average.
+        numbers: values that are no statistic of results, by column, and of averages by their names.
     """
-    declared = column.declared
-    if declared.printed and printed is not None and printed.averages:
-        return printed.average(kind, declared.printed)
-    if (kind,) in numbers:
-        return numbers[kind,]
-    if declared.count or (declared.averages is not None and kind not in declared.averages):
+    column, measure, values = filled
+    if column.printed and printed is not None and printed.averages:
+        return printed.average(kind, column.printed)
+    if (kind,) in numbers.get(column.key, {}):
+        return numbers[column.key][kind,]
+    if column.count or (column.averages is not None and kind not in column.averages):
         return None
-    others = filled[declared.averaged_with or declared.key]
-    values = [
+    others = by_key[column.averaged_with or column.key]
+    shown = [
         value
-        for value, other in zip(column.values, others, strict=True)
+        for value, other in zip(values, others, strict=True)
         if isinstance(value, float | int) and other is not None
     ]
-    return _scaled(average(column.measure, kind, values), declared.scale)
+    return _scaled(average(measure, kind, shown), column.scale)
 
 
 def _scaled(value: Value, scale: str) -> Value:

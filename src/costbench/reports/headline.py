@@ -36,7 +36,15 @@ from costbench.metrics.rows import MAIN, MetricRow, RowOrigin
 from costbench.reports.claims.claim import Claim, Side
 from costbench.reports.dataset_files import mapping
 from costbench.reports.figures.search_curves import SearchPath, read_paths
-from costbench.reports.frame import ORDER, frame_of, frame_of_packed, select, split_user_programs, stack
+from costbench.reports.frame import (
+    ORDER,
+    frame_of,
+    frame_of_packed,
+    select,
+    split_by,
+    split_user_programs,
+    stack,
+)
 from costbench.reports.results import ALL, PRIMARY_CHIP, TRAINED, Results, results_of
 from costbench.reports.searches import Searches, searches_of
 from costbench.reports.tables.learning_curves import Curves, is_curve, learning_curves
@@ -307,9 +315,9 @@ def read_fits(out: Path, tasks: Mapping[str, str]) -> pd.DataFrame:
     columns = [*keys, "kernels", "samples", "trees", "validation", "core_seconds"]
     fits = pd.DataFrame(rows, columns=columns).astype({"core_seconds": "float64", "validation": "float64"})
     chosen = []
-    for names, of_model in fits.groupby(["task", "split", "chip", "model"]):
+    for (task, *_), of_model in split_by(fits, ["task", "split", "chip", "model"]).items():
         values = of_model.groupby("budget", sort=False)["validation"].mean()
-        best = values.idxmax() if LEARNED[str(next(iter(names)))].ranks_decisions else values.idxmin()
+        best = values.idxmax() if LEARNED[task].ranks_decisions else values.idxmin()
         chosen += of_model.index[of_model["budget"] == best].tolist()
     return fits.assign(is_chosen=fits.index.isin(chosen))
 
@@ -398,8 +406,8 @@ def _training_times(runs: pd.DataFrame) -> pd.DataFrame:
     """
     keys = ["task", "split", "chip", "network", "fold", "seed"]
     rows: list[MetricRow] = []
-    for key, measured in runs[runs["seconds"].notna()].groupby(keys):
-        task, split, chip, network, fold, seed = map(str, key)
+    by_run = split_by(runs[runs["seconds"].notna()], keys)
+    for (task, split, chip, network, fold, seed), measured in by_run.items():
         origin = RowOrigin(task, split, chip, fold, f"{fold}, seed {seed}", "", "", "")
         seconds = {"core_seconds_per_step": float(measured["seconds"].sum() / measured["steps"].sum())}
         rows += origin.rows(ALL, {(MAIN_NETWORK, network, 0): seconds})
@@ -417,10 +425,9 @@ def _model_budgets(
     for key, indices in by_key.items():
         runs = core_seconds.iloc[indices]
         given[key] = ModelBudget(steps=int(runs["steps"].min()), core_seconds=_mean(runs["core_seconds"]))
-    for (task, split, chip, model), runs in fits[fits["is_chosen"]].groupby(
-        ["task", "split", "chip", "model"]
-    ):
-        given[str(task), Side(str(model), MAIN, str(split), str(chip), ALL)] = _budget_of_trees(runs)
+    chosen = split_by(fits[fits["is_chosen"]], ["task", "split", "chip", "model"])
+    for (task, split, chip, model), runs in chosen.items():
+        given[task, Side(model, MAIN, split, chip)] = _budget_of_trees(runs)
     return given
 
 
@@ -478,9 +485,9 @@ def settled_models(points: pd.DataFrame) -> dict[NetworkKey, bool]:
     Args:
         points: models after each budget, of each the least budget first.
     """
-    settled = {}
-    for key, of_model in points.groupby(["task", "model", "split", "chip"]):
-        task, model, split, chip = map(str, key)
-        if len(of_model) > 1:
-            settled[task, Side(model, MAIN, split, chip)] = is_settled(of_model["validation"].tolist())
-    return settled
+    by_model = split_by(points, ["task", "model", "split", "chip"])
+    return {
+        (task, Side(model, MAIN, split, chip)): is_settled(of_model["validation"].tolist())
+        for (task, model, split, chip), of_model in by_model.items()
+        if len(of_model) > 1
+    }

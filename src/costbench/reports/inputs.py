@@ -203,11 +203,6 @@ class ReportData:
         """Main results of learned tasks."""
         return tuple(cell for cell in self.results.cells if cell.task in LEARNED)
 
-    @cached_property
-    def standings(self) -> Mapping[str, Standings]:
-        """Name of a cell -> how its models stand to the strongest baseline."""
-        return {cell.name: rank_models(self.results, cell, self.seed) for cell in self.cells}
-
     @property
     def estimates(self) -> Results:
         """Returns the results for estimates of several qualities: those of the headline where it has any."""
@@ -238,7 +233,8 @@ class ReportData:
     @cached_property
     def own_front(self) -> Front:
         """Returns the report's own results."""
-        return Front(self.cells, self.standings, self.guard)
+        standings = {cell.name: rank_models(self.results, cell, self.seed) for cell in self.cells}
+        return Front(self.cells, standings, self.guard)
 
     @cached_property
     def headline_front(self) -> Front:

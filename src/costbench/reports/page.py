@@ -232,6 +232,13 @@ def page_figure(path: Path, template: str | Path, name: str, /, **data: object) 
     return PageFigure(path, alt, caption)
 
 
+def page_figures(
+    paths: Sequence[Path], template: str | Path, name: str, /, **data: object
+) -> list[PageFigure]:
+    """Returns the figure at the first of the paths, with words as `page_figure` has; none without paths."""
+    return [page_figure(path, template, name, **data) for path in paths[:1]]
+
+
 def pointer(template: str | Path, name: str, anchor: str, /, *, page: str = "", **data: object) -> Pointer:
     """Returns a question with its answer in the words of a template.
 

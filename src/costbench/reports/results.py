@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,6 +45,8 @@ OWN = "own"
 """The split of an imported data set, which comes with it."""
 FOLDS = "folds"
 """The split in which every program is tested once, by the model of the fold that holds it out."""
+GAINS = "gains"
+"""In place of a split: test programs of other splits that gain most from exhaustive search."""
 PRIMARY_CHIP = "tpu_v3"
 """The chip whose timing was fitted to measurements; of the other one nothing was measured."""
 SPLIT_NAMES: Mapping[str, str] = {
@@ -52,6 +55,7 @@ SPLIT_NAMES: Mapping[str, str] = {
     FOLDS: "folds over applications",
     RANDOM_FOLDS: "folds over programs",
     OWN: "the data set's own split",
+    GAINS: "programs that gain most",
 }
 """What people call the splits, in the order in which reports show them."""
 
@@ -135,6 +139,25 @@ class Division:
         """`random split, tpu_v2`."""
         return ChipSplit(self.split, self.chip).title
 
+    @property
+    def described(self) -> Task:
+        """Returns the task, with the measures that it has on this split."""
+        return described(self.task, self.split)
+
+    @property
+    def labels(self) -> Labels:
+        """Returns what reports call the task and its parts on this split."""
+        assert self.described.labels is not None, f"{self.task} is learned, so it has labels"
+        return self.described.labels
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Returns the words of declared tables: its names, and titles of the task and its two measures."""
+        error, tau = (measure.title for measure in self.described.measures)
+        names = {"task": self.task, "split": self.split, "chip": self.chip, "where": self.where}
+        titles = {"heading": self.labels.heading, "kernels": self.labels.kernels, "error": error, "tau": tau}
+        return names | titles
+
 
 @dataclass(frozen=True)
 class Cell(Division):
@@ -173,17 +196,6 @@ class Cell(Division):
     def ceilings(self) -> tuple[str, ...]:
         """Ceilings that have results here, in the order of `CEILINGS`."""
         return tuple(name for name in CEILINGS if name in self.seeds)
-
-    @property
-    def described(self) -> Task:
-        """Returns the task, with the measures that it has on this split."""
-        return described(self.task, self.split)
-
-    @property
-    def labels(self) -> Labels:
-        """Returns what reports call the task and its parts on this split."""
-        assert self.described.labels is not None, f"{self.task} is learned, so it has labels"
-        return self.described.labels
 
     @property
     def is_imported(self) -> bool:
@@ -261,11 +273,6 @@ class Results:
     def cells(self) -> tuple[Cell, ...]:
         """Main results over all kernels, sorted by task, split (random, manual, folds) and chip."""
         return tuple(cell for key, cell in self._by_key.items() if key[3:] == (ALL, MAIN))
-
-    @cached_property
-    def parts(self) -> tuple[Cell, ...]:
-        """Main results over other groups of kernels, likewise."""
-        return tuple(cell for key, cell in self._by_key.items() if key[3] != ALL and key[4] == MAIN)
 
     @cached_property
     def variants(self) -> tuple[Cell, ...]:

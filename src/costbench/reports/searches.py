@@ -22,15 +22,12 @@ from costbench.metrics.rows import MAIN, read_rows
 from costbench.reports.figures.programs import COLOURS
 from costbench.reports.frame import frame_of, split_by, split_user_programs
 from costbench.reports.papers.printed import main_table
-from costbench.reports.results import BEST, FOLDS, SPLIT_NAMES, Division
+from costbench.reports.results import BEST, FOLDS, GAINS, Division
 from costbench.tasks import TASKS, task_order
 
-GAINS = "gains"
-"""In place of a split: test programs of other splits that gain most from exhaustive search."""
 SPEEDUP, SLOWDOWN = "speedup", "slowdown"
 MEASURED, SECONDS, PREDICTED = "num_measured", "hardware_seconds", "num_predicted"
 _ORDER = (FOLDS, "random", GAINS, "manual")
-_SPLITS: Mapping[str, str] = {**SPLIT_NAMES, GAINS: "programs that gain most"}
 _TOP = re.compile(r"top(\d+)")
 _MINUTES = re.compile(r"(default|random)-(\d+(?:\.\d+)?)m")
 
@@ -77,11 +74,6 @@ class SearchResults(Division):
     def name(self) -> str:
         """`random_tpu_v2`: names files."""
         return f"{self.split}_{self.chip}"
-
-    @property
-    def title(self) -> str:
-        """`random split, tpu_v2`."""
-        return f"{_SPLITS.get(self.split, self.split)}, {self.chip}"
 
     @cached_property
     def bars(self) -> tuple[Bar, ...]:

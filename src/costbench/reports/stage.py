@@ -51,14 +51,14 @@ def run(params: Path, *, partial: bool = False) -> None:
     """
     profile = load_params(params)
     workspace = load_workspace(profile)
-    evaluated = [name for name in experiment_names(profile) if not partial or _is_evaluated(workspace, name)]
+    folder, names = workspace.stage("evaluate"), experiment_names(profile)
+    evaluated = [name for name in names if not partial or (folder / name / IDENTITY_FILE).is_file()]
     section = profile.section("report", ReportParams)
     extensions = load_extensions(REPORT_SECTIONS, ReportExtension)
     parts = {name: extension.load(workspace) for name, extension in extensions.items()}
     identities = _read_identities(evaluated, workspace, parts.values())
     if not identities:
-        where = workspace.stage("evaluate")
-        raise DataError("no finished experiment", where=where, expected="one or more of this profile")
+        raise DataError("no finished experiment", where=folder, expected="one or more of this profile")
     inputs = _collect_inputs(profile, evaluated, workspace, section, parts, identities)
     written = write_report(inputs, workspace.reports)
     write_frame(written.frame, workspace.out / "results.parquet")
@@ -82,10 +82,6 @@ def run(params: Path, *, partial: bool = False) -> None:
         if machine_files:
             tracked.log_files(list(machine_files), "machine")
     _log.info("%s", written.pages[0])
-
-
-def _is_evaluated(workspace: Workspace, experiment: str) -> bool:
-    return (workspace.stage("evaluate") / experiment / IDENTITY_FILE).is_file()
 
 
 def _read_identities(

@@ -36,7 +36,7 @@ from costbench.reports.baseline_comparison import strongest_baseline
 from costbench.reports.claims.claim import Side
 from costbench.reports.figures.programs import UNSCALED, read_scatter
 from costbench.reports.inputs import Front
-from costbench.reports.losses import SHARES_ABOVE, SKEWED, spread
+from costbench.reports.losses import SHARES_ABOVE, SKEWED, average
 from costbench.reports.results import FOLDS, PRIMARY_CHIP, UNSEEN, Cell, Results, split_order
 from costbench.reports.tables.programs import NEW_STRUCTURE, share_of_structures
 
@@ -73,25 +73,21 @@ def average_values(
         measures: metrics that have a name of their own.
         skewed: whether the share of programs above a few values is told as well.
     """
-    numbers: dict[str, float] = {}
+    numbers: dict[str, float | None] = {}
     for measure in measures:
         of_programs = values.get(measure.metric, ())
         if not of_programs:
             continue
-        kinds = _ERROR_KINDS if measure.printed == "error" else _TAU_KINDS
+        is_error = measure.printed == "error"
+        kinds = _ERROR_KINDS | {kind: kind for kind in SHARES_ABOVE if skewed} if is_error else _TAU_KINDS
         for suffix, kind in kinds.items():
-            average = measure.average(kind, of_programs)
-            if average is not None:
-                numbers[f"{measure.short}_{suffix}"] = average
-        if skewed and measure.printed == "error":
-            shares = spread(measure, of_programs)
-            numbers |= {f"{measure.short}_{kind}": shares[kind] for kind in SHARES_ABOVE}
-        if measure.printed == "error":
+            numbers[f"{measure.short}_{suffix}"] = average(measure, kind, of_programs)
+        if is_error:
             numbers[f"{measure.short}_floored"] = float(sum(value < measure.floor for value in of_programs))
     for metric in sorted(set(values) - {measure.metric for measure in measures}):
         numbers[f"{metric}_mean"] = float(np.mean(values[metric]))
         numbers[f"{metric}_median"] = float(np.median(values[metric]))
-    return {name: value for name, value in numbers.items() if math.isfinite(value)}
+    return {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
 def summarise(results: Results, extra: Mapping[str, float]) -> dict[str, float]:

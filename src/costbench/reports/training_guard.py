@@ -26,8 +26,7 @@ from costbench.experiments.grid.cells import Cell as GridCell
 from costbench.experiments.grid.cells import listed_as
 from costbench.metrics.rows import MAIN
 from costbench.reports.claims.claim import ANY, Claim, Side, margins
-from costbench.reports.results import ALL, Results
-from costbench.reports.searches import GAINS
+from costbench.reports.results import ALL, GAINS, Results
 from costbench.reports.tables.learning_curves import Curves, is_curve, is_rate
 from costbench.reports.training_runs import Budget, rises
 from costbench.tasks import LEARNED
@@ -86,9 +85,8 @@ class TrainingGuard:
     def budget_of(self, task: str, side: Side) -> ModelBudget | None:
         """Returns what the model of a side was given; None where that is not known."""
         key = task, Side(side.model, side.variant, side.split, side.chip)
-        if key in self.given:
-            return self.given[key]
-        return ModelBudget(steps=self.trained[key]) if key in self.trained else None
+        known = ModelBudget(steps=self.trained[key]) if key in self.trained else None
+        return self.given.get(key, known)
 
     def at_plateau(self, task: str, side: Side) -> bool | None:
         """Returns whether more training would not change the model of a side; None where nobody tried."""

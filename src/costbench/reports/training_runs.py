@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -100,19 +100,19 @@ def budget_table(budgets: Sequence[Budget]) -> Table:
     return fill_table("budgets", cells.reset_index())
 
 
-def budget_note(budgets: Sequence[Budget], variants: Mapping[str, str], task: str) -> str:
+def budget_note(budgets: Sequence[Budget], variants: Collection[str], task: str) -> str:
     """Returns a sentence on the runs behind a table of variants; empty where nothing is known of them.
 
     Args:
         budgets: budgets of the runs on the table's split and chip.
-        variants: variant of the table -> how the table calls it.
+        variants: variants of the table.
         task: task of the runs.
     """
     groups: dict[tuple[int, ...], dict[str, None]] = {}
     for budget in budgets:
         if budget.task == task and budget.variant in variants:
             amount = (budget.steps, budget.kernels, budget.configs, budget.validations)
-            groups.setdefault(amount, {})[variants[budget.variant]] = None
+            groups.setdefault(amount, {})[budget.variant] = None
     if not groups:
         return ""
     decisions = labels_of(task).decisions if LEARNED[task].ranks_decisions else ""

@@ -431,13 +431,14 @@ def control_false_discoveries(findings: Sequence[Finding]) -> tuple[Finding, ...
     return tuple(controlled)
 
 
-def verdict_after_control(finding: Finding, rate: float = FALSE_DISCOVERIES) -> str:
+def verdict_after_control(finding: Finding) -> str:
     """Returns the verdict if it counts among all claims, else that it is open.
 
     Verdicts without a p-value (wall times) stay as they are.
     """
     decided = finding.verdict in DECIDED
-    return UNDECIDED if decided and finding.q is not None and finding.q > rate else finding.verdict
+    is_chance = decided and finding.q is not None and finding.q > FALSE_DISCOVERIES
+    return UNDECIDED if is_chance else finding.verdict
 
 
 def _row_name(claim: Claim, side: Side) -> str:

@@ -69,7 +69,9 @@ def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) 
         return _largest(claim, scores, draws)
     if claim.statistic == "seed_deviation":
         return _deviations(claim, scores, draws)
-    num_drawn, runs = _num_drawn(scores, draws), count_runs(scores.values())
+    # Independent draws of programs, or of applications, of the smallest side.
+    num_drawn = min(draws.num_drawn(side_scores.programs) for side_scores in scores.values())
+    runs = count_runs(scores.values())
     effects = resample_effects(
         lambda resample: np.stack(leads(claim, scores, resample)), draws, num_drawn, runs
     )
@@ -128,11 +130,6 @@ def idle_scores(claim: Claim, scores: Mapping[Side, Scores]) -> dict[Side, Score
         return side_scores if claim.blind is None else scores[claim.blind]
 
     return {side: idle(of_side) if side in claim.left else of_side for side, of_side in scores.items()}
-
-
-def _num_drawn(scores: Mapping[Side, Scores], draws: CrossedDraws) -> int:
-    """Returns the number of independent draws of programs, or of applications, of the smallest side."""
-    return min(draws.num_drawn(side_scores.programs) for side_scores in scores.values())
 
 
 def _means_of_seeds(scores: Scores, resample: Resample) -> F64:

@@ -13,7 +13,7 @@ import pandas as pd
 from costbench.metrics.measures import APE, APE_FLOOR_PERCENT, TAU, geometric_mean
 from costbench.metrics.rows import MAIN
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.frame import means, select
+from costbench.reports.frame import means, select, split_by
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import Section, paragraphs
 from costbench.reports.papers.printed import main_table
@@ -74,8 +74,8 @@ def _by_kind(scores: pd.DataFrame) -> pd.DataFrame:
 
     Shares are those of all kernels' runtime and lost time, in percent.
     """
-    groups = {group: scores[scores["group"] == group] for group in (*KINDS, ALL)}
-    summaries = {group: _summarise(rows) for group, rows in groups.items() if len(rows)}
+    groups = split_by(scores, ["group"])
+    summaries = {group: _summarise(groups[group,]) for group in (*KINDS, ALL) if (group,) in groups}
     kinds = pd.DataFrame.from_dict(summaries, orient="index")
     for share, column in (("share_of_runtime", "best_ns"), ("share_of_loss", "lost_ns")):
         total = kinds[column].get(ALL, 0.0) if len(kinds) else 0.0
@@ -107,25 +107,19 @@ _APPLICATION_COLUMNS = ["programs", "kernels", "ape", "tau", "worst_kind", "wors
 
 
 def _beside_papers(apes: Iterable[float], taus: Iterable[float]) -> dict[str, list[str]]:
-    """Returns where APE and tau lie to the papers' neighbourhoods, as columns of the table."""
-    return {
-        "ape_place": [_position(ape, *APE_NEAR_PAPERS) for ape in apes],
-        "tau_place": [_position(tau, *TAU_NEAR_PAPERS) for tau in taus],
-    }
-
-
-def _position(value: float, low: float, high: float) -> str:
-    """Returns whether a value lies `below`, `inside` or `above` an interval; nothing for NaN."""
-    if np.isnan(value):
-        return ""
-    return "below" if value < low else "above" if value > high else "inside"
+    """Returns where APE and tau lie to the papers' neighbourhoods, as columns; nothing for NaN."""
+    places = {}
+    for name, values, (low, high) in (("ape", apes, APE_NEAR_PAPERS), ("tau", taus, TAU_NEAR_PAPERS)):
+        numbers = np.array([*values], dtype=np.float64)
+        outside = [numbers < low, numbers > high, np.isnan(numbers)]
+        places[f"{name}_place"] = np.select(outside, ["below", "above", ""], "inside").tolist()
+    return places
 
 
 def kind_table(scores: pd.DataFrame, chip: str) -> Table:
     """Returns a row for each kind of kernel: how many there are, time spent and lost there, APE and tau."""
     kinds = _by_kind(scores).rename(columns={"ape": "ape_mean", "tau": "tau_mean"}).reset_index(names="kind")
-    rows = kinds if len(kinds) else ()
-    return fill_table("analytical_kinds", rows, name=f"analytical_kinds_{chip}", averages=1, chip=chip)
+    return fill_table("analytical_kinds", kinds, name=f"analytical_kinds_{chip}", averages=1, chip=chip)
 
 
 def application_table(scores: pd.DataFrame, chip: str) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from costbench.reports.dataset_files import Card
 from costbench.reports.declared_tables import fill_table
@@ -236,14 +236,11 @@ def _log_axis(axes: Axes, is_time: bool) -> None:
     axes.xaxis.set_major_locator(LogLocator(10.0, (1.0,) if decades > 2.2 else (1.0, 2.0, 5.0), numticks=12))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    show: Callable[[float, int], str] = (
-        (lambda v, _: _time_text(v)) if is_time else (lambda v, _: f"{v:,.0f}")
-    )
-    axes.xaxis.set_major_formatter(FuncFormatter(show))
+    axes.xaxis.set_major_formatter(_time_text if is_time else "{x:,.0f}")
     axes.tick_params(axis="x", labelsize=8, labelrotation=35 if decades > 6 else 0)
 
 
-def _time_text(nanoseconds: float) -> str:
+def _time_text(nanoseconds: float, _: float) -> str:
     for unit, name in _UNITS:
         if nanoseconds >= unit:
             return f"{nanoseconds / unit:g} {name}"
@@ -275,6 +272,6 @@ def write_application_figure(task: str, card: Card, folder: Path) -> tuple[Path,
             else:
                 axes.set_xscale("log")
                 axes.set_xlim(left=0.7)
-                axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+                axes.xaxis.set_major_formatter("{x:,.0f}")
                 axes.xaxis.set_minor_formatter(NullFormatter())
         return save(figure, folder / f"applications_{task}")

@@ -17,11 +17,11 @@ from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import drawing, legend_above, save
 from costbench.reports.frame import flatten, select
 from costbench.reports.inputs import ReportData
-from costbench.reports.page import Section, page_figure, paragraphs
+from costbench.reports.page import PageFigure, Section, page_figures, paragraphs
 from costbench.reports.results import Division, Results, title_of
 from costbench.reports.table import Table
 from costbench.target import available_targets, load_target
-from costbench.tasks import KERNEL_TASKS, labels_of
+from costbench.tasks import KERNEL_TASKS
 
 WITH_ESTIMATE = ("analytical", "analytical_linear", "hybrid", "trees_analytical")
 WITHOUT = ("learned", "trees")
@@ -74,7 +74,6 @@ def quality_scores(results: Results) -> tuple[QualityScores, ...]:
 
 def quality_table(scores: QualityScores) -> Table:
     """Returns a row for each quality, and one for the models that read no estimate."""
-    error, tau = KERNEL_TASKS[scores.task].measures
     rows: dict[str, dict[str, object]] = {}
     for quality, model, mean_error, mean_tau in scores.scores.itertuples(index=False):
         in_use = ", in use" if quality == scores.own else ""
@@ -86,11 +85,8 @@ def quality_table(scores: QualityScores) -> Table:
         "estimate_quality",
         rows.values(),
         name=f"estimates_{scores.name}",
-        heading=labels_of(scores.task).heading,
-        where=scores.where,
         programs=scores.num_programs,
-        error=error.title,
-        tau=tau.title,
+        **scores.words,
     )
 
 
@@ -121,10 +117,9 @@ def write_quality_figure(scores: QualityScores, folder: Path) -> tuple[Path, ...
     Raises:
         DataError: if a file cannot be written.
     """
-    error, tau = KERNEL_TASKS[scores.task].measures
     positions = {quality: position for position, quality in enumerate(scores.qualities)}
     with drawing((9.0, 3.4), columns=2) as (figure, (panels,)):
-        for axes, measure, field in zip(panels, (error, tau), ("error", "tau"), strict=True):
+        for axes, measure, field in zip(panels, scores.described.measures, ("error", "tau"), strict=True):
             for model, (colour, marker) in _LINES.items():
                 line = select(scores.scores, model=model).dropna(subset=field)
                 if len(line):
@@ -156,11 +151,10 @@ def estimates_section(data: ReportData) -> Section | None:
     if not scored:
         return None
     given = data.headline.given_estimates if data.headline is not None else {}
-    drawn = []
+    drawn: list[PageFigure] = []
     for scores in scored:
-        svg, _ = write_quality_figure(scores, data.figures)
-        words = {"task": labels_of(scores.task).title, "where": scores.where, "own": scores.own}
-        drawn.append(page_figure(svg, _PAGE, "estimates", **words))
+        words = {"task": scores.labels.title, "where": scores.where, "own": scores.own}
+        drawn += page_figures(write_quality_figure(scores, data.figures), _PAGE, "estimates", **words)
     gains = [_gain_over_learned(scores) | {"given": given.get(scores.task)} for scores in scored]
     return Section(
         anchor="estimates",
@@ -181,4 +175,4 @@ def _gain_over_learned(scores: QualityScores) -> dict[str, object]:
     for model in ("hybrid", "analytical", "analytical_linear"):
         rows = select(frame, model=model)
         better[model] = [] if learned is None else rows["quality"][rows["error"] < learned].tolist()
-    return {"task": labels_of(scores.task).title, "where": scores.where, "learned": learned, **better}
+    return {"task": scores.labels.title, "where": scores.where, "learned": learned, **better}

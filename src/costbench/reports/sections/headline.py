@@ -20,19 +20,12 @@ from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import drawing, legend_above, save
 from costbench.reports.frame import select, split_by
 from costbench.reports.inputs import Front, ReportData
-from costbench.reports.page import Pointer, Section, page_figure, paragraphs, pointer
-from costbench.reports.results import (
-    FOLDS,
-    TRAINED,
-    Cell,
-    ChipSplit,
-    Results,
-    title_of,
-)
+from costbench.reports.page import PageFigure, Pointer, Section, page_figures, paragraphs, pointer
+from costbench.reports.results import FOLDS, TRAINED, Cell, Division, Results, title_of
 from costbench.reports.scores import STATISTICS, Scores, make_draws, scores_of, share_programs
 from costbench.reports.table import Table
 from costbench.reports.training_guard import SETTLED
-from costbench.tasks import LEARNED, labels_of, task_order
+from costbench.tasks import task_order
 
 _PAGE = "headline"
 """Name of the page and of the template of its section."""
@@ -46,7 +39,8 @@ def headline_section(data: ReportData) -> Section | None:
     """
     if data.headline is None:
         return None
-    front, figures, tables = data.headline_front, [], []
+    front, tables = data.headline_front, []
+    drawn: list[PageFigure] = []
     for cell in front.cells:
         of_cell = (data.headline.results.cell(cell.task, cell.split, cell.chip, name) for name in QUALITIES)
         others = {
@@ -54,10 +48,9 @@ def headline_section(data: ReportData) -> Section | None:
         }
         tables.append(standing_table(front, cell, others))
     for points in points_by_cell(data.headline.points):
-        task, split, chip = points[["task", "split", "chip"]].iloc[0]
-        paths = write_cost_figure(points, data.figures)
-        words = {"task": labels_of(task).title, "where": ChipSplit(split, chip).title}
-        figures += [page_figure(path, _PAGE, "cost", **words) for path in paths[:1]]
+        of_points = _division(points)
+        words = {"task": of_points.labels.title, "where": of_points.where}
+        drawn += page_figures(write_cost_figure(points, data.figures), _PAGE, "cost", **words)
         tables.append(cost_table(points))
     shifts = shifted_cells(data.headline.results)
     tables += [shift_table(data.headline.results, *both, data.seed) for both in shifts]
@@ -79,10 +72,15 @@ def headline_section(data: ReportData) -> Section | None:
             missing=data.headline.missing,
             settled=100.0 * SETTLED,
         ),
-        figures=tuple(figures),
+        figures=tuple(drawn),
         tables=tuple(tables),
         facts=tuple(data.headline.facts.items()),
     )
+
+
+def _division(points: pd.DataFrame) -> Division:
+    """Returns the task, split and chip of points that have one."""
+    return Division(*points[["task", "split", "chip"]].iloc[0])
 
 
 def points_by_cell(points: pd.DataFrame) -> list[pd.DataFrame]:
@@ -101,7 +99,7 @@ def standing_table(front: Front, cell: Cell, others: Mapping[str, Standings] | N
         others: quality of an estimate that is not that of the chip's compiler -> models that read it; they
             come last.
     """
-    standings, (error, tau) = front.standings[cell.name], cell.described.measures
+    standings = front.standings[cell.name]
     rows: list[dict[str, object]] = []
     for quality, of_quality in {MAIN: standings, **(others or {})}.items():
         for standing in of_quality.models:
@@ -119,12 +117,8 @@ def standing_table(front: Front, cell: Cell, others: Mapping[str, Standings] | N
         "headline",
         rows,
         name=f"headline_{cell.name}",
-        heading=cell.labels.heading,
-        where=cell.where,
-        kernels=cell.labels.kernels,
         strongest=title_of(standings.strongest or ""),
-        error=error.title,
-        tau=tau.title,
+        **cell.words,
     )
 
 
@@ -134,8 +128,7 @@ def cost_table(points: pd.DataFrame) -> Table:
     Args:
         points: points of one task, split and chip.
     """
-    task, split, chip = points[["task", "split", "chip"]].iloc[0]
-    error, tau = LEARNED[task].measures
+    of_points = _division(points)
     rows = points.assign(
         model=points["model"].map(title_of), chosen=points["is_chosen"].map({True: "*", False: ""})
     )
@@ -144,12 +137,9 @@ def cost_table(points: pd.DataFrame) -> Table:
     return fill_table(
         "training_cost",
         rows,
-        name=f"training_cost_{task}_{split}_{chip}",
-        heading=labels_of(task).heading,
-        where=ChipSplit(split, chip).title,
-        decimals=3 if LEARNED[task].ranks_decisions else 1,
-        error=error.title,
-        tau=tau.title,
+        name=f"training_cost_{of_points.name}",
+        decimals=3 if of_points.described.ranks_decisions else 1,
+        **of_points.words,
     )
 
 
@@ -215,11 +205,7 @@ def shift_table(results: Results, known: Cell, unknown: Cell, seed: int) -> Tabl
         "shift",
         rows,
         name=f"shift_{unknown.task}_{unknown.chip}",
-        heading=unknown.labels.heading,
-        chip=unknown.chip,
-        kernels=unknown.labels.kernels,
-        error=error.title,
-        tau=tau.title,
+        **unknown.words,
     )
 
 
@@ -251,10 +237,9 @@ def write_cost_figure(points: pd.DataFrame, folder: Path) -> tuple[Path, ...]:
     timed = points[points["core_seconds"].astype(float).gt(0.0) & points["error"].notna()]
     if len(timed) < 2:
         return ()
-    task, split, chip = timed[["task", "split", "chip"]].iloc[0]
-    measures = LEARNED[task].measures
+    of_points = _division(timed)
     with drawing((9.0, 3.4), columns=2) as (figure, (panels,)):
-        for axes, measure, field in zip(panels, measures, ("error", "tau"), strict=True):
+        for axes, measure, field in zip(panels, of_points.described.measures, ("error", "tau"), strict=True):
             columns = ["core_seconds", field]
             for model, (colour, style) in _STYLES.items():
                 shown = select(timed, model=model)[columns].dropna().sort_values(columns)
@@ -270,4 +255,4 @@ def write_cost_figure(points: pd.DataFrame, folder: Path) -> tuple[Path, ...]:
         for formatted in (panels[0].yaxis.set_major_formatter, panels[0].yaxis.set_minor_formatter):
             formatted(StrMethodFormatter("{x:g}"))
         legend_above(figure, panels[0], 5)
-        return save(figure, folder / f"training_cost_{task}_{split}_{chip}")
+        return save(figure, folder / f"training_cost_{of_points.name}")

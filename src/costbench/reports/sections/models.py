@@ -21,7 +21,7 @@ from costbench.reports.figures.programs import (
     write_scatter_figures,
 )
 from costbench.reports.inputs import ReportData
-from costbench.reports.page import Section, page_figure, paragraphs
+from costbench.reports.page import PageFigure, Section, page_figure, page_figures, paragraphs
 from costbench.reports.papers.printed import PrintedTable, printed_table
 from costbench.reports.results import CEILINGS, ChipSplit, Results, title_of
 from costbench.reports.tables.hyperparameters import settings_tables, trials_table
@@ -34,7 +34,7 @@ from costbench.reports.tables.learning_curves import (
 )
 from costbench.reports.tables.variants import MODEL, ablation_tables, differences_tables, variant_splits
 from costbench.reports.training_runs import budget_table, read_history, rises
-from costbench.tasks import KERNEL_TASKS, LEARNED, labels_of
+from costbench.tasks import KERNEL_TASKS, LEARNED
 
 _PAGE = "models"
 """Name of the page and of the template of its sections."""
@@ -51,19 +51,19 @@ def ablation_section(data: ReportData) -> Section | None:
     tables = ablation_tables(variants.results, variants.budgets, data.inputs.labels, variants.reasons)
     if not tables:
         return None
-    page_figures = []
+    drawn: list[PageFigure] = []
     for chip_split in variant_splits(variants.results):
         where = f"{chip_split.split} split, {chip_split.chip}"
         for name, write in (("networks", write_heat_map), ("shares", write_scaling_figure)):
             paths = write(variants.results, chip_split, data.figures)
-            page_figures += [page_figure(path, _PAGE, name, where=where) for path in paths[:1]]
+            drawn += page_figures(paths, _PAGE, name, where=where)
     return Section(
         anchor="ablations",
         title="What the learned model needs",
         label="Ablations",
         page=_PAGE,
         paragraphs=paragraphs(_PAGE, "ablations"),
-        figures=tuple(page_figures),
+        figures=tuple(drawn),
         tables=tables,
         folded=tuple(table.name for table in tables if table.name.startswith("variants_")),
     )
@@ -97,11 +97,11 @@ def learning_section(data: ReportData) -> Section | None:
     tables = (*map(curves_table, data.curves), *rates_tables(data.selected, data.inputs.params.curves))
     if not tables:
         return None
-    page_figures = []
+    drawn = []
     for curve in data.curves:
         svg, _ = write_learning_figure(curve, _ceilings(data.results, curve), data.figures)
-        words = {"task": labels_of(curve.task).title, "where": f"{curve.split} split, {curve.chip}"}
-        page_figures.append(page_figure(svg, _PAGE, "curves", **words, networks=len(curve.networks)))
+        words = {"task": curve.labels.title, "where": f"{curve.split} split, {curve.chip}"}
+        drawn.append(page_figure(svg, _PAGE, "curves", **words, networks=len(curve.networks)))
     summaries = [summarise_curves(data.results, curve) for curve in data.curves]
     return Section(
         anchor="learning-curves",
@@ -109,7 +109,7 @@ def learning_section(data: ReportData) -> Section | None:
         label="Learning curves",
         page=_PAGE,
         paragraphs=paragraphs(_PAGE, "curves", curves=summaries),
-        figures=tuple(page_figures),
+        figures=tuple(drawn),
         tables=tables,
         folded=tuple(table.name for table in tables),
     )
@@ -134,7 +134,7 @@ def summarise_curves(results: Results, curves: Curves) -> dict[str, object]:
         baseline = strongest_baseline(results.scores, curves.task, metric, side)
         baseline_error = cell.means(baseline or "")[0]
     return {
-        "where": f"{labels_of(curves.task).heading}, {curves.split} split, {curves.chip}",
+        "where": f"{curves.labels.heading}, {curves.split} split, {curves.chip}",
         "settled": settled,
         "settled_by_test": settled_by_test,
         "order": order,
@@ -166,14 +166,13 @@ def scatter_section(data: ReportData) -> Section | None:
     """
     files = () if data.inputs.params.demo else data.inputs.scatter
     scatters = [scatter for path in files for scatter in read_scatter(path) if scatter.model != UNSCALED]
-    page_figures = []
-    for name, path in write_scatter_figures(scatters, data.figures).items():
-        where = ", ".join(name.removeprefix("predicted_").split("_", 2))
-        page_figures.append(page_figure(path, _PAGE, "scatter", where=where))
-    if not page_figures:
-        return None
+    drawn = tuple(
+        page_figure(path, _PAGE, "scatter", where=", ".join(name.removeprefix("predicted_").split("_", 2)))
+        for name, path in write_scatter_figures(scatters, data.figures).items()
+    )
     title = "Predicted and measured runtimes"
-    return Section("predicted", title, title, page=_PAGE, figures=tuple(page_figures), folded_figures=True)
+    section = Section("predicted", title, title, page=_PAGE, figures=drawn, folded_figures=True)
+    return section if drawn else None
 
 
 def training_section(data: ReportData) -> Section | None:
@@ -182,7 +181,7 @@ def training_section(data: ReportData) -> Section | None:
     Raises:
         DataError: for a curve or trial that cannot be read, or a figure that cannot be written.
     """
-    inputs, page_figures = data.inputs, []
+    inputs, drawn = data.inputs, []
     for task, column in inputs.params.curves.items():
         curves = {
             name: points
@@ -192,7 +191,7 @@ def training_section(data: ReportData) -> Section | None:
         if curves:
             axis = column.replace("_", " ")
             svg, _ = write_curve_figure(f"training_{task}", curves, axis, data.figures)
-            page_figures.append(page_figure(svg, _PAGE, "training", column=column, runs=len(curves)))
+            drawn.append(page_figure(svg, _PAGE, "training", column=column, runs=len(curves)))
     trials = (
         () if inputs.sweep is None else (trials_table(task, inputs.sweep) for task in inputs.params.curves)
     )
@@ -201,14 +200,14 @@ def training_section(data: ReportData) -> Section | None:
         *settings_tables(inputs.settings),
         *(table for table in trials if table is not None),
     )
-    if not page_figures and not tables:
+    if not drawn and not tables:
         return None
     return Section(
         anchor="training",
         title="Training",
         label="Training",
         page=_PAGE,
-        figures=tuple(page_figures),
+        figures=tuple(drawn),
         tables=tables,
         folded=tuple(table.name for table in tables),
         folded_figures=True,

@@ -30,7 +30,7 @@ from costbench.reports.page import (
     PageFigure,
     Pointer,
     Section,
-    page_figure,
+    page_figures,
     paragraphs,
     pointer,
     sentence,
@@ -278,7 +278,7 @@ def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
     return tuple(pointers)
 
 
-def _hybrid_figure(data: ReportData) -> tuple[PageFigure, ...]:
+def _hybrid_figure(data: ReportData) -> list[PageFigure]:
     """Returns the figure of the hybrid beside its parts, if a hybrid was evaluated."""
     shown, budgets = [], {}
     for task in LEARNED:
@@ -289,10 +289,8 @@ def _hybrid_figure(data: ReportData) -> tuple[PageFigure, ...]:
             shown.append((cell, strongest))
             budgets[cell.labels.title] = _budgets(front, cell, ("hybrid", strongest or ""))
     paths = write_hybrid_figure(shown, data.figures)
-    where = dict.fromkeys(cell.where for cell, _ in shown)
-    if not paths:
-        return ()
-    return (page_figure(paths[0], _TEMPLATE, "hybrid", where="; ".join(where), budgets=budgets),)
+    where = "; ".join(dict.fromkeys(cell.where for cell, _ in shown))
+    return page_figures(paths, _TEMPLATE, "hybrid", where=where, budgets=budgets)
 
 
 def _budgets(front: Front, cell: Cell, models: Iterable[str]) -> dict[str, ModelBudget]:
@@ -302,7 +300,7 @@ def _budgets(front: Front, cell: Cell, models: Iterable[str]) -> dict[str, Model
     return {title: budget for title, budget in given.items() if budget is not None}
 
 
-def _tune_figure(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
+def _tune_figure(searches: Searches, folder: Path) -> list[PageFigure]:
     """Returns the figure of what tuning with a model gains, if there were searches."""
     shown = []
     for task in LEARNED:
@@ -310,8 +308,7 @@ def _tune_figure(searches: Searches, folder: Path) -> tuple[PageFigure, ...]:
         if of_task:
             order = _FIGURE_SPLITS.index
             shown.append(min(of_task, key=lambda one: (order(one.split), one.chip != PRIMARY_CHIP, one.chip)))
-    paths = write_tune_figure(shown, folder)
-    return (page_figure(paths[0], _TEMPLATE, "tune", k=TOP_K),) if paths else ()
+    return page_figures(write_tune_figure(shown, folder), _TEMPLATE, "tune", k=TOP_K)
 
 
 def _questions(data: ReportData) -> tuple[Pointer, ...]:

@@ -18,7 +18,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from costbench.baselines import BASELINES
 from costbench.metrics.rows import PROGRAMS
 from costbench.reports.claims.claim import Claim
 from costbench.reports.claims.evaluation import (
@@ -35,8 +34,8 @@ from costbench.reports.figures.canvas import BarSeries, draw_grouped_bars, drawi
 from costbench.reports.frame import flatten, select
 from costbench.reports.headline import Headline
 from costbench.reports.inputs import ReportData
-from costbench.reports.page import PageFigure, Pointer, Section, page_figure, paragraphs, pointer
-from costbench.reports.results import FOLDS, PRIMARY_CHIP, Cell, title_of
+from costbench.reports.page import PageFigure, Pointer, Section, page_figures, paragraphs, pointer
+from costbench.reports.results import CEILINGS, FOLDS, PRIMARY_CHIP, Cell, Division, title_of
 from costbench.reports.sections.claims import shown_verdict
 from costbench.reports.summary import averages, summarise
 from costbench.reports.table import Table
@@ -234,7 +233,7 @@ def write_machines_figure(scores: pd.DataFrame, simulated: str, real: str, folde
             ]
             draw_grouped_bars(axes, positions, series, 0.4)
             for model, height in evaluated[["model", f"real_{name}"]].dropna().itertuples(index=False):
-                if _is_ceiling(model):
+                if model in CEILINGS:
                     title = f"{title_of(model)}, {real}"
                     axes.axhline(height, color="#D55E00", linestyle="dotted", label=title)
             axes.set_xticks(positions, shown["model"].map(title_of), rotation=35, ha="right")
@@ -249,10 +248,6 @@ def _scale_errors(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _is_ceiling(model: str) -> bool:
-    return model in BASELINES and BASELINES[model].is_ceiling
 
 
 def write_transfer_figure(points: pd.DataFrame, folder: Path) -> tuple[Path, ...]:
@@ -305,7 +300,6 @@ def real_machine_section(data: ReportData) -> Section | None:
     if real is None or cell is None:
         return None
     carried, points = carried_findings(data.printed_findings), transfer_points(real)
-    figures = write_transfer_figure(points, data.figures)
     return Section(
         anchor=_PAGE,
         title="A machine that exists: XLA on a processor",
@@ -320,7 +314,7 @@ def real_machine_section(data: ReportData) -> Section | None:
             missing=real.missing,
             counts=count_carried(carried),
         ),
-        figures=tuple(page_figure(path, _PAGE, "transfer") for path in figures[:1]),
+        figures=tuple(page_figures(write_transfer_figure(points, data.figures), _PAGE, "transfer")),
         tables=tuple(
             table
             for table in (
@@ -333,32 +327,21 @@ def real_machine_section(data: ReportData) -> Section | None:
     )
 
 
-def machine_models(data: ReportData, real: Headline) -> pd.DataFrame:
-    """Returns the models on the real machine beside the results that the first page has of the simulated."""
-    cells = [
-        cell
-        for cell in data.front(TASK).cells
-        if (cell.task, cell.split, cell.chip) == (TASK, FOLDS, PRIMARY_CHIP)
-    ]
-    return scores_of_models(real, cells[0] if cells else None)
-
-
-def compare_machines(data: ReportData) -> tuple[tuple[PageFigure, ...], tuple[Table, ...]]:
+def compare_machines(data: ReportData) -> tuple[list[PageFigure], tuple[Table, ...]]:
     """Returns figure and table of the first page: each model simulated and on the real one, if any.
 
     Raises:
         DataError: if the figure cannot be written.
     """
     if data.real is None:
-        return (), ()
-    scores, chip = machine_models(data, data.real), data.real.chip
+        return [], ()
+    simulated = {cell.name: cell for cell in data.front(TASK).cells}
+    primary = simulated.get(Division(TASK, FOLDS, PRIMARY_CHIP).name)
+    scores, chip = scores_of_models(data.real, primary), data.real.chip
     paths = write_machines_figure(scores, PRIMARY_CHIP, chip, data.figures)
     titled = scores.assign(model=scores["model"].map(title_of))
-    rows = [{str(key): value for key, value in row.items()} for row in titled.to_dict("records")]
-    return (
-        tuple(page_figure(path, _PAGE, "machines", chip=chip) for path in paths[:1]),
-        (fill_table("machines_compared", rows, simulated=PRIMARY_CHIP, real=chip),),
-    )
+    table = fill_table("machines_compared", titled, simulated=PRIMARY_CHIP, real=chip)
+    return page_figures(paths, _PAGE, "machines", chip=chip), (table,)
 
 
 def machine_pointer(data: ReportData) -> tuple[Pointer, ...]:

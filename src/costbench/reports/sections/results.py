@@ -40,7 +40,7 @@ def cell_sections(data: ReportData) -> Iterator[Section]:
 
 
 def _cell_section(data: ReportData, cell: Cell) -> Section:
-    results, standing = data.results, data.standings[cell.name]
+    results, standing = data.results, data.own_front.standings[cell.name]
     unseen, new = results.part(cell, UNSEEN), results.part(cell, NEW_STRUCTURE)
     paper = main_table(cell.task, cell.split)
     if paper is not None:

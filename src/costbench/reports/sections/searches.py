@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from costbench.reports.claims.evaluation import NOT_EVALUATED, Finding
 from costbench.reports.declarations import ColumnDeclaration, declaration_of
@@ -24,7 +23,7 @@ from costbench.reports.figures.searches import (
 )
 from costbench.reports.inputs import ReportData
 from costbench.reports.machine_searches import TITLES, search_gains
-from costbench.reports.page import PageFigure, Section, page_figure, sentence
+from costbench.reports.page import PageFigure, Section, page_figures, sentence
 from costbench.reports.papers.printed import searches_of_paper
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.searches import (
@@ -58,6 +57,7 @@ _PAGE = "searches"
 """Name of the page and of the template of its sections."""
 _NAMED = ("hardware", "model and hardware", "analytical and hardware")
 """Fusion searches whose means stand in the text."""
+_LEARNED = Bar("learned", f"top{TOP_K}")
 
 
 def search_sections(data: ReportData) -> Iterator[Section]:
@@ -87,16 +87,12 @@ def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]
 
 
 def _tile_section(data: ReportData) -> Section:
-    all_results, page_figures = data.front_searches.of("tile"), []
+    all_results = data.front_searches.of("tile")
+    drawn: list[PageFigure] = []
     for row in _rows_of_figures(data.front_searches, "tile"):
-        where = row[0].title
-        svgs = write_tile_figure(row, data.figures)
-        if svgs:
-            missing = absent(FIGURE_4, *row)
-            page_figures.append(page_figure(svgs[0], _PAGE, "tile", where=where, k=TOP_K, absent=missing))
-        svgs = write_top_k_figure(row, data.figures)
-        if svgs:
-            page_figures.append(page_figure(svgs[0], _PAGE, "top_k", where=where))
+        words = {"where": row[0].where, "k": TOP_K, "absent": absent(FIGURE_4, *row)}
+        drawn += page_figures(write_tile_figure(row, data.figures), _PAGE, "tile", **words)
+        drawn += page_figures(write_top_k_figure(row, data.figures), _PAGE, "top_k", **words)
     tables = [_claims_table("tile", data.printed_findings)]
     for results in all_results:
         tables += [figure_4_table(results), budget_table(results)]
@@ -105,46 +101,52 @@ def _tile_section(data: ReportData) -> Section:
         title="Tile sizes: in the compiler and in the autotuner",
         label="Tile autotuner",
         paragraphs=tuple(filter(None, map(_tile_finding, all_results))),
-        figures=tuple(page_figures),
+        figures=tuple(drawn),
         tables=tuple(tables),
     )
 
 
 def _tile_finding(results: SearchResults) -> str:
     """Returns a sentence, computed from the numbers, on the cost and gain of ten measurements."""
-    learned = Bar("learned", f"top{TOP_K}")
-    slowdown, fewer = results.mean(learned, SLOWDOWN), results.fewer_seconds(learned, EXHAUSTIVE)
-    speedup = results.mean(learned, SPEEDUP)
-    if slowdown is None or fewer is None or speedup is None:
+    numbers = {
+        "fewer": results.fewer_seconds(_LEARNED, EXHAUSTIVE),
+        "slowdown": results.mean(_LEARNED, SLOWDOWN),
+        "speedup": results.mean(_LEARNED, SPEEDUP),
+    }
+    if None in numbers.values():
         return ""
-    best = results.mean(EXHAUSTIVE, SPEEDUP)
-    analytical = results.mean(Bar("analytical", learned.budget), SPEEDUP)
     return sentence(
         _PAGE,
         "tile_finding",
-        where=results.title.capitalize(),
+        where=results.where.capitalize(),
         k=TOP_K,
-        fewer=fewer,
-        slowdown=slowdown,
-        speedup=speedup,
-        analytical=analytical,
-        best=best,
+        analytical=results.mean(Bar("analytical", _LEARNED.budget), SPEEDUP),
+        best=results.mean(EXHAUSTIVE, SPEEDUP),
+        **numbers,
     )
 
 
 def _fusion_section(data: ReportData) -> Section:
-    all_results, page_figures = data.front_searches.of("fusion"), []
+    all_results = data.front_searches.of("fusion")
     programs = frozenset(data.front_searches.frame["program"])
     paths = [path for path in data.front_search_paths if path.program in programs]
+    drawn: list[PageFigure] = []
     for row in _rows_of_figures(data.front_searches, "fusion"):
         for paper in FIGURES:
-            svgs = write_fusion_figure(row, paper, data.figures)
-            if svgs:
-                page_figures.append(_fusion_figure(svgs[0], paper, row))
+            drawn += page_figures(
+                write_fusion_figure(row, paper, data.figures),
+                _PAGE,
+                "fusion",
+                paper=paper,
+                number=FIGURES[paper].removeprefix("figure"),
+                where=row[0].where,
+                starts={words: absent(figure_5(start, paper), *row) for start, words in STARTS.items()},
+                known=any(best_known(results) for results in row),
+                minute=paper == "lpm2021",
+            )
         for results in row:
             svgs = write_path_figure(paths, results, data.figures)
-            if svgs:
-                page_figures.append(page_figure(svgs[0], _PAGE, "path", where=results.title))
+            drawn += page_figures(svgs, _PAGE, "path", where=results.where)
     tables = [_claims_table("fusion", data.printed_findings)]
     for results in all_results:
         tables += [start_table(results, paper, start) for paper in FIGURES for start in STARTS]
@@ -156,22 +158,8 @@ def _fusion_section(data: ReportData) -> Section:
         title="Fusion: searches with and without a model",
         label="Fusion autotuner",
         paragraphs=tuple(filter(None, (budgets, *findings))),
-        figures=tuple(page_figures),
+        figures=tuple(drawn),
         tables=tuple(tables),
-    )
-
-
-def _fusion_figure(svg: Path, paper: str, row: Sequence[SearchResults]) -> PageFigure:
-    return page_figure(
-        svg,
-        _PAGE,
-        "fusion",
-        paper=paper,
-        number=FIGURES[paper].removeprefix("figure"),
-        where=row[0].title,
-        starts={title: absent(figure_5(start, paper), *row) for start, title in STARTS.items()},
-        known=any(best_known(results) for results in row),
-        minute=paper == "lpm2021",
     )
 
 
@@ -191,7 +179,7 @@ def _fusion_finding(results: SearchResults, paths: Sequence[SearchPath]) -> str:
     return sentence(
         _PAGE,
         "fusion_finding",
-        where=results.title.capitalize(),
+        where=results.where.capitalize(),
         starts=starts,
         known=next((results.mean(bar, SPEEDUP) for bar in best_known(results)), None),
         predicted=results.mean(Bar("model and hardware", "default-10m"), PREDICTED),
@@ -214,7 +202,7 @@ def _claims_table(task: str, findings: Sequence[Finding]) -> Table:
     shown = [finding for finding in findings if (finding.claim.metric, finding.claim.task) == (SPEEDUP, task)]
     return fill_table(
         "search_claims",
-        findings_frame(shown) if shown else (),
+        findings_frame(shown),
         name=f"{task}_search_claims",
         notes=[
             sentence(_PAGE, "lacking", claim=finding.claim.id, missing=finding.missing)
@@ -300,7 +288,6 @@ def _fusion(results: SearchResults, bar: Bar) -> dict[str, float | None]:
     return numbers
 
 
-_LEARNED = Bar("learned", f"top{TOP_K}")
 _LETTERS = {"default": "a", "random": "b"}
 
 
@@ -320,7 +307,7 @@ def figure_4_table(results: SearchResults) -> Table:
     return make_table(
         declaration_of("lpm2021_figure4", f"lpm2021_figure4_{results.name}", notes),
         results.frame,
-        words={"where": results.title},
+        words={"where": results.where},
         rows=results.programs,
         numbers={"fewer_seconds": fewer},
     )
@@ -347,7 +334,7 @@ def budget_table(results: SearchResults) -> Table:
         row["seconds"] = sum(results.over_programs(bar, SECONDS))
         row["fewer_seconds"] = results.fewer_seconds(bar, EXHAUSTIVE)
         rows.append(row)
-    return fill_table("tile_search", rows, name=f"tile_search_{results.name}", where=results.title)
+    return fill_table("tile_search", rows, name=f"tile_search_{results.name}", where=results.where)
 
 
 def start_table(results: SearchResults, paper: str, start: str) -> Table:
@@ -389,7 +376,7 @@ def start_table(results: SearchResults, paper: str, start: str) -> Table:
         "paper": paper,
         "figure": f"{number}{_LETTERS[start]}",
         "start": STARTS[start],
-        "where": results.title,
+        "where": results.where,
     }
     table = make_table(
         replace(declared, columns=(*declared.columns, *columns)),
@@ -418,4 +405,4 @@ def cost_table(results: SearchResults) -> Table:
             values = [v for _, program in results.programs for v in results.repeats(bar, metric, program)]
             row[column] = sum(values) / len(values) if values else None
         rows.append(row)
-    return fill_table("fusion_search", rows, name=f"fusion_search_{results.name}", where=results.title)
+    return fill_table("fusion_search", rows, name=f"fusion_search_{results.name}", where=results.where)

@@ -41,7 +41,7 @@ def user_programs_section(data: ReportData) -> Section | None:
 
 def _tables(data: ReportData) -> Iterator[Table]:
     for cell in data.results.of_user.cells:
-        standing = data.standings.get(cell.name)
+        standing = data.own_front.standings.get(cell.name)
         yield program_table(cell, None, standing.strongest if standing else None)
     searches = data.searches.of_user
     yield from map(figure_4_table, searches.of("tile"))

@@ -18,10 +18,9 @@ from costbench.datasets.splits import reported_split
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.frame import means, number
 from costbench.reports.page import paragraphs
-from costbench.reports.results import ChipSplit, Division, Results
+from costbench.reports.results import Division, Results
 from costbench.reports.table import Column, Table
 from costbench.reports.training_runs import Budget, Selected, rises, runs_of_networks
-from costbench.tasks import LEARNED, labels_of
 
 _CURVE = re.compile(r"curve-(?P<network>[a-z0-9_-]+)-(?P<steps>[0-9]+)")
 _RATE = re.compile(r"rate-(?P<network>[a-z0-9_-]+?)-(?P<rate>[0-9]+e-[0-9]+)")
@@ -152,17 +151,13 @@ def curves_table(curves: Curves) -> Table:
     Args:
         curves: learning curves of a task, split and chip.
     """
-    error, tau = LEARNED[curves.task].measures
     return fill_table(
         "curves",
         curves.points.assign(samples=curves.points["steps"] * curves.samples),
         name=f"curves_{curves.name}",
-        heading=labels_of(curves.task).heading,
-        where=curves.where,
         selected_by=column_name(curves.column),
-        decimals=3 if tau.short in curves.column else 1,
-        error=error.title,
-        tau=tau.title,
+        decimals=3 if curves.described.measures[1].short in curves.column else 1,
+        **curves.words,
     )
 
 
@@ -188,8 +183,8 @@ def rates_tables(selected: Sequence[Selected], columns: Mapping[str, str]) -> tu
     tables = []
     runs = runs_of_networks(selected, _RATE)
     for key, of_place in runs.astype({"rate": float}).groupby(["task", "split", "chip"], sort=False):
-        task, split, chip = map(str, key)
-        column, more = columns[task], rises(columns[task])
+        trained = Division(*map(str, key))
+        column, more = columns[trained.task], rises(columns[trained.task])
         values = means(of_place, ["network", "rate"]).unstack("rate").loc[of_place["network"].unique()]
         best = values.idxmax(axis=1) if more else values.idxmin(axis=1)
         rates = [
@@ -206,8 +201,8 @@ def rates_tables(selected: Sequence[Selected], columns: Mapping[str, str]) -> tu
         steps = " or ".join(f"{count:,}" for count in sorted(of_place["steps"].unique()))
         tables.append(
             Table(
-                f"rates_{task}_{split}_{chip}",
-                f"Learning rates, {labels_of(task).heading}, {ChipSplit(split, chip).title}",
+                f"rates_{trained.name}",
+                f"Learning rates, {trained.labels.heading}, {trained.where}",
                 (Column("network", "Network"), *rates, Column("chosen", "Chosen")),
                 tuple(
                     (str(name), *map(number, row), f"{best[str(name)]:g}") for name, row in values.iterrows()

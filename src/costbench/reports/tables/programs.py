@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,38 +55,25 @@ def program_table(cell: Cell, paper: PrintedTable | None, strongest: str | None 
     printed = paper if paper is not None and paper.chip == cell.chip else None
     kind = "skewed_programs" if cell.task in SKEWED else "programs"
     notes = _notes(cell, strongest, cell.described.measures, printed)
-    return make_table(
-        replace(
-            declaration_of(kind, cell.name, notes),
-            values={"model": _models_by_program(cell, strongest)},
-        ),
-        cell.frame,
-        words=_words(cell) | {"beside": "" if printed is None else f", beside {printed.name}"},
-        printed=printed,
-        rows=cell.programs,
-    )
+    values = {"model": _models_by_program(cell, strongest)}
+    declared = declaration_of(kind, cell.name, notes, values=values)
+    return make_table(declared, cell.frame, words=_words(cell), printed=printed, rows=cell.programs)
 
 
 def short_kernels_table(cell: Cell, strongest: str | None = None) -> Table:
     """Returns the same of kernels below 5 us, of which the paper prints no rows; empty if there are none."""
     measures, models = cell.described.short_kernels, _models_by_program(cell, strongest)
     notes = _notes(cell, strongest, measures, None)
-    table = make_table(
-        replace(declaration_of("short_kernels", f"{cell.name}_short", notes), values={"model": models}),
-        cell.frame,
-        words=_words(cell),
-        rows=cell.programs,
-    )
+    declared = declaration_of("short_kernels", f"{cell.name}_short", notes, values={"model": models})
+    table = make_table(declared, cell.frame, words=cell.words, rows=cell.programs)
     measured = any(cell.over_programs(model, m.metric) for model in models for m in measures)
     return table if measured else replace(table, rows=())
 
 
-def _words(cell: Cell) -> dict[str, str]:
-    labels = cell.labels
-    words = {"task": cell.task, "split": cell.split, "chip": cell.chip, "paper": ""}
-    if cell.task in SKEWED:
-        words["orders"] = str(len(cell.seeds.get(SKEWED[cell.task].chance, ())))
-    return words | {"heading": labels.heading, "kernels": labels.kernels, "where": cell.where}
+def _words(cell: Cell) -> dict[str, Any]:
+    """Returns the words of tables of a cell, the number of random orders among them for a skewed task."""
+    orders = len(cell.seeds.get(SKEWED[cell.task].chance, ())) if cell.task in SKEWED else 0
+    return cell.words | {"orders": str(orders)}
 
 
 def _models_by_program(cell: Cell, strongest: str | None) -> Mapping[str, str]:
@@ -157,7 +145,7 @@ def earlier_tables(results: Results, cell: Cell) -> tuple[Table, ...]:
         return ()
     frame = select(results.frame, task=cell.task, split=cell.split, chip=cell.chip, group=ALL)
     declared = declaration_of(f"lpm2020_{cell.task}", f"{paper.key}_{cell.name}")
-    return (make_table(declared, frame, words=_words(cell), printed=paper, rows=cell.programs),)
+    return (make_table(declared, frame, words=cell.words, printed=paper, rows=cell.programs),)
 
 
 def baselines_table(cell: Cell, standings: Standings) -> Table:
@@ -167,7 +155,7 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         cell: results of a task, split and chip.
         standings: how its models stand to the strongest baseline.
     """
-    error, tau = cell.described.measures
+    error = cell.described.measures[0]
     rows: list[dict[str, object]] = []
     for standing in standings.models:
         row = standing.row | {"kind": _kind(standing.model, standings.strongest)}
@@ -188,8 +176,6 @@ def baselines_table(cell: Cell, standings: Standings) -> Table:
         notes=paragraphs("results", "ceilings_note", cell=cell) if cell.ceilings else (),
         averages=len(cell.ceilings),
         **_words(cell),
-        error=error.title,
-        tau=tau.title,
     )
 
 
@@ -252,8 +238,10 @@ def structure_table(cell: Cell, new: Cell | None, strongest: str | None) -> Tabl
         strongest: strongest baseline, shown beside networks.
     """
     models = [model for model in cell.models if model in (*TRAINED, "analytical", strongest)]
-    declared = replace(
-        declaration_of("structure", f"structure_{cell.name}", paragraphs("results", "structure_note")),
+    declared = declaration_of(
+        "structure",
+        f"structure_{cell.name}",
+        paragraphs("results", "structure_note"),
         values={"model": {model: title_of(model) for model in models}},
     )
     every = ("geometric_mean",)
@@ -262,12 +250,7 @@ def structure_table(cell: Cell, new: Cell | None, strongest: str | None) -> Tabl
     table = make_table(
         declared,
         cell.frame if new is None else pd.concat([cell.frame, new.frame]),
-        words={
-            "task": cell.task,
-            "split": cell.split,
-            "heading": cell.labels.heading,
-            "where": cell.where,
-        },
+        words=cell.words,
         rows=cell.programs,
         numbers={
             "kernels": {row: kernels for row, (kernels, _) in shares.items()},
@@ -309,7 +292,7 @@ def unseen_table(cell: Cell, unseen: Cell) -> Table:
     return make_table(
         declaration_of("unseen", f"unseen_{cell.name}", notes),
         pd.concat([cell.frame, unseen.frame]),
-        words={"task": cell.task, "split": cell.split, "chip": cell.chip},
+        words=cell.words,
         rows=cell.programs,
         numbers={"unseen_kernels": kernels},
     )

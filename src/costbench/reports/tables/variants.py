@@ -10,7 +10,7 @@ experiment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 import pandas as pd
@@ -26,14 +26,14 @@ from costbench.reports.declared_tables import make_table
 from costbench.reports.frame import select
 from costbench.reports.page import paragraphs
 from costbench.reports.papers.printed import FOLDER, PrintedTable, printed_table
-from costbench.reports.results import ALL, ChipSplit, Results, split_order, title_of
+from costbench.reports.results import ALL, ChipSplit, Division, Results, split_order, title_of
 from costbench.reports.scores import applications_of, make_draws
 from costbench.reports.table import Table
 from costbench.reports.tables.learning_curves import is_curve, is_rate
 from costbench.reports.tables.tpugraphs import is_of_paper
 from costbench.reports.training_guard import NetworkKey
 from costbench.reports.training_runs import Budget, budget_note
-from costbench.tasks import KERNEL_TASKS, LEARNED, LearnedTask, labels_of
+from costbench.tasks import KERNEL_TASKS, LEARNED, LearnedTask
 
 MODEL = "learned"
 ABLATIONS: Mapping[str, str] = {"inputs": "Inputs and loss", "networks": "Graph network by reduction"}
@@ -47,7 +47,6 @@ _ORDER = (
 """Other variants that come first; further ones with a label follow in the order of the parameter file."""
 _FROM = "from-"
 """Beginning of variants of models that were trained for another chip."""
-NO_LABELS: Mapping[str, str] = {}
 _LABELS = ("variant", "label")
 """First columns of the tables."""
 
@@ -61,7 +60,7 @@ def variant_splits(results: Results) -> tuple[ChipSplit, ...]:
 def ablation_tables(
     results: Results,
     budgets: Sequence[Budget] = (),
-    labels: Mapping[str, str] = NO_LABELS,
+    labels: Mapping[str, str] = MappingProxyType({}),
     untrained: Mapping[NetworkKey, str] = MappingProxyType({}),
 ) -> tuple[Table, ...]:
     """Returns for each split and chip tables 3 and 4 and the other variants, as far as they were run.
@@ -108,14 +107,11 @@ def _other_variants(
     known_labels |= {v: f"trained for {v.removeprefix(_FROM)}" for v in there if v.startswith(_FROM)}
     order = dict.fromkeys((*_ORDER, *labels))
     labelled = {v: known_labels[v] for v in order if v in known_labels and (v in there or v == MAIN)}
-    return labelled | {v: _label(v, results.experiments.get(v)) for v in sorted(there - set(labelled))}
-
-
-def _label(variant: str, experiment: str | None) -> str:
-    """Returns the name of a variant with that of its experiment, unless it has that already."""
-    if experiment is None or variant.startswith(f"{experiment}."):
-        return variant.replace(".", ": ", 1) if experiment else variant
-    return f"{experiment}: {variant}"
+    # With the name of the experiment, which some have already.
+    experiments = {v: results.experiments.get(v) for v in sorted(there - set(labelled))}
+    return labelled | {
+        v: f"{name}: {v.removeprefix(f'{name}.')}" if name else v for v, name in experiments.items()
+    }
 
 
 def _variants_table(
@@ -176,23 +172,21 @@ def _variants_table(
             },
         ),
         # A model that was trained for another chip had the budget of the main one.
-        *(budget_note(budgets, dict(zip(rows, rows, strict=True)), task) for task in tasks),
+        *(budget_note(budgets, rows, task) for task in tasks),
     ]
-    declared = replace(
-        declaration_of("variants", f"{paper.key if paper else 'variants'}_{chip_split.name}", notes),
+    declared = declaration_of(
+        "variants",
+        f"{paper.key if paper else 'variants'}_{chip_split.name}",
+        notes,
         rows=_LABELS,
         cases=tuple(RowDeclaration((name, label), {"variant": name}) for name, label in rows.items()),
         values={"task": dict(zip(tasks, tasks, strict=True))},
     )
+    heading = ABLATIONS.get(kind, "Other variants")
     return make_table(
         declared,
         frame,
-        words={
-            "split": chip_split.split,
-            "heading": ABLATIONS.get(kind, "Other variants"),
-            "where": chip_split.title,
-            "beside": f", beside {printed.name}" if printed else "",
-        },
+        words={"split": chip_split.split, "heading": heading, "where": chip_split.title},
         printed=printed,
         numbers={
             f"{task}_training": {
@@ -313,8 +307,8 @@ def _differences_table(
         RowDeclaration((v, f"+ {texts.get(v, v.removeprefix(PREFIX))}"), {"model": MODEL, "variant": v})
         for v in listed
     ]
-    chip_split = ChipSplit(base.split, base.chip)
-    frame = select(results.frame, task=task, split=base.split, chip=base.chip, group=ALL)
+    tested = Division(task, base.split, base.chip)
+    frame = select(results.frame, **asdict(tested), group=ALL)
     trained = [*listed, name]
     if base.variant == MAIN:
         trained.append(MAIN)
@@ -322,19 +316,13 @@ def _differences_table(
             label = "learned: all of them, and its own training budget"
             cases.append(RowDeclaration((MAIN, label), {"model": MODEL, "variant": MAIN}))
     of_split = [budget for budget in budgets if (budget.split, budget.chip) == (base.split, base.chip)]
-    note = budget_note(of_split, dict(zip(trained, trained, strict=True)), task)
+    note = budget_note(of_split, trained, task)
     bases = select(frame, model=base.model, variant=base.variant)
     return make_table(
-        replace(
-            declaration_of("differences", f"differences_{task}_{chip_split.name}", (note,)),
-            rows=_LABELS,
-            cases=tuple(cases),
+        declaration_of(
+            "differences", f"differences_{tested.name}", (note,), rows=_LABELS, cases=tuple(cases)
         ),
         pd.concat([bases.assign(model=of_base), select(frame, model=MODEL)]),
-        words={
-            "task": task,
-            "split": base.split,
-            "where": f"{labels_of(task).heading}, {chip_split.title}",
-        },
-        draws=make_draws(applications_of(frame), seed, "differences", f"{task}_{chip_split.name}"),
+        words=tested.words | {"where": f"{tested.labels.heading}, {tested.where}"},
+        draws=make_draws(applications_of(frame), seed, "differences", tested.name),
     )
