@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
-from costbench.metrics.rows import MetricRow, write_rows
+from costbench.metrics.rows import MetricRow
 from costbench.reports.dataset_files import read_leakage, read_set_counts
+from costbench.reports.frame import frame_of
 from costbench.reports.inputs import ReportData, ReportInputs
-from costbench.reports.results import Cell, load_results
-from costbench.reports.searches import Searches
+from costbench.reports.results import Cell, Results, results_of
+from costbench.reports.searches import Searches, searches_of
 from costbench.reports.tables.learning_curves import CURVE_COLUMNS
 from costbench.reports.training_guard import TrainingGuard
 
@@ -117,10 +118,39 @@ def kind_rows(kinds: dict[str, list[tuple[float, float, float, float] | None]]) 
     ]
 
 
+def loss_rows() -> list[MetricRow]:
+    """Of the layout task: what the choices of models lose on three programs, half of it after ten of each."""
+    losses = {"learned": (0.0, 4.0, 20.0), "default_first": (0.0, 2.0, 40.0), "random": (6.0, 8.0, 10.0)}
+    return [
+        make_row(task="layout", split="folds", model=model, program=f"p{index}", metric=metric, value=value)
+        for model, values in losses.items()
+        for index, loss in enumerate(values)
+        for metric, value in {"top_1": loss, "top_10": loss / 2.0, "kendall_tau": 0.5}.items()
+    ]
+
+
+def results_of_rows(*rows: Iterable[MetricRow]) -> Results:
+    """Returns rows as evaluation leaves those of an experiment."""
+    return results_of([frame_of(sorted(chain(*rows)), "main")], "rows")
+
+
+def searches_of_rows(*rows: Iterable[MetricRow]) -> Searches:
+    """Returns rows as the stage `autotune` leaves them."""
+    return searches_of(frame_of(sorted(chain(*rows)), "autotune"))
+
+
+def draw_twice(write: Callable[[Path], Sequence[Path]], folder: Path) -> tuple[str, str]:
+    """Returns name and text of the SVG that a function writes into a folder, the same bytes each time."""
+    svg, png = write(folder / "first")
+    again = write(folder / "second")
+    assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
+    assert png.read_bytes().startswith(b"\x89PNG")
+    return svg.name, svg.read_text()
+
+
 def report_data(folder: Path, rows: list[MetricRow], **changes: object) -> ReportData:
     """Data of a report with these rows, and nothing else unless it is given."""
-    write_rows(folder / "rows.jsonl", rows)
-    results = load_results(folder / "rows.jsonl")
+    results = results_of_rows(rows)
     data = ReportData(
         guard=TrainingGuard(),
         inputs=ReportInputs(()),
@@ -139,13 +169,7 @@ def report_data(folder: Path, rows: list[MetricRow], **changes: object) -> Repor
     return replace(data, **changes)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def make_cell(tmp_path: Path) -> Callable[..., Cell]:
-    """Write rows, load them, hand out the one cell."""
-
-    def make(rows: list[MetricRow] | None = None) -> Cell:
-        write_rows(tmp_path / "rows.jsonl", rows_of() if rows is None else rows)
-        (cell,) = load_results(tmp_path / "rows.jsonl").cells
-        return cell
-
-    return make
+def make_cell(rows: list[MetricRow] | None = None) -> Cell:
+    """Returns the only cell of these rows, or of the scores above."""
+    (cell,) = results_of_rows(rows_of() if rows is None else rows).cells
+    return cell

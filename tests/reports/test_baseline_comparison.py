@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from costbench.metrics.rows import MetricRow, write_rows
+from costbench.metrics.rows import MetricRow
 from costbench.reports.baseline_comparison import (
     Estimate,
     Standing,
@@ -17,9 +16,8 @@ from costbench.reports.baseline_comparison import (
 )
 from costbench.reports.claims.claim import Side
 from costbench.reports.frame import frame_of
-from costbench.reports.results import load_results
 from costbench.reports.scores import score_index
-from tests.reports.conftest import make_row
+from tests.reports.conftest import make_row, results_of_rows
 
 
 def model_rows(model: str, errors: Sequence[float], **changes: object) -> list[MetricRow]:
@@ -32,15 +30,13 @@ def model_rows(model: str, errors: Sequence[float], **changes: object) -> list[M
     ]
 
 
-def _standings(folder: Path, *rows: list[MetricRow]) -> Standings:
-    write_rows(folder / "r.jsonl", [row for several in rows for row in several])
-    results = load_results(folder / "r.jsonl")
+def _standings(*rows: list[MetricRow]) -> Standings:
+    results = results_of_rows(*rows)
     return rank_models(results, results.cells[0], 0)
 
 
-def test_models_are_ranked_and_held_against_the_strongest_baseline(tmp_path: Path) -> None:
+def test_models_are_ranked_and_held_against_the_strongest_baseline() -> None:
     found = _standings(
-        tmp_path,
         model_rows("analytical", [40.0] * 6),
         model_rows("trees", [20.0] * 6),
         model_rows("learned", [10.0] * 3 + [20.0] * 2 + [40.0]),
@@ -67,9 +63,8 @@ def test_models_are_ranked_and_held_against_the_strongest_baseline(tmp_path: Pat
     assert (learned.tau, learned.programs, learned.seeds) == (0.5, 6, 1)
 
 
-def test_seeds_widen_intervals(tmp_path: Path) -> None:
+def test_seeds_widen_intervals() -> None:
     found = _standings(
-        tmp_path,
         model_rows("trees", [20.0] * 6),
         model_rows("learned", [10.0] * 6, seed=0),
         model_rows("learned", [14.0] * 6, seed=1),
@@ -82,23 +77,23 @@ def test_seeds_widen_intervals(tmp_path: Path) -> None:
     assert own.seeds == 2
 
 
-def test_few_programs_cannot_tell(tmp_path: Path) -> None:
-    found = _standings(tmp_path, model_rows("trees", [20.0] * 5), model_rows("learned", [10.0] * 5))
+def test_few_programs_cannot_tell() -> None:
+    found = _standings(model_rows("trees", [20.0] * 5), model_rows("learned", [10.0] * 5))
     own = found.of("learned")
     assert own is not None
     assert own.difference is not None
     assert (own.difference.sign, own.sign) == (-1, 0)
 
 
-def test_without_baselines_models_are_only_ranked(tmp_path: Path) -> None:
-    found = _standings(tmp_path, model_rows("learned", [10.0] * 6))
+def test_without_baselines_models_are_only_ranked() -> None:
+    found = _standings(model_rows("learned", [10.0] * 6))
     assert found.strongest is None
     assert found.models[0].difference is None
     assert found.of("trees") is None
 
 
-def test_only_common_programs_are_compared(tmp_path: Path) -> None:
-    found = _standings(tmp_path, model_rows("trees", [20.0] * 6), model_rows("learned", [10.0] * 6 + [90.0]))
+def test_only_common_programs_are_compared() -> None:
+    found = _standings(model_rows("trees", [20.0] * 6), model_rows("learned", [10.0] * 6 + [90.0]))
     own = found.of("learned")
     assert own is not None
     assert (own.programs, own.compared, own.won) == (7, 6, 1.0)

@@ -189,7 +189,7 @@ def test_models_with_another_estimate_come_last_and_are_held_against_the_same_ba
     expert = results.cell("tile", "folds", "tpu_v3", "expert")
     assert expert is not None
     table = standing_table(data.headline_front, cell, {"expert": rank_models(results, expert, 0)})
-    *main, last = (dict(zip([c.key for c in table.columns], row, strict=True)) for row in table.rows)
+    *main, last = table.data.to_dict("records")
     assert last["model"] == "hybrid, estimate of quality expert"
     # Half of the hybrid's error of 2, less the trees' of 4.
     assert (last["error"], last["difference"]) == (pytest.approx(1.0), pytest.approx(-3.0))
@@ -326,7 +326,7 @@ def test_the_first_page_says_of_a_task_what_the_archive_has(inputs: ReportInputs
     ranking = front.standings[cell.name]
     assert ranking.strongest == "trees_analytical"
     table = standing_table(front, cell)
-    row = dict(zip([column.key for column in table.columns], table.rows[0], strict=True))
+    row = table.data.iloc[0]
     assert (row["model"], row["steps"], row["trees"], row["plateau"]) == ("hybrid", 200.0, None, "yes")
     assert (row["won"], row["difference"]) == (100.0, pytest.approx(-2.0))
     (pointer, *_) = conclusions(data.front, data.printed_findings)
@@ -420,8 +420,7 @@ def test_what_an_unknown_application_costs_is_asked_of_the_same_programs() -> No
     assert known is not None
     assert unknown is not None
     table = shift_table(results, known, unknown, 0)
-    keys = [column.key for column in table.columns]
-    by_model = {row[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
+    by_model = table.data.set_index("model").to_dict("index")
     assert set(by_model) == {"learned", "boosted trees"}
     learned, trees = by_model["learned"], by_model["boosted trees"]
     assert (learned["error_known"], learned["error_unknown"]) == (pytest.approx(2.0), pytest.approx(5.0))

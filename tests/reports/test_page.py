@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.page import PageFigure, Pointer, Section, glossary, write_pages
-from costbench.reports.results import Cell
 from costbench.reports.table import Column, Table
+from tests.reports.conftest import make_cell
 
 _VOID = {"meta", "link", "br", "hr", "img", "wbr"}
 
@@ -70,7 +69,7 @@ def test_details_are_folded_and_keep_their_anchors(tmp_path: Path) -> None:
     assert checker.open == []
 
 
-def test_page(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
+def test_page(tmp_path: Path) -> None:
     cell = make_cell()
     figures = []
     for name in ("one", "two"):

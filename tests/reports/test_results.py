@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from costbench.errors import DataError
 from costbench.metrics.rows import write_rows
-from costbench.reports.results import Cell, load_results
+from costbench.reports.results import load_results
 from costbench.reports.tables.variants import ablation_tables
-from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
+from tests.reports.conftest import fusion_rows, make_cell, make_row, results_of_rows, rows_of, variant_rows
 
 
-def test_seeds_of_a_model_are_averaged(make_cell: Callable[..., Cell]) -> None:
+def test_seeds_of_a_model_are_averaged() -> None:
     cell = make_cell([make_row(seed=0, value=2.0), make_row(seed=7, value=5.0)])
     assert cell.score("learned", "tile_size_ape", "rnn_gru_b128_train_f32") == 3.5
     assert cell.seeds == {"learned": (0, 7)}
 
 
-def test_training_runs_deviate_over_the_programs_that_all_have(make_cell: Callable[..., Cell]) -> None:
+def test_training_runs_deviate_over_the_programs_that_all_have() -> None:
     cell = make_cell(
         [
             *(
@@ -39,10 +38,9 @@ def test_training_runs_deviate_over_the_programs_that_all_have(make_cell: Callab
     assert cell.deviation("nobody", error) is None
 
 
-def test_groups_of_kernels_are_cells_of_their_own(tmp_path: Path) -> None:
+def test_groups_of_kernels_are_cells_of_their_own() -> None:
     unseen = make_row(kernels="unseen", value=9.0)
-    write_rows(tmp_path / "r.jsonl", [*rows_of(), unseen, make_row(model="best", metric="kernels")])
-    results = load_results(tmp_path / "r.jsonl")
+    results = results_of_rows([*rows_of(), unseen, make_row(model="best", metric="kernels")])
     (cell,) = results.cells
     part = results.part(cell, "unseen")
     assert part is not None
@@ -54,16 +52,15 @@ def test_groups_of_kernels_are_cells_of_their_own(tmp_path: Path) -> None:
     assert cell.models == ("learned", "analytical", "random")
 
 
-def test_undefined_metrics_are_none_and_left_out(make_cell: Callable[..., Cell]) -> None:
+def test_undefined_metrics_are_none_and_left_out() -> None:
     cell = make_cell([make_row(), make_row(program="other", metric="kendall_tau")])
     assert cell.score("learned", "kendall_tau", "rnn_gru_b128_train_f32") is None
     assert cell.over_programs("learned", "kendall_tau") == [1.0]
 
 
-def test_cells_come_random_split_first_and_models_in_fixed_order(tmp_path: Path) -> None:
+def test_cells_come_random_split_first_and_models_in_fixed_order() -> None:
     rows = [*rows_of("folds"), *rows_of("manual"), *rows_of("random", "tpu_v3"), *rows_of()]
-    write_rows(tmp_path / "r.jsonl", rows)
-    results = load_results(tmp_path / "r.jsonl")
+    results = results_of_rows(rows)
     assert [cell.name for cell in results.cells] == [
         "tile_random_tpu_v2",
         "tile_random_tpu_v3",
@@ -100,21 +97,18 @@ def test_experiments_may_use_the_same_variant_name(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_no_rows_are_no_results(tmp_path: Path) -> None:
-    (tmp_path / "r.jsonl").write_text("")
+def test_no_rows_are_no_results() -> None:
     with pytest.raises(DataError, match="no result rows"):
-        load_results(tmp_path / "r.jsonl")
+        results_of_rows()
 
 
-def test_a_program_has_one_application(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", [make_row(), make_row(application="SSD", metric="kendall_tau")])
+def test_a_program_has_one_application() -> None:
     with pytest.raises(DataError, match="application of rnn_gru"):
-        load_results(tmp_path / "r.jsonl")
+        results_of_rows([make_row(), make_row(application="SSD", metric="kendall_tau")])
 
 
-def test_variants_are_cells_of_their_own(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", [*rows_of(), *variant_rows("mse", "tile", [7.0] * 3), *fusion_rows()])
-    results = load_results(tmp_path / "r.jsonl")
+def test_variants_are_cells_of_their_own() -> None:
+    results = results_of_rows([*rows_of(), *variant_rows("mse", "tile", [7.0] * 3), *fusion_rows()])
     assert [cell.name for cell in results.cells] == ["tile_random_tpu_v2", "fusion_random_tpu_v2"]
     (variant,) = results.variants
     assert (variant.variant, variant.over_programs("learned", "tile_size_ape")) == ("mse", [7.0] * 3)

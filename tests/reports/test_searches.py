@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from costbench.metrics.rows import write_rows
 from costbench.reports.figures.programs import COLOURS
+from costbench.reports.results import GAINS
 from costbench.reports.searches import (
     FIGURE_4,
-    GAINS,
     IN_COMPILER,
     PREDICTED,
     SECONDS,
@@ -28,16 +25,15 @@ from costbench.reports.searches import (
     load_searches,
     title,
 )
-from tests.reports.conftest import PROGRAMS
+from tests.reports.conftest import PROGRAMS, searches_of_rows
 from tests.reports.search_rows import fusion_search_rows, search_rows, tile_rows
 from tests.sentences import listed
 
 LEARNED, EXHAUSTIVE = Bar("learned", "top10"), Bar("exhaustive", "all")
 
 
-def _place(folder: Path, *rows: list) -> SearchResults:  # type: ignore[type-arg]
-    write_rows(folder / "rows.jsonl", [row for several in rows for row in several])
-    (place,) = load_searches(folder / "rows.jsonl").results
+def _place(*rows: list) -> SearchResults:  # type: ignore[type-arg]
+    (place,) = searches_of_rows(*rows).results
     return place
 
 
@@ -48,7 +44,7 @@ def test_budgets_are_read_from_their_names() -> None:
     assert (EXHAUSTIVE.top_k, Bar("x", "topmost").top_k, Bar("x", "other-1m").start) == (None, None, None)
 
 
-def test_places_stand_in_the_order_of_reports(tmp_path: Path) -> None:
+def test_places_stand_in_the_order_of_reports() -> None:
     rows = [
         *fusion_search_rows(),
         *tile_rows(split="manual"),
@@ -56,8 +52,7 @@ def test_places_stand_in_the_order_of_reports(tmp_path: Path) -> None:
         *tile_rows(chip="tpu_v3"),
         *tile_rows(),
     ]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    searches = load_searches(tmp_path / "rows.jsonl")
+    searches = searches_of_rows(rows)
     assert [(place.task, place.name) for place in searches.results] == [
         ("tile", "random_tpu_v2"),
         ("tile", "random_tpu_v3"),
@@ -71,18 +66,17 @@ def test_places_stand_in_the_order_of_reports(tmp_path: Path) -> None:
     assert searches.beside(other) is None
     assert searches.beside(manual) is None
     folds = [*tile_rows(split="folds"), *tile_rows(split=GAINS), *tile_rows()]
-    write_rows(tmp_path / "rows.jsonl", folds)
-    searches = load_searches(tmp_path / "rows.jsonl")
+    searches = searches_of_rows(folds)
     assert [place.split for place in searches.results] == ["folds", "random", GAINS]
     assert [searches.beside(place) is None for place in searches.results] == [False, True, True]
     # As the paper's table 2 has them, what it has not behind them.
     assert [application for application, _ in first.programs] == ["ConvDRAW", "RNN", "Own"]
 
 
-def test_repeats_have_a_median_and_programs_a_mean(tmp_path: Path) -> None:
+def test_repeats_have_a_median_and_programs_a_mean() -> None:
     bar = ("hardware", "default-1m")
     costs = {"hardware_seconds": 30.0}
-    place = _place(tmp_path, search_rows("fusion", bar, [[3.0, 1.0, 2.0], [8.0, 8.0, 9.0]], costs))
+    place = _place(search_rows("fusion", bar, [[3.0, 1.0, 2.0], [8.0, 8.0, 9.0]], costs))
     (name, _), (other, _) = ((program, 0) for _, program in PROGRAMS[:2])
     assert place.repeats(Bar(*bar), SPEEDUP, name) == (3.0, 1.0, 2.0)
     assert place.score(Bar(*bar), SPEEDUP, name) == 2.0
@@ -94,21 +88,21 @@ def test_repeats_have_a_median_and_programs_a_mean(tmp_path: Path) -> None:
     assert place.mean(LEARNED, SPEEDUP) is None
 
 
-def test_seconds_are_compared_over_the_same_programs_only(tmp_path: Path) -> None:
-    place = _place(tmp_path, tile_rows())
+def test_seconds_are_compared_over_the_same_programs_only() -> None:
+    place = _place(tile_rows())
     # 200 seconds against 4, for each of the three programs.
     assert place.fewer_seconds(LEARNED, EXHAUSTIVE) == 50.0
     assert place.mean(LEARNED, SLOWDOWN) == pytest.approx(0.05)
     assert place.fewer_seconds(Bar("learned", "compiler"), EXHAUSTIVE) is None
     short = [row for row in tile_rows() if row.model != "exhaustive" or row.program != PROGRAMS[0][1]]
-    place = _place(tmp_path, short)
+    place = _place(short)
     assert not place.complete(LEARNED, EXHAUSTIVE)
     assert place.fewer_seconds(LEARNED, EXHAUSTIVE) is None
 
 
-def test_what_depends_on_no_search_is_no_bar(tmp_path: Path) -> None:
+def test_what_depends_on_no_search_is_no_bar() -> None:
     facts = search_rows("tile", ("best", "main"), [[1.0]], {"num_tiles": 64.0})
-    place = _place(tmp_path, tile_rows(), [row for row in facts if row.metric == "num_tiles"])
+    place = _place(tile_rows(), [row for row in facts if row.metric == "num_tiles"])
     assert Bar("best", "main") not in place.bars
     assert place.fact("num_tiles", PROGRAMS[0][1]) == 64.0
     assert place.fact("num_tiles", PROGRAMS[1][1]) is None
@@ -117,11 +111,6 @@ def test_what_depends_on_no_search_is_no_bar(tmp_path: Path) -> None:
 def test_without_a_file_there_are_no_searches() -> None:
     assert load_searches(None).results == ()
     assert Searches().of("tile") == ()
-
-
-def _bars_place(folder: Path, rows: list) -> SearchResults:  # type: ignore[type-arg]
-    write_rows(folder / "rows.jsonl", rows)
-    return load_searches(folder / "rows.jsonl").results[0]
 
 
 def test_bars_have_names_for_people_and_for_files() -> None:
@@ -158,14 +147,14 @@ def test_figure_5_has_the_minutes_of_its_paper() -> None:
     assert {bar.budget for bar in figure_5("random", "lpm2020")} == {"random-5m"}
 
 
-def test_what_was_not_run_is_named(tmp_path: Path) -> None:
-    place = _bars_place(tmp_path, [row for row in tile_rows() if row.model not in ("hybrid", "random")])
+def test_what_was_not_run_is_named() -> None:
+    place = _place([row for row in tile_rows() if row.model not in ("hybrid", "random")])
     assert listed(absent(FIGURE_4, place)) == ["hybrid 10", "random 10"]
     assert bars_with_results(FIGURE_4, place)[:2] == FIGURE_4[:2]
-    assert absent(FIGURE_4, _bars_place(tmp_path, tile_rows())) == ""
+    assert absent(FIGURE_4, _place(tile_rows())) == ""
 
 
-def test_best_known_is_the_best_of_all_searches(tmp_path: Path) -> None:
-    place = _bars_place(tmp_path, fusion_search_rows())
+def test_best_known_is_the_best_of_all_searches() -> None:
+    place = _place(fusion_search_rows())
     assert best_known(place) == (Bar("best known", "all"),)
-    assert best_known(_bars_place(tmp_path, tile_rows())) == ()
+    assert best_known(_place(tile_rows())) == ()

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from costbench.metrics.rows import write_rows
-from costbench.reports.results import Cell, load_results
 from costbench.reports.summary import averages, flat_fits, headlines, summarise
-from tests.reports.conftest import fusion_rows, make_row, rows_of, variant_rows
+from tests.reports.conftest import fusion_rows, make_cell, make_row, results_of_rows, rows_of, variant_rows
 
 
-def test_averages_by_hand(make_cell: Callable[..., Cell]) -> None:
+def test_averages_by_hand() -> None:
     learned = averages(make_cell(), "learned")
     # 4, 1 and 0, which counts as 0.05: the cube root of 0.2.
     assert learned["ape_mean"] == pytest.approx(0.2 ** (1 / 3))
@@ -28,25 +25,23 @@ def test_averages_by_hand(make_cell: Callable[..., Cell]) -> None:
     assert learned["tau_geometric_mean"] == pytest.approx((0.9 * 0.7 * 0.8) ** (1 / 3))
 
 
-def test_a_correlation_below_zero_has_no_geometric_mean(make_cell: Callable[..., Cell]) -> None:
+def test_a_correlation_below_zero_has_no_geometric_mean() -> None:
     random = averages(make_cell(), "random")
     assert "tau_geometric_mean" not in random
     assert random["tau_mean"] == pytest.approx(0.0)
 
 
-def test_unseen_kernels_have_keys_of_their_own(tmp_path: Path) -> None:
+def test_unseen_kernels_have_keys_of_their_own() -> None:
     rows = [*rows_of(), *rows_of(kernels="unseen")[:2]]
-    write_rows(tmp_path / "r.jsonl", rows)
-    summary = summarise(load_results(tmp_path / "r.jsonl"), {})
+    summary = summarise(results_of_rows(rows), {})
     # The first two programs of the learned model: APE 4 and 1.
     assert summary["tile/random/tpu_v2/learned/unseen_ape_mean"] == pytest.approx(2.0)
     assert summary["tile/random/tpu_v2/learned/unseen_ape_median"] == 2.5
     assert "tile/random/tpu_v2/analytical/unseen_ape_mean" not in summary
 
 
-def test_keys_are_flat_and_sorted(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", rows_of())
-    summary = summarise(load_results(tmp_path / "r.jsonl"), {"leakage/x": 0.5})
+def test_keys_are_flat_and_sorted() -> None:
+    summary = summarise(results_of_rows(rows_of()), {"leakage/x": 0.5})
     assert list(summary) == sorted(summary)
     assert summary["leakage/x"] == 0.5
     for model in ("learned", "analytical", "random"):
@@ -54,9 +49,8 @@ def test_keys_are_flat_and_sorted(tmp_path: Path) -> None:
             assert f"tile/random/tpu_v2/{model}/{metric}" in summary
 
 
-def test_fusion_has_keys_for_long_and_short_kernels(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", fusion_rows("manual", "tpu_v3"))
-    results = load_results(tmp_path / "r.jsonl")
+def test_fusion_has_keys_for_long_and_short_kernels() -> None:
+    results = results_of_rows(fusion_rows("manual", "tpu_v3"))
     summary = summarise(results, {})
     prefix = "fusion/manual/tpu_v3/analytical"
     # 8, 27 and 64: the cube root of their product is 2 x 3 x 4.
@@ -81,43 +75,38 @@ def test_fusion_has_keys_for_long_and_short_kernels(tmp_path: Path) -> None:
     }
 
 
-def test_headlines_are_of_the_folds_and_few(tmp_path: Path) -> None:
+def test_headlines_are_of_the_folds_and_few() -> None:
     """One cell of each task: folds before other splits, the calibrated chip before others."""
     rows = [*rows_of(), *rows_of("random", "tpu_v3"), *rows_of("folds", "tpu_v3")]
     changed = [replace(row, value=row.value + 1.0) if row.split == "folds" else row for row in rows]
-    write_rows(tmp_path / "r.jsonl", changed)
-    shown = headlines(load_results(tmp_path / "r.jsonl"))
+    shown = headlines(results_of_rows(changed))
     # 4, 1 and 0, one more each.
     assert shown["tile"]["learned"] == pytest.approx((5.0 * 2.0 * 1.0) ** (1 / 3))
     assert sum(map(len, shown.values())) <= 9
 
 
-def test_every_baseline_has_keys_on_every_split(tmp_path: Path) -> None:
+def test_every_baseline_has_keys_on_every_split() -> None:
     rows = rows_of("folds", "tpu_v3")
     learned = [row for row in rows if row.model == "learned"]
     new = ("lpm2021", "analytical_constant", "analytical_linear", "trees")
     rows += [replace(row, model=model) for model in new for row in learned]
-    write_rows(tmp_path / "r.jsonl", rows)
-    summary = summarise(load_results(tmp_path / "r.jsonl"), {})
+    summary = summarise(results_of_rows(rows), {})
     for model in new:
         assert summary[f"tile/folds/tpu_v3/{model}/ape_mean"] == pytest.approx(0.2 ** (1 / 3))
 
 
-def test_variants_stand_beside_their_model(tmp_path: Path) -> None:
-    write_rows(tmp_path / "r.jsonl", rows_of())
-    without = summarise(load_results(tmp_path / "r.jsonl"), {})
-    write_rows(tmp_path / "r.jsonl", [*rows_of(), *variant_rows("mse", "tile", [50.0] * 3)])
-    both = summarise(load_results(tmp_path / "r.jsonl"), {})
+def test_variants_stand_beside_their_model() -> None:
+    without = summarise(results_of_rows(rows_of()), {})
+    both = summarise(results_of_rows([*rows_of(), *variant_rows("mse", "tile", [50.0] * 3)]), {})
     assert both["tile/random/tpu_v2/learned@mse/ape_mean"] == pytest.approx(50.0)
     assert {key: value for key, value in both.items() if "@" not in key} == without
 
 
-def test_of_skewed_losses_shares_of_programs_are_told(tmp_path: Path) -> None:
+def test_of_skewed_losses_shares_of_programs_are_told() -> None:
     losses = (0.0, 2.0, 8.0, 30.0)
     where = {"task": "layout", "split": "folds", "metric": "top_1"}
     rows = [make_row(**where, program=f"p{index}", value=loss) for index, loss in enumerate(losses)]
-    write_rows(tmp_path / "r.jsonl", rows)
-    numbers = summarise(load_results(tmp_path / "r.jsonl"), {})
+    numbers = summarise(results_of_rows(rows), {})
     shares = [numbers[f"layout/folds/tpu_v2/learned/top1_above_{percent}"] for percent in (1, 5, 10)]
     assert shares == [75.0, 50.0, 25.0]
 

@@ -86,7 +86,7 @@ def test_equal_runs_of_a_variant_share_a_row() -> None:
 
 
 def test_a_table_says_whether_its_rows_were_given_the_same() -> None:
-    names = {"mse": "mse", "main": "main"}
+    names = ("mse", "main")
     same = budget_note([_budget("mse"), _budget("main"), _budget("other", steps=9)], names, "tile")
     # Steps, kernels, tile sizes and validations, once for both.
     assert numbers(same) == [100, 8, 32, 2]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from costbench.metrics.rows import MetricRow, write_rows
-from costbench.reports.results import Results, load_results
+from costbench.metrics.rows import MetricRow
 from tests.reports.conftest import make_row
 
 KERNELS = {"p0": 1.0, "p1": 3.0}
@@ -41,9 +39,3 @@ def layout_rows(taus: Mapping[tuple[str, str], Sequence[float]], model: str = "l
             numbers = {"kendall_tau": tau, "opa": 0.7, "top_1": 10.0, "top_10": 5.0, "top_100": 1.0}
             rows += [make_row(**where, metric=name, value=value) for name, value in numbers.items()]
     return rows
-
-
-def results_of(folder: Path, *rows: list[MetricRow]) -> Results:
-    """Rows through a file."""
-    write_rows(folder / "rows.jsonl", [row for several in rows for row in several])
-    return load_results(folder / "rows.jsonl")

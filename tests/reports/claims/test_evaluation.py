@@ -21,40 +21,42 @@ from costbench.reports.claims.evaluation import (
     evaluate_claims,
 )
 from costbench.reports.frame import frame_of
-from tests.reports.claims.toy_claims import ANALYTICAL, EQUAL, HARD, LEARNED, MEAN, decide, rows_of_side
+from tests.reports.claims.toy_claims import (
+    ANALYTICAL,
+    EQUAL,
+    HARD,
+    LEARNED,
+    MEAN,
+    decide,
+    rows_of_both,
+    rows_of_side,
+)
 from tests.reports.conftest import make_row
 
 
 def test_a_constant_lead_has_no_width() -> None:
-    ahead = decide(
-        MEAN, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: [v + 2.0 for v in HARD]})
-    )
+    ahead = decide(MEAN, rows_of_both(HARD, [v + 2.0 for v in HARD]))
     # Programs differ widely, but both sides are drawn together: 2 points in every resample.
     assert (ahead.effect, ahead.low, ahead.high) == pytest.approx((2.0, 2.0, 2.0))
     assert (ahead.verdict, ahead.n, ahead.seeds) == (HOLDS, 6, {LEARNED: 1, ANALYTICAL: 1})
-    behind = decide(
-        MEAN, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: [v - 0.5 for v in HARD]})
-    )
+    behind = decide(MEAN, rows_of_both(HARD, [v - 0.5 for v in HARD]))
     assert behind.effect == pytest.approx(-0.5)
     assert behind.verdict == DOES_NOT_HOLD
 
 
 def test_signs_follow_the_metric_and_the_direction() -> None:
-    rows = [*rows_of_side(LEARNED, {0: HARD}), *rows_of_side(ANALYTICAL, {0: [v + 2.0 for v in HARD]})]
+    rows = rows_of_both(HARD, [v + 2.0 for v in HARD])
     right = decide(replace(MEAN, direction="right_better"), rows)
     assert (right.effect, right.verdict) == (pytest.approx(-2.0), DOES_NOT_HOLD)
     tau = replace(MEAN, metric="kendall_tau")
-    better = [
-        *rows_of_side(LEARNED, {0: [0.9] * 6}, "kendall_tau"),
-        *rows_of_side(ANALYTICAL, {0: [0.6] * 6}, "kendall_tau"),
-    ]
+    better = rows_of_both([0.9] * 6, [0.6] * 6, "kendall_tau")
     assert decide(tau, better).effect == pytest.approx(0.3)
     assert decide(tau, better).verdict == HOLDS
 
 
 def test_mixed_programs_cannot_tell_and_the_interval_is_that_of_t() -> None:
     # Leads +1 and -1 on four programs each: standard error sqrt(8 / 7 / 8), and t(7) is 2.365.
-    found = decide(MEAN, rows_of_side(LEARNED, {0: [1.0] * 8}), rows_of_side(ANALYTICAL, {0: [2.0, 0.0] * 4}))
+    found = decide(MEAN, rows_of_both([1.0] * 8, [2.0, 0.0] * 4))
     half = 2.365 / np.sqrt(7.0)
     assert (found.effect, found.low, found.high) == pytest.approx((0.0, -half, half), rel=0.03)
     assert found.verdict == UNDECIDED
@@ -64,9 +66,8 @@ def test_mixed_programs_cannot_tell_and_the_interval_is_that_of_t() -> None:
 def test_seeds_are_drawn_too() -> None:
     # Every program alike; seeds are 1 apart from the analytical model on either side: standard error
     # sqrt(2 / 2), one degree of freedom, t is 12.71.
-    found = decide(
-        MEAN, rows_of_side(LEARNED, {0: [1.0] * 6, 1: [3.0] * 6}), rows_of_side(ANALYTICAL, {0: [2.0] * 6})
-    )
+    learned = rows_of_side(LEARNED, {0: [1.0] * 6, 1: [3.0] * 6})
+    found = decide(MEAN, learned, rows_of_side(ANALYTICAL, {0: [2.0] * 6}))
     assert (found.effect, found.low, found.high) == pytest.approx((0.0, -12.71, 12.71), rel=0.03)
     assert (found.verdict, found.seeds[LEARNED]) == (UNDECIDED, 2)
 
@@ -81,7 +82,7 @@ def test_equal_seeds_are_drawn_together() -> None:
 
 
 def test_few_programs_cannot_tell() -> None:
-    found = decide(MEAN, rows_of_side(LEARNED, {0: HARD[:5]}), rows_of_side(ANALYTICAL, {0: [99.0] * 5}))
+    found = decide(MEAN, rows_of_both(HARD[:5], [99.0] * 5))
     assert found.low is not None
     assert found.low > 0.0
     assert (found.verdict, found.n) == (UNDECIDED, 5)
@@ -92,13 +93,13 @@ def test_few_programs_cannot_tell() -> None:
 )
 def test_no_difference_means_within_the_margin(right: float, verdict: str) -> None:
     # The margin is 0.5, the only difference that the claims call none.
-    found = decide(EQUAL, rows_of_side(LEARNED, {0: [1.0] * 6}), rows_of_side(ANALYTICAL, {0: [right] * 6}))
+    found = decide(EQUAL, rows_of_both([1.0] * 6, [right] * 6))
     assert found.verdict == verdict
 
 
 def test_a_margin_is_taken_from_the_claim_that_allows_most() -> None:
     wider = replace(EQUAL, id="lpm2021.wider", paper_effect=-0.7)
-    rows = [*rows_of_side(LEARNED, {0: [1.0] * 6}), *rows_of_side(ANALYTICAL, {0: [1.6] * 6})]
+    rows = rows_of_both([1.0] * 6, [1.6] * 6)
     assert decide(EQUAL, rows, others=(wider,)).verdict == HOLDS
     fusion = replace(wider, task="fusion")
     assert decide(EQUAL, rows, others=(fusion,)).verdict == DOES_NOT_HOLD
@@ -120,7 +121,7 @@ def test_of_several_pairs_the_least_lead_counts() -> None:
 
 def test_statistics_by_hand() -> None:
     left, right = [1.0, 1.0, 1.0, 1.0, 1.0, 64.0], [2.0] * 6
-    rows = [*rows_of_side(LEARNED, {0: left}), *rows_of_side(ANALYTICAL, {0: right})]
+    rows = rows_of_both(left, right)
     # 64^(1/6) = 2. Median 1. Mean 69/6. Sample deviation 63 sqrt((25/36 + 5/36) / 5) = 63 / sqrt(6).
     expected = {
         "geometric_mean": 0.0,
@@ -134,36 +135,30 @@ def test_statistics_by_hand() -> None:
 
 
 def test_errors_of_nothing_are_raised_to_the_floor() -> None:
-    rows = [*rows_of_side(LEARNED, {0: [0.0] * 6}), *rows_of_side(ANALYTICAL, {0: [1.0] * 6})]
+    rows = rows_of_both([0.0] * 6, [1.0] * 6)
     assert decide(replace(MEAN, statistic="geometric_mean"), rows).effect == pytest.approx(0.95)
 
 
 def test_a_share_counts_ties_half_and_from_one_half() -> None:
     claim = replace(MEAN, statistic="share_of_programs")
-    tie = decide(claim, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: HARD}))
+    tie = decide(claim, rows_of_both(HARD, HARD))
     assert (tie.effect, tie.verdict) == (0.5, UNDECIDED)
-    won = decide(claim, rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: [99.0] * 6}))
+    won = decide(claim, rows_of_both(HARD, [99.0] * 6))
     assert (won.effect, won.verdict) == (1.0, HOLDS)
 
 
 def test_a_magnitude_is_that_of_the_better_models_worst_program() -> None:
     claim = replace(MEAN, direction="magnitude", statistic="worst", paper_effect=(40.0, 300.0))
-    rows = [
-        *rows_of_side(LEARNED, dict.fromkeys((0, 1), [50.0] * 6)),
-        *rows_of_side(ANALYTICAL, {0: [90.0] * 6}),
-    ]
-    found = decide(claim, rows)
+    analytical = rows_of_side(ANALYTICAL, {0: [90.0] * 6})
+    found = decide(claim, rows_of_side(LEARNED, dict.fromkeys((0, 1), [50.0] * 6)), analytical)
     assert (found.effect, found.verdict) == (pytest.approx(50.0), HOLDS)
-    rows = [
-        *rows_of_side(LEARNED, dict.fromkeys((0, 1), [30.0] * 6)),
-        *rows_of_side(ANALYTICAL, {0: [90.0] * 6}),
-    ]
-    assert decide(claim, rows).verdict == DOES_NOT_HOLD
+    better = rows_of_side(LEARNED, dict.fromkeys((0, 1), [30.0] * 6))
+    assert decide(claim, better, analytical).verdict == DOES_NOT_HOLD
 
 
 def test_of_one_program_a_single_run_tells_nothing() -> None:
     claim = replace(MEAN, direction="magnitude", statistic="worst", paper_effect=(40.0, 300.0))
-    rows = [*rows_of_side(LEARNED, {0: [50.0] * 6}), *rows_of_side(ANALYTICAL, {0: [90.0] * 6})]
+    rows = rows_of_both([50.0] * 6, [90.0] * 6)
     found = decide(claim, rows)
     assert (found.verdict, found.effect, found.low, found.p) == (UNDECIDED, pytest.approx(50.0), None, None)
     assert "one run" in found.reason
@@ -171,7 +166,7 @@ def test_of_one_program_a_single_run_tells_nothing() -> None:
 
 
 def test_wall_times_have_a_verdict_and_no_chance_that_differs_from_machine_to_machine() -> None:
-    rows = [*rows_of_side(LEARNED, {0: HARD}), *rows_of_side(ANALYTICAL, {0: [v + 2.0 for v in HARD]})]
+    rows = rows_of_both(HARD, [v + 2.0 for v in HARD])
     found = decide(replace(MEAN, wall_time=True), rows)
     assert (found.verdict, found.p, found.q, found.needed) == (HOLDS, None, None, None)
 
@@ -181,10 +176,7 @@ SPEEDUP = replace(SPEEDUP, right=(Side(model="analytical"),), scale="ratio", uni
 
 
 def test_speedups_are_compared_by_their_ratio_in_each_program() -> None:
-    rows = [
-        *rows_of_side(LEARNED, {0: [1.1 * v for v in HARD]}, "speedup"),
-        *rows_of_side(ANALYTICAL, {0: HARD}, "speedup"),
-    ]
+    rows = rows_of_both([1.1 * v for v in HARD], HARD, "speedup")
     found = decide(SPEEDUP, rows)
     assert (found.effect, found.low, found.high) == pytest.approx((10.0, 10.0, 10.0))
     assert found.verdict == HOLDS
@@ -194,10 +186,7 @@ def test_speedups_are_compared_by_their_ratio_in_each_program() -> None:
 
 
 def test_the_best_program_is_that_of_the_largest_ratio() -> None:
-    rows = [
-        *rows_of_side(LEARNED, {0: [2.0, 1.0, 1.0, 1.0, 1.0, 3.0]}, "speedup"),
-        *rows_of_side(ANALYTICAL, {0: [1.0, 1.0, 1.0, 1.0, 1.0, 2.0]}, "speedup"),
-    ]
+    rows = rows_of_both([2.0, 1.0, 1.0, 1.0, 1.0, 3.0], [1.0, 1.0, 1.0, 1.0, 1.0, 2.0], "speedup")
     found = decide(replace(SPEEDUP, statistic="best"), rows)
     # 2 / 1 is more than 3 / 2.
     assert (found.effect, found.verdict) == (pytest.approx(100.0), UNDECIDED)
@@ -227,18 +216,12 @@ def test_a_largest_gain_is_held_against_what_is_printed() -> None:
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, HOLDS), (1.01, HOLDS), (0.99, DOES_NOT_HOLD)])
 def test_not_worse_is_as_good_or_better(factor: float, verdict: str) -> None:
-    rows = [
-        *rows_of_side(LEARNED, {0: [factor] * 6}, "speedup"),
-        *rows_of_side(ANALYTICAL, {0: [1.0] * 6}, "speedup"),
-    ]
+    rows = rows_of_both([factor] * 6, [1.0] * 6, "speedup")
     assert decide(replace(SPEEDUP, direction="not_worse", paper_effect=None), rows).verdict == verdict
 
 
 def test_not_worse_cannot_be_told_around_zero() -> None:
-    rows = [
-        *rows_of_side(LEARNED, {0: [1.1, 0.9] * 4}, "speedup"),
-        *rows_of_side(ANALYTICAL, {0: [1.0] * 8}, "speedup"),
-    ]
+    rows = rows_of_both([1.1, 0.9] * 4, [1.0] * 8, "speedup")
     assert decide(replace(SPEEDUP, direction="not_worse"), rows).verdict == UNDECIDED
 
 
@@ -248,10 +231,7 @@ def test_not_worse_cannot_be_told_around_zero() -> None:
 )
 def test_a_lead_of_at_most_what_is_printed(gaps: list[float], verdict: str) -> None:
     # How much the right side is ahead of the left one; 1.5% is printed.
-    rows = [
-        *rows_of_side(LEARNED, {0: [2.0] * 6}, "speedup"),
-        *rows_of_side(ANALYTICAL, {0: [2.0 * g for g in gaps]}, "speedup"),
-    ]
+    rows = rows_of_both([2.0] * 6, [2.0 * g for g in gaps], "speedup")
     found = decide(replace(SPEEDUP, direction="at_most", paper_effect=1.5), rows)
     assert found.verdict == verdict
     assert found.effect == pytest.approx(100.0 * (np.exp(np.mean(np.log(gaps))) - 1.0))
@@ -261,10 +241,7 @@ def test_a_claim_that_doing_nothing_passes_too_cannot_hold() -> None:
     close = replace(SPEEDUP, direction="at_most", paper_effect=1.5, null_value=1.0)
     # The left side is 1% behind the right one; the default is 1.2% behind it in one case, 21% in the other.
     for best, verdict in ((1.012, UNDECIDED), (1.21, HOLDS)):
-        rows = [
-            *rows_of_side(LEARNED, {0: [best / 1.01] * 6}, "speedup"),
-            *rows_of_side(ANALYTICAL, {0: [best] * 6}, "speedup"),
-        ]
+        rows = rows_of_both([best / 1.01] * 6, [best] * 6, "speedup")
         found = decide(close, rows)
         assert (found.effect, found.verdict) == (pytest.approx(1.0), verdict)
         assert bool(found.reason) == (verdict == UNDECIDED)
@@ -272,10 +249,7 @@ def test_a_claim_that_doing_nothing_passes_too_cannot_hold() -> None:
 
 def test_ratios_have_no_floor() -> None:
     # A hundredth of the speed is -99%; errors in percent count .05 at the least.
-    rows = [
-        *rows_of_side(LEARNED, {0: [0.01] * 6}, "speedup"),
-        *rows_of_side(ANALYTICAL, {0: [1.0] * 6}, "speedup"),
-    ]
+    rows = rows_of_both([0.01] * 6, [1.0] * 6, "speedup")
     assert decide(SPEEDUP, rows).effect == pytest.approx(-99.0)
 
 
@@ -339,10 +313,8 @@ def test_splits_have_programs_of_their_own() -> None:
 
 
 def test_programs_without_a_value_count_for_neither_side() -> None:
-    left, right = (
-        rows_of_side(LEARNED, {0: [1.0] * 7, 1: [1.0] * 7}),
-        rows_of_side(ANALYTICAL, {0: [2.0] * 6 + [500.0]}),
-    )
+    left = rows_of_side(LEARNED, {0: [1.0] * 7, 1: [1.0] * 7})
+    right = rows_of_side(ANALYTICAL, {0: [2.0] * 6 + [500.0]})
     found = decide(MEAN, [row for row in left if (row.seed, row.program) != (1, "random6")], right)
     assert (found.effect, found.n) == (pytest.approx(1.0), 6)
 
@@ -355,7 +327,7 @@ def test_what_was_not_run_is_named_and_has_no_verdict() -> None:
     assert (found.effect, found.low, found.high, found.n) == (None, None, None, 0)
     apart = decide(MEAN, rows_of_side(LEARNED, {0: HARD}), [make_row(model="analytical", program="another")])
     assert apart.missing == ("programs that all sides were tested on",)
-    rows = [*rows_of_side(LEARNED, {0: HARD}), *rows_of_side(ANALYTICAL, {0: HARD})]
+    rows = rows_of_both(HARD, HARD)
     unknown = decide(replace(EQUAL, paper_effect=None), rows)
     assert unknown.missing == ("a difference that the papers call none",)
     needy = replace(MEAN, left=(), right=(), needs="a sweep")
@@ -363,17 +335,14 @@ def test_what_was_not_run_is_named_and_has_no_verdict() -> None:
 
 
 def test_other_groups_of_kernels_are_not_looked_at() -> None:
-    rows = [*rows_of_side(LEARNED, {0: HARD}), *rows_of_side(ANALYTICAL, {0: HARD})]
+    rows = rows_of_both(HARD, HARD)
     unseen = [replace(row, kernels="unseen", value=0.1) for row in rows if row.model == "learned"]
     assert decide(MEAN, rows, unseen) == decide(MEAN, rows)
 
 
 def test_the_seed_decides_the_draws_and_other_claims_do_not() -> None:
     generator = np.random.default_rng(5)
-    rows = [
-        *rows_of_side(LEARNED, {0: list(generator.random(8))}),
-        *rows_of_side(ANALYTICAL, {0: list(generator.random(8))}),
-    ]
+    rows = rows_of_both(list(generator.random(8)), list(generator.random(8)))
     alone, again = (evaluate_claims((MEAN,), frame_of(rows), 0) for _ in range(2))
     assert alone == again
     other = replace(EQUAL, task="fusion")  # EQUAL itself would say which differences are none.
@@ -387,19 +356,19 @@ def _kernels(counts: Sequence[float], split: str = "random") -> list[MetricRow]:
 
 def test_a_mean_over_kernels_weighs_programs_by_them() -> None:
     claim = replace(MEAN, statistic="kernel_mean")
-    rows = [rows_of_side(LEARNED, {0: [1.0] * 5 + [10.0]}), rows_of_side(ANALYTICAL, {0: [2.0] * 5 + [4.0]})]
-    found = decide(claim, *rows, _kernels([1.0] * 5 + [5.0]))
+    rows = rows_of_both([1.0] * 5 + [10.0], [2.0] * 5 + [4.0])
+    found = decide(claim, rows, _kernels([1.0] * 5 + [5.0]))
     # (5 x 2 + 5 x 4 - 5 x 1 - 5 x 10) / 10; programs alike: (10 + 4 - 5 - 10) / 6.
     assert found.effect == pytest.approx(-2.5)
-    assert decide(MEAN, *rows).effect == pytest.approx(-1 / 6)
-    missing = decide(claim, *rows)
+    assert decide(MEAN, rows).effect == pytest.approx(-1 / 6)
+    missing = decide(claim, rows)
     assert (missing.verdict, missing.missing) == (NOT_EVALUATED, ("tile/random/tpu_v2/best/main/kernels",))
 
 
 def test_equal_leads_have_no_width_however_kernels_are_drawn() -> None:
     claim = replace(MEAN, statistic="kernel_mean")
-    rows = [rows_of_side(LEARNED, {0: HARD}), rows_of_side(ANALYTICAL, {0: [value + 2.0 for value in HARD]})]
-    found = decide(claim, *rows, _kernels([9.0, 1.0, 4.0, 2.0, 8.0, 3.0]))
+    rows = rows_of_both(HARD, [value + 2.0 for value in HARD])
+    found = decide(claim, rows, _kernels([9.0, 1.0, 4.0, 2.0, 8.0, 3.0]))
     assert (found.effect, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
 
 
@@ -425,10 +394,7 @@ def test_a_magnitude_of_the_mean_of_one_side() -> None:
 
 def test_factors_are_decided_against_one() -> None:
     claim = replace(MEAN, scale="factor", statistic="geometric_mean", metric="hardware_seconds")
-    rows = [
-        *rows_of_side(LEARNED, {0: [1.0] * 6}, "hardware_seconds"),
-        *rows_of_side(ANALYTICAL, {0: [2.0, 8.0] * 3}, "hardware_seconds"),
-    ]
+    rows = rows_of_both([1.0] * 6, [2.0, 8.0] * 3, "hardware_seconds")
     found = decide(claim, rows)
     assert (found.effect, found.verdict) == (pytest.approx(4.0), HOLDS)
     other = decide(replace(claim, left=(ANALYTICAL,), right=(LEARNED,)), rows)

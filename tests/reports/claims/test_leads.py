@@ -18,14 +18,23 @@ from costbench.reports.claims.evaluation import (
 )
 from costbench.reports.claims.leads import Needed
 from costbench.reports.frame import frame_of
-from tests.reports.claims.toy_claims import ANALYTICAL, EQUAL, HARD, LEARNED, MEAN, decide, rows_of_side
+from tests.reports.claims.toy_claims import (
+    ANALYTICAL,
+    EQUAL,
+    HARD,
+    LEARNED,
+    MEAN,
+    decide,
+    rows_of_both,
+    rows_of_side,
+)
 
 
 def test_a_margin_relative_to_the_papers_errors_grows_with_ours() -> None:
     relative = replace(EQUAL, paper_level=5.0)
     for ours, verdict in ((10.0, HOLDS), (4.0, DOES_NOT_HOLD)):
         # 0.5 of 5 printed is a tenth: 0.8 is less than that of 10 and more than that of 4.
-        rows = [*rows_of_side(LEARNED, {0: [ours] * 6}), *rows_of_side(ANALYTICAL, {0: [ours + 0.8] * 6})]
+        rows = rows_of_both([ours] * 6, [ours + 0.8] * 6)
         assert decide(relative, rows).verdict == verdict
 
 
@@ -52,18 +61,18 @@ def test_the_least_of_equal_leads_is_not_biased() -> None:
 def test_what_would_decide_a_claim_is_estimated_from_the_width() -> None:
     # Mean 0.5, deviation 1 (n - 1): half width t(7) / sqrt(8) = 0.836. 8 (0.836 / 0.5)^2 = 22.4.
     leads = 0.5 + np.sqrt(7.0 / 8.0) * np.array([1.0, -1.0] * 4)
-    rows = [*rows_of_side(LEARNED, {0: [1.0] * 8}), *rows_of_side(ANALYTICAL, {0: (1.0 + leads).tolist()})]
+    rows = rows_of_both([1.0] * 8, (1.0 + leads).tolist())
     found = decide(MEAN, rows)
     assert found.verdict == UNDECIDED
     assert found.needed is not None
     assert found.needed.programs == pytest.approx(23, abs=1)
-    few = decide(MEAN, rows_of_side(LEARNED, {0: HARD[:4]}), rows_of_side(ANALYTICAL, {0: [99.0] * 4}))
+    few = decide(MEAN, rows_of_both(HARD[:4], [99.0] * 4))
     assert str(few.needed) == "about 6 programs"
 
 
 def test_false_discoveries_are_controlled_over_all_claims() -> None:
     leads = np.array([1.0, 0.2, 1.8, 0.4, 1.6, -0.25, 2.0])
-    rows = [*rows_of_side(LEARNED, {0: [1.0] * 7}), *rows_of_side(ANALYTICAL, {0: (1.0 + leads).tolist()})]
+    rows = rows_of_both([1.0] * 7, (1.0 + leads).tolist())
     others = [Side(variant=f"v{i}") for i in range(3)]
     for place, other in enumerate(others):
         noise = np.random.default_rng(place).standard_normal(7)

@@ -22,7 +22,14 @@ from costbench.reports.claims.evaluation import (
 )
 from costbench.reports.frame import frame_of
 from costbench.reports.training_guard import TrainingGuard
-from tests.reports.claims.toy_claims import ANALYTICAL, EQUAL, LEARNED, MEAN, decide, rows_of_side
+from tests.reports.claims.toy_claims import (
+    EQUAL,
+    LEARNED,
+    MEAN,
+    decide,
+    rows_of_both,
+    rows_of_side,
+)
 from tests.reports.conftest import make_row
 
 PRINTED = replace(MEAN, paper_effect=2.0)
@@ -31,11 +38,7 @@ WAVE = np.array([1.0, -1.0] * 4)
 
 
 def _lead(claim: Claim, leads: Sequence[float]) -> Finding:
-    return decide(
-        claim,
-        rows_of_side(LEARNED, {0: [10.0] * len(leads)}),
-        rows_of_side(ANALYTICAL, {0: [10.0 + lead for lead in leads]}),
-    )
+    return decide(claim, rows_of_both([10.0] * len(leads), [10.0 + lead for lead in leads]))
 
 
 @pytest.mark.parametrize(
@@ -65,10 +68,7 @@ def test_no_difference_says_how_large_one_may_be() -> None:
 def test_without_a_printed_effect_none_is_what_the_papers_call_none() -> None:
     small = (0.05 + 0.2 * WAVE).tolist()
     assert _lead(MEAN, small).verdict == UNDECIDED
-    rows = [
-        *rows_of_side(LEARNED, {0: [10.0] * 8}),
-        *rows_of_side(ANALYTICAL, {0: [10.0 + lead for lead in small]}),
-    ]
+    rows = rows_of_both([10.0] * 8, [10.0 + lead for lead in small])
     # EQUAL prints a difference of 0.5 as none.
     assert decide(MEAN, rows, others=(EQUAL,)).verdict == NO_DIFFERENCE
 
@@ -152,9 +152,6 @@ def test_what_guides_a_search_is_judged_as_well() -> None:
 def test_what_a_side_that_knows_nothing_passes_cannot_hold() -> None:
     blind = Side("random")
     claim = replace(EQUAL, blind=blind)
-    rows = [
-        *rows_of_side(LEARNED, {0: [10.1] * 6}),
-        *rows_of_side(ANALYTICAL, {0: [10.0] * 6}),
-    ]
+    rows = rows_of_both([10.1] * 6, [10.0] * 6)
     assert decide(claim, rows, rows_of_side(blind, {0: [10.3] * 6})).verdict == UNDECIDED
     assert decide(claim, rows, rows_of_side(blind, {0: [30.0] * 6})).verdict == HOLDS

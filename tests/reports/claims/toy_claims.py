@@ -28,6 +28,13 @@ def rows_of_side(
     ]
 
 
+def rows_of_both(
+    learned: Sequence[float], analytical: Sequence[float], metric: str = "tile_size_ape"
+) -> list[MetricRow]:
+    """Returns rows of one run of the network and of the analytical model, one value a program each."""
+    return [*rows_of_side(LEARNED, {0: learned}, metric), *rows_of_side(ANALYTICAL, {0: analytical}, metric)]
+
+
 def decide(claim: Claim, *rows: list[MetricRow], others: tuple[Claim, ...] = ()) -> Finding:
     """Returns the finding on a claim by these rows."""
     return evaluate_claims((claim, *others), frame_of(row for several in rows for row in several), seed=0)[0]

@@ -9,6 +9,7 @@ import pytest
 
 from costbench.reports.dataset_files import Card, Distribution, read_cards
 from costbench.reports.sections.data import write_application_figure, write_histogram_figure
+from tests.reports.conftest import draw_twice
 from tests.reports.evidence_files import write_evidence
 
 
@@ -19,11 +20,8 @@ def card(tmp_path: Path) -> Card:
 
 def test_histograms_of_chips_lie_over_each_other(card: Card, tmp_path: Path) -> None:
     cards = (card, replace(card, chip="tpu_v3"))
-    svg, png = write_histogram_figure("tile", cards, tmp_path / "first")
-    again = write_histogram_figure("tile", cards, tmp_path / "second")
-    assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
-    assert svg.name == "dataset_tile.svg"
-    text = svg.read_text()
+    name, text = draw_twice(lambda folder: write_histogram_figure("tile", cards, folder), tmp_path)
+    assert name == "dataset_tile.svg"
     for shown in ("tpu_v2", "tpu_v3", "nodes per kernel", "% of kernels", "500,000"):
         assert shown in text
 

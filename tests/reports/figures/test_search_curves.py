@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
-from costbench.metrics.rows import write_rows
 from costbench.reports.figures.search_curves import (
     SearchCurve,
     SearchPath,
@@ -21,7 +20,7 @@ from costbench.reports.figures.search_curves import (
     seconds_to_reach,
     write_path_figure,
 )
-from costbench.reports.searches import load_searches
+from tests.reports.conftest import draw_twice, searches_of_rows
 from tests.reports.search_rows import fusion_search_rows
 
 ONE = SearchPath(
@@ -60,14 +59,10 @@ def test_files_are_read_strictly(tmp_path: Path) -> None:
 
 
 def test_a_panel_for_each_start(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl", fusion_search_rows())
-    (place,) = load_searches(tmp_path / "rows.jsonl").results
+    (place,) = searches_of_rows(fusion_search_rows()).results
     paths = [ONE, replace(ONE, start="random", model="model and hardware"), replace(ONE, chip="tpu_v3")]
     assert paths_from_start(paths, place, "default") == {"hardware": [ONE]}
-    svg, png = write_path_figure(paths, place, tmp_path / "one")
-    again = write_path_figure(paths, place, tmp_path / "two")
-    assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
-    text = svg.read_text()
+    _, text = draw_twice(lambda folder: write_path_figure(paths, place, folder), tmp_path)
     for shown in ("minutes of hardware", "from a random configuration", "best known"):
         assert shown in text
     assert write_path_figure([], place, tmp_path) == ()
@@ -77,10 +72,8 @@ CURVE = SearchCurve("toy, fusion", 5e6, (10.0, 20.0, 30.0), (5e6, 4e6, 4e6), (6e
 
 
 def test_equal_searches_give_equal_files(tmp_path: Path) -> None:
-    first, second = draw_search(CURVE, tmp_path / "a"), draw_search(CURVE, tmp_path / "b")
-    assert [path.name for path in first] == ["a.svg", "a.png"]
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    text = first[0].read_text()
+    name, text = draw_twice(lambda folder: draw_search(CURVE, folder / "a"), tmp_path)
+    assert name == "a.svg"
     assert all(part in text for part in ("toy, fusion", "default", "best so far", "measured"))
 
 

@@ -12,7 +12,6 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from costbench.metrics.rows import write_rows
 from costbench.reports.figures.searches import (
     Groups,
     Row,
@@ -22,17 +21,18 @@ from costbench.reports.figures.searches import (
     write_tile_figure,
     write_top_k_figure,
 )
-from costbench.reports.searches import GAINS, Bar, SearchResults, load_searches
+from costbench.reports.results import GAINS
+from costbench.reports.searches import Bar, SearchResults
+from tests.reports.conftest import draw_twice, searches_of_rows
 from tests.reports.search_rows import fusion_search_rows, search_rows, tile_rows
 
 BAR, OTHER = Bar("hardware", "default-1m"), Bar("hardware", "default-10m")
 
 
-def _groups(folder: Path, speedups: list[list[float]], more: list[list[float]] | None = None) -> Groups:
+def _groups(speedups: list[list[float]], more: list[list[float]] | None = None) -> Groups:
     rows = search_rows("fusion", (BAR.model, BAR.budget), speedups)
     rows += search_rows("fusion", (OTHER.model, OTHER.budget), more or [])
-    write_rows(folder / "rows.jsonl", rows)
-    (place,) = load_searches(folder / "rows.jsonl").results
+    (place,) = searches_of_rows(rows).results
     return Groups((place,), ("programs",))
 
 
@@ -47,8 +47,8 @@ def _rectangles(axes: Axes) -> list[tuple[float, float]]:
     return [(r.get_y(), r.get_y() + r.get_height()) for r in found]
 
 
-def test_bars_go_up_for_gains_and_down_for_losses(tmp_path: Path) -> None:
-    axes = _drawn(_groups(tmp_path, [[1.2], [0.9]]), BAR)
+def test_bars_go_up_for_gains_and_down_for_losses() -> None:
+    axes = _drawn(_groups([[1.2], [0.9]]), BAR)
     # The paper's order: ConvDRAW, then RNN, then their geometric mean.
     expected = [(1.0, 0.9), (1.0, 1.2), (1.0, (1.2 * 0.9) ** 0.5)]
     assert np.array(_rectangles(axes)) == pytest.approx(np.array(expected))
@@ -57,58 +57,52 @@ def test_bars_go_up_for_gains_and_down_for_losses(tmp_path: Path) -> None:
     assert not [c for c in axes.containers if isinstance(c, ErrorbarContainer)]
 
 
-def test_whiskers_go_from_the_lowest_to_the_highest_repeat(tmp_path: Path) -> None:
-    axes = _drawn(_groups(tmp_path, [[1.2, 1.1, 1.5], [1.0, 1.0, 1.0]]), BAR)
+def test_whiskers_go_from_the_lowest_to_the_highest_repeat() -> None:
+    axes = _drawn(_groups([[1.2, 1.1, 1.5], [1.0, 1.0, 1.0]]), BAR)
     (errors,) = (c for c in axes.containers if isinstance(c, ErrorbarContainer))
     (segments,) = errors.lines[2]
     # One program varies; neither the other nor the mean has a whisker.
     assert [tuple(segment[:, 1]) for segment in segments.get_segments()] == [pytest.approx((1.1, 1.5))]
 
 
-def test_very_different_speedups_have_a_logarithmic_axis(tmp_path: Path) -> None:
-    assert _drawn(_groups(tmp_path, [[1.2], [0.9]]), BAR).get_yscale() == "linear"
-    axes = _drawn(_groups(tmp_path, [[1.2], [0.2]]), BAR)
+def test_very_different_speedups_have_a_logarithmic_axis() -> None:
+    assert _drawn(_groups([[1.2], [0.9]]), BAR).get_yscale() == "linear"
+    axes = _drawn(_groups([[1.2], [0.2]]), BAR)
     assert axes.get_yscale() == "log"
     assert [text.get_text() for text in axes.get_yticklabels()] == ["0.2", "0.3", "0.5", "0.7", "1"]
 
 
-def test_cut_bars_leave_the_axis_to_others_and_are_named(tmp_path: Path) -> None:
-    groups = _groups(tmp_path, [[1.2], [1.1]], [[0.1], [1.15]])
+def test_cut_bars_leave_the_axis_to_others_and_are_named() -> None:
+    groups = _groups([[1.2], [1.1]], [[0.1], [1.15]])
     axes = _drawn(groups, BAR, OTHER, cut=(OTHER,))
     assert axes.get_ylim()[0] > 0.9
     assert [text.get_text() for text in axes.texts] == ["↓0.1", "↓0.34", "programs"]
 
 
-def test_places_follow_each_other(tmp_path: Path) -> None:
-    place: SearchResults = _groups(tmp_path, [[1.2], [0.9]]).results[0]
+def test_places_follow_each_other() -> None:
+    place: SearchResults = _groups([[1.2], [0.9]]).results[0]
     groups = Groups((place, place), ("one", "two"))
     assert groups.ticks == pytest.approx([0.0, 1.0, 2.35, 3.7, 4.7, 6.05])
     assert len(groups.labels) == 6
     assert groups.speedups(OTHER)[0] == pytest.approx([np.nan] * 6, nan_ok=True)
 
 
-def test_long_names_are_broken_between_their_parts(tmp_path: Path) -> None:
+def test_long_names_are_broken_between_their_parts() -> None:
     rows = search_rows("fusion", (BAR.model, BAR.budget), [[1.2], [1.1]])
     names = ("transformer_lm_small_b8_train_f32", "AutoCompletionOfWords_b8_infer_bf16")
     renamed = [replace(row, application="A", program=name) for row, name in zip(rows, names, strict=True)]
-    write_rows(tmp_path / "rows.jsonl", renamed)
-    (place,) = load_searches(tmp_path / "rows.jsonl").results
+    (place,) = searches_of_rows(renamed).results
     labels = Groups((place,), ("",)).labels
     assert labels == ["Auto\nCompletionOf\nWords\ninfer", "transformer_\nlm_small\ntrain", "geom.\nmean"]
 
 
-def _places(folder: Path) -> tuple[SearchResults, ...]:
-    write_rows(folder / "rows.jsonl", [*tile_rows(), *tile_rows(split=GAINS)])
-    return load_searches(folder / "rows.jsonl").results
+PLACES = searches_of_rows(tile_rows(), tile_rows(split=GAINS)).results
+FUSION_PLACES = searches_of_rows(fusion_search_rows()).results
 
 
 def test_figure_4_has_test_programs_and_those_that_gain_most(tmp_path: Path) -> None:
-    places = _places(tmp_path)
-    svg, png = write_tile_figure(places, tmp_path / "one")
-    again = write_tile_figure(places, tmp_path / "two")
-    assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
-    assert svg.name == "lpm2021_figure4_random_tpu_v2.svg"
-    text = svg.read_text()
+    name, text = draw_twice(lambda folder: write_tile_figure(PLACES, folder), tmp_path)
+    assert name == "lpm2021_figure4_random_tpu_v2.svg"
     for shown in (
         "exhaustive",
         "learned 1, in the compiler",
@@ -118,12 +112,12 @@ def test_figure_4_has_test_programs_and_those_that_gain_most(tmp_path: Path) -> 
         "↓0.25",
     ):
         assert shown in text
-    alone, _ = write_tile_figure(places[:1], tmp_path / "alone")
+    alone, _ = write_tile_figure(PLACES[:1], tmp_path / "alone")
     assert "gain most" not in alone.read_text()
 
 
 def test_speedups_of_many_programs_are_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = _groups(tmp_path, [[1.2, 1.4, 1.3], [0.9]], [[20.0], [1.0]])
+    groups = _groups([[1.2, 1.4, 1.3], [0.9]], [[20.0], [1.0]])
     axes = Figure().subplots()
     draw_speedup_curves(axes, groups.results[0], Row((BAR, OTHER), "speed-up", (BAR,), (OTHER,)))
     drawn = [line for line in axes.get_lines() if line.get_color() != "#444444"]
@@ -132,42 +126,30 @@ def test_speedups_of_many_programs_are_curves(tmp_path: Path, monkeypatch: pytes
     assert curves == {"--": [0.9, 1.3], "-": [1.0, 20.0]}
     assert axes.get_ylim()[1] < 1.4
     monkeypatch.setattr("costbench.reports.figures.searches.MOST_NAMED", 2)
-    svg, _ = write_tile_figure(_places(tmp_path), tmp_path)
+    svg, _ = write_tile_figure(PLACES, tmp_path)
     text = svg.read_text()
     for shown in ("exhaustive", "learned 1, in the compiler", "test programs", "gain most", "3 programs"):
         assert shown in text
-    fusion, _ = write_fusion_figure(_fusion_places(tmp_path), "lpm2021", tmp_path)
+    fusion, _ = write_fusion_figure(FUSION_PLACES, "lpm2021", tmp_path)
     assert "random configuration" in fusion.read_text()
 
 
 def test_curves_are_over_measurements_and_over_seconds(tmp_path: Path) -> None:
-    svg, png = write_top_k_figure(_places(tmp_path), tmp_path / "one")
-    assert svg.name == "tile_search_random_tpu_v2.svg"
-    assert png.read_bytes().startswith(b"\x89PNG")
-    text = svg.read_text()
+    name, text = draw_twice(lambda folder: write_top_k_figure(PLACES, folder), tmp_path)
+    assert name == "tile_search_random_tpu_v2.svg"
     for shown in ("tile sizes measured per kernel", "hardware seconds per program", "alternating"):
         assert shown in text
 
 
 def test_there_are_no_figures_of_nothing(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl", search_rows("tile", ("iterations", "compiler"), [[1.0]]))
-    places = load_searches(tmp_path / "rows.jsonl").results
+    places = searches_of_rows(search_rows("tile", ("iterations", "compiler"), [[1.0]])).results
     assert write_tile_figure(places, tmp_path) == ()
     assert write_top_k_figure(places, tmp_path) == ()
 
 
-def _fusion_places(folder: Path, minutes: tuple[int, ...] = (1, 5, 10)) -> tuple[SearchResults, ...]:
-    write_rows(folder / "rows.jsonl", fusion_search_rows(minutes))
-    return load_searches(folder / "rows.jsonl").results
-
-
 def test_figures_of_both_papers(tmp_path: Path) -> None:
-    places = _fusion_places(tmp_path)
-    svg, png = write_fusion_figure(places, "lpm2021", tmp_path / "one")
-    again = write_fusion_figure(places, "lpm2021", tmp_path / "two")
-    assert [svg.read_bytes(), png.read_bytes()] == [path.read_bytes() for path in again]
-    assert svg.name == "lpm2021_figure5_random_tpu_v2.svg"
-    text = svg.read_text()
+    name, text = draw_twice(lambda folder: write_fusion_figure(FUSION_PLACES, "lpm2021", folder), tmp_path)
+    assert name == "lpm2021_figure5_random_tpu_v2.svg"
     for shown in (
         "hardware 1 min",
         "hybrid, then hardware 10 min",
@@ -175,11 +157,12 @@ def test_figures_of_both_papers(tmp_path: Path) -> None:
         "random configuration",
     ):
         assert shown in text
-    earlier, _ = write_fusion_figure(places, "lpm2020", tmp_path / "one")
+    earlier, _ = write_fusion_figure(FUSION_PLACES, "lpm2020", tmp_path)
     assert earlier.name == "lpm2020_figure4_random_tpu_v2.svg"
     assert "hardware 5 min" in earlier.read_text()
     assert "hardware 10 min" not in earlier.read_text()
 
 
 def test_what_has_other_minutes_has_no_figure(tmp_path: Path) -> None:
-    assert write_fusion_figure(_fusion_places(tmp_path, (2,)), "lpm2021", tmp_path) == ()
+    other = searches_of_rows(fusion_search_rows((2,))).results
+    assert write_fusion_figure(other, "lpm2021", tmp_path) == ()

@@ -40,10 +40,7 @@ FINDINGS = (
 
 def _tables(*findings: Finding) -> dict[str, list[dict[str, object]]]:
     """Returns the rows of each table by its name, as column -> value."""
-    return {
-        table.name: [dict(zip([c.key for c in table.columns], row, strict=True)) for row in table.rows]
-        for table in claims_section(findings).tables
-    }
+    return {table.name: table.data.to_dict("records") for table in claims_section(findings).tables}
 
 
 def _on_folds(finding: Finding, **changes: Any) -> Finding:

@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from costbench.metrics.rows import MetricRow, write_rows
 from costbench.reports.inputs import ReportInputs, ReportParams
-from costbench.reports.results import Results, load_results
 from costbench.reports.sections.models import ablation_section, learning_section, summarise_curves
 from costbench.reports.tables.learning_curves import Curves, learning_curves
 from costbench.reports.training_runs import Budget, Selected
-from tests.reports.conftest import curve_points, make_row, report_data, rows_of, variant_rows
+from tests.reports.conftest import curve_points, make_row, report_data, results_of_rows, rows_of, variant_rows
 from tests.sentences import numbers
-
-
-def _results(folder: Path, rows: list[MetricRow]) -> Results:
-    write_rows(folder / "r.jsonl", rows)
-    return load_results(folder / "r.jsonl")
 
 
 def test_networks_have_a_figure_and_inputs_none(tmp_path: Path) -> None:
@@ -61,8 +54,8 @@ SETTLED = Curves(
 )
 
 
-def test_the_budget_from_which_on_networks_keep_their_order(tmp_path: Path) -> None:
-    results = _results(tmp_path, rows_of())
+def test_the_budget_from_which_on_networks_keep_their_order() -> None:
+    results = results_of_rows(rows_of())
     summary = summarise_curves(results, SETTLED)
     assert (summary["settled"], summary["order"]) == (1600, ("learned", "lstm"))
     # Ablations of 2,000 steps are enough for it, those of 400 or of a budget that is not known are not.
@@ -71,16 +64,16 @@ def test_the_budget_from_which_on_networks_keep_their_order(tmp_path: Path) -> N
     assert not summarise_curves(results, replace(SETTLED, ablations=None))["enough"]
 
 
-def test_an_order_that_still_changes_is_not_settled(tmp_path: Path) -> None:
+def test_an_order_that_still_changes_is_not_settled() -> None:
     changing = {"learned": [point(400, 0.5), point(1600, 0.8)], "lstm": [point(400, 0.6), point(1600, 0.7)]}
     curves = replace(SETTLED, points=curve_points(changing))
-    summary = summarise_curves(_results(tmp_path, rows_of()), curves)
+    summary = summarise_curves(results_of_rows(rows_of()), curves)
     assert (summary["settled"], summary["settled_by_test"], summary["enough"]) == (None, None, False)
     assert summary["order"] == ("learned", "lstm")
 
 
-def test_errors_by_budget_stand_beside_the_baseline(tmp_path: Path) -> None:
-    results = _results(tmp_path, rows_of())
+def test_errors_by_budget_stand_beside_the_baseline() -> None:
+    results = results_of_rows(rows_of())
     summary = summarise_curves(results, SETTLED)
     errors = summary["errors"]
     assert isinstance(errors, dict)

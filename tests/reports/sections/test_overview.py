@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from costbench.metrics.rows import write_rows
 from costbench.reports.claims.claim import Side, load_claims
 from costbench.reports.claims.contrasts import contrasts
 from costbench.reports.claims.evaluation import DECIDED, HOLDS, NOT_EVALUATED, Finding, evaluate_claims
 from costbench.reports.dataset_files import read_cards
 from costbench.reports.inputs import ReportData, ReportInputs, ReportParams
-from costbench.reports.results import load_results
-from costbench.reports.searches import load_searches
 from costbench.reports.sections.overview import (
     conclusions,
     loss_pointers,
@@ -25,7 +22,15 @@ from costbench.reports.sections.overview import (
 )
 from costbench.reports.training_guard import TrainingGuard
 from costbench.reports.training_runs import Budget
-from tests.reports.conftest import fusion_rows, make_row, report_data, rows_of, variant_rows
+from tests.reports.conftest import (
+    fusion_rows,
+    loss_rows,
+    report_data,
+    results_of_rows,
+    rows_of,
+    searches_of_rows,
+    variant_rows,
+)
 from tests.reports.evidence_files import write_evidence
 from tests.reports.search_rows import fusion_search_rows, tile_rows
 from tests.reports.test_baseline_comparison import model_rows
@@ -36,12 +41,11 @@ FINDINGS = (Finding(CLAIM, HOLDS, 1.0, 0.5, 1.5, n=8), Finding(CLAIM, NOT_EVALUA
 
 
 def test_answers_lead_to_their_sections(tmp_path: Path) -> None:
-    write_rows(tmp_path / "searches.jsonl", [*tile_rows(), *fusion_search_rows()])
     budget = Budget("main-tile", "tile", "random", "tpu_v2", "main", 0, 100, 8, 32, 4)
     data = report_data(
         tmp_path,
         rows_of(),
-        searches=load_searches(tmp_path / "searches.jsonl"),
+        searches=searches_of_rows(tile_rows(), fusion_search_rows()),
         cards=read_cards(write_evidence(tmp_path).card),
         budgets=(budget, replace(budget, variant="mse", steps=50)),
         findings=FINDINGS,
@@ -101,14 +105,7 @@ def test_the_first_screen_says_what_is_simulated_and_how_ours_differs(tmp_path: 
 
 
 def test_of_layouts_the_first_screen_says_what_there_is_to_gain(tmp_path: Path) -> None:
-    losses = {"learned": (0.0, 4.0, 20.0), "default_first": (0.0, 2.0, 40.0), "random": (6.0, 8.0, 10.0)}
-    rows = [
-        make_row(task="layout", split="folds", model=model, program=f"p{index}", metric=metric, value=value)
-        for model, values in losses.items()
-        for index, loss in enumerate(values)
-        for metric, value in {"top_1": loss, "top_10": loss / 2.0, "kendall_tau": 0.5}.items()
-    ]
-    data = report_data(tmp_path, rows)
+    data = report_data(tmp_path, loss_rows())
     (pointer,) = loss_pointers(data.cells)
     assert pointer.anchor == "baselines_layout_folds_tpu_v2"
     told = numbers(pointer.answer.replace("%", " "))
@@ -142,19 +139,18 @@ def test_conclusions_follow_from_intervals(
     assert conclusion.anchor == "baselines_fusion_random_tpu_v3"
 
 
-def test_folds_come_before_the_random_split_and_the_measured_chip_before_the_other(tmp_path: Path) -> None:
+def test_folds_come_before_the_random_split_and_the_measured_chip_before_the_other() -> None:
     rows = [
         *model_rows("learned", [1.0] * 6, chip="tpu_v2"),
         *model_rows("learned", [1.0] * 6, chip="tpu_v3"),
         *model_rows("learned", [1.0] * 6, chip="tpu_v2", split="manual"),
     ]
-    write_rows(tmp_path / "r.jsonl", rows)
-    cells = load_results(tmp_path / "r.jsonl").cells
+    cells = results_of_rows(rows).cells
     chosen = primary_cell(cells, "fusion", "learned")
     assert chosen is not None
     assert chosen.name == "fusion_random_tpu_v3"
-    write_rows(tmp_path / "r.jsonl", [*rows, *model_rows("learned", [1.0] * 6, chip="tpu_v2", split="folds")])
-    chosen = primary_cell(load_results(tmp_path / "r.jsonl").cells, "fusion", "learned")
+    folds = model_rows("learned", [1.0] * 6, chip="tpu_v2", split="folds")
+    chosen = primary_cell(results_of_rows(rows, folds).cells, "fusion", "learned")
     assert chosen is not None
     assert chosen.name == "fusion_folds_tpu_v2"
     assert primary_cell(cells, "fusion", "hybrid") is None
@@ -217,9 +213,9 @@ def test_without_baselines_there_is_no_conclusion(tmp_path: Path) -> None:
 
 
 def test_figures_of_the_hybrid_and_of_tuning(tmp_path: Path) -> None:
-    write_rows(tmp_path / "s.jsonl", [*tile_rows(), *fusion_search_rows()])
     rows = [*rows_of(), *fusion_rows(), *fusion_rows(chip="tpu_v3")]
-    data = report_data(tmp_path, rows, searches=load_searches(tmp_path / "s.jsonl"))
+    searches = searches_of_rows(tile_rows(), fusion_search_rows())
+    data = report_data(tmp_path, rows, searches=searches)
     hybrid, tune = overview_section(data).figures
     # The tile task has no hybrid here; of two chips the measured one is shown.
     assert hybrid.path.name == "hybrid_random_tpu_v3.svg"

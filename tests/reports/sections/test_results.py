@@ -11,7 +11,7 @@ from costbench.reports.dataset_files import read_leakage
 from costbench.reports.page import Section
 from costbench.reports.sections.analytical import analytical_section
 from costbench.reports.sections.results import cell_sections
-from tests.reports.conftest import fusion_rows, kind_rows, make_row, report_data, rows_of
+from tests.reports.conftest import fusion_rows, kind_rows, loss_rows, report_data, rows_of
 from tests.reports.evidence_files import write_evidence
 from tests.sentences import numbers
 
@@ -49,14 +49,7 @@ def test_where_nothing_leaks_there_is_nothing_to_leave_out(tmp_path: Path) -> No
 
 
 def test_layouts_state_more_than_a_geometric_mean(tmp_path: Path) -> None:
-    losses = {"learned": (0.0, 4.0, 20.0), "default_first": (0.0, 2.0, 40.0), "random": (6.0, 8.0, 10.0)}
-    rows = [
-        make_row(task="layout", split="folds", model=model, program=f"p{index}", metric=metric, value=value)
-        for model, values in losses.items()
-        for index, loss in enumerate(values)
-        for metric, value in {"top_1": loss, "top_10": loss / 2.0, "kendall_tau": 0.5}.items()
-    ]
-    section = _section(tmp_path, rows, 0)
+    section = _section(tmp_path, loss_rows(), 0)
     told = [numbers(text.replace("%", " ")) for text in section.paragraphs]
     # Arithmetic mean, median and share above 5% of each model, after the 5 of the sentence.
     assert told[1][-9:] == [8.0, 4.0, 33, 14.0, 2.0, 33, 8.0, 8.0, 100]

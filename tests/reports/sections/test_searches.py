@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from costbench.artifacts import write_json
-from costbench.metrics.rows import MetricRow, write_rows
+from costbench.metrics.rows import MetricRow
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.evaluation import NOT_EVALUATED, UNDECIDED, evaluate_claims
 from costbench.reports.figures.search_curves import SearchPath
 from costbench.reports.inputs import ReportInputs
 from costbench.reports.page import Section
-from costbench.reports.searches import GAINS, Searches, load_searches
+from costbench.reports.results import GAINS
+from costbench.reports.searches import Searches
 from costbench.reports.sections.searches import flat_searches, search_sections
-from tests.reports.conftest import PROGRAMS, report_data, rows_of
+from tests.reports.conftest import PROGRAMS, report_data, rows_of, searches_of_rows
 from tests.reports.search_rows import TILE_SPEEDUPS, fusion_search_rows, tile_rows
 from tests.sentences import numbers
 
 
 def _sections(folder: Path, rows: list[MetricRow], paths: tuple[SearchPath, ...] = ()) -> dict[str, Section]:
-    write_rows(folder / "rows.jsonl", rows)
-    searches = load_searches(folder / "rows.jsonl")
+    searches = searches_of_rows(rows)
     findings = evaluate_claims(load_claims(), searches.frame, 0, resamples=100)
     write_json(folder / "search.json", [asdict(path) for path in paths])
     inputs = ReportInputs((), search_paths=folder / "search.json")
@@ -104,9 +104,8 @@ RNN = PROGRAMS[0][1]
 
 
 @pytest.fixture
-def flat(tmp_path: Path) -> dict[str, float]:
-    write_rows(tmp_path / "rows.jsonl", [*tile_rows(), *fusion_search_rows()])
-    return flat_searches(load_searches(tmp_path / "rows.jsonl"))
+def flat() -> dict[str, float]:
+    return flat_searches(searches_of_rows([*tile_rows(), *fusion_search_rows()]))
 
 
 def test_figure_4_is_complete(flat: dict[str, float]) -> None:

@@ -10,8 +10,8 @@ from costbench.reports.claims.evaluation import HOLDS, NOT_EVALUATED, Finding
 from costbench.reports.page import Section
 from costbench.reports.results import Results
 from costbench.reports.sections.tpugraphs import tpugraphs_pointer, tpugraphs_section
-from tests.reports.conftest import report_data, rows_of
-from tests.reports.tpugraphs_rows import layout_rows, results_of, tile_rows
+from tests.reports.conftest import report_data, results_of_rows, rows_of
+from tests.reports.tpugraphs_rows import layout_rows, tile_rows
 from tests.sentences import numbers
 
 OF_PAPER = [claim for claim in load_claims() if claim.paper == "tpugraphs2023"]
@@ -25,13 +25,13 @@ def _section(folder: Path, results: Results) -> Section | None:
 
 
 def test_without_results_there_is_no_section(tmp_path: Path) -> None:
-    results = results_of(tmp_path, rows_of())
+    results = results_of_rows(rows_of())
     assert _section(tmp_path, results) is None
     assert tpugraphs_pointer(results) == ()
 
 
 def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
-    results = results_of(tmp_path, tile_rows(TILES))
+    results = results_of_rows(tile_rows(TILES))
     section = _section(tmp_path, results)
     assert section is not None
     # Claims of the paper, and how many hold and do not.
@@ -52,7 +52,7 @@ def test_tiles_alone_say_what_layouts_lack(tmp_path: Path) -> None:
 
 
 def test_layouts_have_tables_and_a_figure(tmp_path: Path) -> None:
-    results = results_of(tmp_path, tile_rows(TILES), layout_rows(LAYOUTS))
+    results = results_of_rows(tile_rows(TILES), layout_rows(LAYOUTS))
     section = _section(tmp_path, results)
     assert section is not None
     names = {table.name for table in section.tables}
@@ -69,7 +69,7 @@ def test_layouts_say_what_there_is_to_gain_and_what_chance_does(tmp_path: Path) 
     losses = iter([0.0, 2.0, 8.0, 30.0])
     default = [replace(row, value=next(losses)) if row.metric == "top_1" else row for row in default]
     chance = layout_rows({("main", "xla:random"): [0.0, 0.0]}, "random")
-    results = results_of(tmp_path, layout_rows(LAYOUTS), default, chance)
+    results = results_of_rows(layout_rows(LAYOUTS), default, chance)
     section = _section(tmp_path, results)
     assert section is not None
     told = [numbers(text.replace("%", " ")) for text in section.paragraphs]
@@ -81,7 +81,7 @@ def test_layouts_say_what_there_is_to_gain_and_what_chance_does(tmp_path: Path) 
 
 def test_layouts_without_the_papers_networks_stand_by_themselves(tmp_path: Path) -> None:
     own = {("main", "xla:random"): [0.2, 0.6], ("gcn", "xla:random"): [0.1, 0.3]}
-    results = results_of(tmp_path, layout_rows(own))
+    results = results_of_rows(layout_rows(own))
     section = _section(tmp_path, results)
     assert section is not None
     names = [table.name for table in section.tables if table.name.endswith("_random_tpu_v3")]

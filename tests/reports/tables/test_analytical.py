@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from costbench.metrics.rows import write_rows
-from costbench.reports.results import load_results
 from costbench.reports.sections.analytical import (
     analytical_scores,
     application_table,
     kind_table,
     summarise_scores,
 )
-from costbench.reports.table import Table
-from tests.reports.conftest import kind_rows, make_row
+from tests.reports.conftest import kind_rows, make_row, results_of_rows
 from tests.sentences import numbers
 
 # (APE, tau, kernels, best ns) of RNN and ConvDRAW. RNN loses 200 of 1,000 ns, 190 of them in contractions;
@@ -30,20 +26,14 @@ _SCORES: dict[str, list[tuple[float, float, float, float] | None]] = {
 
 
 @pytest.fixture
-def scores(tmp_path: Path) -> pd.DataFrame:
+def scores() -> pd.DataFrame:
     # Another chip and another split's result for the same program: neither counts twice.
     rows = [*kind_rows(_SCORES), make_row(chip="tpu_v3", model="analytical", value=99.0)]
-    write_rows(tmp_path / "r.jsonl", rows)
-    return analytical_scores(load_results(tmp_path / "r.jsonl"), "tpu_v2")
-
-
-def _rows(table: Table) -> dict[object, dict[str, object]]:
-    keys = [column.key for column in table.columns]
-    return {row[0]: dict(zip(keys, row, strict=True)) for row in table.rows}
+    return analytical_scores(results_of_rows(rows), "tpu_v2")
 
 
 def test_kinds(scores: pd.DataFrame) -> None:
-    rows = _rows(kind_table(scores, "tpu_v2"))
+    rows = kind_table(scores, "tpu_v2").data.set_index("kind").to_dict("index")
     assert list(rows) == ["contraction", "reduction", "all"]
     contraction = rows["contraction"]
     assert contraction["kernels"] == 7.0
@@ -58,7 +48,7 @@ def test_kinds(scores: pd.DataFrame) -> None:
 
 def test_applications(scores: pd.DataFrame) -> None:
     table = application_table(scores, "tpu_v2")
-    rows = _rows(table)
+    rows = table.data.set_index("application").to_dict("index")
     assert list(rows) == ["ConvDRAW", "RNN", "All programs"]
     rnn, draw = rows["RNN"], rows["ConvDRAW"]
     assert (rnn["ape_place"], rnn["tau_place"]) == ("above", "above")

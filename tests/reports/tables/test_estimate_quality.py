@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.metrics.rows import write_rows
-from costbench.reports.results import Results, load_results
+from costbench.reports.results import Results
 from costbench.reports.sections.estimates import (
     estimates_section,
     flat_qualities,
@@ -16,7 +15,7 @@ from costbench.reports.sections.estimates import (
     write_quality_figure,
 )
 from costbench.reports.tables.variants import ablation_tables
-from tests.reports.conftest import PROGRAMS, make_row, report_data, rows_of
+from tests.reports.conftest import PROGRAMS, draw_twice, make_row, report_data, results_of_rows, rows_of
 
 # Error (of both programs, so that the geometric mean is the middle one) and tau.
 SCORES = {
@@ -34,7 +33,7 @@ SCORES = {
 }
 
 
-def results_of(folder: Path, scores: dict[tuple[str, str], tuple[float, float]]) -> Results:
+def results_of_scores(scores: dict[tuple[str, str], tuple[float, float]]) -> Results:
     rows = []
     for (model, variant), (error, tau) in scores.items():
         for (application, program), factor in zip(PROGRAMS[:2], (0.5, 2.0), strict=True):
@@ -42,10 +41,7 @@ def results_of(folder: Path, scores: dict[tuple[str, str], tuple[float, float]])
             place = {"split": "folds", "chip": "tpu_v3", **names}
             rows.append(make_row(**place, metric="tile_size_ape", value=error * factor))
             rows.append(make_row(**place, metric="kendall_tau", value=tau))
-    path = folder / "folds-tile" / "rows.jsonl"
-    path.parent.mkdir(parents=True)
-    write_rows(path, rows)
-    return load_results(path)
+    return results_of_rows(rows)
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +51,8 @@ def _unknown_chip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Results:
-    return results_of(tmp_path, SCORES)
+def results() -> Results:
+    return results_of_scores(SCORES)
 
 
 def test_scores_by_quality_from_crude_to_expert(results: Results) -> None:
@@ -92,13 +88,7 @@ def test_the_section_says_with_which_qualities_a_network_is_beaten(results: Resu
 
 def test_figures_are_the_same_bytes(results: Results, tmp_path: Path) -> None:
     (scores,) = quality_scores(results)
-    first, second = (tmp_path / name for name in ("first", "second"))
-    for folder in (first, second):
-        folder.mkdir()
-    for one, other in zip(
-        write_quality_figure(scores, first), write_quality_figure(scores, second), strict=True
-    ):
-        assert one.read_bytes() == other.read_bytes()
+    draw_twice(lambda folder: write_quality_figure(scores, folder), tmp_path)
 
 
 def test_numbers_of_the_summary(results: Results) -> None:
@@ -109,8 +99,7 @@ def test_numbers_of_the_summary(results: Results) -> None:
 
 
 def test_one_quality_alone_shows_nothing(tmp_path: Path) -> None:
-    main = {key: value for key, value in SCORES.items() if key[1] == "main"}
-    results = results_of(tmp_path, main)
+    results = results_of_scores({key: value for key, value in SCORES.items() if key[1] == "main"})
     assert quality_scores(results) == ()
     assert estimates_section(report_data(tmp_path, rows_of(), results=results)) is None
 

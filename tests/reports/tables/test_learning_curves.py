@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
-from costbench.metrics.rows import write_rows
-from costbench.reports.results import load_results
 from costbench.reports.tables.learning_curves import (
     Curves,
     curves_table,
@@ -20,7 +17,7 @@ from costbench.reports.tables.learning_curves import (
     settled_after,
 )
 from costbench.reports.training_runs import Budget, Selected
-from tests.reports.conftest import curve_points, rows_of, variant_rows
+from tests.reports.conftest import curve_points, results_of_rows, rows_of, variant_rows
 from tests.sentences import numbers
 
 COLUMNS = {"tile": "validation/tau", "fusion": "validation/mape"}
@@ -80,14 +77,13 @@ def test_budgets_that_one_network_lacks_do_not_count() -> None:
     assert settled(found) == (400, ("a", "b"))
 
 
-def test_points_have_test_results_and_means_over_seeds(tmp_path: Path) -> None:
+def test_points_have_test_results_and_means_over_seeds() -> None:
     names = ("curve-lstm-400", "curve-lstm-1600")
     rows = [
         row
         for name, errors in zip(names, ([8.0, 4.0, 2.0], [4.0, 2.0, 1.0]), strict=True)
         for row in variant_rows(name, "tile", errors, tau=0.7)
     ]
-    write_rows(tmp_path / "r.jsonl", [*rows_of(), *rows])
     selected = [
         Selected(run(names[0], 400), 0.6),
         Selected(run(names[0], 400, 1), 0.8),
@@ -98,7 +94,7 @@ def test_points_have_test_results_and_means_over_seeds(tmp_path: Path) -> None:
     # The ablations see the samples of 400 steps of 4 x 32.
     ablation = Budget("ablations-tile", "tile", "random", "tpu_v2", "graphsage-column-wise", 0, 400, 4, 32, 2)
     budgets = [*(one.budget for one in selected), ablation]
-    (found,) = learning_curves(load_results(tmp_path / "r.jsonl"), selected, budgets, COLUMNS)
+    (found,) = learning_curves(results_of_rows(rows_of(), rows), selected, budgets, COLUMNS)
     assert found.ablations == 200.0
     (untested,) = found.networks["learned"].itertuples()
     assert (untested.steps, untested.validation) == (400, 0.75)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from costbench.metrics.rows import MetricRow, write_rows
+from costbench.metrics.rows import MetricRow
 from costbench.reports.baseline_comparison import rank_models
 from costbench.reports.papers.printed import main_table
-from costbench.reports.results import Cell, load_results
 from costbench.reports.table import Table
 from costbench.reports.tables.programs import (
     baselines_table,
@@ -19,18 +15,13 @@ from costbench.reports.tables.programs import (
     program_table,
     short_kernels_table,
 )
-from tests.reports.conftest import fusion_rows, rows_of, variant_rows
+from tests.reports.conftest import fusion_rows, make_cell, results_of_rows, rows_of, variant_rows
 from tests.reports.test_baseline_comparison import model_rows
 
 
-def _column(table: Table, key: str) -> list[object]:
-    index = [column.key for column in table.columns].index(key)
-    return [row[index] for row in table.rows]
-
-
-def test_rows_and_averages(make_cell: Callable[..., Cell]) -> None:
+def test_rows_and_averages() -> None:
     table = program_table(make_cell(), main_table("tile", "random"))
-    assert _column(table, "application") == [
+    assert table.data["application"].tolist() == [
         "ConvDRAW",
         "Own",
         "RNN",
@@ -39,22 +30,22 @@ def test_rows_and_averages(make_cell: Callable[..., Cell]) -> None:
         "Arithmetic mean",
         "Standard deviation",
     ]
-    assert _column(table, "ape_analytical")[:4] == [8.0, 5.0, 2.0, 5.0]
+    assert table.data["ape_analytical"].tolist()[:4] == [8.0, 5.0, 2.0, 5.0]
     # Around 5: 3, 0, -3; the squares add up to 18, halved for three values.
-    assert _column(table, "ape_analytical")[-1] == pytest.approx(3.0)
+    assert table.data["ape_analytical"].tolist()[-1] == pytest.approx(3.0)
     # Correlations of 0.8, 0.7 and 0.6.
-    assert _column(table, "tau_analytical")[4] == pytest.approx(0.336 ** (1 / 3))
+    assert table.data["tau_analytical"].tolist()[4] == pytest.approx(0.336 ** (1 / 3))
     assert table.summary_rows == 4
 
 
-def test_paper_numbers_stand_beside_their_namesakes(make_cell: Callable[..., Cell]) -> None:
+def test_paper_numbers_stand_beside_their_namesakes() -> None:
     table = program_table(make_cell(), main_table("tile", "random"))
-    assert _column(table, "paper_ape_learned") == [9.7, None, 8.0, 3.3, 3.7, None, None]
-    assert _column(table, "paper_tau_analytical") == [0.79, None, 0.55, 0.75, 0.74, None, None]
+    assert table.data["paper_ape_learned"].tolist() == [9.7, None, 8.0, 3.3, 3.7, None, None]
+    assert table.data["paper_tau_analytical"].tolist() == [0.79, None, 0.55, 0.75, 0.74, None, None]
     assert "lpm2021" in table.title
 
 
-def test_rows_of_the_paper_that_ours_lack_are_told(make_cell: Callable[..., Cell]) -> None:
+def test_rows_of_the_paper_that_ours_lack_are_told() -> None:
     """The cell has ConvDRAW and RNN alone of the paper's eight applications."""
     notes = program_table(make_cell(), main_table("tile", "random")).notes
     (missing,) = (note for note in notes if "WaveRNN" in note)
@@ -64,97 +55,85 @@ def test_rows_of_the_paper_that_ours_lack_are_told(make_cell: Callable[..., Cell
     assert not any("WaveRNN" in note for note in other_chip.notes)
 
 
-def test_numbers_of_another_chip_are_not_shown(make_cell: Callable[..., Cell]) -> None:
+def test_numbers_of_another_chip_are_not_shown() -> None:
     table = program_table(make_cell(rows_of(chip="tpu_v3")), main_table("tile", "random"))
     assert not [column for column in table.columns if column.key.startswith("paper_")]
     assert "lpm2021" not in table.title
 
 
-def test_the_best_of_ours_and_of_theirs_are_marked(make_cell: Callable[..., Cell]) -> None:
+def test_the_best_of_ours_and_of_theirs_are_marked() -> None:
     table = program_table(make_cell(), main_table("tile", "random"))
     keys = [column.key for column in table.columns]
     best = {key for index, key in enumerate(keys) if table.is_best(0, index)}
     assert best == {"ape_learned", "tau_analytical", "paper_ape_analytical", "paper_tau_analytical"}
 
 
-def test_a_spread_is_no_contest(make_cell: Callable[..., Cell]) -> None:
+def test_a_spread_is_no_contest() -> None:
     table = program_table(make_cell(), None)
     last = len(table.rows) - 1
     assert not [column for column in range(len(table.columns)) if table.is_best(last, column)]
 
 
-def test_fusion_table_counts_long_kernels(make_cell: Callable[..., Cell]) -> None:
+def test_fusion_table_counts_long_kernels() -> None:
     table = program_table(make_cell(fusion_rows()), main_table("fusion", "random"))
-    assert _column(table, "kernels")[:3] == [11.0, 12.0, 10.0]
-    assert _column(table, "mape_ge5us_hybrid")[:3] == [1.0, 1.0, 2.0]
-    assert _column(table, "mape_ge5us_analytical")[3:5] == [27.0, pytest.approx(24.0)]
-    assert _column(table, "tau_ge5us_learned")[0] == 0.9
-    assert _column(table, "paper_mape_ge5us_analytical") == [21.6, None, 20.5, 24.0, 31.1, None, None]
+    assert table.data["kernels"].tolist()[:3] == [11.0, 12.0, 10.0]
+    assert table.data["mape_ge5us_hybrid"].tolist()[:3] == [1.0, 1.0, 2.0]
+    assert table.data["mape_ge5us_analytical"].tolist()[3:5] == [27.0, pytest.approx(24.0)]
+    assert table.data["tau_ge5us_learned"].tolist()[0] == 0.9
+    assert table.data["paper_mape_ge5us_analytical"].tolist() == [21.6, None, 20.5, 24.0, 31.1, None, None]
     assert table.name == "fusion_random_tpu_v2"
 
 
-def test_baselines_other_than_the_strongest_are_left_to_their_own_table(
-    make_cell: Callable[..., Cell],
-) -> None:
+def test_baselines_other_than_the_strongest_are_left_to_their_own_table() -> None:
     keys = [column.key for column in program_table(make_cell(), None).columns]
     assert keys[2:] == ["ape_learned", "ape_analytical", "tau_learned", "tau_analytical"]
     keys = [column.key for column in program_table(make_cell(), None, "random").columns]
     assert keys[2:5] == ["ape_learned", "ape_analytical", "ape_random"]
 
 
-def test_short_kernels_have_a_table_of_their_own(make_cell: Callable[..., Cell]) -> None:
+def test_short_kernels_have_a_table_of_their_own() -> None:
     table = short_kernels_table(make_cell(fusion_rows()))
-    assert _column(table, "kernels")[:3] == [21.0, 22.0, 20.0]
-    assert _column(table, "mape_lt5us_learned")[:3] == [2.0, 4.0, 8.0]
+    assert table.data["kernels"].tolist()[:3] == [21.0, 22.0, 20.0]
+    assert table.data["mape_lt5us_learned"].tolist()[:3] == [2.0, 4.0, 8.0]
     assert table.name == "fusion_random_tpu_v2_short"
     long = [row for row in fusion_rows() if "lt5us" not in row.metric]
     assert short_kernels_table(make_cell(long)).rows == ()
 
 
-def _tables(folder: Path, rows: list[MetricRow]) -> tuple[Table, ...]:
-    write_rows(folder / "r.jsonl", rows)
-    results = load_results(folder / "r.jsonl")
+def _tables(rows: list[MetricRow]) -> tuple[Table, ...]:
+    results = results_of_rows(rows)
     return earlier_tables(results, results.cells[0])
 
 
-def _earlier_column(table: Table, key: str) -> list[object]:
-    index = [column.key for column in table.columns].index(key)
-    return [row[index] for row in table.rows]
-
-
-def test_fusion_has_errors_and_correlations_of_three_models(tmp_path: Path) -> None:
-    (table,) = _tables(
-        tmp_path, [*fusion_rows(), *variant_rows("lpm2020-lstm", "fusion", [9.0, 8.0, 7.0], 0.6)]
-    )
+def test_fusion_has_errors_and_correlations_of_three_models() -> None:
+    (table,) = _tables([*fusion_rows(), *variant_rows("lpm2020-lstm", "fusion", [9.0, 8.0, 7.0], 0.6)])
     assert table.name == "lpm2020_table2_fusion_random_tpu_v2"
     # ConvDRAW, the user's program, RNN; then the median.
-    assert _earlier_column(table, "mape_ge5us_lstm")[:4] == [8.0, 7.0, 9.0, 8.0]
-    assert _earlier_column(table, "tau_ge5us_lstm")[:3] == [0.6, 0.6, 0.6]
-    assert _earlier_column(table, "tau_ge5us_hybrid")[:3] == [0.95, 0.95, 0.95]
-    assert _earlier_column(table, "paper_error_lstm")[:4] == [62.3, None, 23.5, 26.6]
-    assert _earlier_column(table, "paper_tau_gnn") == [0.65, None, 0.91, 0.9, None, None, None]
+    assert table.data["mape_ge5us_lstm"].tolist()[:4] == [8.0, 7.0, 9.0, 8.0]
+    assert table.data["tau_ge5us_lstm"].tolist()[:3] == [0.6, 0.6, 0.6]
+    assert table.data["tau_ge5us_hybrid"].tolist()[:3] == [0.95, 0.95, 0.95]
+    assert table.data["paper_error_lstm"].tolist()[:4] == [62.3, None, 23.5, 26.6]
+    assert table.data["paper_tau_gnn"].tolist() == [0.65, None, 0.91, 0.9, None, None, None]
 
 
-def test_tile_has_correlations_of_both_losses(tmp_path: Path) -> None:
+def test_tile_has_correlations_of_both_losses() -> None:
     loss = variant_rows("mse", "tile", [1.0] * 3, 0.4)
-    (table,) = _tables(tmp_path, [*rows_of(), *loss, *variant_rows("vanilla", "tile", [1.0] * 3, 0.6)])
+    (table,) = _tables([*rows_of(), *loss, *variant_rows("vanilla", "tile", [1.0] * 3, 0.6)])
     keys = [column.key for column in table.columns]
     ours = ["tau_learned", "tau_rank", "tau_mse", "tau_analytical"]
     assert keys[2:] == [*ours, "paper_tau_rank", "paper_tau_mse", "paper_tau_analytical"]
-    assert _earlier_column(table, "tau_mse")[0] == 0.4
-    assert _earlier_column(table, "paper_tau_mse")[0] == 0.66
+    assert table.data["tau_mse"].tolist()[0] == 0.4
+    assert table.data["paper_tau_mse"].tolist()[0] == 0.66
 
 
-def test_without_the_rival_there_is_no_table(tmp_path: Path) -> None:
-    assert _tables(tmp_path, rows_of()) == ()
-    assert (
-        _tables(tmp_path, [*rows_of("manual"), *variant_rows("mse", "tile", [1.0] * 3, split="manual")]) == ()
-    )
+def test_without_the_rival_there_is_no_table() -> None:
+    assert _tables(rows_of()) == ()
+    assert _tables([*rows_of("manual"), *variant_rows("mse", "tile", [1.0] * 3, split="manual")]) == ()
     v3 = variant_rows("mse", "tile", [1.0] * 3, chip="tpu_v3")
-    assert _tables(tmp_path, [*rows_of(chip="tpu_v3"), *v3]) == ()
+    assert _tables([*rows_of(chip="tpu_v3"), *v3]) == ()
 
 
-def test_one_row_a_baseline_and_metric(make_cell: Callable[..., Cell]) -> None:
+def test_one_row_a_baseline_and_metric() -> None:
     table = comparison_table(make_cell(), seed=0)
     assert [(row[0], row[1]) for row in table.rows] == [
         ("analytical", "Kendall's τ"),
@@ -164,7 +143,7 @@ def test_one_row_a_baseline_and_metric(make_cell: Callable[..., Cell]) -> None:
     ]
 
 
-def test_being_better_is_up_for_tau_and_down_for_ape(make_cell: Callable[..., Cell]) -> None:
+def test_being_better_is_up_for_tau_and_down_for_ape() -> None:
     tau, ape = comparison_table(make_cell(), seed=0).rows[2:]
     assert tau[3] == pytest.approx(0.8)
     assert ape[3] == pytest.approx(5 / 3 - 200)
@@ -172,21 +151,20 @@ def test_being_better_is_up_for_tau_and_down_for_ape(make_cell: Callable[..., Ce
     assert tau[6] == ape[6] == 1.0
 
 
-def test_the_same_seed_gives_the_same_table(make_cell: Callable[..., Cell]) -> None:
+def test_the_same_seed_gives_the_same_table() -> None:
     cell = make_cell()
     assert comparison_table(cell, 0) == comparison_table(cell, 0)
     assert comparison_table(cell, 0) != comparison_table(cell, 1)
 
 
-def test_rows_say_what_a_model_is_and_how_it_stands(make_cell: Callable[..., Cell], tmp_path: Path) -> None:
+def test_rows_say_what_a_model_is_and_how_it_stands() -> None:
     rows = [
         *model_rows("learned", [10.0] * 6, split="folds"),
         *model_rows("analytical_constant", [20.0] * 6, split="folds"),
         *model_rows("trees", [16.0] * 6, split="folds"),
         *model_rows("mine:MyModel", [12.0] * 6, split="folds"),
     ]
-    write_rows(tmp_path / "r.jsonl", rows)
-    results = load_results(tmp_path / "r.jsonl")
+    results = results_of_rows(rows)
     cell = results.cells[0]
     table = baselines_table(cell, rank_models(results, cell, 0))
     assert table.name == "baselines_fusion_folds_tpu_v3"
@@ -202,15 +180,14 @@ def test_rows_say_what_a_model_is_and_how_it_stands(make_cell: Callable[..., Cel
     assert shown[2][5:9] == ["0", "4.0", "4.0", "4.0"]
 
 
-def test_ceilings_are_rows_below_the_models_and_no_models(tmp_path: Path) -> None:
+def test_ceilings_are_rows_below_the_models_and_no_models() -> None:
     rows = [
         *model_rows("learned", [10.0] * 6, split="folds"),
         *model_rows("trees", [16.0] * 6, split="folds"),
         *model_rows("regular_machine", [2.0] * 6, split="folds"),
         *model_rows("measured_again", [0.5] * 6, split="folds"),
     ]
-    write_rows(tmp_path / "r.jsonl", rows)
-    results = load_results(tmp_path / "r.jsonl")
+    results = results_of_rows(rows)
     cell = results.cells[0]
     assert cell.models == ("learned", "trees")
     assert cell.ceilings == ("measured_again", "regular_machine")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from costbench.metrics.rows import write_rows
-from costbench.reports.results import Cell, load_results
+from costbench.reports.results import Cell
 from costbench.reports.summary import summarise
 from costbench.reports.tables.programs import (
     NEW_STRUCTURE,
@@ -16,11 +13,11 @@ from costbench.reports.tables.programs import (
     unseen_means,
     unseen_table,
 )
-from tests.reports.conftest import PROGRAMS, make_row, rows_of
+from tests.reports.conftest import PROGRAMS, make_row, results_of_rows, rows_of
 
 
 @pytest.fixture
-def cells(tmp_path: Path) -> tuple[Cell, Cell]:
+def cells() -> tuple[Cell, Cell]:
     # Two of the three programs have unseen kernels: the learned model's APE doubles there, its tau halves.
     rnn = {"application": "RNN", "program": "rnn_gru_b128_train_f32"}
     draw = {"application": "ConvDRAW", "program": "convdraw_b64_train_f32"}
@@ -33,8 +30,7 @@ def cells(tmp_path: Path) -> tuple[Cell, Cell]:
         make_row(**program, model="best", kernels=group, metric="kernels", value=value)
         for program, group, value in ((rnn, "all", 9.0), (rnn, "unseen", 7.0), (draw, "all", 5.0))
     ]
-    write_rows(tmp_path / "rows.jsonl", [*rows_of(), *unseen, *counts])
-    results = load_results(tmp_path / "rows.jsonl")
+    results = results_of_rows([*rows_of(), *unseen, *counts])
     (cell,) = results.cells
     part = results.part(cell, "unseen")
     assert part is not None
@@ -43,8 +39,7 @@ def cells(tmp_path: Path) -> tuple[Cell, Cell]:
 
 def test_rows_and_averages(cells: tuple[Cell, Cell]) -> None:
     table = unseen_table(*cells)
-    keys = [column.key for column in table.columns]
-    rows = {str(row[0]): dict(zip(keys, row, strict=True)) for row in table.rows}
+    rows = table.data.set_index("application").to_dict("index")
     assert (rows["RNN"]["kernels"], rows["RNN"]["unseen_kernels"]) == (9.0, 7.0)
     assert (rows["RNN"]["ape_learned"], rows["RNN"]["unseen_ape_learned"]) == (4.0, 8.0)
     assert rows["Own"]["unseen_ape_learned"] is None
@@ -63,15 +58,14 @@ def test_means_with_and_without_seen_kernels(cells: tuple[Cell, Cell]) -> None:
     assert unseen_means(cell, None) == []
 
 
-def test_shares_and_errors(tmp_path: Path) -> None:
+def test_shares_and_errors() -> None:
     counts = [
         make_row(model="best", application=a, program=p, metric="kernels", kernels=group, value=float(count))
         for group, numbers in (("all", (10, 20, 10)), (NEW_STRUCTURE, (5, 5)))
         for (a, p), count in zip(PROGRAMS, numbers, strict=False)
     ]
     new = [row for row in rows_of(kernels=NEW_STRUCTURE) if row.application != "Own"]
-    write_rows(tmp_path / "r.jsonl", [*rows_of(), *counts, *new])
-    results = load_results(tmp_path / "r.jsonl")
+    results = results_of_rows([*rows_of(), *counts, *new])
     cell = results.cells[0]
     part = results.part(cell, NEW_STRUCTURE)
     table = structure_table(cell, part, "random")

@@ -29,8 +29,9 @@ from costbench.reports.tables.tpugraphs import (
     tile_splits,
     without_large_k,
 )
+from tests.reports.conftest import results_of_rows
 from tests.reports.evidence_files import write_evidence
-from tests.reports.tpugraphs_rows import layout_rows, results_of, tile_rows
+from tests.reports.tpugraphs_rows import layout_rows, tile_rows
 from tests.sentences import listed
 
 CHIP_SPLIT = ChipSplit("random", "tpu_v3")
@@ -45,8 +46,8 @@ def test_variants_are_those_of_table_8_and_6() -> None:
     assert not is_of_paper("mse")
 
 
-def test_kernels_weigh_alike(tmp_path: Path) -> None:
-    results = results_of(tmp_path, tile_rows({"early-sage-listmle": [2.0, 10.0]}))
+def test_kernels_weigh_alike() -> None:
+    results = results_of_rows(tile_rows({"early-sage-listmle": [2.0, 10.0]}))
     # One kernel of 2 and three of 10.
     assert kernel_mean(results, CHIP_SPLIT, "early-sage-listmle", "kernel_top_1") == pytest.approx(8.0)
     assert kernel_mean(results, CHIP_SPLIT, "late-sage-mse", "kernel_top_1") is None
@@ -54,10 +55,10 @@ def test_kernels_weigh_alike(tmp_path: Path) -> None:
     assert layout_splits(results) == ()
 
 
-def test_collections_are_apart(tmp_path: Path) -> None:
+def test_collections_are_apart() -> None:
     rows = layout_rows({("gst-listmle", "xla:random"): [0.2, 0.6], ("gst-listmle", "nlp:random"): [0.9]})
     chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
-    results = results_of(tmp_path, rows, chance)
+    results = results_of_rows(rows, chance)
     assert layout_splits(results) == (CHIP_SPLIT,)
     assert layout_mean(results, CHIP_SPLIT, "gst-listmle", "xla:random", "kendall_tau") == pytest.approx(0.4)
     assert layout_mean(results, CHIP_SPLIT, "random", "xla:random", "kendall_tau") == pytest.approx(0.0)
@@ -76,8 +77,8 @@ TAUS = {
 }
 
 
-def test_table_2_takes_the_papers_best_models(tmp_path: Path) -> None:
-    results = results_of(tmp_path, layout_rows(TAUS), tile_rows({"early-sage-listmle": [2.0, 10.0]}))
+def test_table_2_takes_the_papers_best_models() -> None:
+    results = results_of_rows(layout_rows(TAUS), tile_rows({"early-sage-listmle": [2.0, 10.0]}))
     table = best_table(results, CHIP_SPLIT, CHIP_SPLIT)
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["layout:xla:random"][:4] == pytest.approx((0.4, 10.0, 5.0, 1.0))
@@ -93,9 +94,9 @@ def test_table_2_takes_the_papers_best_models(tmp_path: Path) -> None:
     assert all(value is None for row in alone.rows for value in row[1:5])
 
 
-def test_table_6_compares_training_on_one_collection(tmp_path: Path) -> None:
+def test_table_6_compares_training_on_one_collection() -> None:
     chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
-    results = results_of(tmp_path, layout_rows(TAUS), chance)
+    results = results_of_rows(layout_rows(TAUS), chance)
     table, _ = declared_tables(DECLARED, results.frame)["tpugraphs"]
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["Full Graph"][0] == pytest.approx(0.5)
@@ -105,9 +106,9 @@ def test_table_6_compares_training_on_one_collection(tmp_path: Path) -> None:
     assert rows["GST"][7:9] == (0.13, 0.32)
 
 
-def test_table_7_has_our_programs_above_theirs(tmp_path: Path) -> None:
+def test_table_7_has_our_programs_above_theirs() -> None:
     chance = layout_rows({("main", "xla:random"): [0.1]}, "random")
-    results = results_of(tmp_path, layout_rows(TAUS), chance)
+    results = results_of_rows(layout_rows(TAUS), chance)
     _, table = declared_tables(DECLARED, results.frame)["tpugraphs"]
     ours = [row for row in table.rows if row[0] == "ours" and str(row[1]).startswith("xla")]
     # GST, whole graphs and MSE on random configs, then GST near the default: tau and top-1 each. Then top-10
@@ -124,9 +125,9 @@ def test_table_7_has_our_programs_above_theirs(tmp_path: Path) -> None:
     assert (geometric[2], above[2], above[3], above[10]) == (None, None, 100.0, 0.0)
 
 
-def test_every_model_is_on_the_table_of_collections(tmp_path: Path) -> None:
+def test_every_model_is_on_the_table_of_collections() -> None:
     chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
-    table = collection_table(results_of(tmp_path, layout_rows(TAUS), chance), CHIP_SPLIT)
+    table = collection_table(results_of_rows(layout_rows(TAUS), chance), CHIP_SPLIT)
     assert [row[:4] for row in table.rows] == [
         ("layout:xla:random", "learned", "full-listmle", 2),
         ("layout:xla:random", "learned", "gst-listmle", 2),
@@ -139,7 +140,7 @@ def test_every_model_is_on_the_table_of_collections(tmp_path: Path) -> None:
     assert table.rows[1][4:] == pytest.approx((0.4, 0.7, *errors))
 
 
-def test_a_ceiling_is_marked_and_follows_the_models(tmp_path: Path) -> None:
+def test_a_ceiling_is_marked_and_follows_the_models() -> None:
     """With results of K as a share of the configs there are columns of them."""
     again = layout_rows({("main", "xla:random"): [0.99, 0.97]}, "measured_again")
     chance = layout_rows({("main", "xla:random"): [0.1, -0.1]}, "random")
@@ -149,7 +150,7 @@ def test_a_ceiling_is_marked_and_follows_the_models(tmp_path: Path) -> None:
         for row in chance
         if row.metric in shares
     ]
-    results = results_of(tmp_path, layout_rows(TAUS), again, chance, of_shares)
+    results = results_of_rows(layout_rows(TAUS), again, chance, of_shares)
     rows = collection_table(results, CHIP_SPLIT).data
     of_random = rows[rows["collection"] == "layout:xla:random"]
     assert list(of_random["model"]) == ["learned", "learned", "random", "measured_again (ceiling)"]
@@ -162,20 +163,20 @@ def test_a_ceiling_is_marked_and_follows_the_models(tmp_path: Path) -> None:
     assert table.data.set_index("model").loc["Random", "ours_top_1_percent"] == pytest.approx(5.0)
 
 
-def test_means_of_losses_differ(tmp_path: Path) -> None:
+def test_means_of_losses_differ() -> None:
     rows = layout_rows({("gst-listmle", "xla:random"): [0.5] * 4})
     losses = iter([1.0, 4.0, 16.0, 64.0])
     rows = [replace(row, value=next(losses)) if row.metric == "top_1" else row for row in rows]
-    (row,) = collection_table(results_of(tmp_path, rows), CHIP_SPLIT).data.to_dict("records")
+    (row,) = collection_table(results_of_rows(rows), CHIP_SPLIT).data.to_dict("records")
     assert row["top_1"] == pytest.approx(21.25)
     assert row["top_1_geometric_mean"] == pytest.approx(8.0)
     assert row["top_1_median"] == pytest.approx(10.0)
     assert row["top_1_above_5"] == pytest.approx(50.0)
 
 
-def test_a_k_that_is_most_of_the_configs_is_left_out(tmp_path: Path) -> None:
+def test_a_k_that_is_most_of_the_configs_is_left_out() -> None:
     """Pools of 99 runs and of 1,200, of which 1,000 are scored: 10 and 100 are a tenth of 100 and 1,000."""
-    results = results_of(tmp_path, layout_rows(TAUS), tile_rows({"early-sage-listmle": [2.0, 10.0]}))
+    results = results_of_rows(layout_rows(TAUS), tile_rows({"early-sage-listmle": [2.0, 10.0]}))
     sizes = [
         CollectionSize("layout:xla:random", 2, 15.0, 10, 20, 90.0, 90, 90, 180, 198),
         CollectionSize("layout:nlp:random", 1, 15.0, 10, 20, 900.0, 900, 900, 900, 1200),
@@ -189,16 +190,15 @@ def test_a_k_that_is_most_of_the_configs_is_left_out(tmp_path: Path) -> None:
     assert "top_100" in left["xla:default"]
     assert "kernel_top_10" in left["all"]
     # A table without any top-10 and top-100 has no such columns.
-    (tmp_path / "one").mkdir()
-    alone = results_of(tmp_path / "one", layout_rows({("gst-listmle", "xla:random"): [0.2]}))
+    alone = results_of_rows(layout_rows({("gst-listmle", "xla:random"): [0.2]}))
     table = collection_table(without_large_k(alone, sizes), CHIP_SPLIT, sizes)
     keys = [column.key for column in table.columns]
     assert keys[-2:] == ["top_1_median", "top_1_above_5"]
     assert any("99 (xla:random)" in note for note in table.notes)
 
 
-def test_table_8_has_every_line_of_the_paper(tmp_path: Path) -> None:
-    results = results_of(tmp_path, tile_rows({"early-sage-listmle": [2.0, 10.0], "mlp-mse": [40.0, 40.0]}))
+def test_table_8_has_every_line_of_the_paper() -> None:
+    results = results_of_rows(tile_rows({"early-sage-listmle": [2.0, 10.0], "mlp-mse": [40.0, 40.0]}))
     table, _ = declared_tables(DECLARED, results.frame)["tpugraphs"]
     assert table.name == "tpugraphs2023_table8_random_tpu_v3"
     assert len(table.rows) == 10
@@ -212,8 +212,8 @@ def test_table_8_has_every_line_of_the_paper(tmp_path: Path) -> None:
     assert listed(table.notes[1])[:2] == ["early-gcn-listmle", "late-sage-listmle"]
 
 
-def test_table_9_has_our_programs_above_theirs(tmp_path: Path) -> None:
-    results = results_of(tmp_path, tile_rows({"late-gcn-listmle": [2.0, 10.0], "mlp-mse": [40.0, 40.0]}))
+def test_table_9_has_our_programs_above_theirs() -> None:
+    results = results_of_rows(tile_rows({"late-gcn-listmle": [2.0, 10.0], "mlp-mse": [40.0, 40.0]}))
     _, table = declared_tables(DECLARED, results.frame)["tpugraphs"]
     keys = [column.key for column in table.columns]
     ours = [row for row in table.rows if row[0] == "ours"]
