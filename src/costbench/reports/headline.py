@@ -182,11 +182,9 @@ def load_headline(
         if len(part.tables[ROWS])
     }
     roles = (params.networks, params.trees, params.curves, params.orders, params.estimates)
-    present = HeadlineParams(
-        params.results,
-        *(tuple(filter(rows.__contains__, names)) for names in roles),
-        runs={name: looks for name, looks in params.runs.items() if name in rows},
-    )
+    runs = {name: looks for name, looks in params.runs.items() if name in rows}
+    networks, trees, curves, orders, estimates = (tuple(filter(rows.__contains__, names)) for names in roles)
+    present = HeadlineParams(params.results, networks, trees, curves, orders, estimates, runs)
     if not any((present.networks, present.trees, present.curves, present.orders)):
         return None
     other = {file: table_of(file, ()) for file in (ROWS, POINTS)}
