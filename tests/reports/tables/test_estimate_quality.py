@@ -88,7 +88,9 @@ def test_the_section_says_with_which_qualities_a_network_is_beaten(results: Resu
 
 def test_figures_are_the_same_bytes(results: Results, tmp_path: Path) -> None:
     (scores,) = quality_scores(results)
-    draw_twice(lambda folder: write_quality_figure(scores, folder), tmp_path)
+    name, text = draw_twice(lambda folder: write_quality_figure(scores, folder), tmp_path)
+    assert name == "estimates_tile_folds_tpu_v3.svg"
+    assert text.lstrip().startswith("<?xml")
 
 
 def test_numbers_of_the_summary(results: Results) -> None:

@@ -344,7 +344,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
 
 
 def look(finding: Finding, times: int) -> Finding:
-    """Returns the finding as the last of so many looks at results that grew.
+    """Returns the finding with the p-value of several looks at results that grew, of which it is the last.
 
     Who adds results until an interval decides is wrong more often than it says; a verdict that any of n looks
     may give, by no more than the sum of their errors (Bonferroni).

@@ -108,12 +108,12 @@ _APPLICATION_COLUMNS = ["programs", "kernels", "ape", "tau", "worst_kind", "wors
 
 def _beside_papers(apes: Iterable[float], taus: Iterable[float]) -> dict[str, list[str]]:
     """Returns where APE and tau lie to the papers' neighbourhoods, as columns; nothing for NaN."""
-    places = {}
+    columns = {}
     for name, values, (low, high) in (("ape", apes, APE_NEAR_PAPERS), ("tau", taus, TAU_NEAR_PAPERS)):
         numbers = np.array([*values], dtype=np.float64)
         outside = [numbers < low, numbers > high, np.isnan(numbers)]
-        places[f"{name}_place"] = np.select(outside, ["below", "above", ""], "inside").tolist()
-    return places
+        columns[f"{name}_place"] = np.select(outside, ["below", "above", ""], "inside").tolist()
+    return columns
 
 
 def kind_table(scores: pd.DataFrame, chip: str) -> Table:
