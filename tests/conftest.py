@@ -27,6 +27,7 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 import pytest  # noqa: E402
+import typer.testing  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 from tests.fast import MARKS, is_fast  # noqa: E402
@@ -43,6 +44,9 @@ settings.register_profile(
 )
 settings.register_profile("search", deadline=None, database=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# Typer makes the whole command line anew for each command that a test runs, a twentieth of a second.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -313,7 +313,7 @@ def load_yaml(path: Where) -> dict[str, object]:
     return value
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _parse_yaml(text: str) -> object:
     """Parses a text; cached, since stages read the same parameter file several times."""
     yaml = YAML(typ="safe", pure=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -236,10 +237,11 @@ def corpora(draw: st.DrawFn) -> list[ProgramInfo]:
     ]
 
 
+_builder = cache(builder_of)
+
+
 def shares(one: ProgramInfo, other: ProgramInfo) -> bool:
-    return one.application == other.application or (
-        builder_of(one) != "" and builder_of(one) == builder_of(other)
-    )
+    return one.application == other.application or (_builder(one) != "" and _builder(one) == _builder(other))
 
 
 def reachable(programs: Sequence[ProgramInfo]) -> set[frozenset[str]]:

@@ -185,8 +185,9 @@ def test_a_run_that_loses_its_processes_and_a_worker_leaves_the_same_bytes(
 ) -> None:
     """A run in another folder, beside the one that nothing disturbed; sets in another order, tracking off.
 
-    All its processes, two of which compile programs, are killed in `generate`. It goes on with all stages on
-    a cluster of two workers, one of which is killed while it trains. They are not given what an archive has.
+    All its processes, two of which compile programs, are killed in `generate`. It goes on with all that
+    computes on a cluster of two workers, one of which is killed while it trains. They are not given what an
+    archive has.
     """
     params = write_profile(workplace, "again", {**TINY, "run": {"jobs": 2}})
     undisturbed, killed = (workplace / "out" / name for name in ("smoke", "again"))
@@ -210,19 +211,9 @@ def test_a_run_that_loses_its_processes_and_a_worker_leaves_the_same_bytes(
         restored = Path("evaluate", PACKED, name)
         assert (undisturbed / restored).read_bytes() == (killed / restored).read_bytes(), name
     computed = [f"{stage}/{one}" for stage in ("train", "evaluate") for one in EXPERIMENTS if one != PACKED]
-    for name in (
-        "generate",
-        "split",
-        *computed,
-        "autotune",
-        "reports/tables",
-        "reports/figures",
-        "reports/pages",
-    ):
+    for name in ("generate", "split", *computed, "autotune"):
         assert digest_folder(undisturbed / name) == digest_folder(killed / name), name
     # Studies, which `sweep/*.yaml` names, are called after their profile.
-    for name in ("reports/summary.json", "reports/claims.json", "sweep/tile.csv", "sweep/fusion.csv"):
+    for name in ("sweep/tile.csv", "sweep/fusion.csv"):
         assert (undisturbed / name).read_bytes() == (killed / name).read_bytes(), name
-    pages = [(out / "reports" / "index.html").read_text() for out in (undisturbed, killed)]
-    assert pages[0].replace("smoke", "again") == pages[1].replace("smoke", "again")
     assert not list(killed.glob(".cluster-*"))

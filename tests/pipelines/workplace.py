@@ -20,7 +20,8 @@ from costbench.params import merge
 from tests.deadline import HANGS_AFTER_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "autotune", "register", "report")
+STAGES = ("generate", "split", "features", "sweep", "train", "evaluate", "autotune")
+"""Those that compute; what comes after them works in its own process wherever these do."""
 PROGRAMS = (
     "convdraw_b16_infer_f32",
     "mobilenet_b32_infer_f32",

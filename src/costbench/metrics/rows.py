@@ -10,10 +10,12 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
 from os import PathLike
 from types import MappingProxyType
+from typing import Any
 
 from costbench.artifacts import parse_json, read_bytes, write_text
 from costbench.errors import DataError
@@ -61,10 +63,10 @@ class MetricRow:
     @property
     def key(self) -> tuple[str | int, ...]:
         """Returns the fields that must be unique: everything but the value and its provenance."""
-        return (
-            *(self.task, self.split, self.chip, self.model, self.variant, self.seed),
-            *(self.program, self.kernels, self.metric),
-        )
+        return _key_of(self)
+
+
+_key_of = attrgetter("task", "split", "chip", "model", "variant", "seed", "program", "kernels", "metric")
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,9 @@ PROGRAMS = "programs"
 """Group of rows that are over the fusion configs of a program, which ran as a whole on a real machine."""
 _TYPES: dict[str, type] = {"seed": int, "value": float}
 _NAMES = tuple(field.name for field in fields(MetricRow))
+_in_order = attrgetter(*_NAMES)
+_SORTED = tuple(sorted(_NAMES))
+_KINDS = tuple(_TYPES.get(name, str) for name in _SORTED)
 
 
 def write_rows(path: str | PathLike[str], rows: Iterable[MetricRow]) -> None:
@@ -122,7 +127,7 @@ def write_rows(path: str | PathLike[str], rows: Iterable[MetricRow]) -> None:
     Raises:
         DataError: naming `path`, if a value is not finite or two rows have the same key.
     """
-    ordered = sorted(rows)
+    ordered = sorted(rows, key=_in_order)
     for row in ordered:
         if not math.isfinite(row.value):
             raise DataError(
@@ -145,18 +150,33 @@ def read_rows(path: str | PathLike[str]) -> tuple[MetricRow, ...]:
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 at byte {error.start}", where=path) from error
     # Not `splitlines`, which also splits at separators that JSON leaves in strings, such as U+2028.
-    lines = io.StringIO(text, newline="\n")
-    rows = sorted(_parse(line, f"{path}:{number}") for number, line in enumerate(lines, 1))
+    lines = list(io.StringIO(text, newline="\n"))
+    rows = _parse_all(lines) or [_parse(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    rows.sort(key=_in_order)
     _check_unique(rows, path)
     return tuple(rows)
 
 
+def _parse_all(lines: Sequence[str]) -> list[MetricRow] | None:
+    """Returns the rows of lines as `write_rows` writes them, at once; None if one is written otherwise."""
+    try:
+        parsed: Any = parse_json(f"[{','.join(lines)}]".encode(), "")
+    except DataError:
+        return None
+    # What fills several lines, or one in part, has another number of values, or one that holds others.
+    as_written = len(parsed) == len(lines) and all(
+        type(values) is dict and tuple(values) == _SORTED and tuple(map(type, values.values())) == _KINDS
+        for values in parsed
+    )
+    return [MetricRow(**values) for values in parsed] if as_written else None
+
+
 def _check_unique(rows: Iterable[MetricRow], path: str | PathLike[str]) -> None:
     seen: set[tuple[str | int, ...]] = set()
-    for row in rows:
-        if row.key in seen:
-            raise DataError(f"two rows for {'/'.join(map(str, row.key))}", where=path, expected="one")
-        seen.add(row.key)
+    for key in map(_key_of, rows):
+        if key in seen:
+            raise DataError(f"two rows for {'/'.join(map(str, key))}", where=path, expected="one")
+        seen.add(key)
 
 
 def _parse(line: str, where: str) -> MetricRow:

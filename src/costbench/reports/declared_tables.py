@@ -286,9 +286,12 @@ def _column_values(
     kernels: pd.Series[float] | None,
 ) -> list[float | None]:
     """Returns the statistic of each row's results, None without any."""
-    results = select(frame, **column.filter)
-    statistic = column.statistic or declared.statistic
     by = list(declared.rows)
+    filters = {*column.filter, *(name for row in rows for name in row.filter)}
+    # Only the columns that are read: each text column is taken at its own cost.
+    read = [name for name in frame if name in (*_READ, *by, *filters)]
+    results = select(frame[read], **column.filter)
+    statistic = column.statistic or declared.statistic
     if declared.cases:
         of_rows = [select(results, **row.filter) for row in rows]
     elif statistic == "mean" and {"application", "program"} <= set(by):
@@ -303,6 +306,8 @@ def _column_values(
     ]
 
 
+_READ = ("application", "program", "seed", "value")
+"""Columns that statistics are of."""
 _OVER_SEEDS: Mapping[str, Callable[[pd.DataFrame, list[str]], pd.Series[float]]] = {
     "mean": means,
     "median": lambda frame, by: frame.groupby(by)["value"].median(),

@@ -122,15 +122,16 @@ def means(frame: pd.DataFrame, by: Sequence[str]) -> pd.Series[float]:
         frame: results.
         by: columns whose values a group shares.
     """
-    ordered = frame.sort_values(list(by), kind="stable")
-    groups = ordered.groupby(list(by), sort=True)["value"].size()
-    values, counts = ordered["value"].to_numpy(dtype=np.float64), groups.to_numpy()
+    groups = frame.groupby(list(by), sort=True)["value"]
+    sizes = groups.size()
+    in_order = np.argsort(groups.ngroup().to_numpy(), kind="stable")
+    values, counts = frame["value"].to_numpy(dtype=np.float64)[in_order], sizes.to_numpy()
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
     group_means: F64 = np.empty(len(counts), dtype=np.float64)
     for count in np.unique(counts):
         same = counts == count
         group_means[same] = values[starts[same][:, np.newaxis] + np.arange(count)].mean(axis=1)
-    return pd.Series(group_means, index=groups.index)
+    return pd.Series(group_means, index=sizes.index)
 
 
 def split_by(frame: pd.DataFrame, columns: Sequence[str]) -> dict[tuple[str, ...], pd.DataFrame]:
