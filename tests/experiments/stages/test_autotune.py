@@ -245,10 +245,20 @@ def test_programs_of_folds_are_tuned_with_the_networks_of_their_fold(
         tile_items(wrong)
 
 
-def test_what_the_user_can_mend(params: Path, repository: Path, tmp_path: Path) -> None:
+# MLflow's own use of SQLAlchemy.
+@pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning")
+def test_what_the_user_can_mend(
+    params: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DataError, match="finished stage"):
         autotune.run(profile(tmp_path, repository))
     with pytest.raises(ParamsError, match=r"fusion.*only for tile sizes"):
         autotune.run(profile(tmp_path, repository, fusion={"programs": {"gains": 1}}))
     with pytest.raises(ParamsError, match="must be different ones"):
         autotune.run(profile(tmp_path, repository, tile={"programs": {"chips": ["tpu_v2", "tpu_v2"]}}))
+    # Before anything is tuned.
+    monkeypatch.setattr(autotune, "compute", None)
+    monkeypatch.delenv("COSTBENCH_TRACKING", raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{params}/mlflow.db")
+    with pytest.raises(DataError, match=r"params\.yaml/mlflow\.db"):
+        autotune.run(params)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from costbench.artifacts import read_json, write_json
+from costbench.artifacts import read_json, write_json, write_text
 from costbench.datasets.splits import TrainingPrograms
 from costbench.experiments.grid.cells import Cell
 from costbench.experiments.grid.training_run import CellTask, Tracking, train_cell
@@ -77,13 +77,17 @@ def test_networks_of_layouts_are_no_part_of_what_tile_networks_follow_from() -> 
 
 def test_processor_time_stands_beside_the_wall_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timing = tmp_path / "cell.json"
-    item = SimpleNamespace(task=SimpleNamespace(timing=timing))
+    item = SimpleNamespace(task=SimpleNamespace(timing=timing, folder=tmp_path / "cell"))
     monkeypatch.setattr(train, "train_item", lambda item: write_json(timing, {"seconds": 2.5}))
     train.train_timed(item)  # type: ignore[arg-type]
-    written = timing.read_bytes()
     times = read_json(timing)
     assert (times["seconds"], set(times)) == (2.5, {"seconds", "core_seconds"})
     assert times["core_seconds"] >= 0.0
+    # What an attempt that was killed has taken is not known.
+    write_text(tmp_path / "cell" / "history.csv", "")
+    train.train_timed(item)  # type: ignore[arg-type]
+    assert read_json(timing) == {"seconds": 2.5}
+    written = timing.read_bytes()
     # A cell that is there already was not trained.
     monkeypatch.setattr(train, "train_item", lambda item: None)
     train.train_timed(item)  # type: ignore[arg-type]

@@ -146,6 +146,21 @@ def test_a_study_that_has_enough_trials_is_left_alone(url: str, tmp_path: Path) 
     assert list(outcome(task)) == [0, 1, 2]
 
 
+def test_the_result_is_of_as_many_trials_as_are_asked_for(url: str, tmp_path: Path) -> None:
+    task = toy_task(url, tmp_path, trials=6)
+    untracked = replace(task, cell=replace(task.cell, tracking=Tracking(OFF, "", "")))
+    first = replace(untracked, study=replace(task.study, trials=3))
+    backend = Backend()
+    work(first, toy_training())
+    sweep([first], 1, backend, tmp_path / "before")
+    work(task, toy_training())
+    sweep([untracked], 1, backend, tmp_path / "more")
+    # A study of more trials, and a folder with the table of all of them.
+    sweep([first], 1, backend, tmp_path / "more")
+    for name in ("tile.csv", "tile.yaml"):
+        assert (tmp_path / "more" / name).read_bytes() == (tmp_path / "before" / name).read_bytes()
+
+
 def test_interrupted_and_continued_is_as_not_interrupted(url: str, tmp_path: Path) -> None:
     whole = toy_task(f"{url}.whole", tmp_path, trials=6, keep_percent=50.0)
     work(whole, toy_training())

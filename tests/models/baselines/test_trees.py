@@ -50,3 +50,10 @@ def test_relevances_by_hand() -> None:
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(DataError, match="no trees"):
         RuntimeTrees("tree\nversion=v4\n")
+
+
+def test_more_configs_than_lambdarank_compares_are_an_error() -> None:
+    table = made_up(0, kernels=1, configs=10_001)
+    with pytest.raises(DataError, match="10001 configs of a kernel") as refused:
+        RankingTrees.fit(table, made_up(1), SPEC, 0)
+    assert refused.value.field == "training.configs"

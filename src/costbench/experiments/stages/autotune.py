@@ -31,7 +31,7 @@ from costbench.experiments.identity import (
     write_identity,
 )
 from costbench.experiments.parameter_file import load_params
-from costbench.experiments.tracking.runs import KIND, Provenance, tracked_run, tracking_uri
+from costbench.experiments.tracking.runs import KIND, Provenance, prepare, tracked_run, tracking_uri
 from costbench.experiments.workspace import Workspace, load_workspace
 from costbench.metrics.rows import MetricRow, RowOrigin, write_rows
 from costbench.params import digest
@@ -92,6 +92,9 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     trained = [read_identity(workspace.stage("train") / name) for name in experiments]
     identity = identify(__name__, section, features.data_digest, features, split, *trained)
     revision = git_revision(workspace.root)
+    # Before hours of searches, not after them: a store that cannot be used.
+    tracking = tracking_uri()
+    prepare(tracking, _EXPERIMENT)
     unseal(folder)
     items = _work_items(section, workspace, revision)
     notes, title = folder / _ITEMS, "programs to tune"
@@ -103,7 +106,7 @@ def run(params: Path, flags: BackendFlags = NO_FLAGS) -> None:
     write_identity(folder, identity)
     provenance = Provenance(identity.params_digest, identity.data_digest, revision)
     tags = {"profile": workspace.name, KIND: "autotune"}
-    with tracked_run(tracking_uri(), _EXPERIMENT, workspace.name, provenance, tags) as tracked:
+    with tracked_run(tracking, _EXPERIMENT, workspace.name, provenance, tags) as tracked:
         tracked.log_metrics(_headline(rows))
         tracked.log_files([folder / ROWS_FILE, folder / SEARCH_FILE], "autotune")
 

@@ -220,6 +220,8 @@ def _evaluate_experiment(
     machine.mkdir(parents=True, exist_ok=True)  # an output, which most experiments leave empty
     if _is_restored(folder, identity, experiment, workspace):
         _log.info("%s: restored results, which need no weights", experiment.name)
+        for program in user_programs(workspace.programs):
+            _log.warning("%s is not among them: train first, without an archive", program.name)
         return
     if known is not None and known.restore_rows(experiment):
         return

@@ -35,6 +35,7 @@ from costbench.experiments.grid.layout_training import LayoutTraining
 from costbench.experiments.grid.parent_run import cell_tracking, nest_cells, tracked_grid
 from costbench.experiments.grid.training_run import (
     DONE,
+    HISTORY,
     CellResult,
     CellTask,
     Tracking,
@@ -279,11 +280,14 @@ def _fit_follows_from(task: BaselineTask, data_digest: str) -> str:
 
 
 def train_timed(item: WorkItem[CellTask]) -> CellResult:
-    """Trains the cell of a work item, and notes its processor time beside the wall time of the training."""
+    """Trains the cell of a work item, and notes its processor time beside the wall time of the training.
+
+    That of a training that goes on is not known: what an earlier attempt took went with its process.
+    """
     timing, start = item.task.timing, time.process_time()
-    before = _modified_ns(timing)
+    before, goes_on = _modified_ns(timing), (item.task.folder / HISTORY).exists()
     result = train_item(item)
-    if timing is not None and _modified_ns(timing) != before:
+    if timing is not None and _modified_ns(timing) != before and not goes_on:
         seconds = round(time.process_time() - start, 1)
         timed: Any = read_json(timing)
         write_json(timing, {**timed, "core_seconds": seconds})

@@ -289,10 +289,11 @@ def _write(task: SweepTask, study: optuna.Study, folder: Path) -> BestTrial:
     with reachable(task.study.storage):
         trials = finished_trials(study)
     name = task.cell.cell.task
-    table = _table(trials)
-    _check_table(task, table, folder)
-    write_text(trials_path(folder, name), table)
-    best = _best(task, trials)
+    _check_table(task, _table(trials), folder)
+    # A study may have more of them, of an earlier sweep: what is asked for is the result of so many.
+    first = dict(sorted(trials.items())[: task.study.trials])
+    write_text(trials_path(folder, name), _table(first))
+    best = _best(task, first)
     write_best(best_path(folder, name), best)
     _log.info("%s: best %s %.4f in trial %d", best.study, best.monitor, best.metric, best.trial)
     return best

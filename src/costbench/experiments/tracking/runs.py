@@ -283,14 +283,14 @@ def addressed(uri: str) -> Iterator[None]:
 
 @contextmanager
 def store_errors(uri: str) -> Iterator[None]:
-    """Turns errors of MLflow into one of ours. Raises: DataError, naming the store."""
+    """Turns errors of MLflow and of its files into one of ours. Raises: DataError, naming the store."""
     from mlflow.exceptions import MlflowException
 
     try:
         yield
-    except MlflowException as error:
+    except (MlflowException, OSError) as error:
         expected = "another MLFLOW_TRACKING_URI, or COSTBENCH_TRACKING=off"
-        problem = f"cannot be used for tracking: {error.message}"
+        problem = f"cannot be used for tracking: {getattr(error, 'message', error)}"
         raise DataError(problem, where=uri, expected=expected) from error
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import lightgbm
 
 _LEVELS = 31
+_MAX_RANKED = 10_000
 # Of log errors: squared below a third, absolute above. Chosen on validation programs, as is the trust.
 _HUBER = 0.3
 _TRUST = 5.0
@@ -252,11 +253,17 @@ def rank(train: Samples, validation: Samples, spec: BaselineSpec, seed: int) -> 
     """Returns LambdaRank trees, in LightGBM's text format, that rank the rows of each group.
 
     The round with the highest mean of Kendall's tau over the groups of `validation` is the one that counts.
+
+    Raises:
+        DataError: for a kernel with more configs than LambdaRank compares.
     """
+    if (largest := int(train.table.counts.max())) > _MAX_RANKED:
+        expected = f"at most {_MAX_RANKED}, which LightGBM's LambdaRank compares"
+        raise DataError(f"{largest} configs of a kernel", field="training.configs", expected=expected)
     objective = {
         "objective": "lambdarank",
         "label_gain": list(range(_LEVELS + 1)),
-        "lambdarank_truncation_level": int(train.table.counts.max()),
+        "lambdarank_truncation_level": largest,
     }
     ends = np.cumsum(validation.table.counts)[:-1]
     measured = np.split(validation.table.runtime_ns, ends)
