@@ -22,7 +22,7 @@ from costbench.reports.headline import HeadlineParams, load_headline
 from costbench.reports.inputs import ReportInputs, ReportParams, find_on_machine, load_report_data
 from costbench.reports.machine_searches import search_rows
 from costbench.reports.report import write_report
-from costbench.reports.sections.real_machine import carried_findings, transfer_points
+from costbench.reports.sections.real_machine import carried_findings, machine_pointer, transfer_points
 from tests.reports.conftest import make_row
 
 CHIP = "toy_cpu"
@@ -127,6 +127,7 @@ def test_findings_stand_beside_those_on_the_simulated_chip(inputs: ReportInputs,
     trees = carried[TREES_AHEAD]
     # Trees lead there, and trail here.
     assert (trees.simulated, trees.real, trees.carries_over) == (HOLDS, DOES_NOT_HOLD, "no")
+    assert f"(tpu_v3: {HOLDS}; {CHIP}: {DOES_NOT_HOLD})" in machine_pointer(data)[0].answer
     assert carried["lpm2020.fusion_vs_analytical"].carries_over == "yes"
     # The paper says the opposite of unlike programs; no other claim about these models stands in for it.
     unlike = carried["lpm2020.fusion_manual_split"]

@@ -351,6 +351,12 @@ def machine_pointer(data: ReportData) -> tuple[Pointer, ...]:
     if data.real is None or main_cell(data.real) is None:
         return (pointer(_PAGE, "carried", "overview", chip=None),)
     carried = carried_findings(data.printed_findings)
-    lost = carried["statement"][carried["carries_over"] == "no"].tolist()
+    differing, chip = carried[carried["carries_over"] == "no"], data.real.chip
+    lost = [
+        f"{words.removesuffix('.')} ({PRIMARY_CHIP}: {simulated}; {chip}: {real})."
+        for words, simulated, real in zip(
+            differing["statement"], differing["simulated"], differing["real"], strict=True
+        )
+    ]
     counts = count_carried(carried)
-    return (pointer(_PAGE, "carried", _PAGE, chip=data.real.chip, counts=counts, lost=lost),)
+    return (pointer(_PAGE, "carried", _PAGE, chip=chip, counts=counts, lost=lost),)
