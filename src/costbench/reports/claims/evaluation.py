@@ -328,9 +328,9 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     if verdict == HOLDS and not (claim.null_value is None and claim.blind is None):
         *_, idle = _intervals(claim, idle_scores(claim, scores), draws)
         if lie_within(claim, idle, *region(claim, margin)) is not False:
-            shown = ", ".join(f"{end:.2f}" for end in summary(claim, idle))
+            shown = " to ".join(f"{end:.2f}" for end in summary(claim, idle))
             named = "doing nothing" if claim.blind is None else claim.blind.model
-            return replace(finding, reason=f"{named} passes too: {shown} {claim.unit}")
+            return replace(finding, reason=f"{named} may pass too: {shown} {claim.unit}")
     finding = replace(
         finding,
         verdict=verdict or UNDECIDED,
