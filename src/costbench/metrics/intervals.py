@@ -235,6 +235,37 @@ class ShareInterval:
 
 
 @dataclass(frozen=True)
+class IntervalOfLog:
+    """The interval of a logarithm, shown as what it is the logarithm of: a factor has none below 0.
+
+    Attributes:
+        log: logarithm with its interval.
+        shown: increasing function from a logarithm to the value that is reported.
+    """
+
+    log: Interval
+    shown: Callable[[float], float]
+
+    @property
+    def estimate(self) -> float:
+        """Returns the effect."""
+        return self.shown(self.log.estimate)
+
+    @property
+    def of_runs(self) -> float:
+        """Returns the share of the logarithm's variance that is that of training runs."""
+        return self.log.of_runs
+
+    def low(self, tail: float) -> float:
+        """Returns the lower end."""
+        return self.shown(self.log.low(tail))
+
+    def high(self, tail: float) -> float:
+        """Returns the upper end."""
+        return self.shown(self.log.high(tail))
+
+
+@dataclass(frozen=True)
 class LargestInterval:
     """The largest of the values of given programs, each known up to the luck of its runs.
 

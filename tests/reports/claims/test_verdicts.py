@@ -60,6 +60,24 @@ def test_a_lead_holds_is_smaller_is_none_or_is_the_other_side_s(
     assert (found.no_larger_than is not None) == (verdict == NO_DIFFERENCE)
 
 
+def test_p_is_that_of_the_verdict_that_is_printed() -> None:
+    # 1.5 +- 0.189: below the printed 2 by 2.65 of t(7), a p of 3.3%, and above 0 by 7.9.
+    found = _lead(PRINTED, (1.5 + 0.5 * WAVE).tolist())
+    assert found.verdict == SMALLER
+    assert found.p == pytest.approx(0.033, abs=0.004)
+    found = _lead(replace(PRINTED, paper_effect=1.5), (1.5 + 0.5 * WAVE).tolist())
+    assert found.verdict == HOLDS
+    assert found.p == pytest.approx(0.0001, abs=0.0001)
+
+
+def test_a_factor_has_an_interval_of_its_logarithm() -> None:
+    # Logarithms 0 to 5: mean 2.5, standard error 0.764, t(5) 2.571. On factors it would reach below 0.
+    claim = replace(MEAN, scale="factor", statistic="geometric_mean")
+    found = decide(claim, rows_of_both([1.0] * 6, np.exp(np.arange(6.0)).tolist()))
+    assert (found.verdict, found.effect) == (HOLDS, pytest.approx(np.exp(2.5)))
+    assert np.log([found.low or 0.0, found.high or 0.0]) == pytest.approx([0.536, 4.464], abs=0.1)
+
+
 def test_no_difference_says_how_large_one_may_be() -> None:
     found = _lead(PRINTED, (0.1 + WAVE).tolist())
     assert found.no_larger_than == pytest.approx(0.1 + 1.895 * 0.378, abs=0.03)

@@ -338,7 +338,13 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     )
     if claim.wall_time:
         return finding
-    smallest = smallest_tail(lambda tail: decide(claim, leads, margin, tail) is not None)
+
+    def is_decided(tail: float) -> bool:
+        found = decide(claim, leads, margin, tail)
+        # As it is printed: where a claim holds at any tail, "smaller than printed" may not.
+        return found is not None and (tail >= TAIL or verdict in (None, found))
+
+    smallest = smallest_tail(is_decided)
     estimated = None if verdict else needed(claim, leads, margin, programs=n, runs=runs)
     return look(replace(finding, p=smallest, needed=estimated), claim.looks)
 

@@ -23,6 +23,7 @@ from costbench.metrics.intervals import (
     CONFIDENCE,
     CrossedDraws,
     Interval,
+    IntervalOfLog,
     LargestInterval,
     PercentileInterval,
     ShareInterval,
@@ -72,10 +73,14 @@ def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) 
     # Independent draws of programs, or of applications, of the smallest side.
     num_drawn = min(draws.num_drawn(side_scores.programs) for side_scores in scores.values())
     runs = count_runs(scores.values())
+    is_factor = claim.scale != "difference"
+    of_factors = _LOG[claim.scale] if is_factor else np.asarray
     effects = resample_effects(
-        lambda resample: np.stack(leads(claim, scores, resample)), draws, num_drawn, runs
+        lambda resample: of_factors(np.stack(leads(claim, scores, resample))), draws, num_drawn, runs
     )
     by_pair = [small_sample_interval(effect) for effect in effects]
+    if is_factor:
+        return tuple(IntervalOfLog(interval, _FROM_LOG[claim.scale]) for interval in by_pair)
     if claim.statistic == "share_of_programs":
         return tuple(ShareInterval(interval, num_drawn) for interval in by_pair)
     return tuple(by_pair)
@@ -200,6 +205,11 @@ def _largest(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -
     return tuple(by_pair)
 
 
+_LOG: Mapping[str, Callable[[F64], F64]] = {
+    "factor": np.log,
+    "ratio": lambda percent: np.log1p(percent / 100.0),
+}
+"""From leads of a scale to logarithms of factors."""
 _FROM_LOG: Mapping[str, Callable[[float], float]] = {
     "difference": lambda log: float(np.exp(log)),
     "factor": lambda log: float(np.exp(log)),
