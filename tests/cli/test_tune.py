@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.search import Progress
 from costbench.cli.app import app
+from costbench.cli.options import console, print_table
 from costbench.cli.tune import _lines, _reporting, _Stop, default_folder, duration, summary
 from costbench.errors import ChoiceError, CostbenchError, DataError, HloError
 from costbench.experiments.autotuning.session import Gain, Step, TuneOptions, TuningResult
@@ -213,6 +214,15 @@ def test_what_came_out_in_words() -> None:
     assert numbers(measured) == [4, 30.5]
     for name in ("decisions.json", "costs.csv", "search.png", "search.svg"):
         assert name in files
+
+
+def test_brackets_in_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name of JAX's with its parameters, a folder, and what would close a style that nobody opened."""
+    names = ["dot[dims=0]", "step[fold]", "jit(f)/dot[/step]"]
+    print_table(["what"], [[name] for name in names], title="u[net]")
+    console().print(summary(TUNED, options(), Path("out[fold]")), highlight=False, soft_wrap=True)
+    output = capsys.readouterr().out
+    assert all(name in output for name in (*names, "u[net]", "out[fold]"))
 
 
 def test_nothing_found_is_said_with_what_would_help() -> None:

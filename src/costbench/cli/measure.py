@@ -134,7 +134,7 @@ def _record(
     check_machine_name(folder, name)
 
     def show(program: str, number: int, outcome: str) -> None:
-        console().print(f"pass {number + 1}: {program}: {outcome}", highlight=False, markup=False)
+        console().print(f"pass {number + 1}: {program}: {outcome}", highlight=False)
 
     record(programs, work, RecordSpec((seconds, 0.0) * rounds, core), show)
     card = write_records(work, programs, folder, name, remarks)

@@ -51,11 +51,14 @@ _PIPE_WIDTH = 130
 
 
 def console() -> Console:
-    """Returns a console as wide as the terminal; a file or pipe is as wide as tables need."""
+    """Returns a console as wide as the terminal; a file or pipe is as wide as tables need.
+
+    Text is printed as it is: names of files and instructions have brackets, which are no markup.
+    """
     from rich.console import Console
 
-    terminal = Console()
-    return terminal if terminal.is_terminal else Console(width=_PIPE_WIDTH)
+    terminal = Console(markup=False, emoji=False)
+    return terminal if terminal.is_terminal else Console(width=_PIPE_WIDTH, markup=False, emoji=False)
 
 
 def print_table(

@@ -371,7 +371,7 @@ def _reporting(console: Console, file: Path) -> Iterator[Report]:
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[best]}"))
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[best]}"))
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         yield _bar(bar, bar.add_task(f"reading {file.name}", total=None, best=""))
 
