@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,23 @@ def test_stopped_anywhere_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert part.unmeasured[0] <= part.unmeasured[1]
     tuned(tmp_path / "b", options, resume=True, report=stop_in("measured"))
     assert tuned(tmp_path / "b", options, resume=True) == whole
+
+
+def test_predictions_end_at_the_time_limit_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that goes on measures what the first one predicted, whatever else it had time to predict."""
+    seconds = [0.0]
+    monkeypatch.setattr("costbench.experiments.autotuning.session.time.monotonic", lambda: seconds[0])
+
+    def report(searched: Step, progress: Progress) -> None:
+        seconds[0] += 61.0 if progress.num_decisions > 1 else 0.0
+
+    file = small_file(tmp_path)
+    options = TuneOptions(file, "fusion", minutes=0.8, model_minutes=0.005, compile_s=14.4, time_limit=1.0)
+    part = tuned(tmp_path / "a", options, report=report)
+    assert (part.num_predicted, part.num_measured) == (17, 3)
+    more = tuned(tmp_path / "a", replace(options, minutes=2.0, time_limit=math.inf), resume=True)
+    assert (more.num_predicted, more.num_measured) == (17, 7)
+    assert more.rows[:3] == part.rows
 
 
 def test_hardware_alone_stopped_and_resumed(tmp_path: Path) -> None:

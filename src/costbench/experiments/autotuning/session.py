@@ -285,7 +285,8 @@ class Session:
         """Runs or resumes a search; returns None if the run was interrupted before this search began."""
         path = self._folder / "traces" / f"{step.name}.json"
         recorded = read_trace(path) if self._resume and path.exists() else None
-        if self.interrupted:
+        is_ended = step.limited and recorded is not None and not recorded.budget_left.evaluations_left(1)
+        if self.interrupted or is_ended:
             return recorded
         path.parent.mkdir(parents=True, exist_ok=True)
         late = False
@@ -300,11 +301,14 @@ class Session:
         try:
             trace = run(recorded, watch)
         except SearchInterrupted as stopped:
-            # At the limit this search ends and the next one measures the best decisions so far.
             self.interrupted = not late
             trace = stopped.trace
             if recorded is not None and len(recorded) > len(trace):
-                return recorded
+                trace = recorded
+            if late:
+                # The next search measures the best decisions so far: nothing is added when it is resumed.
+                spent = trace.budget_left.spent_evaluations
+                trace = replace(trace, budget=replace(trace.budget, evaluations=spent))
         write_trace(path, trace)
         return trace
 
