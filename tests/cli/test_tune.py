@@ -238,6 +238,9 @@ def test_stopped_before_measuring_the_best_is_what_the_model_says() -> None:
     stopped = replace(TUNED, best_ns=3e6, num_measured=0, unmeasured=(2.5e6, 2.75e6))
     line = summary(stopped, options(), Path("out")).splitlines()[0]
     assert numbers(line) == [2.5, 2.75]
+    line = summary(stopped, options(task="layout"), Path("out")).splitlines()[0]
+    assert "layouts" in line
+    assert "fusions" not in line
 
 
 def test_the_command_explains_itself() -> None:

@@ -463,7 +463,7 @@ def summary(result: TuningResult, options: TuneOptions, folder: Path, chip: str 
     chosen = labels_of(options.task).decisions
     if result.unmeasured is not None:
         chosen_ns, default_ns = map(duration, result.unmeasured)
-        gain = f"the best fusions found are predicted to take {chosen_ns}, the default ones {default_ns}"
+        gain = f"the best {chosen} found are predicted to take {chosen_ns}, the default ones {default_ns}"
         lines = [f"{result.program}: nothing was measured; {gain}"]
     elif result.speedup > 1.0:
         gain = f"{100 * (result.speedup - 1):.1f}% faster than with the compiler's default {chosen}"
