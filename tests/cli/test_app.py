@@ -174,6 +174,25 @@ def test_an_unknown_experiment_is_one_error(command: str, repository: Path, tmp_
     assert "main-tile, main-fusion" in line
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["train", "--settings", "sage.yaml"], "--settings"),
+        (["evaluate", "--json"], "--json"),
+        (["train", "--data", "net.npz", "--params", "params.yaml"], "--params"),
+        (["evaluate", "--data", "net.npz", "--experiment", "main-tile"], "--experiment"),
+        (["measure", "programs", "--record", "records", "--json"], "--json"),
+        (["measure", "step.hlo.pb", "--rounds", "3"], "--rounds"),
+    ],
+    ids=str,
+)
+def test_options_without_effect_are_refused(arguments: list[str], option: str) -> None:
+    """`train --settings` alone would train all experiments with other settings."""
+    error = CliRunner().invoke(complete_app(), arguments).exception
+    assert isinstance(error, DataError)
+    assert error.field == option
+
+
 def test_a_profile_is_set_and_taken_back(repository: Path, tmp_path: Path) -> None:
     folders = ("", *(f"profiles/{name}/" for name in ("smoke", "evidence", "paper")))
     for name in (f"{folder}params.yaml" for folder in folders):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from costbench.cli.options import Json, console, print_table, program_stem
+from costbench.cli.options import Json, console, print_table, program_stem, refuse_given
 
 if TYPE_CHECKING:
     from costbench.arrays import I16
@@ -20,6 +20,7 @@ _NS_PER_MS, _NS_PER_US = 1e6, 1e3
 
 
 def measure(  # noqa: PLR0913 (a command has its options)
+    context: typer.Context,
     program: Annotated[
         Path,
         typer.Argument(
@@ -75,8 +76,10 @@ def measure(  # noqa: PLR0913 (a command has its options)
     `costbench measure data/xla_cpu/programs --record data/xla_cpu --remarks "nothing ran beside"`
     """
     if record is not None:
+        refuse_given(context, ("fusions", "profile", "as_json"), "with --record")
         _record(program, record, work, core, seconds, rounds, machine or None, remarks)
         return
+    refuse_given(context, ("seconds", "rounds", "work", "machine", "remarks"), "without --record")
     from costbench.hardware.xla_cpu.backend import Backend
     from costbench.hardware.xla_cpu.device import ProgramRunner
     from costbench.hardware.xla_cpu.reading import machine_program, read_program_proto

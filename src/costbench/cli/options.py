@@ -105,6 +105,31 @@ def calm_threads() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
+def is_given(context: typer.Context, option: str) -> bool:
+    """Returns whether an option was given, not left to its default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_given(context: typer.Context, options: Collection[str], reason: str) -> None:
+    """Refuses options that would have no effect.
+
+    Args:
+        context: context of the command.
+        options: names of the parameters.
+        reason: what makes them have none, such as `with --task tile`.
+
+    Raises:
+        DataError: for the first of them that was given.
+    """
+    from costbench.errors import DataError
+
+    for parameter in context.command.params:
+        if parameter.name in options and is_given(context, parameter.name):
+            field = parameter.opts[0]
+            raise DataError(f"has no effect {reason}", field=field, expected="to be left out")
+
+
 def announce_compiling() -> None:
     """Prints a line on stderr if functions are compiled whose code is not on disk yet."""
     from costbench.execution.compiled import at_first_compilation

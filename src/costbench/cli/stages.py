@@ -21,6 +21,7 @@ from costbench.cli.options import (
     Seeds,
     backend_flags,
     calm_threads,
+    refuse_given,
     run_stage,
 )
 from costbench.errors import DataError
@@ -61,6 +62,8 @@ Threads = Annotated[
         rich_help_panel=_OWN_DATA,
     ),
 ]
+_OF_EXPERIMENTS = ("params", "experiment", "archive", "seeds", "backend", "scheduler", "jobs")
+"""Options that have no effect on a data set of one's own."""
 _CACHE = Path("out/cache")
 _MODEL = Path("out/model")
 _LINE_EVERY_S = 5.0
@@ -86,6 +89,7 @@ class EpochLines:
 
 
 def train(  # noqa: PLR0913 (a command has its options)
+    context: typer.Context,
     params: Params = Path("params.yaml"),
     experiment: ExperimentName = None,
     archive: Archive = None,
@@ -123,12 +127,14 @@ def train(  # noqa: PLR0913 (a command has its options)
     `costbench evaluate --data unet_3d.4x4.bf16.npz --model out/unet`
     """
     if data is None:
+        refuse_given(context, ("collection", "settings", "out", "seed", "threads", "cache"), "without --data")
         from costbench.experiments.packed_cells import packed_cells
         from costbench.experiments.stages.train import run
 
         flags, packed = backend_flags(backend, scheduler, jobs), packed_cells(archive)
         run_stage(lambda path: run(path, experiment, flags, packed, seeds), params)
         return
+    refuse_given(context, _OF_EXPERIMENTS, "with --data")
     calm_threads()
     from costbench.execution.workers import start_logging
     from costbench.experiments.tpugraphs.training import ImportedData, train_on
@@ -143,6 +149,7 @@ def train(  # noqa: PLR0913 (a command has its options)
 
 
 def evaluate(  # noqa: PLR0913 (a command has its options)
+    context: typer.Context,
     params: Params = Path("params.yaml"),
     experiment: ExperimentName = None,
     archive: Archive = None,
@@ -164,12 +171,16 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
     by program. Of a layout graph that the model was trained on, only configs count that were held out.
     """
     if data is None:
+        refuse_given(
+            context, ("collection", "model", "split", "threads", "cache", "as_json"), "without --data"
+        )
         from costbench.experiments.packed_cells import packed_cells
         from costbench.experiments.stages.evaluate import run
 
         flags, packed = backend_flags(backend, scheduler, jobs), packed_cells(archive)
         run_stage(lambda path: run(path, experiment, flags, packed, seeds), params)
         return
+    refuse_given(context, _OF_EXPERIMENTS, "with --data")
     calm_threads()
     from costbench.experiments.tpugraphs.training import ImportedData, evaluate_on
 

@@ -12,11 +12,19 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costbench.cli.options import INTERRUPTED, announce_compiling, console, print_table, program_stem
+from costbench.cli.options import (
+    INTERRUPTED,
+    announce_compiling,
+    console,
+    is_given,
+    print_table,
+    program_stem,
+    refuse_given,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -197,7 +205,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         from costbench.hardware.xla_cpu.program import CHIP
         from costbench.target import load_target
 
-        _refuse(context, ("trials", "target", *_OF_EXTENSIONS), task)
+        refuse_given(context, ("trials", "target", *_OF_EXTENSIONS), f"with --task {task}")
         options = TuneOptions(
             file=Path(subject),
             task=TUNED[task].name,
@@ -219,18 +227,16 @@ def tune(  # noqa: PLR0913 (a command has its options)
         if not TASKS[task].on_processor:
             tasks = ", ".join(name for name, known in TASKS.items() if known.on_processor)
             raise DataError(f"{device} has no {task}s to choose", field="--task", expected=tasks)
-        for option in _OF_SIMULATED:
-            if _given(context, option):
-                _refuse_option(option, f"--device {device}")
+        refuse_given(context, _OF_SIMULATED, f"with --device {device}")
         _tune(options, device, None, out, resume)
 
     def by_extension(command: Callable[..., None]) -> None:
-        _refuse(context, _OF_PROGRAMS, task)
-        earlier = None if model == "none" or not _given(context, "model") else Path(model)
+        refuse_given(context, _OF_PROGRAMS, f"with --task {task}")
+        earlier = None if model == "none" or not is_given(context, "model") else Path(model)
         further = {"strategy": strategy, "records": records}
-        further = {name: value for name, value in further.items() if _given(context, name)}
+        further = {name: value for name, value in further.items() if is_given(context, name)}
         known = inspect.signature(command).parameters
-        _refuse(context, tuple(name for name in further if name not in known), task)
+        refuse_given(context, further.keys() - known.keys(), f"with --task {task}")
         command(subject, trials, target, earlier, seed, out, resume, **further)
 
     extensions = {name: partial(by_extension, command) for name, command in _extensions().items()}
@@ -246,26 +252,6 @@ def _extensions() -> dict[str, Callable[..., None]]:
     return {
         name.removeprefix("tune_"): commands[name] for name in sorted(commands) if name.startswith("tune_")
     }
-
-
-def _given(context: typer.Context, option: str) -> bool:
-    """Returns whether an option was given, not left to its default."""
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _refuse(context: typer.Context, options: tuple[str, ...], task: str) -> None:
-    """Raises DataError for the first of these options that was given: it would have no effect."""
-    for option in options:
-        if _given(context, option):
-            _refuse_option(option, f"--task {task}")
-
-
-def _refuse_option(option: str, beside: str) -> NoReturn:
-    from costbench.errors import DataError
-
-    name = "--" + option.replace("_", "-")
-    raise DataError(f"has no effect with {beside}", field=name, expected="to be left out")
 
 
 def _tune(options: TuneOptions, chip: str, target: Target | None, out: Path | None, resume: bool) -> None:
