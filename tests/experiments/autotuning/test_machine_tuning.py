@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
-from costbench.autotuning.fusion import fusion_problem
-from costbench.autotuning.trace import SearchTrace, Subject
+from costbench.autotuning.fusion import FusionModelEvaluator, ProgramPricer, fusion_problem
+from costbench.autotuning.search import Progress
+from costbench.autotuning.trace import SearchTrace, Subject, read_trace
 from costbench.compiler.kernel import Kernel
 from costbench.datasets.machine_records import open_records
 from costbench.datasets.machine_searches import read_card, read_searches
@@ -26,10 +27,12 @@ from costbench.errors import DataError
 from costbench.experiments.autotuning import machine_models, machine_searches, machine_tuning
 from costbench.experiments.autotuning.machine_models import machine_model, recorded_roofline
 from costbench.experiments.autotuning.machine_searches import SearchSettings, search_programs
+from costbench.experiments.autotuning.session import Session, Step, TuneOptions
 from costbench.hardware.xla_cpu.comparison import Comparison
 from costbench.hardware.xla_cpu.program import MachineProgram
 from costbench.hlo.conversion import module_to_bytes
 from costbench.hlo.module import HloModule
+from costbench.hlo.proto.hlo_pb2 import HloModuleProto
 from costbench.programs.manifest import ProgramEntry, load_manifest
 from tests.command_line import costbench, costbench_process, one_error
 from tests.datasets.machine_recordings import write_records
@@ -160,6 +163,33 @@ def test_what_is_slower_when_measured_anew_is_not_kept(
     assert ("nothing faster was found" in script) is is_own
     assert sentence.startswith("XLA's own fusions are kept") is is_own
     assert f"{gain:.3f} times as fast" in sentence
+
+
+def test_stopped_before_anything_was_measured_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was predicted is kept, and the command says that it was stopped."""
+    program = MachineProgram(chain(), "chain")
+    costs = SimpleNamespace(costs=lambda kernels: np.ones(len(kernels)))
+    evaluator = FusionModelEvaluator(ProgramPricer(program.space, costs), "flat", 1e-3)
+    tuner = Tuner(program, (1.0,))
+    monkeypatch.setattr(Tuner, "predictor", lambda *_: evaluator, raising=False)
+    monkeypatch.setattr(Tuner, "device", lambda _: None, raising=False)
+    for name, value in (
+        ("require_jax", None), ("read_program_proto", HloModuleProto()), ("machine_program", program),
+        ("machine_model", costs), ("MachineTuner", tuner),
+    ):  # fmt: skip
+        monkeypatch.setattr(machine_tuning, name, lambda *_, value=value: value)
+    (tmp_path / "chain.hlo.pb").write_bytes(module_to_bytes(chain()))
+    options = TuneOptions(tmp_path / "chain.hlo.pb", "fusion", "flat", device="xla_cpu")
+
+    def ctrl_c(step: Step, progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    session = Session(tmp_path / "out", options, None, resume=False, report=ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        machine_tuning.tune_on_machine(session, "chain", tmp_path / "out")
+    assert len(read_trace(tmp_path / "out" / "traces" / "predicted.json")) > 0
 
 
 @pytest.mark.parametrize(

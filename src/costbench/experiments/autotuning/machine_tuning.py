@@ -208,6 +208,7 @@ def tune_on_machine(session: Session, name: str, folder: Path) -> tuple[TuningRe
         HloError: if the file is no HLO module, or XLA refuses it.
         DataError: as `MachineTuner` does; for a model that cannot be loaded; if the chosen fusions change
             the results of the program.
+        KeyboardInterrupt: on Ctrl-C before a config was measured that can be chosen.
     """
     options = session.options
     require_jax()
@@ -233,7 +234,7 @@ def tune_on_machine(session: Session, name: str, folder: Path) -> tuple[TuningRe
         measured = session.search(MEASURING, search)
     best = best_of(measured)
     if best is None:
-        raise _nothing_to_choose(tuner, measured)
+        raise KeyboardInterrupt if session.interrupted else _nothing_to_choose(tuner, measured)
     return _finish(tuner, session, folder, best, predicted, measured)
 
 
