@@ -57,6 +57,12 @@ def test_keys_of_another_packages_section_are_explained(repository: Path) -> Non
     shown = CliRunner().invoke(app, ["params", "schedules.tables.trials", "--params", smoke])
     assert shown.output.splitlines()[-2:] == ["  default: 400", f"  value in {smoke}: 32"]
     assert find_key("schedules.tables.searches.NAME.targets").default == ("native",)
+    # Names of the user's are those of a file.
+    named = CliRunner().invoke(app, ["params", "schedules.tables.searches.mine.targets", "--params", smoke])
+    assert named.output.startswith("schedules.tables.searches.mine.targets\n")
+    assert find_key("schedules.tables.searches.mine").accepts.startswith("a mapping with workloads")
+    with pytest.raises(ParamsError, match=r"searches\.NAME\.targets"):
+        find_key("schedules.tables.searches.mine.target")
 
 
 def test_an_unknown_key_is_one_error() -> None:

@@ -9,7 +9,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -114,8 +114,11 @@ def find_key(name: str) -> Key:
         known[name if not rest else SECTION] = Key(name, meaning, "a mapping", dataclasses.MISSING, "")
     else:
         known = {key.name: key for key in keys()}
+    generic = _with_placeholder(name, _named(known))
+    if name not in known and generic in known:
+        return dataclasses.replace(known[generic], name=name)
     if name not in known:
-        parent = name.rpartition(".")[0]
+        parent = generic.rpartition(".")[0]
         beside = [key for key in known if key.rpartition(".")[0] == parent] or list(sections())
         raise ParamsError("no such key", where="command line", field=name, expected=", ".join(beside))
     return known[name]
@@ -182,15 +185,24 @@ def with_comments(text: str, *, renew: bool = False) -> str:
 def _meanings(text: str) -> Iterator[tuple[Node, str]]:
     """Yields the keys of a parameter file with their meanings, in order; of the user's names the first's."""
     known = {key.name: key.meaning for key in (*keys(), *_entry_keys(f"{SECTION}.NAME"))}
-    named = [SECTION, *(name.removesuffix(".NAME") for name in known if name.endswith(".NAME"))]
+    named = [SECTION, *_named(known)]
     seen = set[str]()
     for path, key in _key_nodes(YAML(typ="safe", pure=True).compose(text)):
-        parent = next((name for name in named if path.startswith(f"{name}.")), "")
-        if parent:
-            path = ".".join([parent, "NAME", *path.removeprefix(f"{parent}.").split(".")[1:]])
-        if known.get(path) and not (parent and path in seen):
-            yield key, known[path]
-        seen.add(path)
+        generic = _with_placeholder(path, named)
+        if known.get(generic) and generic not in seen:
+            yield key, known[generic]
+        seen.add(generic)
+
+
+def _named(known: Iterable[str]) -> list[str]:
+    """Returns the keys that the user's own names stand under."""
+    return [name.removesuffix(".NAME") for name in known if name.endswith(".NAME")]
+
+
+def _with_placeholder(path: str, named: Sequence[str]) -> str:
+    """Returns a dotted name with `NAME` in place of a name of the user's."""
+    parent = next((name for name in named if path.startswith(f"{name}.")), "")
+    return ".".join([parent, "NAME", *path.removeprefix(f"{parent}.").split(".")[1:]]) if parent else path
 
 
 def _key_nodes(node: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
