@@ -85,7 +85,7 @@ def fit_roofline(static: F64, runtime_ns: F64, weights: F64) -> Roofline:
     share = weights / weights.sum()
     traffic = static[:, 1] + static[:, 2]
     work = np.stack([np.ones(len(static)), static[:, 0], traffic, static[:, 3]], axis=1)
-    # A constant alone that explains the median of the kernels that have such work, far from zero work.
+    # Rates that alone explain a quarter of the kernels with such work, and the shortest runtime as launch.
     start = np.array([_rate(runtime_ns, column) for column in work.T])
     start[0] = float(np.min(runtime_ns))
 

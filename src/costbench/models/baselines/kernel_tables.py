@@ -216,7 +216,8 @@ def sample_table(
     Args:
         shards: features of some programs.
         spec: number of kernels and decisions.
-        seed: seed of the draws; what is drawn from an application does not depend on other applications.
+        seed: seed of the draws; of an application, the kernels depend on others by their number alone, while
+            decisions are drawn from one stream, shard after shard.
         min_configs: number of decisions below which kernels are left out (2 for a loss over pairs).
 
     Returns:

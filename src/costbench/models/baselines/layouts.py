@@ -218,7 +218,7 @@ def sample_layouts(
         estimate: quality of the estimates, empty: there are none of layouts.
 
     Returns:
-        Programs by application, then in the order of the paths.
+        Programs by application, then by path.
 
     Raises:
         DataError: for damaged graphs, if no program is left, or for a quality of estimates.

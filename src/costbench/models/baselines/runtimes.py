@@ -2,9 +2,10 @@
 
 All coefficients are non-negative, so that each has a meaning (a launch takes time, a byte takes time). They
 are fitted to training programs by the mean relative error, which is what MAPE measures: the least of
-sum_i w_i |x_i . c - y_i| / y_i over c >= 0 is a linear program. A least-squares fit of runtimes would be
-decided by the few longest kernels, one of logarithms is not linear in c. The published procedure instead
-scales the estimate on each test program (`costbench.experiments.evaluation.fusion.scale_estimates`).
+sum_i w_i |x_i . c - y_i| / y_i over c >= 0 is a linear program. Settings may ask for the mean log error
+instead, which is not linear in c. A least-squares fit of runtimes would be decided by the few longest
+kernels. The published procedure scales the estimate on each test program
+(`costbench.experiments.evaluation.fusion.scale_estimates`).
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ class ScaledEstimate:
     """The analytical estimate e times one constant: a e.
 
     Attributes:
-        factor: a, the weighted median of measured / e with weights w e / measured, which minimises the mean
-            relative error sum w |a e - measured| / measured.
+        factor: a, the weighted median of measured / e. With weights w e / measured it minimises the mean
+            relative error sum w |a e - measured| / measured, with weights w the mean log error.
     """
 
     factor: float
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Returns the model of least relative error on `train`."""
+        """Returns the model of least error on `train`, of the kind of the settings."""
         ratios = train.runtime_ns / train.analytical_ns
         shares = train.row_weights if spec.error == "log" else train.row_weights / ratios
         return cls(weighted_median(ratios, shares))
@@ -74,7 +75,7 @@ class LaunchAndEstimate:
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Returns the model of least relative error on `train`."""
+        """Returns the model of least error on `train`, of the kind of the settings."""
         columns = columns_of(train)[:, :2]
         return cls(*fit_columns(columns, train, spec).tolist())
 
@@ -108,7 +109,7 @@ class LinearInWork:
 
     @classmethod
     def fit(cls, train: KernelTable, validation: KernelTable, spec: BaselineSpec, seed: int) -> Self:
-        """Returns the model of least relative error on `train`."""
+        """Returns the model of least error on `train`, of the kind of the settings."""
         return cls(*fit_columns(columns_of(train), train, spec).tolist())
 
     def predict(self, table: KernelTable) -> F64:
