@@ -285,7 +285,7 @@ def test_a_stopped_run_goes_on_with_the_programs_that_have_no_rows(
         search_programs(programs, CORPUS, out, tmp_path, settings, lines.append)
     assert list(read_searches(out)["program"]) == ["mlp_mnist_b128_train_f32"]
     stops.clear()
-    search_programs(programs, CORPUS, out, tmp_path, settings, lines.append)
+    search_programs([*programs, *programs], CORPUS, out, tmp_path, settings, lines.append)
     assert searched == [entry.name for entry in programs]
     assert list(read_searches(out)["program"]) == ["mlp_mnist_b128_train_f32", "ncf_b8192_infer_bf16"]
     assert read_card(out)["left_out"] == {"word2vec_b512_train_f32": "too large"}

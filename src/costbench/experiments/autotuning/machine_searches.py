@@ -145,6 +145,7 @@ def search_programs(
     for number, entry in enumerate(entries, start=1):
         if entry.name in done:
             continue
+        done.add(entry.name)
         order = _Order(entry.name, entry.application, str(programs / entry.file), settings)
         made, reason = _in_process(order, work / entry.name)
         if reason:
