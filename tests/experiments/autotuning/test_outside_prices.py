@@ -171,7 +171,7 @@ def test_links_price_the_collectives_that_have_no_price_of_their_own(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("all-reduce: 5", "table.all-reduce"),
+        ("all-reduce: 5", ": all-reduce"),
         ("all-reduce: {us: 5}", "us"),
         ("all-reduce: {ns: -5}", "ns is -5.0, expected 0 or more"),
         ("all-reduce: {gb_per_s: 0}", "gb_per_s is 0.0, expected above 0"),

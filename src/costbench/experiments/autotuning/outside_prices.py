@@ -197,9 +197,12 @@ def read_prices(path: Path | None) -> OutsidePrices:
     """
     if path is None:
         return NO_PRICES
-    table = dict(load_yaml(path))
-    links = table.pop(_COLLECTIVES, None)
-    return parse(OutsidePrices, {"table": table, _COLLECTIVES: links}, where=path)
+    content = dict(load_yaml(path))
+    links = content.pop(_COLLECTIVES, None)
+    table = {name: parse(Price, price, where=path, field=name) for name, price in content.items()}
+    return OutsidePrices(
+        table, None if links is None else parse(Links, links, where=path, field=_COLLECTIVES)
+    )
 
 
 def require_kernels(program: PreparedProgram) -> None:
