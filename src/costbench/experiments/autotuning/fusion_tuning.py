@@ -19,8 +19,7 @@ from costbench.autotuning.fusion import (
     fusion_problem,
 )
 from costbench.autotuning.kernel_costs import KernelCosts, MeasuredKernels, TiledKernels
-from costbench.autotuning.search import Shortlist, TuningProblem, measure_best, tune
-from costbench.autotuning.trace import SearchTrace
+from costbench.autotuning.search import Shortlist, measure_best, tune
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
 from costbench.experiments.autotuning.outside_prices import (
@@ -29,7 +28,7 @@ from costbench.experiments.autotuning.outside_prices import (
     OutsidePrices,
     require_kernels,
 )
-from costbench.experiments.autotuning.session import Change, Gain, Session, Step, TuningResult, cost_rows
+from costbench.experiments.autotuning.session import Change, Session, Step, TuningResult, program_result
 from costbench.hardware.device import Device
 from costbench.search.space import VectorSearchSpace
 
@@ -80,42 +79,15 @@ def tune_fusion(
         shortlist = Shortlist(None, distinct=True, budget=minutes(options.minutes))
         search = partial(measure_best, problem, predicted, device, shortlist)
         measured = session.search(MEASURING, search)
-    result = _result(space, problem, default_ns, predicted, measured, session.origins)
+
+    def describe(number: int) -> tuple[dict[str, object], tuple[Change, ...]]:
+        config = problem.decode(number)[0]
+        changes = describe_changes(space, space.default, config, session.origins)
+        return describe_fusions(space, config), tuple(changes)
+
+    default = default_number(space), default_ns
+    result = program_result(space.name, default, predicted, measured, describe)
     return replace(result, left_out=prices.left_out(program.unique_kernels))
-
-
-def _result(
-    space: FusionSpace,
-    problem: TuningProblem[I16],
-    default_ns: float,
-    predicted: SearchTrace | None,
-    measured: SearchTrace | None,
-    origins: Mapping[str, str],
-) -> TuningResult:
-    best, best_ns, curve = default_number(space), default_ns, []
-    if measured is not None and len(measured):
-        best_so_far = np.minimum(measured.best_so_far, default_ns)
-        curve = list(zip(measured.spent_seconds.tolist(), best_so_far.tolist(), strict=True))
-        if min(measured.scores) < default_ns:
-            best, best_ns = measured.best_decision, measured.best_score
-    known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
-    unmeasured = None
-    if predicted is not None and len(predicted) and not (measured is not None and len(measured)):
-        unmeasured, best = (predicted.best_score, predicted.scores[0]), predicted.best_decision
-    return TuningResult(
-        program=space.name,
-        default_ns=default_ns,
-        best_ns=best_ns,
-        num_predicted=0 if predicted is None else len(predicted),
-        num_measured=0 if measured is None else len(measured),
-        hardware_seconds=curve[-1][0] if curve else 0.0,
-        decisions=describe_fusions(space, problem.decode(best)[0]),
-        gains=(Gain("the program", 1, default_ns, known.get(best), best_ns),),
-        rows=() if measured is None else tuple(cost_rows(measured, predicted)),
-        curve=tuple(curve),
-        unmeasured=unmeasured,
-        changes=tuple(describe_changes(space, space.default, problem.decode(best)[0], origins)),
-    )
 
 
 def describe_changes(

@@ -14,7 +14,7 @@ from costbench.autotuning.budget import Charging, minutes
 from costbench.autotuning.evaluators import Evaluation, Source
 from costbench.autotuning.fusion import NUM_RUNS
 from costbench.autotuning.search import Shortlist, TuningProblem, measure_best, tune
-from costbench.autotuning.trace import SearchTrace, Subject
+from costbench.autotuning.trace import Subject
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.fingerprints import module_fingerprint
 from costbench.compiler.layout.rules import NodeLayouts
@@ -22,7 +22,7 @@ from costbench.compiler.layout.space import LayoutSpace
 from costbench.compiler.lowering.loop_nest import LoopNest, LoweredKernels
 from costbench.compiler.tile_space import nest_tile_space
 from costbench.datasets.layout_pricing import KernelPrices, ProgramPricer
-from costbench.experiments.autotuning.session import Change, Gain, Session, Step, TuningResult, cost_rows
+from costbench.experiments.autotuning.session import Change, Session, Step, TuningResult, program_result
 from costbench.hardware.device import Device
 from costbench.search.space import VectorSearchSpace
 
@@ -141,45 +141,15 @@ def tune_layouts(space: LayoutSpace, session: Session, name: str, *, has_model: 
     else:
         plan, step = session.plan(vectors, _STRATEGY, hardware, compile_s, MEASURING)
         measured = session.search(step, partial(tune, problem, device, plan))
-    default = space.default[None]
-    default_ns = float(pricer.measure(default, np.zeros(1, dtype=np.int64))[0])
-    return _result(space, problem, default_ns, (predicted, measured), session.origins)
+    default_ns = float(pricer.measure(space.default[None], np.zeros(1, dtype=np.int64))[0])
 
+    def describe(number: int) -> tuple[dict[str, object], tuple[Change, ...]]:
+        config = problem.decode(number)[0]
+        nodes = _describe(space, config, session.origins)
+        return {"nodes": nodes}, tuple(_changes(space, config, session.origins))
 
-def _result(
-    space: LayoutSpace,
-    problem: TuningProblem[I16],
-    default_ns: float,
-    traces: tuple[SearchTrace | None, SearchTrace | None],
-    origins: Mapping[str, str],
-) -> TuningResult:
-    predicted, measured = traces
-    default = VectorSearchSpace(space).numbers(space.default[None])[0]
-    best, best_ns, curve = default, default_ns, []
-    if measured is not None and len(measured):
-        best_so_far = np.minimum(measured.best_so_far, default_ns)
-        curve = list(zip(measured.spent_seconds.tolist(), best_so_far.tolist(), strict=True))
-        if min(measured.scores) < default_ns:
-            best, best_ns = measured.best_decision, measured.best_score
-    known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
-    unmeasured = None
-    if predicted is not None and len(predicted) and not (measured is not None and len(measured)):
-        unmeasured, best = (predicted.best_score, predicted.scores[0]), predicted.best_decision
-    config = problem.decode(best)[0]
-    return TuningResult(
-        program=problem.subject.program,
-        default_ns=default_ns,
-        best_ns=best_ns,
-        num_predicted=0 if predicted is None else len(predicted),
-        num_measured=0 if measured is None else len(measured),
-        hardware_seconds=curve[-1][0] if curve else 0.0,
-        decisions={"nodes": _describe(space, config, origins)},
-        gains=(Gain("the program", 1, default_ns, known.get(best), best_ns),),
-        rows=() if measured is None else tuple(cost_rows(measured, predicted)),
-        curve=tuple(curve),
-        unmeasured=unmeasured,
-        changes=tuple(_changes(space, config, origins)),
-    )
+    default = vectors.numbers(space.default[None])[0], default_ns
+    return program_result(name, default, predicted, measured, describe)
 
 
 def _changes(space: LayoutSpace, config: I16, origins: Mapping[str, str]) -> Iterator[Change]:

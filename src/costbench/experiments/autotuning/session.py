@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from costbench.artifacts import digest_file, read_json, write_json, write_text
 from costbench.autotuning.budget import COMPILE_S, MeasurementBudget
 from costbench.autotuning.search import Plan, Progress, SearchInterrupted, Watch
@@ -375,6 +377,50 @@ def cost_rows(
             measured.decisions, measured.scores, measured.seconds, strict=True
         )
     ]
+
+
+def program_result(
+    program: str,
+    default: tuple[int, float],
+    predicted: SearchTrace | None,
+    measured: SearchTrace | None,
+    describe: Callable[[int], tuple[dict[str, object], tuple[Change, ...]]],
+) -> TuningResult:
+    """Returns the result of searches for one decision about a whole program.
+
+    Args:
+        program: name of the program.
+        default: number and runtime of the compiler's own decision.
+        predicted: search on a model, if there was one.
+        measured: search on hardware; None if the run was stopped before.
+        describe: returns a decision, by its number, as JSON values, and what it changes.
+    """
+    best, default_ns = default
+    best_ns, curve = default_ns, []
+    if measured is not None and len(measured):
+        best_so_far = np.minimum(measured.best_so_far, default_ns)
+        curve = list(zip(measured.spent_seconds.tolist(), best_so_far.tolist(), strict=True))
+        if min(measured.scores) < default_ns:
+            best, best_ns = measured.best_decision, measured.best_score
+    known = {} if predicted is None else dict(zip(predicted.decisions, predicted.scores, strict=True))
+    unmeasured = None
+    if predicted is not None and len(predicted) and not (measured is not None and len(measured)):
+        unmeasured, best = (predicted.best_score, predicted.scores[0]), predicted.best_decision
+    decisions, changes = describe(best)
+    return TuningResult(
+        program=program,
+        default_ns=default_ns,
+        best_ns=best_ns,
+        num_predicted=0 if predicted is None else len(predicted),
+        num_measured=0 if measured is None else len(measured),
+        hardware_seconds=curve[-1][0] if curve else 0.0,
+        decisions=decisions,
+        gains=(Gain("the program", 1, default_ns, known.get(best), best_ns),),
+        rows=() if measured is None else tuple(cost_rows(measured, predicted)),
+        curve=tuple(curve),
+        unmeasured=unmeasured,
+        changes=changes,
+    )
 
 
 UNITS = {
