@@ -103,6 +103,7 @@ def test_a_function_may_bring_its_arguments(module: str) -> None:
     [
         ("dense", ["f32[32,64]", "f32(64)"], r"no shape of an array: 'f32\(64\)'"),
         ("dense", ["f32[32,64]", "(f32[2])"], "no shape of an array"),
+        ("dense", ["f64[32,64]", "f64[64,128]"], "JAX makes float32 of 'f64"),
         (
             "dense",
             ["f32[32,64]", "f32[65,128]"],
