@@ -112,7 +112,8 @@ def _argument(text: str) -> Any:
         raise DataError(f"no shape of an array: {text!r}", expected="e.g. f32[32,784] or s32[]") from error
     if (lowered := jax.dtypes.canonicalize_dtype(dtype)) != dtype:
         raise DataError(
-            f"JAX makes {lowered} of {text!r}", expected="at most 32 bits, or JAX_ENABLE_X64=1 before the command"
+            f"JAX makes {lowered} of {text!r}",
+            expected="at most 32 bits, or JAX_ENABLE_X64=1 before the command",
         )
     return struct(shape.dimensions, dtype)
 

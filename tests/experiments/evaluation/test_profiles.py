@@ -87,3 +87,12 @@ def test_trained_networks_and_fitted_baselines_are_asked_by_their_folders(
 def test_what_is_no_model_is_one_line(tmp_path: Path, imported: ImportedProfiles) -> None:
     with pytest.raises(DataError, match="no such folder"):
         score_profiles(tmp_path / "data", imported, [str(tmp_path / "missing")])
+
+
+def test_a_model_of_tile_sizes_alone_is_named(
+    tmp_path: Path, imported: ImportedProfiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tile_model.py").write_text(OWN.replace('"fusion"', '"tile"'))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="tile_model:Constant: is a model for tile"):
+        score_profiles(tmp_path / "data", imported, ["analytical", "tile_model:Constant"])

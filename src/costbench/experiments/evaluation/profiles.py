@@ -25,6 +25,7 @@ from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import feature_path, write_features
 from costbench.features.graph_tensors import program_features
 from costbench.models.baselines.fitting import classes_of
+from costbench.models.user_model import load_user_model
 from costbench.target import Target, load_target
 
 _FEATURES = "features"
@@ -65,6 +66,9 @@ def score_profiles(folder: Path, imported: ImportedProfiles, models: Sequence[st
         UnsupportedKernelError: for an opcode without a cost rule.
     """
     target, scores = load_target(imported.tiles_of), []
+    for model in models:
+        if is_dotted(model):
+            load_user_model(model, target.architecture).for_task("fusion")
     for program in imported.programs:
         _write_program_features(folder, imported.chip, program.name, target)
         for model in models:
