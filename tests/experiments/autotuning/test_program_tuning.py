@@ -7,7 +7,7 @@ import pytest
 
 from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.program import PreparedProgram
-from costbench.errors import DataError, HloError
+from costbench.errors import DataError, HloError, UnsupportedKernelError
 from costbench.experiments.autotuning.program_tuning import tune_program
 from costbench.experiments.autotuning.session import Session, TuneOptions
 from costbench.hlo.conversion import module_to_proto
@@ -68,6 +68,14 @@ def test_files_that_are_no_program(tmp_path: Path) -> None:
     path.write_bytes(b"not a program")
     with pytest.raises(HloError, match=r"wrong\.hlo\.pb"):
         tune_program(session(tmp_path, TuneOptions(path, "tile")), "wrong")
+
+
+@pytest.mark.parametrize("name", ["outfeed", "fft_empty"])
+def test_layouts_need_a_program_that_the_chip_runs_whole(tmp_path: Path, name: str) -> None:
+    path = Path(__file__).parents[2] / "hlo" / "corpus" / f"{name}.hlo"
+    with pytest.raises(UnsupportedKernelError) as raised:
+        tune_program(session(tmp_path, TuneOptions(path, "layout")), name)
+    assert raised.value.where == name
 
 
 @pytest.mark.parametrize("model", ["analytical", "none"])

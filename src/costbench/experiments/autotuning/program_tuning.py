@@ -13,11 +13,11 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.layout.space import layout_space
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.trip_counts import assumed_trip_counts
-from costbench.errors import DataError, choose
+from costbench.errors import DataError, UnsupportedKernelError, choose
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.autotuning.fusion_tuning import tune_fusion
 from costbench.experiments.autotuning.layout_tuning import tune_layouts
-from costbench.experiments.autotuning.outside_prices import read_prices
+from costbench.experiments.autotuning.outside_prices import NO_PRICES, read_prices, require_kernels
 from costbench.experiments.autotuning.session import ANALYTICAL, NO_MODEL, Session, TuningResult
 from costbench.experiments.autotuning.tile_tuning import tune_tiles
 from costbench.experiments.grid.cells import cell_from_name
@@ -43,7 +43,7 @@ def tune_program(session: Session, name: str) -> TuningResult:
 
     Raises:
         HloError: if the file is not an HLO module.
-        UnsupportedKernelError: if no kernel can be priced.
+        UnsupportedKernelError: if no kernel can be priced; for layouts, if any cannot.
         ParamsError: for a wrong file of prices.
         DataError: for a model that cannot be read or is of the other task.
     """
@@ -81,6 +81,12 @@ def _tune_layouts(program: PreparedProgram, session: Session) -> TuningResult:
         raise DataError("does not rank layouts here", where=options.model, field="--model", expected=expected)
     if options.prices is not None:
         raise DataError("has no effect with --task layout", field="--prices", expected="to be left out")
+    require_kernels(program)
+    for left_out in NO_PRICES.left_out(program.unique_kernels):
+        expected = "a program that the chip runs whole; --task tile and fusion leave such instructions out"
+        raise UnsupportedKernelError(
+            left_out.reason, where=program.name, field=left_out.example, expected=expected
+        )
     space = layout_space(program.module, unknown_trip_count=options.trip_count)
     return tune_layouts(space, session, program.name, has_model=options.model == ANALYTICAL)
 
