@@ -60,8 +60,13 @@ def test_a_malformed_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_folders_and_tables_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "data" / "npz" / "tile" / "xla" / "trian").mkdir(parents=True)
     for arguments, message in (
         (["import-tpugraphs", str(tmp_path)], "holds no collection"),
+        (
+            ["import-tpugraphs", str(tmp_path / "data"), "--out", str(tmp_path / "out")],
+            "holds no graph .*train, valid, test of tile:xla",
+        ),
         (["submission", str(tmp_path), "t.csv"], "holds no collection"),
     ):
         with pytest.raises(DataError, match=message):

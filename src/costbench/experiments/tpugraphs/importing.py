@@ -101,8 +101,8 @@ def import_folder(root: Path, out: Path, progress: Progress) -> list[Imported]:
         progress: called with a line for every file or program.
 
     Raises:
-        DataError: naming the file, at the first that is malformed; before any is converted, if `out` holds
-            what was converted from another folder of raw files.
+        DataError: naming the file, at the first that is malformed; if there is no graph; before any is
+            converted, if `out` holds what was converted from another folder of raw files.
     """
     if _is_raw(root):
         _check_converted(root, out)
@@ -119,6 +119,9 @@ def import_folder(root: Path, out: Path, progress: Progress) -> list[Imported]:
             for name in counter(folder, count):
                 progress(f"{collection} {split} {name}")
             counts.append(count)
+    if not any(count.graphs for count in counts):
+        expected = f"files in the folders {', '.join(SPLITS)} of {', '.join(folder.collections())}"
+        raise DataError("holds no graph", where=root, expected=expected)
     return [count for count in counts if count.graphs]
 
 
