@@ -292,7 +292,8 @@ def _about(path: Path | None, name: str | None) -> About:
     from costbench_suite.card import About, read_about
 
     if (path is None) == (name is None):
-        raise DataError("the entry has no name", field="--name", expected="either --name or --about FILE")
+        problem = "the entry has no name" if path is None else "is given beside --about, which has a name"
+        raise DataError(problem, field="--name", expected="either --name or --about FILE")
     if path is not None:
         return read_about(path)
     assert name is not None

@@ -132,6 +132,13 @@ def test_what_an_author_says_is_read_strictly(tmp_path: Path) -> None:
         read_about(path)
 
 
+@pytest.mark.parametrize(("both", "problem"), [(False, "has no name"), (True, "beside --about")])
+def test_an_entry_is_named_once(tmp_path: Path, both: bool, problem: str) -> None:
+    about = ["--about", str(tmp_path / "about.yaml"), "--name", "mine"] if both else []
+    with pytest.raises(DataError, match=problem):
+        CliRunner().invoke(app, ["score", "p.parquet", "--task", "tile", *about], catch_exceptions=False)
+
+
 def test_from_predictions_to_the_page_by_commands(
     tile: TaskData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
