@@ -183,3 +183,8 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_fol
     path = write_random_graph(tmp_path / "graph.arrow", 30, 4, 20, 3)
     with pytest.raises(ParamsError, match="hiden"):
         train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", 0, 1)
+
+
+def test_a_folder_without_its_format_is_told_how_it_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"is a folder .expected tpugraphs:{tmp_path}"):
+        ImportedData(str(tmp_path), None, tmp_path / "cache")

@@ -48,11 +48,18 @@ class ImportedData:
         name: `tpugraphs:DIR`, or a file: a layout `.npz` of TpuGraphs or a layout graph.
         collection: name of a collection of a folder; None if it has one layout collection only.
         cache: folder of converted graphs.
+
+    Raises:
+        DataError: if the name is a folder without `tpugraphs:`.
     """
 
     name: str
     collection: str | None
     cache: Path
+
+    def __post_init__(self) -> None:
+        if not self.is_folder and Path(self.name).is_dir():
+            raise DataError("is a folder", where=self.name, expected=f"{_FOLDER}{self.name}, or a file")
 
     @property
     def is_folder(self) -> bool:
