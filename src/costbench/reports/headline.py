@@ -465,14 +465,16 @@ def _points_of_trees(results: Results, fits: pd.DataFrame) -> Iterator[dict[str,
 
 def _settled_variants(curves: Sequence[Curves]) -> dict[NetworkKey, bool]:
     """Returns the same of networks that papers compare with each other: variants of `learned`."""
-    variants = {MAIN_NETWORK: MAIN} | {curve: variant for variant, curve in CURVE_OF.items()}
+    variants = {MAIN_NETWORK: [MAIN]}
+    for variant, curve in CURVE_OF.items():
+        variants.setdefault(curve, []).append(variant)
     return {
-        (
-            of_task.task,
-            Side(variant=variants.get(network, network), split=of_task.split, chip=of_task.chip),
-        ): is_settled(points["validation"].tolist())
+        (of_task.task, Side(variant=variant, split=of_task.split, chip=of_task.chip)): is_settled(
+            points["validation"].tolist()
+        )
         for of_task in curves
         for network, points in of_task.networks.items()
+        for variant in variants.get(network, [network])
         if len(points) > 1
     }
 

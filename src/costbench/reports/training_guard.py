@@ -33,7 +33,7 @@ from costbench.tasks import LEARNED
 
 MAIN_NETWORK = "learned"
 """Network that those without a learning curve of their own are held against."""
-CURVE_OF = {"none-lstm": "lstm"}
+CURVE_OF = {"none-lstm": "lstm", "gst-listmle": MAIN_NETWORK}
 """Variants whose learning curve has another name."""
 _RANDOM = "random"
 _GUIDES = {"model and hardware": "learned", "hybrid and hardware": "hybrid"}

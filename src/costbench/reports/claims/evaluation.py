@@ -318,7 +318,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     )
     if claim.statistic in LARGEST and runs == 1:
         reason = "one run of each does not separate a program's luck from its gain"
-        return replace(finding, low=None, high=None, reason=reason, needed=Needed(runs=2))
+        return replace(finding, low=None, high=None, by_program=None, reason=reason, needed=Needed(runs=2))
     if claim.statistic not in LARGEST and n < MIN_PROGRAMS:
         finding = replace(finding, needed=Needed(programs=MIN_PROGRAMS))
         if n < MIN_INTERVAL:
