@@ -11,6 +11,7 @@ from costbench.errors import DataError
 from costbench.metrics.intervals import (
     LEAST_P,
     CrossedDraws,
+    IntervalOfLog,
     LargestInterval,
     PercentileInterval,
     ResampledEffect,
@@ -125,7 +126,8 @@ def test_a_share_is_as_uncertain_as_its_runs_at_least() -> None:
 
 
 def test_the_largest_of_several_is_known_up_to_the_luck_of_each() -> None:
-    interval = LargestInterval(np.log([1.0, 1.1, 1.5]), 0.01, 12.0, lambda log: float(np.exp(log)))
+    logs = LargestInterval(np.log([1.0, 1.1, 1.5]), 0.01, 12.0)
+    interval = IntervalOfLog(logs, lambda log: float(np.exp(log)))
     # t(12) is 2.179 at 2.5%, and 2.780 at a third of that.
     expected = (1.5 * np.exp(-0.02780), 1.5, 1.5 * np.exp(0.02179))
     assert (interval.low(TAIL), interval.estimate, interval.high(TAIL)) == pytest.approx(expected, abs=0.0005)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from costbench.artifacts import read_json
@@ -40,8 +42,8 @@ TRIALS = 2
 PARENT = "mlflow.parentRunId"
 
 
-def _start(folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "costbench", "sweep", "--params", str(PARAMS)]
+def _start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "costbench", "sweep", "--params", str(PARAMS), *arguments]
     return subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=subprocess.DEVNULL)
 
 
@@ -50,6 +52,10 @@ def _wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes],
     while not condition() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(pause_s)
     assert process.poll() is None, "over before it could be killed"
+
+
+def _studies(url: str) -> list[str]:
+    return [name for name in optuna.get_all_study_names(url) if "-tile-" in name]
 
 
 def test_it_leaves_the_best_trial_and_all_trials(smoke: Path) -> None:
@@ -122,6 +128,35 @@ def test_a_killed_sweep_ends_with_the_same_bytes(workplace: Path, monkeypatch: p
     parents = {run.info.run_id for run in runs if PARENT not in run.data.tags}
     assert len(parents) == len(LEARNED)
     assert {run.data.tags[PARENT] for run in runs if PARENT in run.data.tags} == parents
+
+
+def test_workers_of_which_one_is_killed(workplace: Path) -> None:
+    """Two more trials on two processes; one of them gets a kill -9, and others take their place."""
+    url = f"sqlite:///{workplace / 'out' / 'smoke' / 'optuna.db'}"
+    process = _start(workplace, "--task", "tile", "--workers", "2", "--trials", str(TRIALS + 2))
+
+    def writers() -> list[int]:
+        (study,) = _studies(url)
+        running = optuna.load_study(study_name=study, storage=url).get_trials(
+            states=(optuna.trial.TrialState.RUNNING,)
+        )
+        tags = [trial.user_attrs.get(f"costbench.writer.{trial.number}", "") for trial in running]
+        return [int(tag.rpartition(" ")[2]) for tag in tags if tag]
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    _wait_for(writers, process, 0.2)
+    os.kill(writers()[0], signal.SIGKILL)
+    assert process.wait(timeout=HANGS_AFTER_S) == 0
+    (name,) = _studies(url)
+    states = [trial.state.name for trial in optuna.load_study(study_name=name, storage=url).trials]
+    # The pool of processes is replaced as a whole, so the other worker's trial may be started again as well.
+    assert 1 <= states.count("FAIL") <= 2
+    assert states.count("COMPLETE") + states.count("PRUNED") >= TRIALS + 2
+    rows = (workplace / "out" / "smoke" / "sweep" / "tile.csv").read_text().splitlines()[1:]
+    numbers = {int(row.split(",")[0]) for row in rows}
+    # The other worker may have begun a further trial by then, which can end before the lost one is repeated.
+    assert numbers >= set(range(TRIALS))
+    assert len(numbers) == TRIALS + 2
 
 
 def test_training_takes_the_best_values(smoke: Path) -> None:

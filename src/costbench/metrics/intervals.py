@@ -240,7 +240,7 @@ class IntervalOfLog:
 
     Attributes:
         log: logarithm with its interval.
-        shown: increasing function from a logarithm to the value that is reported.
+        shown: non-decreasing function from a logarithm to the value that is reported.
     """
 
     log: Interval
@@ -277,18 +277,16 @@ class LargestInterval:
         logs: logarithm of each program's value, mean over runs, [num_programs].
         error: standard error of each logarithm, pooled over programs.
         freedom: degrees of freedom of `error`.
-        shown: non-decreasing function from a logarithm to the value that is reported.
     """
 
     logs: F64
     error: float
     freedom: float
-    shown: Callable[[float], float]
 
     @property
     def estimate(self) -> float:
-        """Returns the largest value."""
-        return self.shown(float(self.logs.max()))
+        """Returns the largest logarithm."""
+        return float(self.logs.max())
 
     @property
     def of_runs(self) -> float:
@@ -297,11 +295,11 @@ class LargestInterval:
 
     def low(self, tail: float) -> float:
         """Returns the lower end."""
-        return self.shown(self.logs.max() - self.error * student(tail / len(self.logs), self.freedom))
+        return self.estimate - self.error * student(tail / len(self.logs), self.freedom)
 
     def high(self, tail: float) -> float:
         """Returns the upper end."""
-        return self.shown(self.logs.max() + self.error * student(tail, self.freedom))
+        return self.estimate + self.error * student(tail, self.freedom)
 
 
 @dataclass(frozen=True)

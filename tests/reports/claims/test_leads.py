@@ -66,6 +66,13 @@ def test_what_would_decide_a_claim_is_estimated_from_the_width() -> None:
     assert found.verdict == UNDECIDED
     assert found.needed is not None
     assert found.needed.programs == pytest.approx(23, abs=1)
+    # Of factors on logarithms, where the same leads have the same mean, spread and bound.
+    factors = decide(
+        replace(MEAN, scale="factor", statistic="geometric_mean"),
+        rows_of_both([1.0] * 8, np.exp(leads).tolist()),
+    )
+    assert factors.needed is not None
+    assert factors.needed.programs == pytest.approx(23, abs=1)
     few = decide(MEAN, rows_of_both(HARD[:4], [99.0] * 4))
     assert str(few.needed) == "about 6 programs"
 

@@ -85,8 +85,8 @@ def tune_fusion(
         changes = describe_changes(space, space.default, config, session.origins)
         return describe_fusions(space, config), tuple(changes)
 
-    default = default_number(space), default_ns
-    result = program_result(space.name, default, predicted, measured, describe)
+    default = default_number(space)
+    result = program_result(space.name, default, default_ns, predicted, measured, describe)
     return replace(result, left_out=prices.left_out(program.unique_kernels))
 
 

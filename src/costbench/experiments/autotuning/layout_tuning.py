@@ -148,8 +148,8 @@ def tune_layouts(space: LayoutSpace, session: Session, name: str, *, has_model: 
         nodes = _describe(space, config, session.origins)
         return {"nodes": nodes}, tuple(_changes(space, config, session.origins))
 
-    default = vectors.numbers(space.default[None])[0], default_ns
-    return program_result(name, default, predicted, measured, describe)
+    default = vectors.numbers(space.default[None])[0]
+    return program_result(name, default, default_ns, predicted, measured, describe)
 
 
 def _changes(space: LayoutSpace, config: I16, origins: Mapping[str, str]) -> Iterator[Change]:

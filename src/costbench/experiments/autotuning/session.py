@@ -381,7 +381,8 @@ def cost_rows(
 
 def program_result(
     program: str,
-    default: tuple[int, float],
+    default: int,
+    default_ns: float,
     predicted: SearchTrace | None,
     measured: SearchTrace | None,
     describe: Callable[[int], tuple[dict[str, object], tuple[Change, ...]]],
@@ -390,13 +391,13 @@ def program_result(
 
     Args:
         program: name of the program.
-        default: number and runtime of the compiler's own decision.
+        default: number of the compiler's own decision.
+        default_ns: its runtime.
         predicted: search on a model, if there was one.
         measured: search on hardware; None if the run was stopped before.
         describe: returns a decision, by its number, as JSON values, and what it changes.
     """
-    best, default_ns = default
-    best_ns, curve = default_ns, []
+    best, best_ns, curve = default, default_ns, []
     if measured is not None and len(measured):
         best_so_far = np.minimum(measured.best_so_far, default_ns)
         curve = list(zip(measured.spent_seconds.tolist(), best_so_far.tolist(), strict=True))

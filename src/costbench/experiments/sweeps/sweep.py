@@ -290,7 +290,7 @@ def _write(task: SweepTask, study: optuna.Study, folder: Path) -> BestTrial:
         trials = finished_trials(study)
     name = task.cell.cell.task
     _check_table(task, _table(trials), folder)
-    # A study may have more of them, of an earlier sweep: what is asked for is the result of so many.
+    # An earlier sweep may have asked for more trials of this study than this one does.
     first = dict(sorted(trials.items())[: task.study.trials])
     write_text(trials_path(folder, name), _table(first))
     best = _best(task, first)

@@ -340,9 +340,9 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
         return finding
 
     def is_decided(tail: float) -> bool:
-        found = decide(claim, leads, margin, tail)
+        verdict_at_tail = decide(claim, leads, margin, tail)
         # As it is printed: where a claim holds at any tail, "smaller than printed" may not.
-        return found is not None and (tail >= TAIL or verdict in (None, found))
+        return verdict_at_tail is not None and (tail >= TAIL or verdict in (None, verdict_at_tail))
 
     smallest = smallest_tail(is_decided)
     estimated = None if verdict else needed(claim, leads, margin, programs=n, runs=runs)

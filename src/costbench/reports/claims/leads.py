@@ -73,13 +73,12 @@ def intervals(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) 
     # Independent draws of programs, or of applications, of the smallest side.
     num_drawn = min(draws.num_drawn(side_scores.programs) for side_scores in scores.values())
     runs = count_runs(scores.values())
-    is_factor = claim.scale != "difference"
-    of_factors = _LOG[claim.scale] if is_factor else np.asarray
+    scaled = _LOG.get(claim.scale, np.asarray)
     effects = resample_effects(
-        lambda resample: of_factors(np.stack(leads(claim, scores, resample))), draws, num_drawn, runs
+        lambda resample: scaled(np.stack(leads(claim, scores, resample))), draws, num_drawn, runs
     )
     by_pair = [small_sample_interval(effect) for effect in effects]
-    if is_factor:
+    if claim.scale in _LOG:
         return tuple(IntervalOfLog(interval, _FROM_LOG[claim.scale]) for interval in by_pair)
     if claim.statistic == "share_of_programs":
         return tuple(ShareInterval(interval, num_drawn) for interval in by_pair)
@@ -201,7 +200,8 @@ def _largest(claim: Claim, scores: Mapping[Side, Scores], draws: CrossedDraws) -
         # A bootstrap variance of m runs is (m - 1) / m of an unbiased one.
         variance = float(drawn.var(axis=0).mean()) * runs / max(1, runs - 1)
         freedom = float(mean.size * max(1, runs - 1))
-        by_pair.append(LargestInterval(mean[0], float(np.sqrt(variance)), freedom, _FROM_LOG[claim.scale]))
+        largest = LargestInterval(mean[0], float(np.sqrt(variance)), freedom)
+        by_pair.append(IntervalOfLog(largest, _FROM_LOG[claim.scale]))
     return tuple(by_pair)
 
 
@@ -344,8 +344,8 @@ def needed(
     """Returns about how many programs or runs would decide a claim; None if the effect is at the very bound.
 
     The half width of an interval falls as 1 / sqrt(n): n (half width / distance to the bound)^2 programs, if
-    the effect and the spread stay what they are. Where more of the variance is that of runs, it is they that
-    are counted.
+    the effect and the spread stay what they are; of factors, those of their logarithms. Where more of the
+    variance is that of runs, it is they that are counted.
 
     Args:
         claim: undecided claim.
@@ -357,7 +357,7 @@ def needed(
     lower, upper = region_of_words(claim, margin)
     outside = [lead for lead in leads if not lower <= lead.estimate <= upper]
     # Any pair outside decides, and of pairs inside all must be.
-    factors = [(_variance_factor(lead, lower, upper), lead.of_runs) for lead in outside or leads]
+    factors = [(_variance_factor(claim, lead, lower, upper), lead.of_runs) for lead in outside or leads]
     factor, of_runs = (min if outside else max)(factors)
     if not math.isfinite(factor):
         return None
@@ -366,15 +366,24 @@ def needed(
     return Needed(programs=max(programs + 1, math.ceil(programs * factor)))
 
 
-def _variance_factor(lead: Interval, lower: float, upper: float) -> float:
+def _variance_factor(claim: Claim, lead: Interval, lower: float, upper: float) -> float:
     """Returns the factor by which the variance must shrink for the interval to lie inside or outside."""
-    estimate = lead.estimate
-    below, above = estimate - lead.low(TAIL), lead.high(TAIL) - estimate
+    ends = (lead.low(TAIL), lead.estimate, lead.high(TAIL), lower, upper)
+    low, estimate, high, lower, upper = (_as_resampled(claim, value) for value in ends)
+    below, above = estimate - low, high - estimate
     if estimate < lower:
         return _squared_ratio(above, lower - estimate)
     if estimate > upper:
         return _squared_ratio(below, estimate - upper)
     return max(_squared_ratio(below, estimate - lower), _squared_ratio(above, upper - estimate))
+
+
+def _as_resampled(claim: Claim, lead: float) -> float:
+    """Returns a lead or a bound on the scale that leads are resampled on: a factor's logarithm."""
+    if claim.scale not in _LOG:
+        return lead
+    factor = lead if claim.scale == "factor" else 1.0 + lead / 100.0
+    return math.log(factor) if factor > 0.0 else -math.inf
 
 
 def _squared_ratio(width: float, distance: float) -> float:
