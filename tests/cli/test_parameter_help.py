@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,13 @@ def test_a_file_that_cannot_be_commented_stays_as_it_is(tmp_path: Path) -> None:
         assert isinstance(done.exception, ParamsError)
         assert str(path) in str(done.exception)
         assert path.read_bytes() == content
+
+
+def test_a_key_is_explained_without_the_code_of_other_sections() -> None:
+    """Sweeps need torch and optuna, the report pandas, which take seconds."""
+    code = (
+        "import sys; from costbench.cli.parameter_help import find_key; find_key('train.tile.net.encoder'); "
+        "sys.exit(', '.join({'torch', 'optuna', 'pandas'} & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -90,12 +90,15 @@ def sections() -> Mapping[str, str]:
     return {**SECTIONS, **{name: cls for stage in stages for name, cls in stage.sections.items()}}
 
 
-def keys() -> Iterator[Key]:
-    """Yields all keys of all sections but `experiments`, in order.
+def keys(names: Iterable[str] | None = None) -> Iterator[Key]:
+    """Yields all keys of sections, in order.
 
     What stands under names of the user's has the name `NAME`.
+
+    Args:
+        names: names of sections, whose code alone is imported; None for all but `experiments`.
     """
-    for section in sections():
+    for section in sections() if names is None else names:
         yield _section(section)
         yield from _keys(section_class(section), section)
 
@@ -113,7 +116,7 @@ def find_key(name: str) -> Key:
         meaning = "experiments by name, each a grid of training runs with stages of its own"
         known[name if not rest else SECTION] = Key(name, meaning, "a mapping", dataclasses.MISSING, "")
     else:
-        known = {key.name: key for key in keys()}
+        known = {key.name: key for key in keys([section] if section in sections() else [])}
     generic = _with_placeholder(name, _named(known))
     if name not in known and generic in known:
         return dataclasses.replace(known[generic], name=name)
