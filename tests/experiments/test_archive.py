@@ -207,6 +207,31 @@ def test_an_experiment_is_packed_alone_with_the_stages(workspace: Workspace, tmp
     assert pack(archive, workspace, experiments=["sweep"]).written == ("sweep",)
 
 
+def test_an_older_stage_is_not_packed_with_an_experiment(workspace: Workspace, tmp_path: Path) -> None:
+    """Of the stages, those go along that the experiment follows from: of the same samples."""
+    name, archive = EXPERIMENTS[0], tmp_path / "archive"
+    compute(workspace, name)
+    stages = {"split": f"data of {name}", "features": "other data", "sweep": f"data of {name}"}
+
+    def settle(params: str) -> None:
+        for stage, data in stages.items():
+            write_identity(workspace.stage(stage), StageIdentity(params, data, "code"))
+
+    settle("newer")
+    pack(archive, workspace)
+    settle("older")
+    assert pack(archive, workspace, experiments=[name]) == Changes(
+        ("split", f"experiments/{name}"), ("features", "sweep")
+    )
+    parts = read_manifest(archive).parts
+    assert {stage: parts[stage].params_digest for stage in stages} == {
+        "split": "older",
+        "features": "newer",
+        "sweep": "newer",
+    }
+    assert pack(archive, workspace, experiments=["sweep"]).written == ("sweep",)
+
+
 def test_a_compact_archive_has_rows_over_all_kernels_or_collections_and_no_points(
     workspace: Workspace, tmp_path: Path
 ) -> None:

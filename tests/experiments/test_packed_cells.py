@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
@@ -31,7 +32,7 @@ from costbench.experiments.archive import (
 from costbench.experiments.grid.experiment import load_experiment
 from costbench.experiments.identity import read_identity
 from costbench.experiments.packed_cells import VARIABLE, packed_cells
-from costbench.experiments.packing import pack
+from costbench.experiments.packing import cells_with_seeds, missing_cells, pack
 from costbench.experiments.parameter_file import load_params, load_sections
 from costbench.experiments.repeated_cells import RepeatedCell, draw_cells, repeat_cells
 from costbench.experiments.stages import evaluate, features, generate, split, train
@@ -242,6 +243,11 @@ def test_results_are_packed_seed_by_seed(experiment: str, clone: Project, comple
         seed = {row.key: row.seed for row in complete.rows(experiment)}
         assert now == {key: value for key, value in before.items() if seed[key] < seeds}
         assert read_manifest(archive).parts[f"experiments/{experiment}"].cells == len(cells) // 2 * seeds
+        part = read_parts(archive, "project")[f"experiments/{experiment}"]
+        per_seed = len(cells) // 2 or 1  # or a set of boosted trees
+        assert cells_with_seeds(part) == per_seed * seeds
+        whole = load_experiment(load_params(clone.folder / "params.yaml"), experiment)
+        assert missing_cells(whole, part) == (per_seed * (2 - seeds), per_seed * 2)
         if seeds == 1:
             shutil.rmtree(trained)
     beside = {"baselines-random-tpu_v2"} if experiment == GRID else set()
@@ -294,6 +300,20 @@ def test_a_cell_that_another_experiment_has_trained_is_its_rows_under_another_na
         p.folder / "out/train/grid/tile-random-tpu_v2-main-s0/history.csv" for p in (clone, complete)
     ]
     assert histories[0].read_bytes() == histories[1].read_bytes()
+
+
+def test_a_program_that_the_archive_has_no_rows_of_is_tested(clone: Project, complete: Project) -> None:
+    """A split may test one more program with the samples, training and validation that there were."""
+    archive, (added, *_) = clone.folder / "archive", {row.program for row in complete.rows(POINTS)}
+    parts = read_parts(archive, "project")
+    for name, part in parts.items():
+        of_others = pc.not_equal(part.tables[ROWS]["program"], added)
+        parts[name] = Part(part.entry, {**part.tables, ROWS: part.tables[ROWS].filter(of_others)})
+    write_archive(archive, "project", parts)
+    write_params(clone.folder, {"experiments": {POINTS: {"seeds": [0, 1]}}})
+    clone.run(POINTS, archive=archive)
+    assert len(clone.trained) == 4
+    assert {row.key for row in clone.rows(POINTS)} > {row.key for row in complete.rows(POINTS)}
 
 
 def test_cells_whose_weights_are_needed_are_trained(

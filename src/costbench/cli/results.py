@@ -75,16 +75,18 @@ def list_parts(folder: Folder, params: Params = Path("params.yaml")) -> None:
 
     Example: `costbench results list data/results/evidence --params profiles/evidence/params.yaml`
     """
-    from costbench.experiments.archive import read_profile_manifest
+    from costbench.experiments.archive import FILES, read_archive, read_profile_manifest
+    from costbench.experiments.packing import cells_with_seeds
 
     workspace = _workspace(params, None)
     manifest = read_profile_manifest(folder, workspace.name)
     digests = ("parameters", "samples", "code", "revision")
     headers = ("part", "cells", "rows", *digests)
     rows = []
-    for name, entry in manifest.parts.items():
+    for name, part in read_archive(folder, manifest, [FILES]).items():
+        entry, cells = part.entry, str(cells_with_seeds(part))
         made_of = (entry.params_digest, entry.data_digest, entry.code_digest, entry.git_revision)
-        rows.append([name, str(entry.cells), f"{entry.rows:,}", *(digest[:12] for digest in made_of)])
+        rows.append([name, cells, f"{entry.rows:,}", *(digest[:12] for digest in made_of)])
     print_table(headers, rows, title=f"Results of the profile {manifest.profile}", text=("part", *digests))
     _echo_missing(folder, workspace)
 
@@ -183,16 +185,16 @@ def _workspace(params: Path, out: Path | None) -> Workspace:
 
 
 def _echo_missing(folder: Path, workspace: Workspace) -> None:
-    from costbench.experiments.archive import read_profile_manifest
+    from costbench.experiments.archive import FILES, read_archive, read_profile_manifest
     from costbench.experiments.grid.experiment import load_experiment
-    from costbench.experiments.packing import part_names
+    from costbench.experiments.packing import missing_cells, part_names
 
-    parts = read_profile_manifest(folder, workspace.name).parts
+    parts = read_archive(folder, read_profile_manifest(folder, workspace.name), [FILES])
     missing = [name for name in part_names(workspace.params) if name not in parts]
     for name in part_names(workspace.params):
         experiment = name.partition("/")[2]
         if experiment and name in parts:
-            cells = len(load_experiment(workspace.params, experiment).cells)
-            if parts[name].cells < cells:
-                missing.append(f"{cells - parts[name].cells} of {cells} cells of {name}")
+            lacking, cells = missing_cells(load_experiment(workspace.params, experiment), parts[name])
+            if lacking:
+                missing.append(f"{lacking} of {cells} cells of {name}")
     typer.echo(f"missing: {', '.join(missing)}" if missing else "complete")

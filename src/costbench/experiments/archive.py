@@ -161,19 +161,20 @@ def read_manifest(folder: Path) -> Manifest:
     return parse(Manifest, read_json(path), where=path, error=DataError)
 
 
-def read_archive(folder: Path, manifest: Manifest) -> dict[str, Part]:
+def read_archive(folder: Path, manifest: Manifest, files: Iterable[str] = tuple(SCHEMAS)) -> dict[str, Part]:
     """Returns the parts of an archive by name.
 
     Args:
         folder: folder of the archive.
         manifest: manifest of that archive.
+        files: names of the Parquet files that are read; tables of others are empty.
 
     Raises:
         DataError: naming the file, if one is missing, is not the one that the manifest is about, or has other
             columns.
     """
     tables: dict[str, dict[str, pa.Table]] = {name: {} for name in manifest.parts}
-    for file in SCHEMAS:
+    for file in files:
         for name, table in _by_part(file, read_packed_table(folder / file, manifest.files[file])).items():
             if name not in tables:
                 raise DataError(f"rows of {name!r}", where=folder / file, expected=", ".join(manifest.parts))

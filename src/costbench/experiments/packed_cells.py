@@ -21,6 +21,7 @@ from shutil import rmtree
 
 from costbench.artifacts import parse_json, read_json, seal
 from costbench.baselines import BASELINES
+from costbench.datasets.splits import read_split, reported_split
 from costbench.errors import DataError
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.archive import (
@@ -41,7 +42,7 @@ from costbench.experiments.autotuning.work_items import load_tuned, tuned_cells,
 from costbench.experiments.evaluation.program import EvaluateParams, ModelKey, ProgramTask
 from costbench.experiments.grid.baseline_fit import DONE, baselines_folder
 from costbench.experiments.grid.cells import cell_from_name, listed_as
-from costbench.experiments.grid.experiment import Experiment
+from costbench.experiments.grid.experiment import Experiment, ImportedGrid
 from costbench.experiments.identity import (
     IDENTITY_FILE,
     StageIdentity,
@@ -52,6 +53,7 @@ from costbench.experiments.identity import (
 from costbench.experiments.stages import evaluate
 from costbench.experiments.stages.train import CELLS_FILE, KnownCells
 from costbench.experiments.workspace import Workspace
+from costbench.features.feature_shards import sample_paths
 from costbench.metrics.rows import MetricRow
 from costbench.params import parse
 from costbench.programs.manifest import user_programs
@@ -117,6 +119,11 @@ class PackedExperiment:
         return histories
 
     @cached_property
+    def tested(self) -> set[tuple[str, str, str]]:
+        """Returns split, chip and name of the programs that it has rows of."""
+        return {(row.split, row.chip, row.program) for rows in self.rows.values() for row in rows}
+
+    @cached_property
     def rows(self) -> dict[tuple[str | int, ...], list[MetricRow]]:
         """Returns its rows by split, chip, program, model, variant and seed."""
         rows: dict[tuple[str | int, ...], list[MetricRow]] = {}
@@ -169,10 +176,14 @@ class PackedCells:
     def _sources(
         self, experiment: Experiment, trained: StageIdentity, cells: Mapping[str, str]
     ) -> dict[str, tuple[PackedExperiment, str]]:
-        """Returns where the archive has the current results of cells and baselines: experiment and name."""
+        """Returns where the archive has the current results of cells and baselines: experiment and name.
+
+        Their digests do not name the programs that they are tested on: rows of all of these have to be there.
+        """
         unchanged = self._unchanged(experiment, trained)
         # Of the same name first.
         in_order = sorted(self._experiments.values(), key=lambda packed: packed.name != experiment.name)
+        tested = {where: self._tested(experiment, *where) for where in set(map(_where, cells))}
         sources: dict[str, tuple[PackedExperiment, str]] = {}
         for packed in in_order:
             packed_cells = packed.cells
@@ -181,11 +192,26 @@ class PackedCells:
             same = packed_cells if packed.name == experiment.name else {}
             names = {follows_from: name for name, follows_from in packed_cells.items()}
             for name, follows_from in cells.items():
+                if packed is not unchanged and not tested[_where(name)] <= packed.tested:
+                    continue
                 if same.get(name) == follows_from:
                     sources.setdefault(name, (packed, name))
                 elif follows_from in names and not name.startswith(_BASELINES):
                     sources.setdefault(name, (packed, names[follows_from]))
         return sources
+
+    def _tested(self, experiment: Experiment, split: str, chip: str) -> set[tuple[str, str, str]]:
+        """Returns split, chip and name of the programs that models of a split and chip are tested on."""
+        grid = experiment.grid
+        if isinstance(grid, ImportedGrid):  # whose programs its samples name
+            return set()
+        features = self.workspace.stage("features")
+        return {
+            (reported_split(split), tested_on, program)
+            for program in read_split(self.workspace.stage("split") / f"{split}.json").test
+            for tested_on in (grid.chips if grid.transfer else (chip,))
+            if sample_paths(features, grid.task, tested_on, program)
+        }
 
     def restore(
         self,
@@ -298,6 +324,12 @@ class PackedCells:
             names = experiment.name, len(rows), len(known), self.folder
             _log.info("%s: %d rows of %d cells and baselines come from %s", *names)
         return left, rows
+
+
+def _where(name: str) -> tuple[str, str]:
+    """Returns the split and the chip of a cell or a set of baselines, by its name."""
+    _, split, chip = name.split("-")[:3]
+    return split, chip
 
 
 def _read_cells(folder: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path, PurePosixPath
 from shutil import rmtree
 from typing import Any
@@ -35,8 +35,9 @@ from costbench.experiments.archive import (
     write_archive,
     write_results,
 )
-from costbench.experiments.grid.baseline_fit import DONE
+from costbench.experiments.grid.baseline_fit import DONE, baselines_folder
 from costbench.experiments.grid.cells import experiment_names
+from costbench.experiments.grid.experiment import BudgetGrid, Experiment
 from costbench.experiments.identity import IDENTITY_FILE, read_identity
 from costbench.experiments.parameter_file import Params
 from costbench.experiments.workspace import Workspace, only_writer
@@ -82,7 +83,8 @@ def pack(
 ) -> Changes:
     """Adds the finished parts of a profile to an archive; parts of equal names are replaced, others stay.
 
-    An experiment of which some seeds are finished does not replace one that has these and more.
+    An experiment of which some seeds are finished does not replace one that has these and more. Where
+    experiments are named, a stage that none of them follows from replaces none: the archive's may be newer.
 
     Args:
         folder: folder of the archive, which may not exist yet.
@@ -95,6 +97,7 @@ def pack(
             finished, or one of the experiments that are named is not, or if the archive cannot be written.
     """
     names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
+    wanted = set(names)
     if experiments is not None:
         wanted = {name if name in _results() else part_of("evaluate", name) for name in experiments}
         if unfinished := sorted(wanted.difference(names)):
@@ -103,15 +106,28 @@ def pack(
     if not names:
         raise DataError("no finished results", where=workspace.out, expected="evaluated experiments, stages")
     finished = {name: _read_part(workspace.out, name, compact=compact) for name in names}
+    wanted |= _followed(workspace.params, wanted, finished)
     # Of two that read what is there and write it with a part of their own, one would lose its part.
     with only_writer(folder, wait=True):
         before = read_parts(folder, workspace.name)
         for name in [name for name in finished if name in before]:
-            if _has_fewer_seeds(finished[name], before[name]):
+            if name not in wanted or _has_fewer_seeds(finished[name], before[name]):
                 del finished[name]
         if finished:
             write_archive(folder, workspace.name, before | finished)
     return Changes(tuple(finished), tuple(name for name in before if name not in finished))
+
+
+def _followed(params: Params, names: Collection[str], finished: Mapping[str, Part]) -> set[str]:
+    """Returns the stages that some of the finished experiments follow from, as far as samples tell."""
+    entries: Any = params.sections["experiments"]
+    return {
+        stage
+        for name in names
+        if (experiment := name.partition("/")[2])
+        for stage in ("split", "features", entries[experiment].get("follows", "features"))
+        if stage in finished and finished[stage].entry.data_digest == finished[name].entry.data_digest
+    }
 
 
 def _has_fewer_seeds(part: Part, before: Part) -> bool:
@@ -119,6 +135,21 @@ def _has_fewer_seeds(part: Part, before: Part) -> bool:
     ours, theirs = cells_of(part), cells_of(before)
     same = all(theirs.get(name) in ("", follows_from) for name, follows_from in ours.items())
     return bool(ours) and same and _seeds(ours) < _seeds(theirs)
+
+
+def missing_cells(experiment: Experiment, part: Part) -> tuple[int, int]:
+    """Returns how many cells and seeds of trees an archive lacks of an experiment, and of how many."""
+    grid = experiment.grid
+    names = {cell.name for cell in experiment.cells}
+    if isinstance(grid, BudgetGrid):
+        fits = product(experiment.splits, grid.chips, grid.budgets, grid.seeds)
+        names |= {baselines_folder(Path(), *where, f"seed{seed}").name for *where, seed in fits}
+    return len(names - cells_of(part).keys()), len(names)
+
+
+def cells_with_seeds(part: Part) -> int:
+    """Returns the number of cells and of boosted trees, each of a seed, that an archive has."""
+    return sum(_SEED.search(name) is not None for name in cells_of(part))
 
 
 def _seeds(cells: Iterable[str]) -> set[str]:
