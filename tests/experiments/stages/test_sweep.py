@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from costbench.artifacts import write_text
 from costbench.errors import CostbenchError, ParamsError
+from costbench.experiments.identity import StageIdentity, write_identity
 from costbench.experiments.parameter_file import load_params, load_sections
-from costbench.experiments.stages.sweep import SweepFlags, load_sweep, run
+from costbench.experiments.stages.sweep import SweepFlags, load_sweep, results_after, run
+from costbench.experiments.sweeps.best import best_path
 
 NONE = SweepFlags()
 
@@ -96,3 +99,28 @@ def test_flags_win_over_the_section(repository: Path) -> None:
     assert SweepFlags().over(section) == section
     given = SweepFlags(task="tile", trials=3, workers=2).over(section)
     assert (given.tasks, given.trials, given.workers) == (("tile",), 3, 2)
+
+
+def test_results_of_another_task_stay_while_they_follow_from_the_same(
+    repository: Path, tmp_path: Path
+) -> None:
+    whole = load_sweep(load_params(_profile(repository, tmp_path, tasks=["tile", "fusion"])))
+    folder, before = tmp_path / "sweep", StageIdentity("params", "data", "code")
+    tile, fusion = (SweepFlags(task=task).over(whole) for task in whole.tasks)
+    assert results_after(tile, whole.tasks, folder, before, before)[0] == ("tile",)
+    both, identity = results_after(whole, whole.tasks, folder, before, before)
+    assert both == ("tile", "fusion")
+    # One task after the other leaves what a run of both does.
+    write_text(best_path(folder, "tile"), "study: tile")
+    write_identity(folder, results_after(tile, whole.tasks, folder, before, before)[1])
+    assert results_after(fusion, whole.tasks, folder, before, before) == (both, identity)
+    write_text(best_path(folder, "fusion"), "study: fusion")
+    write_identity(folder, identity)
+    assert results_after(tile, whole.tasks, folder, before, before) == (both, identity)
+    # With other parameters or code, that of the other task is an older one.
+    more = SweepFlags(task="tile", trials=whole.trials + 1).over(whole)
+    changed = StageIdentity("params", "data", "other code")
+    for section, features in ((more, before), (tile, changed)):
+        tasks, alone = results_after(section, whole.tasks, folder, before, features)
+        assert tasks == ("tile",)
+        assert alone != identity

@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -183,7 +184,9 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
         raise ParamsError("names one study", where="command line", field="--study", expected="--task as well")
     spaces = {task: _space(task, section, params) for task in section.tasks}
     split, features = (read_identity(workspace.stage(name)) for name in ("split", "features"))
-    identity = identify(__name__, section, split.data_digest, split, features)
+    folder = workspace.stage("sweep")
+    _remove_damaged(folder)
+    tasks_of_results, identity = results_after(section, load_sweep(profile).tasks, folder, split, features)
     url = shared_database(storage_url(flags.storage, workspace.out), workspace.backend, ENVIRONMENT)
     storage = StorageSpec(url, section.heartbeat_s, section.max_retries)
     # The tables are created here, in one process: workers that do so at the same time would collide.
@@ -192,16 +195,46 @@ def run(params: Path, flags: SweepFlags = SweepFlags(), backend_flags: BackendFl
     prepare(tracking, _EXPERIMENT)
     inputs = _StudyInputs(workspace, identity, storage, tracking, flags.study)
     tasks = [_sweep_task(task, space, section, inputs) for task, space in spaces.items()]
-    folder = workspace.stage("sweep")
-    _remove_damaged(folder)
     unseal(folder)
     # Workers of a study wait for each other, so each has a process.
     backend = replace(workspace.backend, jobs=max(section.workers, workspace.backend.jobs))
     sweep(tasks, section.workers, backend, folder)
-    for task in set(LEARNED) - set(section.tasks) if flags.task is None else ():
+    for task in set(LEARNED) - set(tasks_of_results):
         best_path(folder, task).unlink(missing_ok=True)
         trials_path(folder, task).unlink(missing_ok=True)
     write_identity(folder, identity)
+
+
+def results_after(
+    section: SweepParams, tasks: Iterable[str], folder: Path, split: StageIdentity, features: StageIdentity
+) -> tuple[tuple[str, ...], StageIdentity]:
+    """Returns the tasks whose results a sweep leaves in a folder, and what the folder then follows from.
+
+    Those of tasks that are not swept now stay while they follow from the same parameters, samples and code.
+
+    Args:
+        section: parameters of the sweep.
+        tasks: tasks of the profile.
+        folder: folder of the stage.
+        split: identity of the stage `split`.
+        features: identity of the stage `features`.
+    """
+
+    def identity_of(some: tuple[str, ...]) -> StageIdentity:
+        of_some: typing.Any = some  # names of learned tasks
+        return identify(__name__, replace(section, tasks=of_some), split.data_digest, split, features)
+
+    in_order = dict.fromkeys((*tasks, *section.tasks))
+    others = tuple(
+        task for task in in_order if task not in section.tasks and best_path(folder, task).exists()
+    )
+    both = tuple(task for task in in_order if task in (*section.tasks, *others))
+    with suppress(DataError):
+        if others and read_identity(folder) in (identity_of(both), identity_of(others)):
+            return both, identity_of(both)
+    if others:
+        _log.warning("%s: results of other parameters or code, removed from %s", ", ".join(others), folder)
+    return section.tasks, identity_of(section.tasks)
 
 
 def _remove_damaged(folder: Path) -> None:
