@@ -12,7 +12,8 @@ import pytest
 
 from costbench.errors import DataError, ParamsError
 from costbench.execution import cluster
-from costbench.execution.cluster import Requirements, code_of
+from costbench.execution.cluster import Requirements, code_of, connect
+from costbench.execution.dotted import load_dotted
 from costbench.execution.workers import Backend, run_work_items
 
 MODULE = "costbench.hlo.reader"
@@ -86,3 +87,20 @@ def test_another_server_on_that_port_is_one_error(monkeypatch: pytest.MonkeyPatc
         backend = Backend("dask", scheduler=f"tcp://127.0.0.1:{server.getsockname()[1]}")
         with pytest.raises(ParamsError, match="no Dask scheduler answers"):
             run_work_items(_same, {"a": "here"}, backend, lambda key, result: None)
+
+
+def test_a_worker_that_has_loaded_an_older_module_of_a_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra `scale`")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cluster, "_own_modules", {})
+    module = tmp_path / "edited_since.py"
+    module.write_text("VALUE = 1\n")
+    here = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**here) as local, connect(local.scheduler_address, None) as workers:
+        for _ in range(2):
+            assert list(workers.results(load_dotted, {"a": "edited_since:VALUE"})) == [("a", 1)]
+        module.write_text("VALUE = 2\n")
+        with pytest.raises(ParamsError, match="runs other code: edited_since "):
+            list(workers.results(load_dotted, {"a": "edited_since:VALUE"}))

@@ -12,7 +12,10 @@ import importlib
 import platform
 import secrets
 import socket
+import sys
+import sysconfig
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
@@ -22,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from costbench.artifacts import read_json, write_text
+from costbench.artifacts import digest_bytes, read_json, write_text
 from costbench.errors import CostbenchError, DataError, ParamsError, one_line
 from costbench.execution.closure import Closure, find_closure, installed_sources
 from costbench.execution.workers import WorkersLostError, start_logging, without_collection
@@ -35,6 +38,9 @@ _IN_FLIGHT = 256
 """Work items that the scheduler has at a time: enough to keep a cluster busy, few enough for its memory."""
 _PYTHON = ".".join(platform.python_version_tuple()[:2])
 _EXPECTED = "the same commit of costbench and the same libraries on every machine, and workers started since"
+_INSTALLED = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
+_own_modules: dict[str, tuple[Path, str]] = {}
+"""File of each module of a user's own that this worker has loaded, and its digest as it was then."""
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -84,6 +90,7 @@ class Requirements:
         differences = [
             *_differences(self.code, code_of(self.module)),
             *_difference("Python", self.python, _PYTHON),
+            *(name for name, (file, digest) in _own_modules.items() if _digest_of(file) != digest),
         ]
         if differences:
             raise ParamsError(
@@ -109,6 +116,21 @@ def _difference(name: str, required: str, present: str) -> Iterator[str]:
         yield f"{name} {present or 'missing'} in place of {required or 'none'}"
 
 
+def _note_own_modules(since: float) -> None:
+    """Notes a user's modules that this process has loaded; a file written since `since` may be another."""
+    packages = installed_sources().names
+    for name, module in list(sys.modules.items()):
+        file = None if name in _own_modules else vars(module).get("__file__")
+        if file and name.partition(".")[0] not in packages and not file.startswith(_INSTALLED):
+            path = Path(file)
+            is_older = path.exists() and path.stat().st_mtime <= since
+            _own_modules[name] = path, _digest_of(path) if is_older else ""
+
+
+def _digest_of(file: Path) -> str:
+    return digest_bytes(file.read_bytes()) if file.exists() else "missing"
+
+
 def _check(requirements: Requirements, num_threads: Mapping[str, int], dask_worker: Any) -> None:
     """Runs `Requirements.check` on every worker; Dask fills `dask_worker` in."""
     requirements.check(num_threads.get(dask_worker.address, 1))
@@ -128,10 +150,14 @@ def _compute_on_worker(requirements: Requirements, work_item: bytes) -> object:
     distributed = _distributed()
     requirements.check(distributed.get_worker().state.nthreads)
     start_logging()
-    with without_collection():
-        function, key, item = distributed.protocol.deserialize_bytes(work_item)
-    with importlib.import_module("threadpoolctl").threadpool_limits(1):
-        return key, function(item)
+    began = time.time()
+    try:
+        with without_collection():
+            function, key, item = distributed.protocol.deserialize_bytes(work_item)
+        with importlib.import_module("threadpoolctl").threadpool_limits(1):
+            return key, function(item)
+    finally:
+        _note_own_modules(began)
 
 
 class Cluster:

@@ -85,6 +85,40 @@ def test_a_copy_of_the_folder_reads_and_writes_its_own_files(
     assert _ends_well(start(_in_the_copy, second))
 
 
+def _log_from_elsewhere(folder: Path) -> None:
+    """As a worker of a cluster does, in a working folder of its own."""
+    (folder / "worker").mkdir()
+    os.chdir(folder / "worker")
+    Path("note.txt").write_text("by a worker")
+    with tracked_run(f"sqlite:///{folder}/copied.db", "costbench/train", "r", PROVENANCE) as run:
+        run.log_files([Path("note.txt")], "report")
+
+
+def _read_from_the_copy(folder: Path) -> None:
+    os.chdir(folder)
+    client = client_of(RELATIVE)
+    experiment = client.get_experiment_by_name("costbench/train")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    Path("read.txt").write_text(
+        Path(client.download_artifacts(run.info.run_id, "report/note.txt")).read_text()
+    )
+
+
+def test_a_copy_reads_what_workers_logged_to_the_whole_path_of_the_store(
+    tracking_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    shutil.copy(tracking_template, first / "copied.db")
+    monkeypatch.chdir(first)
+    prepare(f"sqlite:///{first}/copied.db", "costbench/train")
+    assert _ends_well(start(_log_from_elsewhere, first))
+    first.rename(second)
+    assert _ends_well(start(_read_from_the_copy, second))
+    assert (second / "read.txt").read_text() == "by a worker"
+
+
 def test_files_of_a_store_with_an_absolute_address_lie_where_mlflow_puts_them(tracking_store: str) -> None:
     prepare(tracking_store, "usual")
     location = client_of(tracking_store).get_experiment_by_name("usual").artifact_location
