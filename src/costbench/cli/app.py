@@ -170,8 +170,12 @@ def params(
     Example: `costbench params train.tile.batch.kernels --params profiles/smoke/params.yaml`
     """
     from costbench.cli.parameter_help import comment_file, find_key, keys, shown, value_of
+    from costbench.errors import DataError
 
     if comment or renew:
+        if key is not None:
+            option = "--comment" if comment else "--renew"
+            raise DataError(f"has no effect with {option}", field="KEY", expected="to be left out")
         comment_file(file, renew=renew)
         return
     if key is None:

@@ -207,6 +207,8 @@ def collect(
     `pip install -e '.[corpus]'` in the checkout installs what is needed. The same versions of jax and keras
     give the same bytes. The corpus is in git, so this is only needed after a change to the zoo.
     """
+    if names and processor:
+        raise DataError("has no effect with --processor", field="NAMES", expected="to be left out")
     makers = Path.cwd() / "corpus"
     if not (makers / "collector.py").is_file():
         raise DataError("no makers of the corpus", where=makers, expected="a checkout of costbench")

@@ -87,7 +87,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
             rich_help_panel=_PROGRAMS,
             help="Minutes charged for predicting: 0.5 ms a fusion config and 0.25 µs per instruction, 5 ms a"
             " layout config. A minute is 100,000 fusion configs of a small program. A smaller space is"
-            " enumerated.",
+            " enumerated (fusion, layout).",
         ),
     ] = 1.0,
     top_k: Annotated[
@@ -205,7 +205,8 @@ def tune(  # noqa: PLR0913 (a command has its options)
         from costbench.hardware.xla_cpu.program import CHIP
         from costbench.target import load_target
 
-        refuse_given(context, ("trials", "target", *_OF_EXTENSIONS), f"with --task {task}")
+        of_others = ("top_k",) if TUNED[task].measures_programs else ("compile_s", "model_budget")
+        refuse_given(context, ("trials", "target", *_OF_EXTENSIONS, *of_others), f"with --task {task}")
         options = TuneOptions(
             file=Path(subject),
             task=TUNED[task].name,

@@ -105,15 +105,19 @@ def tune_schedule(  # noqa: PLR0913 (a command has its options)
     from costbench_schedules.experiments.live import tune_schedule as tune
 
     workloads = workloads_of(subject)
+    folders = {
+        workload: out or Path("out") / "tune" / f"{label(workload)}-schedule" for workload in workloads
+    }
+    if out is not None and len(workloads) > 1:
+        folders = {workload: out / label(workload) for workload in workloads}
+    # Of several workloads those go on that have begun.
+    begun = [workload for workload, folder in folders.items() if (folder / LOG_FILE).exists()]
     interrupt = Interrupt()
     screen = console()
-    for workload in workloads:
+    for workload, folder in folders.items():
         options = ScheduleOptions(
             workload, trials, target, model, seed, strategy=strategy, records=tuple(records or ())
         )
-        folder = out or Path("out") / "tune" / f"{label(workload)}-schedule"
-        if out is not None and len(workloads) > 1:
-            folder = out / label(workload)
         try:
             with (
                 interrupt.handled(),
@@ -121,7 +125,7 @@ def tune_schedule(  # noqa: PLR0913 (a command has its options)
                 reporting(screen, options.workload, trials) as report,
             ):
                 hooks = Hooks(report, interrupt.held)
-                tuned = tune(folder, options, device, hooks, resume)
+                tuned = tune(folder, options, device, hooks, resume and (workload in begun or not begun))
         except KeyboardInterrupt:
             state = "--resume goes on" if (folder / LOG_FILE).exists() else "nothing was measured"
             typer.echo(f"costbench: stopped; {state}", err=True)

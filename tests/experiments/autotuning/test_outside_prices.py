@@ -104,6 +104,24 @@ def test_the_rest_is_tuned_and_prices_are_added(tmp_path: Path, task: TaskName) 
 
 
 @pytest.mark.parametrize("task", ["tile", "fusion"])
+def test_prices_of_nothing_are_said(tmp_path: Path, task: TaskName, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "prices.yaml"
+    links = "collectives: {chips: 4, gb_per_s: 2}"
+    file.write_text(f"Pallas: {{ns: 1}}\nPalas: {{ns: 1}}\ndot: {{ns: 1}}\n{links}\n")
+    tune(tmp_path, "async_custom_call", task, file)
+    (warning,) = (message for message in caplog.messages if "prices.yaml" in message)
+    assert "prices.yaml: Palas, dot, collectives: " in warning
+
+
+def test_links_price_nothing_where_every_collective_has_a_price_of_its_own() -> None:
+    program = PreparedProgram(inline_fusions(read_module(CORPUS / "collective_starts.hlo")), "program")
+    table = {name: Price() for name in ("all-reduce", "all-gather", "collective-permute")}
+    assert OutsidePrices(table, LINKS).unused(program.unique_kernels) == ["collectives"]
+    del table["all-reduce"]
+    assert OutsidePrices(table, LINKS).unused(program.unique_kernels) == []
+
+
+@pytest.mark.parametrize("task", ["tile", "fusion"])
 def test_a_program_of_nothing_else_is_refused(tmp_path: Path, task: TaskName) -> None:
     with pytest.raises(UnsupportedKernelError, match=r"out: no kernel to tune: .* custom-call"):
         tune(tmp_path, "custom_call_literal", task)

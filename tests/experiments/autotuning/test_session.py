@@ -84,6 +84,11 @@ def test_only_the_same_run_is_resumed(tmp_path: Path) -> None:
     session(tmp_path / "out", replace(options, minutes=99.0), resume=True)
     with pytest.raises(DataError, match=r"settings\.json: is of seed 0, not 1"):
         session(tmp_path / "out", replace(options, seed=1), resume=True)
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("infeed: {ns: 1}")
+    with pytest.raises(DataError) as caught:
+        session(tmp_path / "out", replace(options, prices=prices), resume=True)
+    assert caught.value.problem == "is of other prices"
     options.file.write_bytes(b"another program")
     with pytest.raises(DataError, match=r"settings\.json: is of another program"):
         session(tmp_path / "out", options, resume=True)

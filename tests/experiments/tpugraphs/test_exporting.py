@@ -228,6 +228,14 @@ def test_files_that_are_no_program(tmp_path: Path) -> None:
         featurize_file(tmp_path / "absent.pb", tmp_path / "x.npz")
 
 
+def test_a_misspelt_opcode_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "step.hlo.txt"
+    path.write_text(TEXT.replace("tanh(", "tahn("))
+    with pytest.raises(HloError, match=r"step\.hlo\.txt: y: unknown opcode 'tahn'"):
+        featurize_file(path, tmp_path / "x.npz")
+    assert not (tmp_path / "x.npz").exists()
+
+
 def test_a_real_program(shared_data: Path, tmp_path: Path) -> None:
     # The module is the first field of a layout file, where readers of HLO dumps find it.
     source = shared_data / "real_tpu" / "layout_module.pb"

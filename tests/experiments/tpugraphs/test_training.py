@@ -21,6 +21,7 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.model import load_layout_model
 from costbench.training.layout.source import hold_out_configs
 from costbench.training.spec import HoldOutSpec
+from tests.datasets.tpugraphs.public_arrays import save, tile_arrays
 
 QUICK = """
 net: {hidden: 16, opcode_embedding: 8, encoder_layers: 2}
@@ -183,6 +184,13 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_fol
     path = write_random_graph(tmp_path / "graph.arrow", 30, 4, 20, 3)
     with pytest.raises(ParamsError, match="hiden"):
         train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", 0, 1)
+
+
+def test_a_kernel_with_tile_sizes_is_no_layout_graph(tmp_path: Path) -> None:
+    path = save(tmp_path / "kernel.npz", tile_arrays())
+    with pytest.raises(DataError, match=r"is a kernel with tile sizes .*tpugraphs:DIR") as caught:
+        ImportedData(str(path), None, tmp_path / "cache").graphs("train")
+    assert caught.value.where == str(path)
 
 
 def test_a_folder_without_its_format_is_told_how_it_is_named(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_the_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ({"fusions": [["nowhere"]]}, "unknown"),
+        ({"fusions": [["e", "nowhere"]]}, "fusions.json: fusions: unknown instruction 'nowhere'"),
         ({"fusions": "e"}, "no fusions"),
         ({"fusions": [[1]]}, "names of instructions"),
         ({"fused": [0, 1]}, "0 or 1: the edges of small"),

@@ -87,6 +87,20 @@ def test_tuned_and_printed(
     assert (tmp_path / "out" / "tune" / "matmul-m-4-n-4-k-4-schedule" / "best.json").exists()
 
 
+def test_of_a_file_those_are_resumed_that_have_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "Limits", lambda: fake("ran", "ran", "ran", "ran"))
+    path, out = tmp_path / "mine.txt", tmp_path / "out"
+    path.write_text("matmul:m=4,n=4,k=4\nmatmul:m=4,n=4,k=8\n")
+    first, second = (out / f"matmul-m-4-n-4-k-{k}" / "measurements.jsonl" for k in (4, 8))
+    with pytest.raises(DataError, match=r"measurements\.jsonl: no such file"):
+        tune_schedule(str(path), trials=6, out=out, resume=True)
+    tune_schedule("matmul:m=4,n=4,k=4", trials=6, out=first.parent)
+    log = first.read_bytes()
+    tune_schedule(str(path), trials=6, out=out, resume=True)
+    assert first.read_bytes() == log
+    assert len(second.read_text().splitlines()) == 1 + 6
+
+
 @pytest.mark.parametrize(("kinds", "said"), [("ran", True), ("build", True), ("", False)])
 def test_stopped_it_says_whether_it_can_go_on(
     tmp_path: Path,

@@ -169,6 +169,15 @@ class OutsidePrices:
             by_name[what] = entry
         return tuple(by_name.values())
 
+    def unused(self, kernels: Iterable[UniqueKernel]) -> list[str]:
+        """Returns the names in the file of prices by which none of a program's kernels is priced."""
+        names = {entry.what for entry in self.left_out(kernels)}
+        unused = [name for name in self.table if name not in names]
+        by_links = {opcode.xla_name for opcode in _RUNTIMES} - self.table.keys()
+        if self.collectives is not None and names.isdisjoint(by_links):
+            unused.append(_COLLECTIVES)
+        return unused
+
     def _priced(self, kernel: Kernel, inst: Instruction) -> float | None:
         read = sum(kernel.instruction(operand).shape.num_bytes for operand in inst.operands)
         num_bytes = max(read, inst.shape.num_bytes)

@@ -17,7 +17,12 @@ from costbench.errors import DataError, UnsupportedKernelError, choose
 from costbench.execution.dotted import is_dotted
 from costbench.experiments.autotuning.fusion_tuning import tune_fusion
 from costbench.experiments.autotuning.layout_tuning import tune_layouts
-from costbench.experiments.autotuning.outside_prices import NO_PRICES, read_prices, require_kernels
+from costbench.experiments.autotuning.outside_prices import (
+    NO_PRICES,
+    OutsidePrices,
+    read_prices,
+    require_kernels,
+)
 from costbench.experiments.autotuning.session import ANALYTICAL, NO_MODEL, Session, TuningResult
 from costbench.experiments.autotuning.tile_tuning import tune_tiles
 from costbench.experiments.grid.cells import cell_from_name
@@ -63,7 +68,7 @@ def tune_program(session: Session, name: str) -> TuningResult:
 def _tune_tiles(program: PreparedProgram, session: Session) -> TuningResult:
     analytical = AnalyticalModel(session.target.architecture)
     model = _tile_model(session.options.model, session.target.name, analytical)
-    return tune_tiles(program, session, model, read_prices(session.options.prices))
+    return tune_tiles(program, session, model, _prices(program, session.options.prices))
 
 
 def _tune_fusion(program: PreparedProgram, session: Session) -> TuningResult:
@@ -71,7 +76,7 @@ def _tune_fusion(program: PreparedProgram, session: Session) -> TuningResult:
     analytical = AnalyticalModel(architecture)
     tiled = TiledKernels(program.lowering, architecture, analytical)
     model = _fusion_model(session.options.model, session.target.name, tiled, analytical)
-    return tune_fusion(program, session, tiled, model, read_prices(session.options.prices))
+    return tune_fusion(program, session, tiled, model, _prices(program, session.options.prices))
 
 
 def _tune_layouts(program: PreparedProgram, session: Session) -> TuningResult:
@@ -96,6 +101,15 @@ TUNE: Mapping[str, Callable[[PreparedProgram, Session], TuningResult]] = {
     "fusion": _tune_fusion,
     "layout": _tune_layouts,
 }
+
+
+def _prices(program: PreparedProgram, path: Path | None) -> OutsidePrices:
+    """Returns the prices in a file; a warning is logged for those by which no kernel is priced."""
+    prices = read_prices(path)
+    if unused := prices.unused(program.unique_kernels):
+        expected = "the opcode or custom call of a kernel that the chip does not run"
+        _log.warning("%s: %s: prices nothing here (expected %s)", path, ", ".join(unused), expected)
+    return prices
 
 
 def op_names(proto: HloModuleProto) -> dict[str, str]:

@@ -31,6 +31,8 @@ ANALYTICAL, NO_MODEL = "analytical", "none"
 SIMULATED = "simulated"
 DECISIONS_FILE = "decisions.json"
 _ENUMERATION = "enumeration"
+_FILES = {"file": "another program", "prices": "other prices"}
+"""What a run is of whose files differ; settings hold their digests."""
 
 
 @dataclass(frozen=True)
@@ -344,7 +346,7 @@ def _verify_settings(
         raise DataError("no settings", where=path, expected="a mapping")
     for name, value in settings.items():
         if earlier.get(name) != value:
-            what = "another program" if name == "file" else f"{name} {earlier.get(name)}, not {value}"
+            what = _FILES.get(name, f"{name} {earlier.get(name)}, not {value}")
             raise DataError(f"is of {what}", where=path, expected=expected)
 
 

@@ -27,10 +27,11 @@ from costbench.datasets.tpugraphs.raw import (
     write_layout_tuning,
     write_tile_tuning,
 )
-from costbench.errors import DataError
+from costbench.errors import DataError, HloError
 from costbench.experiments.parameter_file import load_params
 from costbench.experiments.workspace import load_workspace
 from costbench.features.tpugraphs_graphs import layout_graph_of, proto_graph, tile_graph_of
+from costbench.hlo.opcode import Opcode
 from costbench.hlo.reader import read_proto
 from costbench.target import load_target
 
@@ -48,6 +49,9 @@ class ExportOptions:
         split: `random` or `manual`.
         npz: whether `.npz` files are written.
         raw: whether raw files (`.pb`) are written.
+
+    Raises:
+        DataError: if neither are.
     """
 
     params: Path
@@ -55,6 +59,10 @@ class ExportOptions:
     split: str
     npz: bool = True
     raw: bool = True
+
+    def __post_init__(self) -> None:
+        if not (self.npz or self.raw):
+            raise DataError("nothing to write", field="--no-npz --no-raw", expected="one of them at most")
 
 
 def export_folder(options: ExportOptions, out: Path, progress: Progress) -> dict[str, dict[str, int]]:
@@ -201,9 +209,15 @@ def featurize_file(path: Path, destination: Path) -> tuple[int, int]:
         destination: the `.npz` file.
 
     Raises:
-        HloError: if there is no program in the file.
+        HloError: if there is no program in the file, or it has an opcode that XLA does not.
         DataError: if `destination` cannot be written.
     """
-    graph = proto_graph(read_proto(path), where=str(path))
+    proto = read_proto(path)
+    for inst in (inst for body in proto.computations for inst in body.instructions):
+        try:
+            Opcode.from_name(inst.opcode)
+        except HloError as error:
+            raise error.recast(HloError, where=path, field=inst.name) from error
+    graph = proto_graph(proto, where=str(path))
     write_graph_npz(destination, graph)
     return len(graph.opcodes), len(graph.edges)

@@ -13,7 +13,7 @@ from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder, convert_once
-from costbench.datasets.tpugraphs.npz import convert_layout_npz
+from costbench.datasets.tpugraphs.npz import convert_layout_npz, holds_tiles
 from costbench.errors import DataError
 from costbench.features.feature_shards import FeatureShard
 from costbench.metrics.measures import mean_without_nan
@@ -38,6 +38,8 @@ from costbench.training.spec import AnySpec, FitResult, HoldOutSpec, LayoutTrain
 
 TRAINING_FILE = "training.json"
 _FOLDER = "tpugraphs:"
+_FILE = "a layout .npz or layout graph"
+_TILES = f"a network of tile sizes learns from a folder, {_FOLDER}DIR"
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ def _convert(path: Path, cache: Path) -> Path:
     if path.suffix != ".npz":
         return path
     if not path.is_file():
-        raise DataError("no such file", where=path, expected="a layout .npz or layout graph")
+        raise DataError("no such file", where=path, expected=_FILE)
+    if holds_tiles(path):
+        raise DataError("is a kernel with tile sizes", where=path, expected=f"{_FILE}; {_TILES}")
     digest = digest_bytes(str(path.resolve()).encode())[:16]
     graph = cache / "files" / digest / f"{path.stem}.arrow"
     convert_once(
