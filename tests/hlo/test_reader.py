@@ -239,6 +239,14 @@ def test_mlir_is_told_from_hlo(tmp_path: Path, content: bytes) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_text_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    text = "HloModule module\n\nENTRY module {\n  ROOT x = f32[2] parameter(0)\n}\n"
+    plain, marked = tmp_path / "plain.hlo", tmp_path / "marked.hlo"
+    plain.write_text(text, "utf-8")
+    marked.write_text(text, "utf-8-sig")
+    assert read_proto(marked) == read_proto(plain)
+
+
 def test_hlo_text_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "step.txt"
     path.write_text("HloModule module\n\nENTRY module {\n  ROOT x = f32[2] parameter(0)\n}\n")

@@ -130,6 +130,15 @@ def test_a_manifest_that_is_no_list_of_rows(small: tuple[Path, ProgramEntry]) ->
         load_manifest(folder)
 
 
+@pytest.mark.parametrize("toolchain", [["jax"], "jax", None])
+def test_a_toolchain_that_is_no_object(small: tuple[Path, ProgramEntry], toolchain: object) -> None:
+    folder, _ = small
+    edit(folder, lambda content: content.update(toolchain=toolchain))
+    with pytest.raises(DataError) as caught:
+        toolchain_of(folder)
+    assert (caught.value.where, caught.value.field) == (str(folder / "manifest.json"), "toolchain")
+
+
 def test_a_name_may_be_listed_once(small: tuple[Path, ProgramEntry]) -> None:
     folder, _ = small
     edit(folder, lambda content: content["programs"].append(content["programs"][0]))
@@ -171,8 +180,12 @@ def test_user_programs_of_every_suffix_are_listed(small: tuple[Path, ProgramEntr
     (folder / "user" / "notes.txt").write_text("not a program")
     (folder / "user" / ".hlo.pb").write_bytes(b"")
     text = "HloModule m\n\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] tanh(x)\n}\n"
-    for name in ("dump.hlo.txt", "plain.hlo", "printed.txt"):
-        (folder / "user" / name).write_text(text)
+    for name, encoding in (
+        ("dump.hlo.txt", "utf-8"),
+        ("plain.hlo", "utf-8-sig"),
+        ("printed.txt", "utf-8-sig"),
+    ):
+        (folder / "user" / name).write_text(text, encoding)
     entries = user_programs(folder)
     assert [one.name for one in entries] == [
         "user_dump", "user_mine", "user_other", "user_packed", "user_plain", "user_printed",

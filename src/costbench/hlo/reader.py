@@ -53,7 +53,8 @@ def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
     except DataError as error:
         raise error.recast(HloError) from error
     try:
-        text = content.decode("utf-8")
+        # Editors on Windows begin text with a byte-order mark.
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = ""
     if looks_like_text(text):

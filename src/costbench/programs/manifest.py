@@ -123,10 +123,16 @@ def save_manifest(folder: Path, entries: Iterable[ProgramEntry], toolchain: Mapp
 
 
 def toolchain_of(folder: Path) -> dict[str, str]:
-    """Returns package -> version with which the corpus was built; empty if there is no manifest yet."""
+    """Returns package -> version with which the corpus was built; empty if there is no manifest yet.
+
+    Raises:
+        DataError: the manifest cannot be read, or its `toolchain` is no object.
+    """
     path = Path(folder) / MANIFEST_NAME
     content = read_json(path) if path.exists() else {}
     versions = content.get("toolchain", {}) if isinstance(content, dict) else {}
+    if not isinstance(versions, dict):
+        raise DataError(f"{versions!r}", where=path, field="toolchain", expected="versions by package")
     return {str(package): str(version) for package, version in versions.items()}
 
 
@@ -191,7 +197,7 @@ def _beginning(path: Path) -> bytes:
 
 def _hlo_text(data: bytes) -> str | None:
     """Returns bytes as text if they begin as HLO text does."""
-    text = data.decode("utf-8", errors="replace")
+    text = data.decode("utf-8-sig", errors="replace")
     return text if looks_like_text(text) else None
 
 

@@ -106,8 +106,9 @@ def test_a_dump_with_nested_calls_is_measured_as_what_it_computes(tmp_path: Path
 
 
 @needs_jax
-def test_the_command_takes_text_with_its_constants(tmp_path: Path) -> None:
-    (tmp_path / "small.hlo.txt").write_text(TEXT, "utf-8")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_the_command_takes_text_with_its_constants(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "small.hlo.txt").write_text(TEXT, encoding)
     done = costbench_process(["measure", "small.hlo.txt", "--json"], tmp_path)
     assert done.returncode == 0, done.stderr
     configs = json.loads(done.stdout)["configs"]

@@ -30,7 +30,7 @@ def read_program_proto(path: Path) -> hlo_pb2.HloModuleProto:
         DataError: if JAX is not installed.
     """
     proto = read_proto(path)
-    text = read_bytes(path).decode("utf-8", errors="replace")
+    text = read_bytes(path).decode("utf-8-sig", errors="replace")
     if not looks_like_text(text):
         return proto
     require_jax()
