@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costbench.datasets.tpugraphs.npz import read_tile_npz
+from costbench.datasets.tpugraphs.npz import read_labels, read_tile_npz
 from costbench.errors import CostbenchError, DataError
 from tests.datasets.tpugraphs.public_arrays import layout_arrays, read_layout_npz, save, tile_arrays
 
@@ -169,6 +169,18 @@ def test_a_decompression_bomb(key: str, shape: tuple[int, ...], tmp_path: Path) 
         member.compress_type, member.file_size = zipfile.ZIP_DEFLATED, len(header) + size
     with pytest.raises(DataError, match=rf"bomb\.npz: {key}: .* bytes that expand to"):
         read_layout_npz(path)
+
+
+def test_many_configs_of_no_nodes(tmp_path: Path) -> None:
+    path = save(tmp_path / "bad.npz", layout_arrays(node_config_feat=None, config_runtime=None))
+    header = io.BytesIO()
+    shape = (10**12, 0, 18)
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("node_config_feat.npy", header.getvalue())
+    for read in (read_layout_npz, read_labels):
+        with pytest.raises(DataError, match=r"bad\.npz: node_config_feat: shape \(1000000000000, 0, 18\)"):
+            read(path)
 
 
 def test_other_ways_to_compress_and_to_encrypt(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ _SUFFIX = ".npy"
 # Deflate shrinks constant data 1,029-fold and nothing further. Small files may be constant.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 30, 1000
 _COPY_BYTES = 1 << 24
+_MAX_EMPTY_AXIS = MAX_WHOLE_ARRAY_BYTES // 8
 _ARRAY_MAGIC = b"\x93NUMPY"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
@@ -158,6 +159,10 @@ class NpzArchive:
         if size != member.file_size:
             problem = f"{member.file_size} bytes for shape {header.shape} of {header.dtype}"
             raise DataError(problem, where=self.path, field=key, expected=f"{size} bytes")
+        # An axis says how long arrays beside this one are; without values nothing in the file limits it.
+        if not header.num_bytes and max(header.shape, default=0) > _MAX_EMPTY_AXIS:
+            expected = f"axes of at most {_MAX_EMPTY_AXIS}, as it has no values"
+            raise DataError(f"shape {header.shape}", where=self.path, field=key, expected=expected)
         if size > _BOMB_BYTES and size > _BOMB_RATIO * member.compress_size:
             problem = f"{member.compress_size} bytes that expand to {size}"
             raise DataError(problem, where=self.path, field=key, expected="less than a thousandfold")
@@ -183,7 +188,8 @@ def open_npz(path: str | PathLike[str], keys: tuple[str, ...]) -> Iterator[NpzAr
     Raises:
         DataError: naming the file and the key, if the file is missing, truncated or no archive, if a key
             occurs twice, or if its array is of Python objects, encrypted, compressed by another method than
-            deflate, not as long as its shape says, or above 1 GiB and a thousandfold its size in the file.
+            deflate, not as long as its shape says, of a huge shape without values, or above 1 GiB and a
+            thousandfold its size in the file.
     """
     source = Path(path)
     if not source.is_file():
