@@ -54,6 +54,11 @@ class NetworkResults:
         return means(rows, ["model", "variant", "metric", "program"]).unstack("program")
 
     @property
+    def seeds(self) -> int:
+        """Returns how many seeds models were fitted with."""
+        return len({row.seed for row in self.rows if row.split == SPLIT})
+
+    @property
     def networks(self) -> tuple[str, ...]:
         """Returns the networks that were tested on, sorted."""
         return tuple(self.by_network.columns)

@@ -119,7 +119,8 @@ def score_table(results: NetworkResults) -> Table:
         Column("average", "average", "Score", 3),
         Column("records", "Target records", count=True),
     )
-    title, notes = "Top-k scores of models of schedules", paragraphs(TEMPLATE, "table2_note")
+    title = "Top-k scores of models of schedules"
+    notes = paragraphs(TEMPLATE, "table2_note", seeds=results.seeds)
     return Table("crop2024_table2", title, columns, tuple(rows), 0, notes)
 
 

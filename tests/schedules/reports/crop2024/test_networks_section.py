@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,13 @@ def test_scores_stand_beside_those_of_the_paper(folder: Path) -> None:
     first = curves[curves["program"] == "operator 0"].set_index("kind")
     assert first["tile"].to_dict() == {"measured": 8, "predicted": 8}
     assert first["value"].to_dict() == {"measured": 3.0, "predicted": 2.0}
+
+
+def test_scores_say_of_how_many_seeds_they_are_means(folder: Path) -> None:
+    rows = [*load_networks(folder).rows]
+    rows += [replace(one, seed=seed) for one in rows if one.model == "mlp" for seed in (1, 2)]
+    write_rows(folder / "rows.jsonl", rows)
+    assert 3 in numbers(" ".join(score_table(load_networks(folder)).notes))
 
 
 def test_parts_are_compared_by_operator(folder: Path) -> None:
