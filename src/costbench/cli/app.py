@@ -201,7 +201,7 @@ def best(  # noqa: PLR0913 - each is an option
     chip: Annotated[str | None, typer.Option(help="A chip by name.")] = None,
     experiment: Annotated[str | None, typer.Option(help="Entry of section `experiments`.")] = None,
     profile: Annotated[str | None, typer.Option(help="`run.name` of a parameter file.")] = None,
-    variant: Annotated[str | None, typer.Option(help="Of the experiment.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant of the experiment.")] = None,
     metric: Annotated[
         str | None, typer.Option(help="`tau`, `ape` or `mape`, if models were chosen by another.")
     ] = None,
@@ -245,7 +245,7 @@ def best(  # noqa: PLR0913 - each is an option
 
 
 @_runs.command()
-def pages(port: Annotated[int, typer.Option(help="Of `mlflow ui`.")] = 5000) -> None:
+def pages(port: Annotated[int, typer.Option(help="Port of `mlflow ui`.")] = 5000) -> None:
     """Print how to look at the runs in a browser, with the addresses of the pages that list them.
 
     Example: `costbench runs pages --port 5001`

@@ -37,7 +37,7 @@ def search_fusions(  # noqa: PLR0913 (a command has its options)
         int, typer.Option(help="New processes in which choices are run beside XLA's own fusions.")
     ] = 5,
     compare_seconds: Annotated[float, typer.Option(help="Seconds that they run, all together.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Of searches, starts and inputs.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of searches, starts and inputs.")] = 0,
     records: Annotated[
         Path, typer.Option(help="Recorded runtimes, which the model `analytical` is fitted to.")
     ] = Path("data/xla_cpu"),

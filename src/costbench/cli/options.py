@@ -25,7 +25,7 @@ ExperimentName = Annotated[
 ]
 Seeds = Annotated[
     int | None,
-    typer.Option(min=1, help="Of each experiment so many seeds, the first ones; all of them if left out."),
+    typer.Option(min=1, help="Number of seeds of each experiment, the first ones; all of them if left out."),
 ]
 BackendName = Annotated[
     str | None,

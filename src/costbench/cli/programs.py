@@ -22,7 +22,8 @@ def from_jax(
         str, typer.Argument(metavar="MODULE:FUNCTION", help="In the current folder, or installed.")
     ],
     shapes: Annotated[
-        list[str] | None, typer.Argument(help="Of its arguments, as XLA writes them: `f32[32,784]`, `s32[]`.")
+        list[str] | None,
+        typer.Argument(help="Shapes of its arguments, as XLA writes them: `f32[32,784]`, `s32[]`."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write; `FUNCTION.hlo.pb` if left out.")

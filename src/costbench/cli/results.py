@@ -33,7 +33,9 @@ def pack(
     ] = False,
     experiment: Annotated[
         list[str] | None,
-        typer.Option(help="Of the experiments pack this one alone, or of none for a stage; repeatable."),
+        typer.Option(
+            help="Pack this experiment and no other, beside all stages; a stage: no experiment; repeatable."
+        ),
     ] = None,
 ) -> None:
     """Add what a profile has finished to an archive: metric rows, curves, searches, budgets; no weights.
@@ -96,7 +98,7 @@ def check(  # noqa: PLR0913 (a command has its options)
     folder: Folder,
     params: Params = Path("params.yaml"),
     cells: Annotated[int, typer.Option(min=1, help="Cells that are drawn at random and repeated.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
     tolerance: Annotated[
         float,
         typer.Option(min=0.0, help="Largest |repeated - packed| / max(1, |packed|) of a row; 0: equal bits."),

@@ -46,7 +46,7 @@ Data = Annotated[
 Collection = Annotated[
     str | None,
     typer.Option(
-        help="Of `tpugraphs:DIR`, such as `layout:xla:random`, `tile:xla`; may be left out if there is one.",
+        help="Collection of `tpugraphs:DIR`: `layout:xla:random`, `tile:xla`; not needed if it has one.",
         rich_help_panel=_OWN_DATA,
     ),
 ]
@@ -110,7 +110,7 @@ def train(  # noqa: PLR0913 (a command has its options)
     out: Annotated[Path, typer.Option(help="Folder of the model.", rich_help_panel=_OWN_DATA)] = _MODEL,
     seed: Annotated[
         int,
-        typer.Option(help="Of weights, draws and held-out configs.", rich_help_panel=_OWN_DATA),
+        typer.Option(help="Seed of weights, draws and held-out configs.", rich_help_panel=_OWN_DATA),
     ] = 0,
     threads: Threads = 1,
     cache: Cache = _CACHE,
@@ -160,7 +160,9 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
     data: Data = None,
     collection: Collection = None,
     model: Annotated[Path, typer.Option(help="Folder of the model.", rich_help_panel=_OWN_DATA)] = _MODEL,
-    split: Annotated[str, typer.Option(help="Of `tpugraphs:DIR`.", rich_help_panel=_OWN_DATA)] = "valid",
+    split: Annotated[
+        str, typer.Option(help="Split of `tpugraphs:DIR`.", rich_help_panel=_OWN_DATA)
+    ] = "valid",
     threads: Threads = 1,
     cache: Cache = _CACHE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=_OWN_DATA)] = False,
@@ -336,7 +338,7 @@ def report(
         bool, typer.Option("--partial", help="Leave out experiments that are not finished, and name them.")
     ] = False,
 ) -> None:
-    """Render tables (Markdown, CSV, LaTeX), figures, `summary.json` and the page `index.html`."""
+    """Render the report: pages, figures, tables as CSV, `summary.json`, and the verdicts on claims."""
     from costbench.reports.stage import run
 
     run_stage(lambda path: run(path, partial=partial), params)

@@ -145,7 +145,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
             help="Recorded tables, folders of them or logs that the search learns from (schedule).",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the searches and of the machine's noise.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the searches and of the machine's noise.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -164,7 +164,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
 ) -> None:
-    """Find faster tile sizes, fusions or layouts for a program of your own, on the simulated chip.
+    """Find faster tile sizes, fusions or layouts for your own program, on a simulated chip or this processor.
 
     The model ranks, the machine measures what it ranks best. Writes the chosen decisions (`decisions.json`),
     predicted and measured costs (`costs.csv`), a plot of the search (`search.png`, `search.svg`) and its
