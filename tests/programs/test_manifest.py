@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -177,6 +178,7 @@ def test_user_programs_of_every_suffix_are_listed(small: tuple[Path, ProgramEntr
     (folder / "user" / "mine.hlo.pb").write_bytes(proto)
     (folder / "user" / "other.pb").write_bytes(proto)
     (folder / "user" / "packed.hlo.pb.zst").write_bytes((folder / entry.file).read_bytes())
+    (folder / "user" / "zipped.hlo.pb.gz").write_bytes(gzip.compress(proto))
     (folder / "user" / "notes.txt").write_text("not a program")
     (folder / "user" / ".hlo.pb").write_bytes(b"")
     text = "HloModule m\n\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] tanh(x)\n}\n"
@@ -188,7 +190,7 @@ def test_user_programs_of_every_suffix_are_listed(small: tuple[Path, ProgramEntr
         (folder / "user" / name).write_text(text, encoding)
     entries = user_programs(folder)
     assert [one.name for one in entries] == [
-        "user_dump", "user_mine", "user_other", "user_packed", "user_plain", "user_printed",
+        "user_dump", "user_mine", "user_other", "user_packed", "user_plain", "user_printed", "user_zipped",
     ]  # fmt: skip
     assert all(one.is_user_program for one in entries)
     assert not entry.is_user_program
@@ -196,8 +198,9 @@ def test_user_programs_of_every_suffix_are_listed(small: tuple[Path, ProgramEntr
         module = module_from_bytes(read_program_bytes(folder, one), where=one.name)
         assert [inst.name for inst in module.entry_computation.instructions] == ["x", "y"]
     assert [one.application for one in entries] == [
-        f"user:{stem}" for stem in ("dump", "mine", "other", "packed", "plain", "printed")
+        f"user:{stem}" for stem in ("dump", "mine", "other", "packed", "plain", "printed", "zipped")
     ]
+    assert read_program_bytes(folder, entries[6]) == proto
     assert all(read_program_bytes(folder, entries[index]) == proto for index in (1, 2, 3))
     assert all_programs(folder) == (entry, *entries)
     for one in entries:

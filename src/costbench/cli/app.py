@@ -44,7 +44,7 @@ How well does a cost model predict, rank and steer a compiler's choices for real
 
 {_PIPELINE}
 
-**Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`, or text: `.hlo`, `.txt`) into
+**Your own programs**: put HLO dumps (`.hlo.pb`, `.pb`, `.hlo.pb.zst`, `.pb.gz`, or text: `.hlo`, `.txt`) into
 `data/programs/user/`; they are listed by `costbench programs` and become rows of the table.
 
 **TpuGraphs**: `costbench import-tpugraphs DIR` reads the public data set, `costbench score` has its metrics.

@@ -140,7 +140,7 @@ def announce_compiling() -> None:
 def program_stem(file: Path) -> str:
     """Returns the name of an HLO file without the endings that say its form."""
     name = file.name
-    for suffix in (".zst", ".pb", ".txt", ".hlo"):
+    for suffix in (".zst", ".gz", ".pb", ".txt", ".hlo"):
         name = name.removesuffix(suffix)
     return name
 

@@ -60,7 +60,7 @@ def export_tpugraphs(
 
 
 def featurize(
-    file: Annotated[Path, typer.Argument(help="An HLO module: .hlo.pb, .pb, .hlo.pb.zst, or HLO text.")],
+    file: Annotated[Path, typer.Argument(help="An HLO module, binary (.pb) or text, plain, .zst or .gz.")],
     out: Annotated[Path | None, typer.Option(help="The `.npz` file; beside FILE if left out.")] = None,
 ) -> None:
     """Write the 140 node features, opcodes and edges of any HLO file, as TpuGraphs has them.

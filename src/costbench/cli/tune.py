@@ -54,7 +54,7 @@ def tune(  # noqa: PLR0913 (a command has its options)
         str,
         typer.Argument(
             metavar="FILE|WORKLOAD",
-            help="An HLO module: .hlo.pb, .pb, .hlo.pb.zst, or HLO text. For schedules a workload: `C6`,"
+            help="An HLO module, binary (.pb) or text, plain, .zst or .gz. For schedules a workload: `C6`,"
             " `matmul:m=64,n=64,k=64`, or a file of them, one a line.",
         ),
     ],

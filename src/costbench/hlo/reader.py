@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import zlib
 from pathlib import Path
+from typing import Any
 
 import zstandard
 from google.protobuf.message import DecodeError
@@ -18,7 +20,9 @@ from costbench.hlo.wire import parse_message
 from costbench.limits import MAX_MESSAGES, max_expanded_bytes
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# Four bytes may stand for 128 KiB, so a chunk expands to 32 MiB at most before the total is compared.
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW_BITS = 31
+# Four bytes of zstd may stand for 128 KiB, so a chunk expands to 32 MiB at most before the total is compared.
 _CHUNK_BYTES = 1 << 10
 _MLIR_BYTECODE = b"ML\xefR"
 _MLIR_TEXT = re.compile(r"\A\s*+(?:(?:#|//)[^\n]*+\n\s*+)*+(?:builtin\.)?module\b")
@@ -29,7 +33,7 @@ _FROM_JAX = (
 
 
 def read_module(path: Path | str) -> HloModule:
-    """Reads and verifies the program in a file, which is binary, plain or `.zst`, or HLO text.
+    """Reads and verifies the program in a file, which is binary or HLO text, plain, `.zst` or `.gz`.
 
     A binary file holds an `HloModuleProto`, or a message whose field 1 is one: an `HloProto` dump, TpuGraphs'
     layout tuning data.
@@ -41,7 +45,7 @@ def read_module(path: Path | str) -> HloModule:
 
 
 def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
-    """Reads the message in a file, which is binary, plain or compressed, or HLO text.
+    """Reads the message in a file, which is binary or HLO text, plain or compressed.
 
     Raises:
         HloError: if the file is missing or not an HLO module.
@@ -49,7 +53,7 @@ def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
     """
     path = Path(path)
     try:
-        content = read_bytes(path)
+        content = decompress(read_bytes(path), where=str(path))
     except DataError as error:
         raise error.recast(HloError) from error
     try:
@@ -71,7 +75,7 @@ def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
 
 
 def decompress(data: bytes, *, where: str, max_bytes: int | None = None) -> bytes:
-    """Returns `data` itself, or its decompressed contents if it is a zstd frame.
+    """Returns `data` itself, or its decompressed contents if it is a zstd frame or a gzip file.
 
     Args:
         data: the bytes.
@@ -79,11 +83,15 @@ def decompress(data: bytes, *, where: str, max_bytes: int | None = None) -> byte
         max_bytes: number of bytes that they may expand to, if not as many as a file's.
 
     Raises:
-        HloError: on a truncated or corrupt frame, or one that expands further than `costbench.limits` say.
+        HloError: on truncated or corrupt ones, or if they expand further than `costbench.limits` say.
     """
-    if not data.startswith(_ZSTD_MAGIC):
+    frame: Any
+    if data.startswith(_ZSTD_MAGIC):
+        form, frame = "zstd frame", zstandard.ZstdDecompressor().decompressobj()
+    elif data.startswith(_GZIP_MAGIC):  # as XLA dumps with --xla_dump_compress_protos
+        form, frame = "gzip file", zlib.decompressobj(_GZIP_WINDOW_BITS)
+    else:
         return data
-    frame = zstandard.ZstdDecompressor().decompressobj()
     chunks: list[bytes] = []
     total, max_bytes = 0, max_bytes or max_expanded_bytes(len(data))
     try:
@@ -93,12 +101,12 @@ def decompress(data: bytes, *, where: str, max_bytes: int | None = None) -> byte
             chunks.append(frame.decompress(data[start : start + _CHUNK_BYTES]))
             total += len(chunks[-1])
             if total > max_bytes:
-                problem = f"a zstd frame of {len(data)} bytes that expands to {total} or more"
+                problem = f"a {form} of {len(data)} bytes that expands to {total} or more"
                 raise HloError(problem, where=where, expected=f"at most {max_bytes}")
-    except (zstandard.ZstdError, MemoryError) as error:
-        raise HloError(f"corrupt zstd frame: {error}", where=where) from error
+    except (zstandard.ZstdError, zlib.error, MemoryError) as error:
+        raise HloError(f"corrupt {form}: {error}", where=where) from error
     if not frame.eof:
-        raise HloError(f"truncated zstd frame of {len(data)} bytes", where=where, expected="a whole frame")
+        raise HloError(f"truncated {form} of {len(data)} bytes", where=where, expected="a whole one")
     return b"".join(chunks)
 
 

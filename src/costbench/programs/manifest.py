@@ -18,7 +18,7 @@ from costbench.hlo.text.parser import looks_like_text, proto_from_text
 
 MANIFEST_NAME = "manifest.json"
 USER_FOLDER = "user"
-_USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb", ".pb", ".hlo.txt", ".txt", ".hlo")
+_USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb.gz", ".pb.gz", ".hlo.pb", ".pb", ".hlo.txt", ".txt", ".hlo")
 _USER_APPLICATION = "user:"
 """Beginning of the applications of a user's own programs."""
 _MAYBE_NOTES = ".txt"
@@ -140,18 +140,17 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
     """Returns the uncompressed serialised HloModuleProto of a program; HLO text is converted.
 
     Raises:
-        DataError: the file is missing, unreadable, a truncated or corrupt zstd frame, or holds another
-            program than its row says; a user's program has no digest to compare.
+        DataError: the file is missing, unreadable, truncated or corrupt, or holds another program than its
+            row says; a user's program has no digest to compare.
         HloError: text that is not HLO, naming file and line.
     """
     path = Path(folder) / entry.file
-    data = read_bytes(path)
-    if entry.is_user_program and (text := _hlo_text(data)) is not None:
-        return proto_from_text(text, where=str(path)).SerializeToString(deterministic=True)
     try:
-        proto = decompress(data, where=str(path))
+        proto = decompress(read_bytes(path), where=str(path))
     except HloError as error:
         raise error.recast(DataError) from error
+    if entry.is_user_program and (text := _hlo_text(proto)) is not None:
+        return proto_from_text(text, where=str(path)).SerializeToString(deterministic=True)
     digest = digest_bytes(proto)
     if entry.sha256 and digest != entry.sha256:
         raise DataError(
@@ -166,8 +165,8 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
 def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
     """Returns programs that a user dropped in `<folder>/user`, each an application `user:<stem>` of its own.
 
-    Any `*.hlo.pb`, `*.pb`, `*.hlo.pb.zst` or `*.hlo` counts, and any `*.txt` that begins as HLO text does;
-    the folder may be absent.
+    Any `*.hlo.pb`, `*.pb`, `*.hlo.pb.zst`, `*.pb.gz` or `*.hlo` counts, and any `*.txt` that begins as HLO
+    text does; the folder may be absent.
 
     Raises:
         DataError: two files have one stem.

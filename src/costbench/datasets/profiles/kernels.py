@@ -23,7 +23,7 @@ from costbench.hlo.opcode import Opcode, opcodes
 from costbench.hlo.proto.hlo_pb2 import HloModuleProto
 from costbench.hlo.reader import read_proto
 
-_DUMPS = (".pb", ".pb.zst", ".txt", ".hlo")
+_DUMPS = (".pb", ".pb.zst", ".pb.gz", ".txt", ".hlo")
 _COMPILED = "after_optimizations"
 _NO_KERNELS = opcodes(
     "async-start async-update async-done copy-start copy-done send send-done recv recv-done infeed outfeed "

@@ -15,7 +15,7 @@ from costbench.hlo.call_inlining import inline_calls
 from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.inlining import inline_fusions
 from costbench.hlo.proto import hlo_pb2
-from costbench.hlo.reader import parse_proto, read_proto
+from costbench.hlo.reader import decompress, parse_proto, read_proto
 from costbench.hlo.text.parser import looks_like_text
 
 _LOSSY = frozenset(("cholesky", "triangular-solve", "reduce-precision", "rng", "custom-call"))
@@ -30,7 +30,7 @@ def read_program_proto(path: Path) -> hlo_pb2.HloModuleProto:
         DataError: if JAX is not installed.
     """
     proto = read_proto(path)
-    text = read_bytes(path).decode("utf-8-sig", errors="replace")
+    text = decompress(read_bytes(path), where=str(path)).decode("utf-8-sig", errors="replace")
     if not looks_like_text(text):
         return proto
     require_jax()
