@@ -24,8 +24,8 @@ app = typer.Typer(
 Anyone's cost model, scored on fixed, versioned data.
 
 `costbench suite data --task tile --out suite` writes the data, `costbench suite score predictions.parquet
---task tile` scores predictions made in any language, `--model mymodel:MyModel` a class of Python, and
-`costbench suite leaderboard` puts all result cards into one page.
+--task tile --name mine` scores predictions made in any language, `--model mymodel:MyModel` a class of Python,
+and `costbench suite leaderboard` puts all result cards into one page.
 """,
 )
 COMMANDS = CommandGroup("Benchmark suite", (), {"suite": app})

@@ -17,8 +17,8 @@ _TEXT = """\
 **May be trained on**: in each fold, the programs of the sets `train` and `validation`, with everything in
 these files. Every program is tested in one fold, by a model that never saw a runtime of its application.
 
-**Scored** by `costbench suite score predictions.parquet --task {name}`: a file with the columns `id`,
-`decision` and `cost` (and `seed`, where a model was trained several times), one row for each row of
+**Scored** by `costbench suite score predictions.parquet --task {name} --name NAME`: a file with the columns
+`id`, `decision` and `cost` (and `seed`, where a model was trained several times), one row for each row of
 `decisions.parquet`.
 Metrics: {metrics}; what they mean is in `docs/suite.md` of costbench.
 

@@ -31,6 +31,8 @@ def test_modules_of_the_current_folder_are_found(tmp_path: Path, monkeypatch: py
     assert load_dotted("dotted_first:A.b") == 3
     with pytest.raises(DataError, match=r"dotted_first:B: no attribute 'B' \(expected one of A\)"):
         load_dotted("dotted_first:B")
+    with pytest.raises(DataError, match=r"dotted_first\.py:A' is no dotted path"):
+        load_dotted("dotted_first.py:A")
     with pytest.raises(DataError, match=r"dotted_absent:A: no such module \(expected dotted_absent\.py in"):
         load_dotted("dotted_absent:A")
 

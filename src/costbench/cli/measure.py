@@ -24,7 +24,7 @@ def measure(  # noqa: PLR0913 (a command has its options)
     program: Annotated[
         Path,
         typer.Argument(
-            help="An HLO module, binary (.pb) or text, plain, .zst or .gz. With --record a folder of programs."
+            help="An HLO module, binary (.pb) or text, plain, .zst or .gz; with --record a folder of them."
         ),
     ],
     fusions: Annotated[

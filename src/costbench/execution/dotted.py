@@ -137,9 +137,9 @@ def load_dotted(name: str) -> object:
         DataError: if the name has another form, there is no such module or attribute, or importing the module
             fails; the last says at which line of which file.
     """
-    if not is_dotted(name):
-        raise DataError(f"{name!r} is no dotted path", expected=EXPECTED)
     module_name, _, attributes = name.partition(":")
+    if not is_dotted(name) or module_name.endswith(".py"):
+        raise DataError(f"{name!r} is no dotted path", expected=EXPECTED)
     with _user_folders():
         # A file that was written since this process began is found as well.
         importlib.invalidate_caches()

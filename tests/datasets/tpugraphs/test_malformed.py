@@ -76,6 +76,8 @@ def test_layout_files_that_cannot_be(changes: dict[str, Any], message: str, tmp_
 
 @pytest.mark.parametrize("read", [read_tile_npz, read_layout_npz])
 def test_files_that_are_no_archives(read: Callable[[Path], object], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r": a folder \(expected an \.npz file\)"):
+        read(tmp_path)
     with pytest.raises(DataError, match=r"absent\.npz: no such file"):
         read(tmp_path / "absent.npz")
     for name, content in {

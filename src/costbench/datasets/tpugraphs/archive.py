@@ -193,7 +193,8 @@ def open_npz(path: str | PathLike[str], keys: tuple[str, ...]) -> Iterator[NpzAr
     """
     source = Path(path)
     if not source.is_file():
-        raise DataError("no such file", where=source, expected="an .npz file")
+        problem = "a folder" if source.is_dir() else "no such file"
+        raise DataError(problem, where=source, expected="an .npz file")
     with ExitStack() as stack:
         try:
             handle = stack.enter_context(source.open("rb"))
