@@ -9,14 +9,9 @@ from costbench.autotuning.budget import Charging
 from costbench.compiler.program import PreparedProgram
 from costbench.compiler.tile_space import tile_space
 from costbench.errors import ChoiceError, DataError
-from costbench.experiments.autotuning.comparison import AutotuneTask, autotune, fusion_metrics, tile_metrics
-from costbench.experiments.autotuning.fusion_comparison import (
-    AutotuneFusionParams,
-    BestKnown,
-    FusionBar,
-    FusionResult,
-)
-from costbench.experiments.autotuning.tile_comparison import AutotuneTileParams, TilePoint
+from costbench.experiments.autotuning.comparison import AutotuneTask, autotune
+from costbench.experiments.autotuning.fusion_comparison import AutotuneFusionParams
+from costbench.experiments.autotuning.tile_comparison import AutotuneTileParams
 from costbench.features.decision_features import decision_features
 from costbench.features.graph_tensors import ProgramFeatureCache, kernel_graph
 from costbench.hlo.reader import read_module
@@ -91,27 +86,3 @@ def test_what_the_user_can_mend(tmp_path: Path) -> None:
         autotune(task(tmp_path, "layout", "score"))
     with pytest.raises(DataError, match="a model of the fusion task"):
         autotune(task(tmp_path, "fusion", "score"))
-
-
-def test_keys_by_hand() -> None:
-    points = [
-        TilePoint("learned", 0, False, 9.0, 1.25, 0.5, 0.0, 0.0),
-        TilePoint("learned", 10, True, 8.0, 1.5, 0.25, 10.0, 2.0),
-        TilePoint("learned", 10, True, 9.0, 1.25, 0.5, 10.0, 2.0, number=1),
-        TilePoint("exhaustive", 0, True, 7.0, 2.0, 0.0, 100.0, 20.0),
-    ]
-    found = tile_metrics(points)
-    learned = [("learned", "compiler", 0), ("learned", "top10", 0), ("learned", "top10", 1)]
-    assert list(found) == [*learned, ("exhaustive", "all", 0)]
-    assert found["learned", "top10", 0] == {
-        "speedup": 1.5, "slowdown": 0.25, "num_measured": 10.0, "hardware_seconds": 2.0
-    }  # fmt: skip
-    bar = FusionBar("random", "hardware", 0.5, (1.5, 2.0), (3, 4), (29.0, 30.0), (0, 0))
-    of_bar = fusion_metrics(FusionResult((bar,), (), BestKnown(speedup=3.0, num_tried=50, free_gain=1.5)))
-    searches = [("hardware", "random-0.5m", 0), ("hardware", "random-0.5m", 1)]
-    assert list(of_bar) == [*searches, ("best known", "all", 0)]
-    assert of_bar["hardware", "random-0.5m", 1]["num_measured"] == 4.0
-    assert of_bar["hardware", "random-0.5m", 1]["slowdown"] == 0.5
-    assert of_bar["best known", "all", 0] == {
-        "speedup": 3.0, "slowdown": 0.0, "free_gain": 1.5, "num_measured": 50.0
-    }  # fmt: skip

@@ -19,7 +19,6 @@ from costbench.compiler.program import PreparedProgram
 from costbench.errors import UnsupportedKernelError
 from costbench.experiments.autotuning.fusion_comparison import (
     AutotuneFusionParams,
-    FusionBar,
     FusionResult,
     FusionTuner,
 )
@@ -82,17 +81,46 @@ def tuner(params: AutotuneFusionParams = PARAMS) -> FusionTuner:
     return FusionTuner(FusionSpace(program), TARGET, machine, {"model": [EstimatedKernels(tiled)]}, params)
 
 
+@dataclass(frozen=True)
+class Bar:
+    """All repeats of a bar of figure 5."""
+
+    start: str
+    arm: str
+    hardware_minutes: float
+    speedups: tuple[float, ...]
+    num_measured: tuple[float, ...]
+    hardware_seconds: tuple[float, ...]
+    num_predicted: tuple[float, ...]
+
+
+def bars_of(found: FusionResult) -> tuple[Bar, ...]:
+    repeats: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for (arm, budget, seed), metrics in found.metrics.items():
+        if arm != "best known":
+            of_bar = repeats.setdefault((arm, budget), [])
+            assert seed == len(of_bar)
+            of_bar.append(metrics)
+    names = ("speedup", "num_measured", "hardware_seconds", "num_predicted")
+    bars = []
+    for (arm, budget), of_bar in repeats.items():
+        start, _, minutes = budget.removesuffix("m").partition("-")
+        values = (tuple(metrics[name] for metrics in of_bar) for name in names)
+        bars.append(Bar(start, arm, float(minutes), *values))
+    return tuple(bars)
+
+
 @pytest.fixture(scope="module")
 def found() -> FusionResult:
     return tuner().search()
 
 
 @pytest.fixture
-def bars(found: FusionResult) -> tuple[FusionBar, ...]:
-    return found.bars
+def bars(found: FusionResult) -> tuple[Bar, ...]:
+    return bars_of(found)
 
 
-def test_the_bars_of_figure_5(bars: tuple[FusionBar, ...]) -> None:
+def test_the_bars_of_figure_5(bars: tuple[Bar, ...]) -> None:
     expected = [
         (start, arm, minutes)
         for start in ("default", "random")
@@ -107,7 +135,7 @@ def test_the_bars_of_figure_5(bars: tuple[FusionBar, ...]) -> None:
     assert all(0.0 < speedup < np.inf for b in bars for speedup in b.speedups)
 
 
-def test_budgets_hold_and_more_is_never_worse(bars: tuple[FusionBar, ...]) -> None:
+def test_budgets_hold_and_more_is_never_worse(bars: tuple[Bar, ...]) -> None:
     for bar in bars:
         assert max(bar.hardware_seconds) <= 60.0 * bar.hardware_minutes
     for short, long in zip(bars[0:8:2], bars[1:8:2], strict=True):
@@ -115,14 +143,15 @@ def test_budgets_hold_and_more_is_never_worse(bars: tuple[FusionBar, ...]) -> No
         assert all(s <= t for s, t in zip(short.num_measured, long.num_measured, strict=True))
 
 
-def test_the_model_is_asked_as_often_as_its_minutes_allow(bars: tuple[FusionBar, ...]) -> None:
+def test_the_model_is_asked_as_often_as_its_minutes_allow(bars: tuple[Bar, ...]) -> None:
     # 0.1 s a config and half a minute. The sum of 300 tenths may be a little more than 30.
     for bar in bars:
         assert set(bar.num_predicted) <= ({299, 300} if bar.arm == "model and hardware" else {0})
 
 
 def test_curves_pass_through_the_bars(found: FusionResult) -> None:
-    bars = {(bar.start, bar.arm, 60.0 * bar.hardware_minutes): bar for bar in found.bars[:-1]}
+    all_bars = bars_of(found)[:-1]
+    bars = {(bar.start, bar.arm, 60.0 * bar.hardware_minutes): bar for bar in all_bars}
     met = set()
     for curve in found.curves:
         assert len(curve.seconds) == PARAMS.curve_points + 1
@@ -135,15 +164,17 @@ def test_curves_pass_through_the_bars(found: FusionResult) -> None:
                 expected = (min(bar.speedups), np.median(bar.speedups), max(bar.speedups))
                 assert (curve.lowest[place], curve.median[place], curve.highest[place]) == expected
     # 40 points over 4 minutes meet both budgets.
-    assert met == set(found.bars[:-1])
+    assert met == set(all_bars)
 
 
 def test_nothing_is_above_the_best_known(found: FusionResult) -> None:
-    known = found.best_known
-    best = max(speedup for bar in found.bars for speedup in bar.speedups)
-    assert known.speedup >= best
-    assert known.speedup == pytest.approx(best * known.free_gain)
-    assert known.num_tried == PARAMS.free_evaluations
+    *searches, (key, known) = found.metrics.items()
+    assert key == ("best known", "all", 0)
+    best = max(speedup for bar in bars_of(found) for speedup in bar.speedups)
+    assert known["speedup"] >= best
+    assert known["speedup"] == pytest.approx(best * known["free_gain"])
+    assert (known["num_measured"], known["slowdown"]) == (PARAMS.free_evaluations, 0.0)
+    assert all(one["slowdown"] == known["speedup"] / one["speedup"] - 1.0 for _, one in searches)
 
 
 def test_the_best_known_of_a_small_program_is_the_best_there_is() -> None:
@@ -157,20 +188,20 @@ def test_the_best_known_of_a_small_program_is_the_best_there_is() -> None:
     default = pricer.total_ns(pricer.cut(space.default[None]))[0]
     assert totals.min() < default
     params = replace(PARAMS, hardware_minutes=(0.1,), best_known_minutes=0.1, starts=("default",))
-    known = FusionTuner(space, TARGET, costs, {}, params).search().best_known
-    assert known.speedup == default / totals.min()
-    assert known.free_gain == known.speedup
-    assert known.num_tried == len(configs)
+    known = FusionTuner(space, TARGET, costs, {}, params).search().metrics["best known", "all", 0]
+    assert known["speedup"] == default / totals.min()
+    assert known["free_gain"] == known["speedup"]
+    assert known["num_measured"] == len(configs)
 
 
-def test_a_search_from_the_default_ends_no_worse(bars: tuple[FusionBar, ...]) -> None:
+def test_a_search_from_the_default_ends_no_worse(bars: tuple[Bar, ...]) -> None:
     assert min(min(b.speedups) for b in bars if b.start == "default") >= 1.0
     assert min(min(b.speedups) for b in bars if b.start == "random") < 1.0
 
 
 def test_where_nothing_can_be_measured_the_start_remains() -> None:
     params = replace(PARAMS, hardware_minutes=(0.1,), model_minutes=0.01, charging=Charging(compile_s=99.0))
-    found = tuner(replace(params, best_known_minutes=0.1, repeats=1)).search().bars
+    found = bars_of(tuner(replace(params, best_known_minutes=0.2, repeats=1)).search())
     assert {b.num_measured for b in found} == {(0,)}
     assert [b.speedups for b in found if b.start == "default"] == [(1.0,)] * 3
     alone, helped = (b.speedups for b in found if b.start == "random")
@@ -188,7 +219,7 @@ def test_the_random_start_of_a_program_that_runs_in_few_configs() -> None:
     assert len(space.default) > 50
     params = replace(PARAMS, starts=("random",), repeats=1, hardware_minutes=(0.1,), best_known_minutes=0.1)
     found = FusionTuner(space, TARGET, machine, {}, params).search()
-    assert {speedup for bar in found.bars for speedup in bar.speedups} == {1.0}
+    assert {speedup for bar in bars_of(found) for speedup in bar.speedups} == {1.0}
 
 
 def test_a_program_whose_default_does_not_run() -> None:
@@ -200,14 +231,14 @@ def test_fewer_searches_on_a_model() -> None:
     params = replace(
         PARAMS, model_repeats=2, model_minutes=0.01, hardware_minutes=(1.0,), starts=("default",)
     )
-    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": [PerKernel()]}, params).search().bars
+    found = bars_of(FusionTuner(diamond(), TARGET, PerKernel(), {"model": [PerKernel()]}, params).search())
     assert [(b.arm, len(b.speedups)) for b in found[:2]] == [("hardware", 3), ("model and hardware", 2)]
 
 
 def test_by_hand() -> None:
     # Three runs of 6 s and 2 s of compiling: one minute measures three programs as fast as the default.
     params = replace(PARAMS, hardware_minutes=(1.0,), charging=Charging(compile_s=2.0, evaluation_s=0.1))
-    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": [PerKernel()]}, params).search().bars
+    found = bars_of(FusionTuner(diamond(), TARGET, PerKernel(), {"model": [PerKernel()]}, params).search())
     helped = next(b for b in found if (b.start, b.arm) == ("random", "model and hardware"))
     assert helped.speedups == (1.0, 1.0, 1.0)
     # 20 + 23 s are spent on programs of 6 and 7 s; the next takes 26 s.
@@ -218,7 +249,7 @@ def test_by_hand() -> None:
 def test_repeats_take_the_networks_of_a_model_in_turn() -> None:
     alone, apart = PerKernel(), OnlyThose(frozenset())
     params = replace(PARAMS, hardware_minutes=(1.0,), repeats=3, starts=("default",))
-    found = FusionTuner(diamond(), TARGET, PerKernel(), {"model": [alone, apart]}, params).search().bars
+    found = bars_of(FusionTuner(diamond(), TARGET, PerKernel(), {"model": [alone, apart]}, params).search())
     helped = next(b for b in found if b.arm == "model and hardware")
     # The second network prices nothing at all, so that it has nothing to measure.
     assert [number > 0 for number in helped.num_measured] == [True, False, True]

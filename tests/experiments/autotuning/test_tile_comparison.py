@@ -14,13 +14,13 @@ from costbench.errors import DataError
 from costbench.experiments.autotuning.tile_comparison import (
     AutotuneTileParams,
     MeasuredSpace,
+    Metrics,
     ScoredKernel,
-    TilePoint,
     alternating,
     measure_space,
     next_best,
-    score_kernels,
-    tile_points,
+    score_kernel,
+    tile_metrics,
 )
 from costbench.experiments.evaluation.unfitted import IterationModel
 from costbench.hardware.device import Device
@@ -57,48 +57,55 @@ SECOND = ScoredKernel(
 )
 
 
-def point(
-    points: list[TilePoint], arm: str, top_k: int, *, measured: bool = True, number: int = 0
-) -> TilePoint:
-    (found,) = (p for p in points if (p.arm, p.top_k, p.measured, p.number) == (arm, top_k, measured, number))
-    return found
+DEFAULT_NS = 500.0
+"""Of both: 10 * 40 + 100."""
+
+
+def of_tops(found: Metrics, arm: str, name: str, number: int = 0) -> list[float]:
+    return [found[arm, f"top{k}", number][name] for k in PARAMS.top_k]
 
 
 def test_by_hand() -> None:
-    points = tile_points([FIRST, SECOND], PARAMS)
-    # The default takes 10 * 40 + 100, the best 10 * 16 + 100, the best of the candidates 10 * 20 + 100.
-    exhaustive = point(points, "exhaustive", 0)
-    assert (exhaustive.runtime_ns, exhaustive.speedup, exhaustive.slowdown) == (260.0, 500 / 260, 0.0)
-    assert (exhaustive.num_measured, exhaustive.hardware_seconds) == (8.0, 20.0)
-    sample = point(points, "sample", 0)
-    assert (sample.runtime_ns, sample.speedup, sample.slowdown) == (300.0, 5 / 3, pytest.approx(2 / 13))
-    assert (sample.num_measured, sample.hardware_seconds) == (4.0, 9.5)
+    found = tile_metrics([FIRST, SECOND], PARAMS)
+    # The best takes 10 * 16 + 100, the best of the candidates 10 * 20 + 100.
+    exhaustive = found["exhaustive", "all", 0]
+    assert (exhaustive["speedup"], exhaustive["slowdown"]) == (DEFAULT_NS / 260, 0.0)
+    assert (exhaustive["num_measured"], exhaustive["hardware_seconds"]) == (8.0, 20.0)
+    sample = found["sample", "all", 0]
+    assert (sample["speedup"], sample["slowdown"]) == (DEFAULT_NS / 300, pytest.approx(2 / 13))
+    assert (sample["num_measured"], sample["hardware_seconds"]) == (4.0, 9.5)
     # In the compiler a falls back on its second choice, b's first compiles.
-    assert point(points, "a", 0, measured=False).runtime_ns == 300.0
-    compiled = point(points, "b", 0, measured=False)
-    assert (compiled.runtime_ns, compiled.num_measured, compiled.hardware_seconds) == (400.0, 0.0, 0.0)
+    assert found["a", "compiler", 0]["speedup"] == DEFAULT_NS / 300
+    assert found["b", "compiler", 0] == {
+        "speedup": DEFAULT_NS / 400, "slowdown": 400 / 260 - 1, "num_measured": 0.0, "hardware_seconds": 0.0
+    }  # fmt: skip
     # Measured alone, a's favourite leaves nothing but the default.
-    assert [point(points, "a", k).runtime_ns for k in (1, 2, 3)] == [500.0, 300.0, 300.0]
-    assert [point(points, "a", k).hardware_seconds for k in (1, 2, 3)] == [0.5, 2.5, 5.5]
-    assert [point(points, "b", k).runtime_ns for k in (1, 2, 3)] == [400.0, 400.0, 300.0]
-    assert point(points, "b", 1).slowdown == pytest.approx(400 / 260 - 1)
+    assert of_tops(found, "a", "speedup") == [1.0, DEFAULT_NS / 300, DEFAULT_NS / 300]
+    assert of_tops(found, "a", "hardware_seconds") == [0.5, 2.5, 5.5]
+    assert of_tops(found, "b", "speedup") == [DEFAULT_NS / 400, DEFAULT_NS / 400, DEFAULT_NS / 300]
+    assert found["b", "top1", 0]["slowdown"] == pytest.approx(400 / 260 - 1)
     # Third and fourth, then the second: a's and b's favourites in turn.
-    assert [point(points, "alternating", k).runtime_ns for k in (1, 2, 3)] == [500.0, 400.0, 300.0]
-    assert point(points, "random", 3).num_measured == 3.0
+    assert of_tops(found, "alternating", "speedup") == [1.0, DEFAULT_NS / 400, DEFAULT_NS / 300]
+    assert found["random", "top3", 0]["num_measured"] == 3.0
 
 
 def test_every_network_of_a_model_has_results_of_its_own() -> None:
-    points = tile_points([FIRST, SECOND], PARAMS)
-    assert point(points, "a", 0, measured=False, number=1).runtime_ns == 500.0
-    assert [point(points, "a", k, number=1).runtime_ns for k in (1, 2, 3)] == [500.0, 300.0, 300.0]
-    assert [point(points, "a", k, number=1).hardware_seconds for k in (1, 2, 3)] == [4.0, 6.0, 6.5]
+    found = tile_metrics([FIRST, SECOND], PARAMS)
+    assert found["a", "compiler", 1]["speedup"] == 1.0
+    assert of_tops(found, "a", "speedup", 1) == [1.0, DEFAULT_NS / 300, DEFAULT_NS / 300]
+    assert of_tops(found, "a", "hardware_seconds", 1) == [4.0, 6.0, 6.5]
     # First, fourth, then second: its favourites and those of b, which has one network, in turn.
-    alternated = [point(points, "alternating", k, number=1) for k in (1, 2, 3)]
-    assert [p.runtime_ns for p in alternated] == [500.0, 400.0, 300.0]
-    assert [p.hardware_seconds for p in alternated] == [4.0, 7.0, 9.0]
+    assert of_tops(found, "alternating", "speedup", 1) == [1.0, DEFAULT_NS / 400, DEFAULT_NS / 300]
+    assert of_tops(found, "alternating", "hardware_seconds", 1) == [4.0, 7.0, 9.0]
     once = {"a", "alternating"}
-    assert {p.arm for p in points if p.number == 1} == once
-    assert {p.number for p in points if p.arm not in once} == {0}
+    assert {arm for arm, _, number in found if number == 1} == once
+    assert {number for arm, _, number in found if arm not in once} == {0}
+
+
+def test_keys_in_order() -> None:
+    found = [key for key in tile_metrics([FIRST, SECOND], PARAMS) if key[0] in ("b", "exhaustive")]
+    tops = [("b", "top1", 0), ("b", "top2", 0), ("b", "top3", 0)]
+    assert found == [("b", "compiler", 0), ("exhaustive", "all", 0), *tops]
 
 
 def test_alternating_by_hand() -> None:
@@ -117,26 +124,31 @@ def test_a_program() -> None:
     program = PreparedProgram(read_module(PROGRAM), NAME)
     models = {"analytical": [ANALYTICAL], "iterations": [IterationModel()]}
     params = AutotuneTileParams(alternating=("iterations", "analytical"), max_tiles_per_kernel=400)
-    kernels = list(score_kernels(program, Device(TARGET), ANALYTICAL, models, params))
-    assert len(kernels) == len(program.unique_kernels)
+    kernels = [
+        score_kernel(program, unique, Device(TARGET), ANALYTICAL, models, params)
+        for unique in program.unique_kernels
+    ]
     for tried, unique in zip(kernels, program.unique_kernels, strict=True):
         assert tried.runs == unique.runs_per_program
         assert len(tried.runtime_ns) <= 401
-    points = tile_points(kernels, params)
-    exhaustive = point(points, "exhaustive", 0)
-    assert exhaustive.speedup >= 1.0
+    found = tile_metrics(kernels, params)
+    exhaustive = found["exhaustive", "all", 0]
+    assert exhaustive["speedup"] >= 1.0
     for arm in ("analytical", "iterations", "alternating", "random"):
-        curve = [point(points, arm, k) for k in params.top_k]
-        assert [p.runtime_ns for p in curve] == sorted((p.runtime_ns for p in curve), reverse=True)
-        assert [p.num_measured for p in curve] == sorted(p.num_measured for p in curve)
-        assert min(p.slowdown for p in curve) >= 0.0
-        assert max(p.hardware_seconds for p in curve) <= exhaustive.hardware_seconds
+        curve = [found[arm, f"top{k}", 0] for k in params.top_k]
+        assert [p["speedup"] for p in curve] == sorted(p["speedup"] for p in curve)
+        assert [p["num_measured"] for p in curve] == sorted(p["num_measured"] for p in curve)
+        assert min(p["slowdown"] for p in curve) >= 0.0
+        assert max(p["hardware_seconds"] for p in curve) <= exhaustive["hardware_seconds"]
     # The compiler's model is what it is compared with.
-    assert point(points, "analytical", 0, measured=False).speedup == 1.0
+    assert found["analytical", "compiler", 0]["speedup"] == 1.0
     # It ranks far better than chance.
-    assert point(points, "analytical", 10).slowdown < point(points, "random", 10).slowdown
-    again = tile_points(list(score_kernels(program, Device(TARGET), ANALYTICAL, models, params)), params)
-    assert again == points
+    assert found["analytical", "top10", 0]["slowdown"] < found["random", "top10", 0]["slowdown"]
+    again = [
+        score_kernel(program, unique, Device(TARGET), ANALYTICAL, models, params)
+        for unique in program.unique_kernels
+    ]
+    assert tile_metrics(again, params) == found
 
 
 def test_exhaustive_search_measures_every_legal_tile_size() -> None:

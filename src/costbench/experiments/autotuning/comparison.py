@@ -15,7 +15,7 @@ tile sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,26 +29,24 @@ from costbench.experiments.autotuning.fusion_comparison import (
     BEST_KNOWN,
     AutotuneFusionParams,
     FusionCurve,
-    FusionResult,
     FusionTuner,
 )
 from costbench.experiments.autotuning.tile_comparison import (
+    ALL,
     EXHAUSTIVE,
     AutotuneTileParams,
+    Metrics,
     ScoredKernel,
-    TilePoint,
-    score_kernels,
-    tile_points,
+    score_kernel,
+    tile_metrics,
 )
-from costbench.experiments.evaluation.program import BEST, ModelKey
+from costbench.experiments.evaluation.program import BEST
 from costbench.experiments.grid.cells import LEARNED, MAIN
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
 from costbench.models.cost_model import CostModel
 from costbench.target import load_target
 
-Metrics = dict[ModelKey, dict[str, float]]
-COMPILER, ALL = "compiler", "all"
 _LOWERED_KERNELS = 4096
 """Lowered kernels held in memory: the machine and the models price the same ones shortly after another."""
 _P = TypeVar("_P", AutotuneTileParams, AutotuneFusionParams)
@@ -119,8 +117,11 @@ def _tune_tiles(task: AutotuneTask) -> TuningComparison:
     }
     models["analytical"] = [analytical]
     device = Device(target, task.seed)
-    kernels = list(score_kernels(_program(task), device, analytical, models, params))
-    metrics = tile_metrics(tile_points(kernels, params))
+    program = _program(task)
+    kernels = [
+        score_kernel(program, unique, device, analytical, models, params) for unique in program.unique_kernels
+    ]
+    metrics = tile_metrics(kernels, params)
     return TuningComparison(metrics | tile_facts(kernels, metrics[EXHAUSTIVE, ALL, 0]))
 
 
@@ -143,8 +144,8 @@ def _tune_fusions(task: AutotuneTask) -> TuningComparison:
     machine = MeasuredKernels(tiled, Device(target, task.seed), program.fingerprints)
     result = FusionTuner(space, target, machine, models, params).search()
     facts = {"num_instructions": float(space.module.num_instructions), "num_edges": float(len(space.default))}
-    facts["gain_best_known"] = result.best_known.speedup
-    return TuningComparison(fusion_metrics(result) | {(BEST, MAIN, 0): facts}, result.curves)
+    facts["gain_best_known"] = result.metrics[BEST_KNOWN, ALL, 0]["speedup"]
+    return TuningComparison(result.metrics | {(BEST, MAIN, 0): facts}, result.curves)
 
 
 _ARMS: Mapping[str, str] = {LEARNED: "model"}
@@ -165,20 +166,6 @@ def _program(task: AutotuneTask) -> PreparedProgram:
     return PreparedProgram(read_module(task.file), task.program)
 
 
-def tile_metrics(points: Iterable[TilePoint]) -> Metrics:
-    """Returns `speedup` over the default, `slowdown` over exhaustive, `num_measured`, `hardware_seconds`."""
-    metrics: Metrics = {}
-    for point in points:
-        budget = f"top{point.top_k}" if point.top_k else ALL
-        metrics[point.arm, budget if point.measured else COMPILER, point.number] = {
-            "speedup": point.speedup,
-            "slowdown": point.slowdown,
-            "num_measured": point.num_measured,
-            "hardware_seconds": point.hardware_seconds,
-        }
-    return metrics
-
-
 def tile_facts(kernels: Sequence[ScoredKernel], exhaustive: Mapping[str, float]) -> Metrics:
     """Returns facts of the program that depend on no arm.
 
@@ -197,27 +184,3 @@ def tile_facts(kernels: Sequence[ScoredKernel], exhaustive: Mapping[str, float])
             "gain_exhaustive": exhaustive["speedup"],
         }
     }
-
-
-def fusion_metrics(result: FusionResult) -> Metrics:
-    """Returns metrics of every search by repeat, and those of the best known config.
-
-    `speedup` over the default, `slowdown` over the best known config, 0 if as fast, `num_measured`,
-    `hardware_seconds`, `num_predicted`; of the best known `speedup`, `slowdown`, `num_measured` free of
-    charge and `free_gain`, the speed-up of that search over all others.
-    """
-    best = result.best_known
-    metrics: Metrics = {
-        (bar.arm, f"{bar.start}-{bar.hardware_minutes:g}m", seed): {
-            "speedup": speedup,
-            "slowdown": best.speedup / speedup - 1.0,
-            "num_measured": float(bar.num_measured[seed]),
-            "hardware_seconds": bar.hardware_seconds[seed],
-            "num_predicted": float(bar.num_predicted[seed]),
-        }
-        for bar in result.bars
-        for seed, speedup in enumerate(bar.speedups)
-    }
-    known = {"speedup": best.speedup, "slowdown": 0.0, "free_gain": best.free_gain}
-    metrics[BEST_KNOWN, ALL, 0] = {**known, "num_measured": float(best.num_tried)}
-    return metrics

@@ -41,6 +41,7 @@ from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
 from costbench.compiler.fusion.space import FusionSpace
+from costbench.experiments.autotuning.tile_comparison import ALL, Metrics
 from costbench.rng import stream
 from costbench.search.space import VectorSearchSpace
 from costbench.target import Target
@@ -91,35 +92,12 @@ class AutotuneFusionParams:
 
 
 @dataclass(frozen=True)
-class FusionBar:
-    """One bar of figure 5.
-
-    Attributes:
-        start: config that the searches start from.
-        arm: kind of search: `hardware`, or a model's name followed by `and hardware`.
-        hardware_minutes: minutes of budget.
-        speedups: over the default config, one per repeat.
-        num_measured: programs that were measured, likewise.
-        hardware_seconds: charged, likewise.
-        num_predicted: configs that the model scored, likewise.
-    """
-
-    start: Start
-    arm: str
-    hardware_minutes: float
-    speedups: tuple[float, ...]
-    num_measured: tuple[int, ...]
-    hardware_seconds: tuple[float, ...]
-    num_predicted: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class FusionCurve:
     """Best-so-far speed-up of one kind of search against hardware seconds.
 
     Attributes:
         start: config that the searches start from.
-        arm: kind of search.
+        arm: kind of search: `hardware`, or a model's name followed by `and hardware`.
         seconds: seconds of hardware charged, from 0 to the longest budget.
         median: speed-up over the default config of the best so far, of the repeats.
         lowest: likewise.
@@ -135,33 +113,21 @@ class FusionCurve:
 
 
 @dataclass(frozen=True)
-class BestKnown:
-    """The fastest config of a program that any search found.
-
-    Attributes:
-        speedup: over the default config.
-        num_tried: configs that the search free of charge tried.
-        free_gain: its speed-up over the best that the other searches found, at least 1.
-    """
-
-    speedup: float
-    num_tried: int
-    free_gain: float
-
-
-@dataclass(frozen=True)
 class FusionResult:
-    """Bars and curves of all searches of a program.
+    """Metrics and curves of all searches of a program.
 
     Attributes:
-        bars: by start, hardware alone, then with each model; then the long search on hardware alone.
+        metrics: by start, hardware alone, then with each model; then the long search on hardware alone. Those
+            of a search are by repeat, after each budget (`default-1m`): `speedup` over the default,
+            `slowdown` over the best known config, 0 if as fast, `num_measured` programs, `hardware_seconds`
+            charged, `num_predicted` configs that the model scored. Last those of the fastest config of all:
+            `speedup`, `slowdown`, `num_measured` configs that the search free of charge tried, and
+            `free_gain`, its speed-up over the best that the other searches found, at least 1.
         curves: in the same order, without the long search.
-        best_known: best config of all searches.
     """
 
-    bars: tuple[FusionBar, ...]
+    metrics: Metrics
     curves: tuple[FusionCurve, ...]
-    best_known: BestKnown
 
 
 @dataclass(frozen=True)
@@ -207,9 +173,9 @@ class FusionTuner:
         self._default_ns = default_runtime_ns(self._measured, space)
 
     def search(self) -> FusionResult:
-        """Runs all searches of the program and returns their bars and curves."""
+        """Runs all searches of the program and returns their metrics and curves."""
         params = self.params
-        bars, curves = [], []
+        metrics, curves = Metrics(), []
         traces: list[SearchTrace] = []
         for start in params.starts:
             arms = {HARDWARE: [self._search_hardware(start, seed) for seed in range(params.repeats)]}
@@ -219,12 +185,17 @@ class FusionTuner:
                     for seed in range(params.model_repeats or params.repeats)
                 ]
             for arm, searches in arms.items():
-                bars += [self._bar(start, arm, budget, searches) for budget in params.hardware_minutes]
+                for budget in params.hardware_minutes:
+                    metrics |= self._metrics(start, arm, budget, searches)
                 curves.append(self._curve(start, arm, searches))
                 traces += [search.measured for search in searches]
         longest = self._search_hardware("default", params.repeats, params.best_known_minutes)
-        bars.append(self._bar("default", HARDWARE, params.best_known_minutes, [longest]))
-        return FusionResult(tuple(bars), tuple(curves), self._best_known([*traces, longest.measured]))
+        metrics |= self._metrics("default", HARDWARE, params.best_known_minutes, [longest])
+        best = self._best_known([*traces, longest.measured])
+        for of_search in metrics.values():
+            of_search["slowdown"] = best["speedup"] / of_search["speedup"] - 1.0
+        metrics[BEST_KNOWN, ALL, 0] = best
+        return FusionResult(metrics, tuple(curves))
 
     def _device(self) -> FusionDeviceEvaluator:
         """Returns the machine of one search, which has compiled no program yet."""
@@ -234,7 +205,7 @@ class FusionTuner:
     def _runtime_ns(self, configs: I16) -> float:
         return float(self._measured.total_ns(self._measured.cut(configs))[0])
 
-    def _best_known(self, searches: Sequence[SearchTrace]) -> BestKnown:
+    def _best_known(self, searches: Sequence[SearchTrace]) -> dict[str, float]:
         """Searches on from the best of other searches, free of charge; returns the fastest config of all."""
         candidates = [(self._default_ns, default_number(self.space))]
         candidates += [(runtime_ns, number) for number, runtime_ns in self._random_starts.values()]
@@ -246,7 +217,12 @@ class FusionTuner:
         plan = Plan(self.params.hardware_strategy, free, self.params.repeats + 1, (number,))
         trace = tune(self._problem, self._device(), plan)
         lowest_ns = min(best_ns, trace.best_score)
-        return BestKnown(self._default_ns / lowest_ns, len(trace), best_ns / lowest_ns)
+        return {
+            "speedup": self._default_ns / lowest_ns,
+            "slowdown": 0.0,
+            "free_gain": best_ns / lowest_ns,
+            "num_measured": float(len(trace)),
+        }
 
     def _search_hardware(self, start: Start, seed: int, hardware_minutes: float = 0.0) -> _Search:
         """Searches on hardware alone, for the given minutes or, where these are 0, the longest budget."""
@@ -264,22 +240,21 @@ class FusionTuner:
         shortlist = Shortlist(None, distinct=True, budget=minutes(max(params.hardware_minutes)))
         return _Search(predicted, measure_best(self._problem, predicted, self._device(), shortlist))
 
-    def _bar(self, start: Start, arm: str, hardware_minutes: float, searches: Sequence[_Search]) -> FusionBar:
-        """Returns the speed-ups that the searches had reached after some minutes of hardware."""
-        seconds = 60.0 * hardware_minutes
-        counts = [search.measured.affordable(seconds) for search in searches]
-        return FusionBar(
-            start=start,
-            arm=arm,
-            hardware_minutes=hardware_minutes,
-            speedups=tuple(self._speedups(start, np.array([seconds]), searches)[:, 0].tolist()),
-            num_measured=tuple(counts),
-            hardware_seconds=tuple(
-                float(np.sum(search.measured.seconds[:count]))
-                for count, search in zip(counts, searches, strict=True)
-            ),
-            num_predicted=tuple(0 if one.predicted is None else len(one.predicted) for one in searches),
-        )
+    def _metrics(
+        self, start: Start, arm: str, hardware_minutes: float, searches: Sequence[_Search]
+    ) -> Metrics:
+        """Returns what the searches had reached after some minutes of hardware, by repeat."""
+        seconds, metrics = 60.0 * hardware_minutes, Metrics()
+        speedups = self._speedups(start, np.array([seconds]), searches)[:, 0].tolist()
+        for seed, (search, speedup) in enumerate(zip(searches, speedups, strict=True)):
+            count = search.measured.affordable(seconds)
+            metrics[arm, f"{start}-{hardware_minutes:g}m", seed] = {
+                "speedup": speedup,
+                "num_measured": float(count),
+                "hardware_seconds": float(np.sum(search.measured.seconds[:count])),
+                "num_predicted": 0.0 if search.predicted is None else float(len(search.predicted)),
+            }
+        return metrics
 
     def _curve(self, start: Start, arm: str, searches: Sequence[_Search]) -> FusionCurve:
         """Returns the best-so-far speed-ups at evenly spaced times within the longest budget."""

@@ -69,22 +69,16 @@ def _ring_ns(links: Links, transfer_ns: float) -> float:
     return steps * links.ns + steps / links.chips * transfer_ns
 
 
-def _neighbour_ns(links: Links, transfer_ns: float) -> float:
-    return links.ns + transfer_ns
-
-
-def _broadcast_ns(links: Links, transfer_ns: float) -> float:
-    return (links.chips - 1) * links.ns + (transfer_ns if links.chips > 1 else 0.0)
-
-
 _RUNTIMES: Mapping[Opcode, Callable[[Links, float], float]] = {
     Opcode.ALL_GATHER: _ring_ns,
     Opcode.REDUCE_SCATTER: _ring_ns,
     Opcode.ALL_REDUCE: lambda links, transfer_ns: 2.0 * _ring_ns(links, transfer_ns),
     Opcode.ALL_TO_ALL: _ring_ns,
     Opcode.RAGGED_ALL_TO_ALL: _ring_ns,
-    Opcode.COLLECTIVE_PERMUTE: _neighbour_ns,
-    Opcode.COLLECTIVE_BROADCAST: _broadcast_ns,
+    Opcode.COLLECTIVE_PERMUTE: lambda links, transfer_ns: links.ns + transfer_ns,
+    Opcode.COLLECTIVE_BROADCAST: lambda links, transfer_ns: (
+        (links.chips - 1) * links.ns + (transfer_ns if links.chips > 1 else 0.0)
+    ),
 }
 
 
@@ -154,19 +148,22 @@ class OutsidePrices:
         return None if inst is None else self._priced(kernel, inst) or 0.0
 
     def left_out(self, kernels: Iterable[UniqueKernel]) -> tuple[LeftOut, ...]:
-        """Returns which of a program's kernels the chip does not run, one entry for each kind."""
+        """Returns which of a program's kernels the chip does not run, one entry for each kind.
+
+        The time of a kind is that of its kernels with a price.
+        """
         by_name: dict[str, LeftOut] = {}
         for unique in kernels:
             inst = outside_instruction(unique.kernel)
             if inst is None:
                 continue
             price, what = self._priced(unique.kernel, inst), outside_name(inst)
-            total = None if price is None else price * unique.runs_per_program
             reason = f"the machine has no routine for {inst.opcode.xla_name}"
-            entry = LeftOut(what, inst.name, unique.runs_per_program, total, reason)
-            if what in by_name:
-                entry = _add_runs(by_name[what], entry)
-            by_name[what] = entry
+            before = by_name.get(what, LeftOut(what, inst.name, 0, None, reason))
+            total = before.total_ns
+            if price is not None:
+                total = (total or 0.0) + price * unique.runs_per_program
+            by_name[what] = replace(before, runs=before.runs + unique.runs_per_program, total_ns=total)
         return tuple(by_name.values())
 
     def unused(self, kernels: Iterable[UniqueKernel]) -> list[str]:
@@ -189,13 +186,6 @@ class OutsidePrices:
 
 NO_PRICES = OutsidePrices()
 _COLLECTIVES = "collectives"
-
-
-def _add_runs(first: LeftOut, second: LeftOut) -> LeftOut:
-    """Returns kernels of one kind together; their time is that of those with a price."""
-    totals = [total for total in (first.total_ns, second.total_ns) if total is not None]
-    total = sum(totals) if totals else None
-    return replace(first, runs=first.runs + second.runs, total_ns=total)
 
 
 def read_prices(path: Path | None) -> OutsidePrices:

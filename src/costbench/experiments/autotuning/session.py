@@ -6,15 +6,14 @@ resumed and then ends as if it had never stopped.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from costbench.artifacts import digest_file, read_json, write_json, write_text
 from costbench.autotuning.budget import COMPILE_S, MeasurementBudget
@@ -259,10 +258,11 @@ class Session:
             # A larger hardware budget only adds measurements, so it does not change the identity of the run.
             _verify_settings(path, {name: value for name, value in settings.items() if name != "minutes"})
         else:
-            if path.exists() and (_has_traces(folder) or (folder / DECISIONS_FILE).exists()):
+            traces = [*(folder / "traces").glob("*.json")]
+            if path.exists() and (traces or (folder / DECISIONS_FILE).exists()):
                 _verify_settings(path, settings, "another --out, or the options of the result in it")
             # Else this run, stopped early and resumed, would go on with searches that it never did.
-            for trace in (folder / "traces").glob("*.json"):
+            for trace in traces:
                 trace.unlink()
         write_json(path, settings)
 
@@ -330,10 +330,6 @@ class Session:
         """Writes predicted kernel costs for a later part of the run."""
         stored = {f"{key:x}": cost if math.isfinite(cost) else None for key, cost in costs.items()}
         write_json(self._folder / "traces" / "kernel_costs.json", stored)
-
-
-def _has_traces(folder: Path) -> bool:
-    return any((folder / "traces").glob("*.json"))
 
 
 def _verify_settings(
@@ -463,14 +459,7 @@ def write_results(folder: Path, options: TuneOptions, chip: str, result: TuningR
         "units": UNITS,
     }
     write_json(folder / DECISIONS_FILE, summary | result.decisions)
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(
-        ["subject", "decision", "predicted", "measured_ns", "hardware_seconds", "what", "described"]
-    )
-    for row in result.rows:
-        numbers = [
-            "" if value is None else repr(value) for value in (row.predicted, row.measured_ns, row.seconds)
-        ]
-        writer.writerow([row.subject, row.decision, *numbers, row.what, row.described])
-    write_text(folder / "costs.csv", table.getvalue())
+    names = [field.name for field in fields(CostRow)]
+    costs = pd.DataFrame(map(astuple, result.rows), columns=names, dtype=object)
+    table = costs.rename(columns={"seconds": "hardware_seconds"}).to_csv(index=False, lineterminator="\n")
+    write_text(folder / "costs.csv", table)

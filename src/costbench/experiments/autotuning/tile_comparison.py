@@ -9,7 +9,7 @@ model chooses; speed-ups are over the program with default tiles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,12 +19,16 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tile_space import MAX_LISTED, TileSpace, nest_tile_space
 from costbench.errors import DataError
+from costbench.experiments.evaluation.program import ModelKey
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
 from costbench.rng import stream
 
 EXHAUSTIVE, SAMPLE, ALTERNATING, RANDOM = "exhaustive", "sample", "alternating", "random"
+COMPILER, ALL = "compiler", "all"
 _MEASURED_AT_ONCE = 65_536
+Metrics = dict[ModelKey, dict[str, float]]
+"""Metrics by arm, variant and number, then by name; see `costbench.experiments.autotuning.comparison`."""
 
 
 @dataclass(frozen=True)
@@ -105,59 +109,21 @@ class ScoredKernel:
         return float(self.runtime_ns[self.default])
 
 
-@dataclass(frozen=True)
-class TilePoint:
-    """Result of one way of choosing the tile sizes of a program.
-
-    Attributes:
-        arm: name of a model, or `alternating`, `random`, `sample` (all candidates), `exhaustive`.
-        top_k: tile sizes measured per kernel; 0 for all (exhaustive, sample) or none (in the compiler).
-        measured: whether the choice was made by measurements.
-        runtime_ns: runtime in ns of the program.
-        speedup: over the default.
-        slowdown: over exhaustive, 0 if as fast.
-        num_measured: tile sizes.
-        hardware_seconds: charged for them.
-        number: number of the model's network.
-    """
-
-    arm: str
-    top_k: int
-    measured: bool
-    runtime_ns: float
-    speedup: float
-    slowdown: float
-    num_measured: float
-    hardware_seconds: float
-    number: int = 0
-
-
-def score_kernels(
+def score_kernel(
     program: PreparedProgram,
-    device: Device,
-    tiles: AnalyticalModel,
-    models: Mapping[str, Sequence[CostModel]],
-    params: AutotuneTileParams,
-) -> Iterator[ScoredKernel]:
-    """Yields every kernel of a program with its tile sizes measured and scored by all networks of all models.
-
-    Raises:
-        UnsupportedKernelError: for a kernel of which no tile fits the scratchpad.
-        DataError: for a kernel of which none of the tile sizes considered compiles.
-    """
-    for unique in program.unique_kernels:
-        space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
-        yield _score_kernel(unique, space, device, tiles, models, params)
-
-
-def _score_kernel(
     unique: UniqueKernel,
-    space: TileSpace,
     device: Device,
     tiles: AnalyticalModel,
     models: Mapping[str, Sequence[CostModel]],
     params: AutotuneTileParams,
 ) -> ScoredKernel:
+    """Returns a kernel of a program with its tile sizes measured and scored by all networks of all models.
+
+    Raises:
+        UnsupportedKernelError: for a kernel of which no tile fits the scratchpad.
+        DataError: for a kernel of which none of the tile sizes considered compiles.
+    """
+    space = nest_tile_space(program.lowering.loop_nest(unique.kernel), device.target.architecture)
     rng = stream(params.seed, "autotuning", "tiles", unique.fingerprint)
     default = int(space.number(tiles.choose(space)))
     max_tiles = params.max_tiles_per_kernel or min(space.size, params.max_exhaustive_tiles)
@@ -214,11 +180,11 @@ def next_best(estimates: F64, runtime_ns: F64, kernel: str) -> int:
     return int(np.argmin(np.where(compiles, estimates, np.inf)))
 
 
-def tile_points(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> list[TilePoint]:
-    """Returns all results.
+def tile_metrics(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> Metrics:
+    """Returns `speedup` over the default, `slowdown` over exhaustive, `num_measured`, `hardware_seconds`.
 
-    They are every network's first choice, exhaustive search, all candidates, then every arm at every k. Each
-    network of a model has results of its own; those of random choices are means.
+    They are those of every network's first choice, exhaustive search, all candidates, then every arm at every
+    k. Each network of a model has results of its own, by its number; those of random choices are means.
     """
     models = list(kernels[0].costs) if kernels else []
     arms = _arms(kernels, models, params)
@@ -226,38 +192,30 @@ def tile_points(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> 
     best = _choose_exhaustively(kernels)
     default_ns = sum(kernel.runs * kernel.default_ns for kernel in kernels)
 
-    def point(
-        arm: str, top_k: int, choices: Sequence[_Choice], *, measured: bool = True, number: int = 0
-    ) -> TilePoint:
-        """Returns the mean over choices of tile sizes."""
+    def means(*choices: _Choice) -> dict[str, float]:
         runtime_ns = float(np.mean([choice.runtime_ns for choice in choices]))
-        return TilePoint(
-            arm=arm,
-            top_k=top_k,
-            measured=measured,
-            runtime_ns=runtime_ns,
-            speedup=default_ns / runtime_ns,
-            slowdown=runtime_ns / best.runtime_ns - 1.0,
-            num_measured=float(np.mean([choice.num_measured for choice in choices])),
-            hardware_seconds=float(np.mean([choice.seconds for choice in choices])),
-            number=number,
-        )
+        return {
+            "speedup": default_ns / runtime_ns,
+            "slowdown": runtime_ns / best.runtime_ns - 1.0,
+            "num_measured": float(np.mean([choice.num_measured for choice in choices])),
+            "hardware_seconds": float(np.mean([choice.seconds for choice in choices])),
+        }
 
-    points = [
-        point(name, 0, [_choose_first(kernels, orders)], measured=False, number=number)
+    metrics = {
+        (name, COMPILER, number): means(_choose_first(kernels, orders))
         for name in models
         for number, orders in enumerate(arms[name])
-    ]
-    points.append(point(EXHAUSTIVE, 0, [best]))
-    points.append(point(SAMPLE, 0, [_choose_fastest(kernels, candidates, None)]))
+    }
+    metrics[EXHAUSTIVE, ALL, 0] = means(best)
+    metrics[SAMPLE, ALL, 0] = means(_choose_fastest(kernels, candidates, None))
     for arm, orders in arms.items():
         repeats = [orders] if arm == RANDOM else [[order] for order in orders]
-        points += [
-            point(arm, k, [_choose_fastest(kernels, order, k) for order in repeat], number=number)
+        metrics |= {
+            (arm, f"top{k}", number): means(*(_choose_fastest(kernels, order, k) for order in repeat))
             for number, repeat in enumerate(repeats)
             for k in params.top_k
-        ]
-    return points
+        }
+    return metrics
 
 
 Orders = list[I64]

@@ -27,7 +27,6 @@ from costbench.experiments.autotuning.session import (
     Gain,
     Session,
     Step,
-    TuneOptions,
     TuningResult,
     cost_rows,
 )
@@ -161,9 +160,11 @@ class _KernelSearches:
             return
         evaluator = ModelEvaluator(kernel.unique.kernel, self._model, options.model)
         predicting = replace(step, name=f"{step.name}-predicted", limited=True)
-        predicted = self._session.search(
-            predicting, partial(tune, problem, evaluator, _plan(kernel, options))
-        )
+        plan = Plan("exhaustive", seed=options.seed)
+        if kernel.space.size > options.max_tiles:
+            budget = MeasurementBudget(evaluations=options.max_tiles)
+            plan = Plan("random", budget, options.seed, (kernel.default,))
+        predicted = self._session.search(predicting, partial(tune, problem, evaluator, plan))
         measured = None
         if predicted is not None:
             shortlist = Shortlist(options.top_k, budget=self._left)
@@ -228,13 +229,6 @@ class _KernelSearches:
             rows=tuple(self._rows),
             curve=tuple(curve),
         )
-
-
-def _plan(kernel: _Kernel, options: TuneOptions) -> Plan:
-    if kernel.space.size <= options.max_tiles:
-        return Plan("exhaustive", seed=options.seed)
-    budget = MeasurementBudget(evaluations=options.max_tiles)
-    return Plan("random", budget, options.seed, (kernel.default,))
 
 
 def _tile_text(space: TileSpace, number: int) -> str:
