@@ -336,18 +336,18 @@ def _stopping() -> Iterator[_Stop]:
 
 
 def _draw(result: TuningResult, options: TuneOptions, folder: Path) -> None:
-    from costbench.reports.figures.search_curves import SearchCurve, draw_search
+    from costbench.reports.figures.search_curves import draw_search
     from costbench.tasks import TASKS
 
     measured = [row.measured_ns for row in result.rows] if TASKS[options.task].measures_programs else []
-    curve = SearchCurve(
-        title=f"{result.program}, {options.task}",
-        default_ns=result.default_ns,
+    draw_search(
+        folder / "search",
+        f"{result.program}, {options.task}",
+        result.default_ns,
         seconds=[second for second, _ in result.curve],
         best_ns=[ns for _, ns in result.curve],
         measured_ns=[math.nan if ns is None else ns for ns in measured],
     )
-    draw_search(curve, folder / "search")
 
 
 @contextmanager

@@ -100,6 +100,7 @@ def fill_table(
     name: str = "",
     notes: Sequence[str] = (),
     averages: int = 0,
+    across: Mapping[str, str] = MappingProxyType({}),
     **words: object,
 ) -> Table:
     """Returns a table of the values of a frame, with title, columns and notes as a file declares them.
@@ -112,6 +113,7 @@ def fill_table(
         name: name of the table; empty for the kind.
         notes: further notes, below those of the declaration; empty ones are left out.
         averages: how many of the last rows are averages.
+        across: values of columns that go across, with their titles.
         words: what stands in braces in the declaration.
 
     Raises:
@@ -119,7 +121,11 @@ def fill_table(
         ParamsError: if the file of the package is broken.
     """
     declared = declaration_of(kind, name, notes, file=file)
-    columns = {column.key.format(**words): column for column in declared.columns}
+    expanded = (
+        [_of_value(column, *titled) for titled in across.items()] if column.across else [column]
+        for column in declared.columns
+    )
+    columns = {column.key.format(**words): column for several in expanded for column in several}
     # As they are: pandas would make floats of whole numbers beside missing ones.
     frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows), dtype=object)
     filled = {c.optional for key, c in columns.items() if key in frame and frame[key].notna().any()}
@@ -162,7 +168,7 @@ def make_table(
     words = {**words, "beside": ""}
     if printed is not None:
         words |= {"printed": printed.name, "paper": printed.paper, "beside": f", beside {printed.name}"}
-    cases = declared.cases or tuple(map(RowDeclaration, rows or _values_in(frame, declared.rows)))
+    cases = declared.cases or tuple(map(RowDeclaration, rows or split_by(frame, declared.rows)))
     expanded = [
         (column, measure)
         for column, measure in _expand(declared, frame, words)
@@ -269,12 +275,6 @@ def _with_measure(
         better=column.better or (measure.better if column.highlight else ""),
     )
     return column, measure
-
-
-def _values_in(frame: pd.DataFrame, columns: Sequence[str]) -> list[Labels]:
-    """Returns the values of some columns that occur together, sorted."""
-    values = frame[list(columns)].drop_duplicates().sort_values(list(columns))
-    return [tuple(map(str, row)) for row in values.itertuples(index=False, name=None)]
 
 
 def _column_values(

@@ -86,22 +86,20 @@ def write_tables(tables: Sequence[Table], folder: Path) -> tuple[Path, ...]:
     paths = [folder / f"{table.name}.csv" for table in tables]
     for table, path in zip(tables, paths, strict=True):
         write_text(path, to_csv(table))
-    descriptions = {}
+    descriptions, default = {}, asdict(Column("", ""))
     for table in tables:
         optional = {name: getattr(table, name) for name in ("summary_rows", "unranked_rows", "notes")}
         descriptions[table.name] = {
             "title": table.title,
-            "columns": [_without_defaults(column) for column in table.columns],
+            "columns": [
+                {name: value for name, value in asdict(column).items() if value != default[name]}
+                for column in table.columns
+            ],
             "text": [column.key for i, column in enumerate(table.columns) if table.is_text(i)],
             **{name: value for name, value in optional.items() if value},
         }
     write_json(folder / DESCRIPTIONS, descriptions)
     return (*paths, folder / DESCRIPTIONS)
-
-
-def _without_defaults(column: Column) -> dict[str, object]:
-    default = asdict(Column("", ""))
-    return {name: value for name, value in asdict(column).items() if value != default[name]}
 
 
 def table_titles(folder: Path) -> dict[str, str]:

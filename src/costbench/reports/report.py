@@ -17,7 +17,7 @@ from costbench.reports.figures.canvas import keep_smaller
 from costbench.reports.frame import stack
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
 from costbench.reports.machine_searches import flat_machine_searches
-from costbench.reports.page import FIRST, Section, glossary, write_pages
+from costbench.reports.page import FIRST, Section, glossary, sentence, write_pages
 from costbench.reports.rendering import write_tables
 from costbench.reports.sections.analytical import analytical_section
 from costbench.reports.sections.claims import claims_section, write_claims
@@ -35,18 +35,17 @@ from costbench.reports.sections.overview import (
     missing_section,
     overview_section,
     page_lead,
-    page_title,
     provenance_section,
 )
 from costbench.reports.sections.real_machine import flat_real, real_machine_section
-from costbench.reports.sections.results import cell_sections
+from costbench.reports.sections.results import cell_sections, user_programs_section
 from costbench.reports.sections.searches import flat_searches, machine_searches_section, search_sections
 from costbench.reports.sections.tpugraphs import tpugraphs_section
-from costbench.reports.sections.user_programs import user_programs_section
 from costbench.reports.summary import flat_fits, flat_headline, headlines, summarise
 from costbench.reports.table import Table
 from costbench.reports.tables.tpugraphs import flat_collections
 from costbench.reports.training_runs import write_budgets
+from costbench.tasks import LEARNED
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,8 @@ def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
     of_parts = (replace(s, page=name) for name, part in parts.items() for s in part.sections)
     sections = _complete((*_sections(data), *of_parts), data)
     summary = summarise(data.results, _summary_beside_rows(data, parts))
-    leads = {FIRST: (page_title(data.cells), page_lead(data))}
+    only_tiles = all(LEARNED[cell.task].ranks_decisions for cell in data.cells)
+    leads = {FIRST: (sentence("overview", "title", only_tiles=only_tiles), page_lead(data))}
     leads |= {name: (part.title, part.lead) for name, part in inputs.parts.items()}
     write_json(folder / "summary.json", summary)
     write_json(folder / "metrics.json", headlines(data.results))

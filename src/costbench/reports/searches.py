@@ -163,8 +163,14 @@ class Searches:
         def rank(key: tuple[str, ...]) -> tuple[object, ...]:
             return task_order(key[0]), (*_ORDER, key[1]).index(key[1]), *key
 
-        groups = split_by(self.frame, ("task", "split", "chip"))
-        return tuple(_search_results(key, groups[key]) for key in sorted(groups, key=rank))
+        groups, all_results = split_by(self.frame, ("task", "split", "chip")), []
+        for key in sorted(groups, key=rank):
+            task, split, chip = key
+            pairs = groups[key][["application", "program"]].itertuples(index=False, name=None)
+            programs, paper = tuple(sorted(set(pairs))), main_table(task, split)
+            programs = programs if paper is None else paper.ordered(programs)
+            all_results.append(SearchResults(task, split, chip, programs, groups[key]))
+        return tuple(all_results)
 
     def of(self, task: str) -> tuple[SearchResults, ...]:
         """Returns the results of a task."""
@@ -188,13 +194,6 @@ def load_searches(path: str | PathLike[str] | None) -> Searches:
 def searches_of(frame: pd.DataFrame) -> Searches:
     """Returns the searches that sorted rows of the stage `autotune` are of, whose variants are budgets."""
     return Searches(*split_user_programs(frame.assign(budget=frame["variant"], variant=MAIN)))
-
-
-def _search_results(key: tuple[str, ...], frame: pd.DataFrame) -> SearchResults:
-    task, split, chip = key
-    programs = tuple(sorted(set(frame[["application", "program"]].itertuples(index=False, name=None))))
-    paper = main_table(task, split)
-    return SearchResults(task, split, chip, programs if paper is None else paper.ordered(programs), frame)
 
 
 TOP_K = 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,7 +56,10 @@ def run(params: Path, *, partial: bool = False) -> None:
     section = profile.section("report", ReportParams)
     extensions = load_extensions(REPORT_SECTIONS, ReportExtension)
     parts = {name: extension.load(workspace) for name, extension in extensions.items()}
-    identities = _read_identities(evaluated, workspace, parts.values())
+    tuned = workspace.stage("autotune")
+    searched = [tuned] if (tuned / "rows.jsonl").is_file() else []
+    identities = [read_identity(path) for path in (*(folder / name for name in evaluated), *searched)]
+    identities += [identity for part in parts.values() for identity in part.identities]
     if not identities:
         raise DataError("no finished experiment", where=folder, expected="one or more of this profile")
     inputs = _collect_inputs(profile, evaluated, workspace, section, parts, identities)
@@ -84,17 +87,6 @@ def run(params: Path, *, partial: bool = False) -> None:
     _log.info("%s", written.pages[0])
 
 
-def _read_identities(
-    names: Sequence[str], workspace: Workspace, parts: Iterable[ReportPart]
-) -> list[StageIdentity]:
-    """Returns the identities of the stages that the results are from, those of evaluation first."""
-    evaluated, tuned = workspace.stage("evaluate"), workspace.stage("autotune")
-    identities = [read_identity(evaluated / name) for name in names]
-    if (tuned / "rows.jsonl").is_file():
-        identities.append(read_identity(tuned))
-    return identities + [identity for part in parts for identity in part.identities]
-
-
 def _collect_inputs(
     profile: Params,
     names: Sequence[str],
@@ -105,6 +97,7 @@ def _collect_inputs(
 ) -> ReportInputs:
     """Returns the files of the experiments called `names` and of stages, and what is shown beside them."""
     unfinished = ", ".join(name for name in experiment_names(profile) if name not in names)
+    experiments = _mapping(profile.sections.get(SECTION)).values()
     train, evaluated, tuned, sweep = (
         workspace.stage(name) for name in ("train", "evaluate", "autotune", "sweep")
     )
@@ -113,7 +106,7 @@ def _collect_inputs(
     )
     return ReportInputs(
         rows=tuple(evaluated / name / "rows.jsonl" for name in names),
-        split=workspace.stage("split") if _has_simulated(profile) else None,
+        split=workspace.stage("split") if any("data" not in _mapping(one) for one in experiments) else None,
         histories={
             path.parent.name: path
             # Of experiments with cells of one name the first counts.
@@ -162,12 +155,6 @@ def _located(section: ReportParams, workspace: Workspace) -> ReportParams:
     )
     # A demonstration draws no conclusions.
     return replace(located, headline=None, real=None, machine_searches="") if section.demo else located
-
-
-def _has_simulated(params: Params) -> bool:
-    """Returns whether any experiment is over simulated samples, which the stage `split` describes."""
-    experiments = _mapping(params.sections.get(SECTION)).values()
-    return any("data" not in _mapping(experiment) for experiment in experiments)
 
 
 def _network_settings(params: Params, sweep: Path) -> Settings:

@@ -17,15 +17,13 @@ import pandas as pd
 
 from costbench.artifacts import read_bytes, read_json, write_json
 from costbench.errors import DataError
+from costbench.experiments.grid.cells import cell_from_name
 from costbench.reports.dataset_files import mapping, parse_data
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import sentence
 from costbench.reports.table import Table
 from costbench.tasks import LEARNED, labels_of
 
-_CELL = re.compile(
-    r"(?P<task>[a-z]+)-(?P<split>[a-z_]+[0-9]*)-(?P<chip>[A-Za-z0-9_.]+?)-(?P<variant>[a-z0-9_-]+)-s(?P<seed>\d+)"
-)
 _NUMBERS = ("steps", "kernels", "configs", "validations")
 
 
@@ -83,12 +81,12 @@ def read_budgets(cells: Iterable[Path]) -> tuple[Budget, ...]:
 
 
 def _read_budget(folder: Path) -> Budget:
-    match = _CELL.fullmatch(folder.name)
-    if match is None:
-        raise DataError(f"{folder.name!r} names no cell", where=folder)
+    try:
+        named = asdict(cell_from_name(folder.name)) | {"experiment": folder.parent.name}
+    except DataError as error:
+        raise error.recast(DataError, where=folder) from error
     done = folder / "done.json"
     content = mapping(read_json(done), done, "")
-    named = match.groupdict() | {"seed": int(match["seed"]), "experiment": folder.parent.name}
     return parse_data(Budget, named | {name: content.get(name) for name in _NUMBERS}, done, "")
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from costbench.errors import DataError
 from costbench.reports.figures.search_curves import (
-    SearchCurve,
     SearchPath,
     draw_search,
     mean_path,
@@ -68,15 +67,15 @@ def test_a_panel_for_each_start(tmp_path: Path) -> None:
     assert write_path_figure([], place, tmp_path) == ()
 
 
-CURVE = SearchCurve("toy, fusion", 5e6, (10.0, 20.0, 30.0), (5e6, 4e6, 4e6), (6e6, 4e6, math.nan))
+CURVE = ("toy, fusion", 5e6, (10.0, 20.0, 30.0), (5e6, 4e6, 4e6), (6e6, 4e6, math.nan))
 
 
 def test_equal_searches_give_equal_files(tmp_path: Path) -> None:
-    name, text = draw_twice(lambda folder: draw_search(CURVE, folder / "a"), tmp_path)
+    name, text = draw_twice(lambda folder: draw_search(folder / "a", *CURVE), tmp_path)
     assert name == "a.svg"
     assert all(part in text for part in ("toy, fusion", "default", "best so far", "measured"))
 
 
 def test_a_search_that_measured_nothing_shows_the_default(tmp_path: Path) -> None:
-    svg, _ = draw_search(SearchCurve("toy, tile", 5e6, (), ()), tmp_path / "empty")
+    svg, _ = draw_search(tmp_path / "empty", "toy, tile", 5e6, (), ())
     assert "default" in svg.read_text()

@@ -184,6 +184,12 @@ class Claim:
         return self.id.partition(".")[0]
 
     @property
+    def printed(self) -> tuple[float, ...]:
+        """Ends of the printed effect, or the effect itself; empty without one."""
+        effect = self.paper_effect
+        return effect if isinstance(effect, tuple) else () if effect is None else (effect,)
+
+    @property
     def pairs(self) -> tuple[tuple[Side, Side], ...]:
         """Pairs of models that the claim compares; empty where the right side is a number."""
         if self.pairing == "each":
@@ -345,6 +351,4 @@ def margins(claims: tuple[Claim, ...]) -> dict[tuple[str, str], Margin]:
 
 def printed_sizes(claim: Claim) -> tuple[float, ...]:
     """Returns the sizes of the printed effects, the largest last; empty without one."""
-    effect = claim.paper_effect
-    effects = effect if isinstance(effect, tuple) else () if effect is None else (effect,)
-    return tuple(sorted(map(abs, effects)))
+    return tuple(sorted(map(abs, claim.printed)))

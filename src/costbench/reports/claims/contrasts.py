@@ -57,7 +57,11 @@ def contrasts(claims: Sequence[Claim], index: ScoreIndex) -> tuple[Claim, ...]:
     printed = [claim for claim in claims if not stands_in(claim)]
     stand_ins = [claim for claim in claims if stands_in(claim)]
     stand_ins += [
-        claim.with_sides(_stand_in, id=f"{claim.id}@learned", restates=claim.id)
+        claim.with_sides(
+            lambda side: replace(side, model=_NETWORK) if side.model == _PAPERS_MODEL else side,
+            id=f"{claim.id}@learned",
+            restates=claim.id,
+        )
         for claim in printed
         if claim.paper in _ABOUT_OUR_NETWORK and any(side.model == _PAPERS_MODEL for side in claim.sides)
     ]
@@ -120,11 +124,6 @@ def stands_in(claim: Claim) -> bool:
     return claim.paper in _ABOUT_OUR_NETWORK and any(
         side.model in _STAND_INS and side.variant not in _OF_PAPERS for side in claim.sides
     )
-
-
-def _stand_in(side: Side) -> Side:
-    """Returns the side with our network in place of lpm2021's."""
-    return replace(side, model=_NETWORK) if side.model == _PAPERS_MODEL else side
 
 
 def _placed(claim: Claim, index: ScoreIndex) -> tuple[Claim, ...]:

@@ -224,8 +224,7 @@ def region(claim: Claim, margin: float) -> tuple[float, float]:
         claim: claim; a magnitude and a largest gain are held against the least that the paper prints.
         margin: margin of a claim of no difference.
     """
-    printed = claim.paper_effect
-    least_printed = min(printed) if isinstance(printed, tuple) else float(printed or 0.0)
+    least_printed = min(claim.printed, default=0.0)
     if claim.direction == "no_difference":
         return -margin, margin
     if claim.direction == "at_most":

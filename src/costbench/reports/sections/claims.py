@@ -112,7 +112,7 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
     """
     rows = []
     for finding in findings:
-        claim = finding.claim
+        claim, printed = finding.claim, finding.claim.printed
         rows.append(
             {
                 "set": claim.set,
@@ -129,7 +129,7 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
                 "shown_verdict": shown_verdict(finding),
                 "after_control": verdict_after_control(finding),
                 "claim": _DIRECTIONS[claim.direction],
-                "paper_effect": printed_effect(claim.paper_effect),
+                "paper_effect": " to ".join(f"{value:g}" for value in printed) or "–",
                 "effect": finding.effect,
                 "ci_low": finding.low,
                 "ci_high": finding.high,
@@ -226,13 +226,6 @@ def claims_of_papers(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         if finding.claim.set in (PRINTED, STAND_IN):
             by_claim.setdefault(finding.claim.restates or finding.claim.id, finding)
     return tuple(by_claim.values())
-
-
-def printed_effect(effect: float | tuple[float, float] | None) -> str:
-    """Returns a printed effect as tables show it: a number, a range, or a dash."""
-    if effect is None:
-        return "–"
-    return " to ".join(f"{value:g}" for value in (effect if isinstance(effect, tuple) else (effect,)))
 
 
 def write_claims(findings: Sequence[Finding], folder: Path) -> tuple[Path, Path]:

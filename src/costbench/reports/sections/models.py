@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from costbench.reports.figures.programs import (
 )
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import PageFigure, Section, page_figure, page_figures, paragraphs
-from costbench.reports.papers.printed import PrintedTable, printed_table
+from costbench.reports.papers.printed import printed_table
 from costbench.reports.results import CEILINGS, ChipSplit, Results, title_of
 from costbench.reports.tables.hyperparameters import settings_tables, trials_table
 from costbench.reports.tables.learning_curves import (
@@ -232,7 +233,12 @@ def write_heat_map(results: Results, chip_split: ChipSplit, folder: Path) -> tup
         DataError: if a file cannot be written.
         ParamsError: if the package's data of the paper are broken.
     """
-    ours = {task: _ours(results, task, chip_split) for task in KERNEL_TASKS}
+
+    def mean(task: str, variant: str) -> float | None:
+        cell = results.cell(task, chip_split.split, chip_split.chip, variant)
+        return None if cell is None else cell.means(MODEL)[0]
+
+    ours = {task: _grid(partial(mean, task)) for task in KERNEL_TASKS}
     tasks = [task for task in KERNEL_TASKS if not np.isnan(ours[task]).all()]
     if not tasks:
         return ()
@@ -244,21 +250,14 @@ def write_heat_map(results: Results, chip_split: ChipSplit, folder: Path) -> tup
             title = KERNEL_TASKS[task].measures[0].title
             _panel(panels[0, column], ours[task], f"{title}, ours")
             if beside:
-                _panel(panels[1, column], _theirs(paper, task), f"{title}, {paper.paper}")
+                theirs = _grid(partial(paper.value, column=f"{task}_mean"))
+                _panel(panels[1, column], theirs, f"{title}, {paper.paper}")
         return save(figure, folder / f"networks_{chip_split.split}_{chip_split.chip}")
 
 
-def _ours(results: Results, task: str, chip_split: ChipSplit) -> F64:
-    def mean(variant: str) -> float | None:
-        cell = results.cell(task, chip_split.split, chip_split.chip, variant)
-        return None if cell is None else cell.means(MODEL)[0]
-
+def _grid(mean: Callable[[str], float | None]) -> F64:
+    """Returns the means of combinations, NaN where there is none, [encoders, reductions]."""
     return np.array([[mean(f"{e}-{r}") for r in REDUCTIONS] for e in ENCODERS], dtype=np.float64)
-
-
-def _theirs(paper: PrintedTable, task: str) -> F64:
-    means = [[paper.value(f"{e}-{r}", f"{task}_mean") for r in REDUCTIONS] for e in ENCODERS]
-    return np.array(means, dtype=np.float64)
 
 
 def _panel(axes: Axes, grid: F64, title: str) -> None:

@@ -110,6 +110,11 @@ def overview_section(data: ReportData) -> Section:
     chips = _simulated_chips(data.cells)
     of_machines = (make(chip) for make in (recorded_runs_table, machines_table) for chip in chips)
     machine_figures, machine_tables = compare_machines(data)
+    of_headline: tuple[Pointer, ...] = ()
+    if data.headline is not None:
+        tasks = [cell.labels.title for cell in data.headline_front.cells]
+        leads = pointer(_TEMPLATE, "headline", "headline", tasks=tasks, missing=data.headline.missing)
+        of_headline = (leads, *shift_pointer(data.headline.results))
     return replace(
         section,
         figures=(*_hybrid_figure(data), *machine_figures, *_tune_figure(data.front_searches, data.figures)),
@@ -117,8 +122,7 @@ def overview_section(data: ReportData) -> Section:
             *preview,
             *conclusions(data.front, data.printed_findings),
             *machine_pointer(data),
-            *_headline_pointer(data),
-            *(shift_pointer(data.headline.results) if data.headline is not None else ()),
+            *of_headline,
             *loss_pointers(data.cells),
             *tpugraphs_pointer(data.variants.results),
         ),
@@ -242,15 +246,6 @@ def _against_strongest(findings: Sequence[Finding], cell: Cell, model: str) -> F
     )
 
 
-def _headline_pointer(data: ReportData) -> tuple[Pointer, ...]:
-    """Returns the pointer to who leads at which budget; none without a headline."""
-    if data.headline is None:
-        return ()
-    tasks = [cell.labels.title for cell in data.headline_front.cells]
-    missing = data.headline.missing
-    return (pointer(_TEMPLATE, "headline", "headline", tasks=tasks, missing=missing),)
-
-
 def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
     """Returns, for each task with skewed losses, what there is to gain, and what models lose of it.
 
@@ -357,11 +352,6 @@ def _fusion_search(results: SearchResults | None) -> dict[str, object] | None:
     means = {name: results.mean(bar, SPEEDUP) for name, bar in bars.items()}
     gains = {name: 100.0 * (mean - 1.0) for name, mean in means.items() if mean is not None}
     return {"gains": gains, "where": f"{results.split} split, {results.chip}"}
-
-
-def page_title(cells: Sequence[Cell]) -> str:
-    """Returns the heading of the report, by the tasks that there are results on."""
-    return sentence(_TEMPLATE, "title", only_tiles=all(LEARNED[cell.task].ranks_decisions for cell in cells))
 
 
 def page_lead(data: ReportData) -> str:

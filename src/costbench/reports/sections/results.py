@@ -1,4 +1,7 @@
-"""Pages of the tasks: a section for each split and chip."""
+"""Pages of the tasks, a section for each split and chip; and the section about a user's own programs.
+
+Results of these are in no mean, interval or claim of the corpus.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,12 @@ from costbench.reports.figures.programs import MOST_NAMED, write_program_figure
 from costbench.reports.frame import select
 from costbench.reports.inputs import ReportData
 from costbench.reports.losses import SKEWED, spread
-from costbench.reports.page import Section, page_figure, paragraphs
+from costbench.reports.page import FIRST, Section, page_figure, paragraphs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import TRAINED, UNSEEN, Cell, title_of
+from costbench.reports.searches import STARTS
+from costbench.reports.sections.searches import figure_4_table, start_table
+from costbench.reports.table import Table
 from costbench.reports.tables.programs import (
     NEW_STRUCTURE,
     baselines_table,
@@ -113,3 +119,37 @@ def best_of_ten(cell: Cell) -> dict[str, float]:
         return {}
     losses = {model: cell.over_programs(model, SKEWED[cell.task].best_of_ten) for model in cell.models}
     return {title_of(model): sum(values) / len(values) for model, values in losses.items() if values}
+
+
+def user_programs_section(data: ReportData) -> Section | None:
+    """Returns a row for each of the user's programs, and averages over them; None where there are none.
+
+    Tables are those of the corpus, by task, split and chip, and those of searches that tuned such programs.
+    """
+    tables = [
+        replace(table, name=f"user_{table.name}", title=f"Your own programs. {table.title}")
+        for table in _user_tables(data)
+        if table.rows
+    ]
+    if not tables:
+        return None
+    programs = {program for cell in data.results.of_user.cells for _, program in cell.programs}
+    return Section(
+        anchor="user-programs",
+        title="Your own programs",
+        label="Your own programs",
+        page=FIRST,
+        paragraphs=paragraphs("results", "user_programs", programs=len(programs)),
+        tables=tuple(tables),
+        folded=tuple(table.name for table in tables[1:]),
+    )
+
+
+def _user_tables(data: ReportData) -> Iterator[Table]:
+    for cell in data.results.of_user.cells:
+        standing = data.own_front.standings.get(cell.name)
+        yield program_table(cell, None, standing.strongest if standing else None)
+    searches = data.searches.of_user
+    yield from map(figure_4_table, searches.of("tile"))
+    for results in searches.of("fusion"):
+        yield from (start_table(results, "lpm2021", start) for start in STARTS)
