@@ -188,7 +188,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, object]]:
 def _plot(searches: Sequence[TableSearches], names: Sequence[str], stem: Path) -> None:
     import pandas as pd
 
-    from costbench_schedules.reports.tuning_curves import write_tuning_curves
+    from costbench_schedules.reports.curves import write_tuning_curves
 
     points = ["trials", "median", "low", "high"]
     curves = pd.DataFrame([search.curve_points() for search in searches]).explode(points)

@@ -227,9 +227,11 @@ def _run_searches(
             parts += [table.digest for table in (file, *sources)]
             items.append(WorkItem.of(name, task, folder, parts))
     title = "strategies on tuning tables"
-    results = compute(
-        run_table_task, OrdersFile, items, workspace.backend, title, _log_progress, folder=folder
-    )
+
+    def log(progress: Progress[OrdersFile]) -> None:
+        _log.info("[%d/%d] %s", progress.done, progress.total, progress.name)
+
+    results = compute(run_table_task, OrdersFile, items, workspace.backend, title, log, folder=folder)
     kept |= {
         (item.task.table.name, item.task.strategy): TableSearches(
             tuning_table(item.task.table),
@@ -261,10 +263,6 @@ def run_table_task(item: WorkItem[TableTask]) -> OrdersFile:
     return item.keep(OrdersFile(item.key, orders))
 
 
-def _log_progress(progress: Progress[OrdersFile]) -> None:
-    _log.info("[%d/%d] %s", progress.done, progress.total, progress.name)
-
-
 def rows_of_gpus(searches: Iterable[TableSearches], provenance: Provenance) -> Iterator[MetricRow]:
     """Yields the rows of all searches: metrics of each repeat, see `table_scores`.
 
@@ -276,7 +274,9 @@ def rows_of_gpus(searches: Iterable[TableSearches], provenance: Provenance) -> I
     tables: dict[str, TuningTable] = {}
     for search in searches:
         table = tables.setdefault(search.table.name, search.table)
-        of_table = entries.setdefault(table.name, {(BEST, MAIN, 0): _facts_as_metrics(table)})
+        facts = {"configs": float(len(table)), "failed": float(np.count_nonzero(table.failed))}
+        facts |= {f"random_trials_to_{end}": random_trials(table, share) for end, share in SHARES.items()}
+        of_table = entries.setdefault(table.name, {(BEST, MAIN, 0): facts})
         for repeat, order in enumerate(search.orders):
             of_table[search.strategy, MAIN, repeat] = score(table, order, search.trials)
     for name, metrics in entries.items():
@@ -306,11 +306,6 @@ def rows_between(tables: Sequence[TuningTable], provenance: Provenance) -> Itera
             }
         if entries:
             yield from provenance.origin(BETWEEN, table.device, table.kernel, table.name).rows("all", entries)
-
-
-def _facts_as_metrics(table: TuningTable) -> dict[str, float]:
-    metrics = {"configs": float(len(table)), "failed": float(np.count_nonzero(table.failed))}
-    return metrics | {f"random_trials_to_{end}": random_trials(table, share) for end, share in SHARES.items()}
 
 
 def facts_of_gpu(table: TuningTable, section: GpuTuning) -> dict[str, object]:

@@ -208,10 +208,6 @@ def _without(*parts: str) -> Callable[[NetworkSplit], F64]:
     return predict
 
 
-def _random(split: NetworkSplit) -> F64:
-    return stream(split.seed, "random programs").random(len(split.tested))
-
-
 UNFITTED: Mapping[str, Callable[[NetworkSplit], F64]] = {
     "crop": _estimate("total"),
     "crop-no-memory": _without("L2", "L3", "RAM"),
@@ -221,7 +217,7 @@ UNFITTED: Mapping[str, Callable[[NetworkSplit], F64]] = {
     "throughput": _estimate("throughput"),
     "roofline": _estimate("roofline"),
     "instructions": _estimate("instructions"),
-    "random": _random,
+    "random": lambda split: stream(split.seed, "random programs").random(len(split.tested)),
 }
 """Models without a fit: the analytical one, without its parts, for other processors, and what is simpler."""
 TIMES = frozenset({"crop", "crop-no-memory", "crop-no-branches", "throughput", "roofline"})
@@ -296,10 +292,6 @@ def _uncertainty(rows: F32, chosen: I64, samples: Samples, seed: int) -> F64:
     return np.asarray(deviation / largest) if largest > 0.0 else np.ones(len(rows))
 
 
-def _operator_by_operator(split: NetworkSplit) -> I64:
-    return split.target
-
-
 def _uniform(split: NetworkSplit) -> I64:
     order = stream(split.seed, "uniform target records").permutation(split.source)
     return np.sort(order[: len(split.target)])
@@ -364,7 +356,7 @@ def _perceptron(split: NetworkSplit) -> FittedPredictions:
 
 FITTED: Mapping[str, Callable[[NetworkSplit], FittedPredictions]] = {
     "mlp": _perceptron,
-    "gbt": _trees(_operator_by_operator),
+    "gbt": _trees(lambda split: split.target),
     "gbt-uniform": _trees(_uniform),
     "gbt-informative": _trees(_informative),
     "hybrid": _hybrid,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from math import ceil
@@ -15,11 +15,13 @@ from matplotlib.figure import Figure
 
 from costbench.arrays import AnyArray
 from costbench.reports.dataset_files import read_list
-from costbench.reports.figures.canvas import drawing
+from costbench.reports.figures.canvas import PALETTE, drawing, label_panels, save
 from costbench.reports.frame import split_by
 
 _POINTS = ["trials", "median", "low", "high"]
 _PANELS_ACROSS = 4
+_LOWEST = 50.0
+"""Percent of the best speed at which axes begin, unless a curve ends below."""
 
 
 @dataclass(frozen=True)
@@ -104,3 +106,30 @@ def draw_curves(
         (lines[arm],) = axes.step(trials, median, where="post", color=colour, linewidth=1.2)
         axes.fill_between(trials, low, high, step="post", color=colour, alpha=alpha, linewidth=0.0)
     return lines
+
+
+def write_tuning_curves(curves: pd.DataFrame, strategies: Sequence[str], stem: Path) -> tuple[Path, ...]:
+    """Draws the median and quartiles over repeats, in percent of the best speed; writes `.svg` and `.png`.
+
+    Args:
+        curves: a row for each point, as `read_curves` returns them; `workload` is the kernel, `target` the
+            device.
+        strategies: strategies that are drawn, in the order of the legend; at most seven have a colour of
+            their own.
+        stem: path of the files without suffix.
+
+    Raises:
+        DataError: if a file cannot be written.
+    """
+    tables = [*curves.groupby(["workload", "target"], sort=True)]
+    colours = {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(strategies)}
+    with panel_grid(max(1, len(tables))) as (figure, grid):
+        lines: dict[str, Artist] = {}
+        for axes, ((kernel, device), points) in zip(grid.ravel(), tables, strict=False):
+            lines |= draw_curves(axes, points, colours, 0.15)
+            axes.set_xscale("log")
+            axes.set_ylim(min(_LOWEST, float(points["median"].astype(float).max())), 101.0)
+            axes.set_title(f"{kernel}, {device}".replace("_", " "), fontsize=8.0)
+        label_panels(grid, len(tables), "trials", "% of the best")
+        figure.legend([*lines.values()], [*lines], loc="outside upper center", ncols=4, frameon=False)
+        return save(figure, stem)

@@ -10,7 +10,7 @@ from costbench.params import load_section
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import Section, page_figure, paragraphs
 from costbench.reports.papers.printed import PrintedTable
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Table
 from costbench.rng import stream
 from costbench_schedules.reports.crop2024.figures import write_demand, write_tiles
 from costbench_schedules.reports.crop2024.guidance import (
@@ -101,27 +101,22 @@ def networks_section(results: NetworkResults, figures: Path) -> Section | None:
 def score_table(results: NetworkResults) -> Table:
     """Returns Table 2 with the paper's rows below ours."""
     paper, names = printed_scores(), _names(results)
-    rows: list[tuple[Value, ...]] = []
+    rows: list[dict[str, object]] = []
     for model, variant, label, printed in _ROWS:
         for k in TOP:
-            scores = [results.mean(model, variant, name, f"top_{k}_score") for name in names]
-            demand = results.over_networks(model, variant, "records")
-            average = results.over_networks(model, variant, f"top_{k}_score")
-            rows.append((label, "here", k, *scores, average, demand))
+            metric = f"top_{k}_score"
+            ours = {_key(name): results.mean(model, variant, name, metric) for name in names}
+            ours["average"] = results.over_networks(model, variant, metric)
+            ours["records"] = results.over_networks(model, variant, "records")
+            rows.append({"model": label, "source": "here", "k": k, **ours})
             if printed:
-                values = [paper.value(f"{printed}:{k}", name) for name in (*names, "average", "records")]
-                rows.append((printed, paper.paper, k, *values))
-    columns = (
-        Column("model", "Model"),
-        Column("source", "From"),
-        Column("k", "Top", count=True),
-        *(Column(_key(name), name, "Score", 3) for name in names),
-        Column("average", "average", "Score", 3),
-        Column("records", "Target records", count=True),
-    )
-    title = "Top-k scores of models of schedules"
+                values = {
+                    _key(name): paper.value(f"{printed}:{k}", name) for name in (*names, "average", "records")
+                }
+                rows.append({"model": printed, "source": paper.paper, "k": k, **values})
     notes = paragraphs(TEMPLATE, "table2_note", seeds=results.seeds)
-    return Table("crop2024_table2", title, columns, tuple(rows), 0, notes)
+    across = {_key(name): name for name in names}
+    return fill_table("crop2024_table2", rows, TABLES, notes=notes, across=across)
 
 
 def parts_table(results: NetworkResults) -> Table:

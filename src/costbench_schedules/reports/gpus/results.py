@@ -19,7 +19,7 @@ from costbench.arrays import F64
 from costbench.metrics.measures import geometric_mean
 from costbench.metrics.rows import MetricRow, read_rows
 from costbench.reports.dataset_files import read_list
-from costbench.reports.frame import frame_of, select
+from costbench.reports.frame import flatten, frame_of, select
 from costbench.rng import stream
 from costbench_schedules.experiments.table_scores import SHARES
 from costbench_schedules.experiments.table_summary import expected_trials, over_tables
@@ -157,11 +157,7 @@ def flat_gpus(results: GpuResults) -> Mapping[str, float]:
     numbers = means[
         [*(f"trials_to_{end}" for end in SHARES), "reached_95", "reached_99", "auc"]
     ].reset_index()
-    flat = {
-        f"gpu/{row['kernel']}/{row['device']}/{row['strategy']}/{metric}": float(row[metric])
-        for row in numbers.to_dict("records")
-        for metric in numbers.columns.drop(keys)
-    }
+    flat = flatten(numbers, "gpu/{kernel}/{device}/{strategy}", numbers.columns.drop(keys))
     flat |= {
         f"gpu/{table.kernel}/{table.device}/development": float(table.development) for table in results.tables
     }

@@ -13,11 +13,11 @@ from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import drawing, save
 from costbench.reports.frame import frame_of, number, select
 from costbench.reports.page import PageFigure, Section, page_figure, paragraphs, sentence
-from costbench.reports.table import Column, Table, Value
+from costbench.reports.table import Column, Table
 from costbench_schedules.experiments.table_summary import over_tables
+from costbench_schedules.reports.curves import write_tuning_curves
 from costbench_schedules.reports.gpus.results import BETWEEN, KERNEL_TUNER, RANDOM, GpuResults
 from costbench_schedules.reports.tables import TABLES
-from costbench_schedules.reports.tuning_curves import write_tuning_curves
 
 ANCHOR = "gpus"
 _TEMPLATE = Path(__file__).with_name("section.txt.j2")
@@ -86,7 +86,8 @@ def strategies_table(results: GpuResults) -> Table:
             "auc": every.set_index(["strategy", "metric"])["value"].get((strategy, "auc")),
         }
         for end in _ENDS:
-            row[f"trials_{end}"] = _mean_trials(trials[end], strategy)
+            known = trials[end][strategy].dropna()
+            row[f"trials_{end}"] = geometric_mean(known) if len(known) else None
             for name, frame in (("unseen", unseen), ("all", every)):
                 row[f"{name}_{end}"] = _interval(frame, strategy, f"trials_to_{end}_ratio")
         rows.append(row)
@@ -97,11 +98,6 @@ def strategies_table(results: GpuResults) -> Table:
 def _reference_note(results: GpuResults) -> str:
     facts = {"reference": results.reference, "kernel_tuner": results.reference.startswith(KERNEL_TUNER)}
     return sentence(_TEMPLATE, "reference_note", unseen=not results.unseen.empty, **facts)
-
-
-def _mean_trials(trials: pd.DataFrame, strategy: str) -> float | None:
-    known = trials[strategy].dropna()
-    return geometric_mean(known) if len(known) else None
 
 
 def _interval(frame: pd.DataFrame, strategy: str, metric: str) -> str | None:
@@ -132,21 +128,13 @@ def ratios_table(results: GpuResults) -> Table:
     """Returns the ratio of trials to 95% on each table, with intervals over repeats."""
     names = compared(results)[1:]
     ratios = {name: results.ratios(name) for name in names}
-    rows: list[tuple[Value, ...]] = []
-    for table in results.tables:
-        key, cells = (table.kernel, table.device), []
-        for name in names:
-            ratio = ratios[name].get(key)
-            cells.append(None if ratio is None else ratio.text)
-        rows.append((*key, "yes" if table.development else "", *cells))
-    columns = (
-        Column("kernel", "Kernel"),
-        Column("device", "GPU"),
-        Column("development", "Used in development"),
-        *(Column(name, name, f"Trials to 95% over those of {results.reference}") for name in names),
-    )
-    notes = ("95% intervals are over repeats, which begin with the same random numbers for all strategies.",)
-    return Table("gpu_ratios", "Trials on each tuning table", columns, tuple(rows), 0, notes)
+    rows = [
+        {"kernel": table.kernel, "device": table.device, "development": "yes" if table.development else ""}
+        | {name: ratio.text for name in names if (ratio := ratios[name].get((table.kernel, table.device)))}
+        for table in results.tables
+    ]
+    across = dict(zip(names, names, strict=True))
+    return fill_table("gpu_ratios", rows, TABLES, across=across, reference=results.reference)
 
 
 def trials_table(results: GpuResults) -> Table:
