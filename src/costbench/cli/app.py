@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import astuple
 from functools import cache
@@ -169,14 +170,17 @@ def params(
 
     Example: `costbench params train.tile.batch.kernels --params profiles/smoke/params.yaml`
     """
-    from costbench.cli.parameter_help import comment_file, find_key, keys, shown, value_of
+    from costbench.artifacts import read_bytes, write_text
+    from costbench.cli.parameter_help import find_key, keys, shown, value_of, with_comments
     from costbench.errors import DataError
+    from costbench.params import load_yaml
 
     if comment or renew:
         if key is not None:
             option = "--comment" if comment else "--renew"
             raise DataError(f"has no effect with {option}", field="KEY", expected="to be left out")
-        comment_file(file, renew=renew)
+        load_yaml(file)  # says what is wrong with one that is no parameter file
+        write_text(file, with_comments(read_bytes(file).decode("utf-8"), renew=renew))
         return
     if key is None:
         for known in keys():
@@ -220,13 +224,7 @@ def best(  # noqa: PLR0913 - each is an option
 
     Example: `costbench runs best --task tile --split fold1 --chip tpu_v3 --json | jq -r '.[0].run_id'`
     """
-    from costbench.experiments.tracking.queries import (
-        CellFilter,
-        best_runs,
-        model_folders,
-        runs_table,
-        to_records,
-    )
+    from costbench.experiments.tracking.queries import CellFilter, best_runs, runs_table, to_records
     from costbench.experiments.tracking.registry import register_champion
     from costbench.experiments.tracking.runs import tracking_uri
 
@@ -237,8 +235,8 @@ def best(  # noqa: PLR0913 - each is an option
     else:
         console().print(runs_table(runs.head(limit)))
         typer.echo("Folders of the models, in this order:")
-        for folder in model_folders(runs.head(limit)):
-            typer.echo(folder)
+        for path, is_there in runs.head(limit)[["path", "is_there"]].itertuples(index=False):
+            typer.echo(os.path.relpath(path) if is_there else "no longer there")
     if register:
         made = register_champion(tracking_uri(), runs.iloc[0])
         typer.echo(f"{made.uri}: version {made.version}{'' if made.is_new else ', as before'}", err=True)

@@ -19,11 +19,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.events import ScalarEvent
 from ruamel.yaml.nodes import MappingNode, Node
 
-from costbench.artifacts import read_bytes, write_text
 from costbench.errors import ParamsError
 from costbench.experiments.parameter_file import SECTION, load_sections
 from costbench.extensions import STAGES, StageExtension, load_extensions
-from costbench.params import describe, load_yaml
+from costbench.params import describe
 
 _STAGES = "costbench.experiments.stages"
 SECTIONS: Mapping[str, str] = {
@@ -143,17 +142,6 @@ def value_of(params: Path, name: str) -> object:
     return value
 
 
-def comment_file(params: Path, *, renew: bool = False) -> None:
-    """Writes the meanings of the keys of a parameter file beside them; see `with_comments`.
-
-    Raises:
-        ParamsError: for a file that is no parameter file.
-        DataError: if it cannot be written.
-    """
-    load_yaml(params)
-    write_text(params, with_comments(read_bytes(params).decode("utf-8"), renew=renew))
-
-
 def with_comments(text: str, *, renew: bool = False) -> str:
     """Returns the text of a parameter file with the meaning of each key beside it.
 
@@ -246,7 +234,8 @@ def _keys(cls: Any, prefix: str) -> Iterator[Key]:
     hints, meanings = typing.get_type_hints(cls), attributes(cls)
     for field in dataclasses.fields(cls):
         hint, name = hints[field.name], f"{prefix}.{field.name}" if prefix else field.name
-        yield Key(name, meanings.get(field.name, ""), describe(hint), _default(field), _unit(field.name))
+        unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+        yield Key(name, meanings.get(field.name, ""), describe(hint), _default(field), unit)
         inner = _dataclass_in(hint)
         if inner is not None:
             yield from _keys(inner, name)
@@ -294,10 +283,6 @@ def _default(field: dataclasses.Field[Any]) -> object:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
-
-
-def _unit(name: str) -> str:
-    return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
 
 
 def section_class(name: str) -> Any:

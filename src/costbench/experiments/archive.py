@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -380,13 +381,13 @@ def _text(path: Path) -> str:
 
 def _row_records(out: Path, path: PurePosixPath) -> list[Record]:
     stage, experiment = (*path.parent.parts, "")[:2]
-    return [(stage, experiment, *astuple(row)) for row in sorted(read_rows(out / path), key=_neighbours)]
+    return [(stage, experiment, *astuple(row)) for row in sorted(read_rows(out / path), key=_NEIGHBOURS)]
 
 
-def _neighbours(row: MetricRow) -> tuple[str | int, ...]:
-    """Returns a sort key that puts a model's measures on a group of kernels side by side; many are equal."""
-    group = (row.task, row.split, row.chip, row.program, row.kernels)
-    return (*group, row.model, row.variant, row.seed, row.metric)
+_NEIGHBOURS = attrgetter(
+    *("task", "split", "chip", "program", "kernels", "model", "variant", "seed", "metric")
+)
+"""Sort key that puts a model's measures on a group of kernels side by side; many are equal."""
 
 
 def metric_row(record: Record) -> MetricRow:

@@ -7,6 +7,7 @@ equal bytes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from io import StringIO
@@ -57,7 +58,7 @@ def write_best(path: Path, best: BestTrial) -> None:
     text = StringIO()
     writer = YAML(typ="safe", pure=True)  # sorts keys
     writer.default_flow_style = False
-    writer.dump(_plain(content), text)
+    writer.dump(json.loads(json.dumps(content)), text)  # lists for tuples, which YAML would write with a tag
     write_text(path, text.getvalue())
 
 
@@ -86,10 +87,3 @@ def with_values(
             the value.
     """
     return parse(type(spec), merge(asdict(spec), nest(values)), where=where, field=field)
-
-
-def _plain(value: object) -> object:
-    """Turns tuples into lists: YAML would write tuples with a tag."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

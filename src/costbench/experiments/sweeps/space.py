@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,7 @@ class Space:
         stored: dict[str, Stored] = {}
         for name, values_of in self.ranges.items():
             if all(values.get(other) in allowed for other, allowed in values_of.when.items()):
-                values[name] = _value(self.base, name)
+                values[name] = attrgetter(name)(self.base)
                 if not values_of.has(values[name]):
                     return {}
                 stored[name] = _label(values[name])
@@ -278,13 +279,6 @@ def _draw(trial: BaseTrial, name: str, values_of: Range, hint: object) -> Value:
     return trial.suggest_float(
         name, float(values_of.low), float(values_of.high), step=values_of.step, log=values_of.log
     )
-
-
-def _value(model: AnyTrainSpec, name: str) -> Value:
-    value: Any = model
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value  # type: ignore[no-any-return]
 
 
 def _label(choice: Value) -> Stored:

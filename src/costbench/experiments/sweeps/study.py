@@ -114,7 +114,9 @@ def open_storage(spec: StorageSpec) -> RDBStorage:
             except RuntimeError as error:  # tables of another version of Optuna
                 raise DataError(one_line(error), where=spec.name) from error
             except SQLAlchemyError as error:
-                if attempt == _ATTEMPTS or not _is_race(error):
+                # Another process creates the tables at the same moment.
+                is_race = any(sign in str(error).lower() for sign in ("already exists", "unique constraint"))
+                if attempt == _ATTEMPTS or not is_race:
                     raise
             time.sleep(_PAUSE_S)
     raise AssertionError("every attempt returns or raises")
@@ -145,12 +147,6 @@ def _lock_transactions(engine: Engine) -> None:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _is_race(error: SQLAlchemyError) -> bool:
-    """Returns whether the error comes from another process creating the tables at the same moment."""
-    text = str(error).lower()
-    return "already exists" in text or "unique constraint" in text
 
 
 def _connect_settings(spec: StorageSpec) -> dict[str, object]:

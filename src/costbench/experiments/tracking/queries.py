@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -198,12 +197,6 @@ def runs_table(runs: pd.DataFrame) -> Table:
         settings = ", ".join(_params(row).get(f"{_PARAM}model.{name}", "?") for name in names)
         table.add_row(row["run_id"], f"{row['metric']:.4f}", row["name"], settings)
     return table
-
-
-def model_folders(runs: pd.DataFrame) -> list[str]:
-    """Returns the folder of each run's model as a path from here, or that it is no longer there."""
-    paths = zip(runs["path"], runs["is_there"], strict=True)
-    return [os.path.relpath(path) if is_there else "no longer there" for path, is_there in paths]
 
 
 def _is_param(name: object) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -172,7 +173,7 @@ class TrackedRun:
 
             now = int(time.time() * 1000)
             flat = [
-                Metric(_metric_name(key), float(value), now, step)
+                Metric(re.sub(r"[^\w./ :-]", "_", key), float(value), now, step)
                 for step, metrics in steps
                 for key, value in sorted(metrics.items())
             ]
@@ -456,7 +457,3 @@ def _flatten(params: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
             yield from _flatten(value, f"{name}.")
         else:
             yield name, value
-
-
-def _metric_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-./ :" else "_" for c in name)
