@@ -248,11 +248,12 @@ def check(
     from costbench_suite.card import differing_values, make_card, read_card
     from costbench_suite.scoring import score as score_entry
     from costbench_suite.task_data import TaskData
+    from costbench_suite.versions import is_same_data
 
     calm_threads()
     stated = read_card(card)
     task_data = TaskData(folder, stated.task)
-    if stated.data_digest != task_data.facts.digest:
+    if not is_same_data(task_data.task.folder, stated.data_digest, task_data.facts.digest):
         expected = f"{task_data.facts.digest[:16]}..., that of {task_data.folder}"
         raise DataError("was scored on other data", where=card, field="data_digest", expected=expected)
     entry = _entry(predictions, stated.about.code or None, task_data)

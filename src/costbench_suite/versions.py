@@ -30,6 +30,7 @@ class PublishedTask:
         decisions: number of measured decisions.
         size: bytes of all files, which differ a little between versions of the writer.
         ceiling: metrics of a second measurement of the same decisions, by name; empty if not made yet.
+        earlier: digests of tables before they were the same on all processors, which score as these.
     """
 
     digests: Mapping[str, str]
@@ -37,11 +38,17 @@ class PublishedTask:
     decisions: int
     size: int
     ceiling: Mapping[str, float] = field(default_factory=dict)
+    earlier: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
         """Returns the digest of all tables, as `DataFacts` has it."""
         return DataFacts(VERSION, "", 0, self.digests).digest
+
+    @property
+    def data_digests(self) -> tuple[str, str]:
+        """Returns the digests of all tables that are this data: today's and the earlier one."""
+        return self.digest, DataFacts(VERSION, "", 0, {**self.digests, **self.earlier}).digest
 
 
 @cache
@@ -76,8 +83,19 @@ def differing_tables(task: SuiteTask, digests: Mapping[str, str]) -> tuple[str, 
     """
     if task.folder not in published():
         return ()
-    known = published()[task.folder].digests
-    return tuple(name for name in {**known, **digests} if known.get(name) != digests.get(name))
+    entry = published()[task.folder]
+    earlier = {**entry.digests, **entry.earlier}
+    names = {**entry.digests, **digests}
+    return tuple(
+        name for name in names if digests.get(name) not in (entry.digests.get(name), earlier.get(name))
+    )
+
+
+def is_same_data(folder: str, first: str, second: str) -> bool:
+    """Returns whether digests of all tables of a folder are equal, or both of what is published of it."""
+    return first == second or (
+        folder in published() and {first, second} <= set(published()[folder].data_digests)
+    )
 
 
 def publish(entries: Mapping[str, PublishedTask], path: Path = PUBLISHED) -> None:

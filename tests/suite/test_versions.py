@@ -15,7 +15,14 @@ from costbench_suite.cli import app
 from costbench_suite.data import make_data
 from costbench_suite.task_data import TaskData
 from costbench_suite.tasks import TASKS
-from costbench_suite.versions import PublishedTask, differing_tables, publish, published, unpublished
+from costbench_suite.versions import (
+    PublishedTask,
+    differing_tables,
+    is_same_data,
+    publish,
+    published,
+    unpublished,
+)
 from tools import publish_suite
 
 CHEAP = ("gpu", "schedules")
@@ -69,6 +76,21 @@ def test_what_is_published_never_changes(tmp_path: Path) -> None:
     assert list(published(path)) == ["gpu", "schedules"]
     with pytest.raises(DataError, match="gpu is published with other values"):
         publish({"gpu": replace(entry, digests={"decisions": "bb"})}, path)
+
+
+def test_data_of_before_a_correction_are_the_versions_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = PublishedTask({"decisions": "aa", "summaries": "bb"}, 1, 10, 100, earlier={"summaries": "cc"})
+    monkeypatch.setattr(versions, "published", lambda: {"tile": entry})
+    tile = TASKS["tile"]
+    assert differing_tables(tile, {"decisions": "aa", "summaries": "bb"}) == ()
+    assert differing_tables(tile, {"decisions": "aa", "summaries": "cc"}) == ()
+    assert differing_tables(tile, {"decisions": "cc", "summaries": "dd"}) == ("decisions", "summaries")
+    assert differing_tables(tile, {"summaries": "bb"}) == ("decisions",)
+    today, earlier = entry.data_digests
+    assert today == entry.digest != earlier
+    assert is_same_data("tile", earlier, today)
+    assert not is_same_data("tile", earlier, "dd")
+    assert is_same_data("gpu", "dd", "dd")
 
 
 def test_a_part_of_the_data_is_not_published(

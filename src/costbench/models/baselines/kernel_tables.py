@@ -87,8 +87,9 @@ def _opcode_counts(kernels: PackedKernels) -> F32:
 
 
 def _signed_log1p(values: AnyArray) -> F32:
-    wide = values.astype(np.float32)
-    return np.copysign(np.log1p(np.abs(wide)), wide)
+    # In double precision, so that all processors round to the same float32: their own log1p of it differ.
+    wide = values.astype(np.float32).astype(np.float64)
+    return np.copysign(np.log1p(np.abs(wide)), wide).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
