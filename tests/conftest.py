@@ -46,7 +46,18 @@ settings.register_profile("search", deadline=None, database=None, max_examples=2
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 # Typer makes the whole command line anew for each command that a test runs, a twentieth of a second.
-typer.testing._get_command = cache(typer.testing._get_command)
+_make_command = typer.testing._get_command
+
+
+@cache
+def _known_command(app: typer.Typer, *_registered: int) -> object:
+    return _make_command(app)
+
+
+# Other packages add their commands to the same application when it is first run whole.
+typer.testing._get_command = lambda app: _known_command(
+    app, len(app.registered_commands), len(app.registered_groups)
+)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
