@@ -82,7 +82,7 @@ def test_the_section_says_with_which_qualities_a_network_is_beaten(results: Resu
     assert section is not None
     text = " ".join(section.paragraphs)
     assert "the network alone errs by 10.0%" in text
-    assert "a hybrid errs less with compiler, expert, the estimate itself with no quality." in text
+    assert "With less: hybrids with compiler, expert; estimates as they are: none." in text
     assert [figure.path.name for figure in section.figures] == ["estimates_tile_folds_tpu_v3.svg"]
 
 
