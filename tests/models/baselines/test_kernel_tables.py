@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +75,16 @@ def test_negative_values_keep_their_sign() -> None:
     kernels.node_features[:, 53] = [-1.0, -1.0, -1.0, 0.0]
     place = FEATURE_NAMES.index("mean_window_padding_low_0")
     np.testing.assert_allclose(kernel_rows(kernels)[:, place], [-np.log(2.0), -np.log(2.0), 0.0])
+
+
+def test_logarithms_are_rounded_once() -> None:
+    """So they are the same on all processors, unlike float32 logarithms of NumPy."""
+    kernels = packed()
+    values = np.geomspace(1.0, 1e9, 3 * 1400).astype(np.float32)
+    expected = np.array([float((1 + Decimal(float(value))).ln()) for value in values], np.float32)
+    for part, logs in zip(np.split(values, 50), np.split(expected, 50), strict=True):
+        rows = kernel_rows(replace(kernels, config_features=part.reshape(3, 28)))
+        assert rows[:, -28:].ravel().tolist() == logs.tolist()
 
 
 @pytest.mark.parametrize(
