@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from costbench.errors import ChoiceError
+from costbench.errors import ChoiceError, DataError
 from costbench.reports.rendering import (
     RENDERERS,
     read_table,
@@ -15,6 +16,7 @@ from costbench.reports.rendering import (
     to_html,
     to_latex,
     to_markdown,
+    write_numbers,
     write_tables,
 )
 from costbench.reports.table import Column, Table
@@ -96,3 +98,14 @@ def test_csv_numbers_are_plain(value: float) -> None:
     text = to_csv(table).splitlines()[1]
     assert "e" not in text
     assert float(text) == pytest.approx(value, abs=5e-7)
+
+
+def test_numbers_have_nine_digits(tmp_path: Path) -> None:
+    """What processors that round logarithms differently make of one number is one number."""
+    path = tmp_path / "summary.json"
+    for error in (10.152436882678197, 10.152436882678199):
+        write_numbers(path, {"a": [error, 0.1 + 0.2, 1e-17, 3, None, "1.5", (1234567890.123,)]})
+        written = json.loads(path.read_text("utf-8"))
+        assert written == {"a": [10.1524369, 0.3, 1e-17, 3, None, "1.5", [1234567890.0]]}
+    with pytest.raises(DataError, match=r"summary\.json: a: nan cannot be stored"):
+        write_numbers(path, {"a": float("nan")})

@@ -6,6 +6,7 @@ made of these on demand (`costbench table`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from io import StringIO
@@ -33,6 +34,18 @@ _LATEX_SPECIAL = {
     "τ": r"$\tau$",
     "–": "--",
 }
+
+
+def write_numbers(path: Path, numbers: object) -> None:
+    """Writes results as JSON, numbers with nine significant digits.
+
+    Further ones differ between processors, whose logarithms round differently, and mean nothing.
+
+    Raises:
+        DataError: if a number is not finite, or the file cannot be written.
+    """
+    text = json.dumps(numbers)
+    write_json(path, json.loads(text, parse_float=lambda digits: float(f"{float(digits):.9g}")))
 
 
 def to_csv(table: Table) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from costbench.artifacts import write_json
 from costbench.reports.claims.evaluation import Finding
 from costbench.reports.dataset_files import flat_counts, flat_leakage
 from costbench.reports.declared_tables import declared_tables
@@ -18,7 +17,7 @@ from costbench.reports.frame import stack
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
 from costbench.reports.machine_searches import flat_machine_searches
 from costbench.reports.page import FIRST, Section, glossary, sentence, write_pages
-from costbench.reports.rendering import write_tables
+from costbench.reports.rendering import write_numbers, write_tables
 from costbench.reports.sections.analytical import analytical_section
 from costbench.reports.sections.claims import claims_section, write_claims
 from costbench.reports.sections.data import data_section
@@ -119,8 +118,8 @@ def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
     only_tiles = all(LEARNED[cell.task].ranks_decisions for cell in data.cells)
     leads = {FIRST: (sentence("overview", "title", only_tiles=only_tiles), page_lead(data))}
     leads |= {name: (part.title, part.lead) for name, part in inputs.parts.items()}
-    write_json(folder / "summary.json", summary)
-    write_json(folder / "metrics.json", headlines(data.results))
+    write_numbers(folder / "summary.json", summary)
+    write_numbers(folder / "metrics.json", headlines(data.results))
     write_budgets(data.budgets, folder / "budgets.json")
     return ReportFiles(
         pages=write_pages(folder, leads, sections, glossary({cell.task for cell in data.cells})),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from costbench.artifacts import write_json, write_text
+from costbench.artifacts import write_text
 from costbench.reports.claims.claim import Side, magnitudes, margins
 from costbench.reports.claims.contrasts import knows_estimate
 from costbench.reports.claims.evaluation import (
@@ -25,7 +25,7 @@ from costbench.reports.claims.evaluation import (
 )
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.page import Section, paragraphs, pointer
-from costbench.reports.rendering import to_markdown
+from costbench.reports.rendering import to_markdown, write_numbers
 from costbench.reports.results import title_of
 from costbench.reports.scores import MIN_PROGRAMS
 
@@ -242,7 +242,7 @@ def write_claims(findings: Sequence[Finding], folder: Path) -> tuple[Path, Path]
         *(to_markdown(table).rstrip() for table in section.tables),
     ]
     write_text(markdown, "\n\n".join(parts) + "\n")
-    write_json(plain, [_json_entry(finding) for finding in findings])
+    write_numbers(plain, [_json_entry(finding) for finding in findings])
     return markdown, plain
 
 
