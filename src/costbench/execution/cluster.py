@@ -120,7 +120,8 @@ def _note_own_modules(since: float) -> None:
     """Notes a user's modules that this process has loaded; a file written since `since` may be another."""
     packages = installed_sources().names
     for name, module in list(sys.modules.items()):
-        file = None if name in _own_modules else vars(module).get("__file__")
+        # What stands for a module may have no attributes, or load itself when it is asked for one.
+        file = None if name in _own_modules else getattr(module, "__dict__", {}).get("__file__")
         if file and name.partition(".")[0] not in packages and not file.startswith(_INSTALLED):
             path = Path(file)
             is_older = path.exists() and path.stat().st_mtime <= since
