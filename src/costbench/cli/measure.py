@@ -156,7 +156,7 @@ def _read_fusions(path: Path, program: MachineProgram) -> I16:
     import numpy as np
 
     from costbench.artifacts import read_json
-    from costbench.errors import ChoiceError, DataError, choose
+    from costbench.errors import DataError
 
     content: Any = read_json(path)
     default = program.space.default
@@ -168,14 +168,7 @@ def _read_fusions(path: Path, program: MachineProgram) -> I16:
         return np.array(bits, dtype=np.int16)
     if not isinstance(content, dict) or not isinstance(content.get("fusions"), list):
         raise DataError("no fusions", where=path, expected="an object with a key `fused` or `fusions`")
-    groups = [_names(group, path) for group in content["fusions"]]
-    known = {inst.name: inst for body in program.module.computations for inst in body.instructions}
-    for name in (name for group in groups for name in group):
-        try:
-            choose(known, name, "instruction")
-        except ChoiceError as error:
-            raise error.recast(DataError, where=path, field="fusions") from error
-    return program.config_of(groups, path)
+    return program.config_of([_names(group, path) for group in content["fusions"]], path)
 
 
 def _names(group: Any, path: Path) -> list[str]:

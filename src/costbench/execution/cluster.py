@@ -13,7 +13,6 @@ import platform
 import secrets
 import socket
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -28,6 +27,7 @@ from typing import Any, TypeVar
 from costbench.artifacts import digest_bytes, read_json, write_text
 from costbench.errors import CostbenchError, DataError, ParamsError, one_line
 from costbench.execution.closure import Closure, find_closure, installed_sources
+from costbench.execution.dotted import is_installed
 from costbench.execution.workers import WorkersLostError, start_logging, without_collection
 from costbench.installation import install_line
 
@@ -38,7 +38,6 @@ _IN_FLIGHT = 256
 """Work items that the scheduler has at a time: enough to keep a cluster busy, few enough for its memory."""
 _PYTHON = ".".join(platform.python_version_tuple()[:2])
 _EXPECTED = "the same commit of costbench and the same libraries on every machine, and workers started since"
-_INSTALLED = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
 _own_modules: dict[str, tuple[Path, str]] = {}
 """File of each module of a user's own that this worker has loaded, and its digest as it was then."""
 _K = TypeVar("_K", bound=Hashable)
@@ -122,8 +121,7 @@ def _note_own_modules(since: float) -> None:
     for name, module in list(sys.modules.items()):
         # What stands for a module may have no attributes, or load itself when it is asked for one.
         file = None if name in _own_modules else getattr(module, "__dict__", {}).get("__file__")
-        if file and name.partition(".")[0] not in packages and not file.startswith(_INSTALLED):
-            path = Path(file)
+        if file and name.partition(".")[0] not in packages and not is_installed(path := Path(file)):
             is_older = path.exists() and path.stat().st_mtime <= since
             _own_modules[name] = path, _digest_of(path) if is_older else ""
 

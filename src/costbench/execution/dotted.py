@@ -198,9 +198,14 @@ def source_digest(name: str) -> str:
     path = Path(file)
     folder = path.parents[module.count(".") + (path.stem == "__init__")]
     with errors_of(name):
-        if any(path.is_relative_to(installed) for installed in _INSTALLED):
+        if is_installed(path):
             return digest_bytes(path.read_bytes())[:_DIGEST_LENGTH]
         return find_closure([module], folder_sources(folder)).digest()
+
+
+def is_installed(file: Path) -> bool:
+    """Returns whether a file is Python's own or lies where libraries are installed."""
+    return any(file.is_relative_to(folder) for folder in _INSTALLED)
 
 
 def _import(module: str, name: str) -> object:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costbench.errors import ChoiceError, HloError
+from costbench.errors import DataError, HloError
 from costbench.hardware.xla_cpu.program import count_runs, named_bytes, row_major
 from costbench.hlo.conversion import module_from_proto
 from costbench.hlo.proto import hlo_pb2
@@ -59,7 +59,7 @@ def test_configs_by_names_and_by_kernels() -> None:
     named = {frozenset(body[p].name for p in kernel.instructions) for kernel in kernels}
     assert {frozenset({"e", "n"}), frozenset({"one", "ones", "p", "t"})} <= named
     assert (program.nearest_config(kernels) == config).all()
-    with pytest.raises(ChoiceError, match=r"here: fusions: instruction 'x\.9'"):
+    with pytest.raises(DataError, match=r"here: fusions: unknown instruction 'x\.9'"):
         program.config_of([["x.9"]], "here")
 
 

@@ -23,7 +23,7 @@ from costbench.compiler.fusion.space import FusionSpace
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.kernel_arrays import kernel_arrays
 from costbench.compiler.program import PreparedProgram
-from costbench.errors import HloError, choose
+from costbench.errors import ChoiceError, DataError, HloError, choose
 from costbench.hardware.xla_cpu.fusing import NO_WORK, Membership, running_computations
 from costbench.hardware.xla_cpu.transposes import transposes_of
 from costbench.hlo.conversion import module_to_proto
@@ -272,7 +272,7 @@ class MachineProgram:
             where: file that errors name.
 
         Raises:
-            ChoiceError: for a name that the program does not have.
+            DataError: for a name that the program does not have.
         """
         positions = {
             inst.name: (computation, position)
@@ -280,7 +280,10 @@ class MachineProgram:
             for position, inst in enumerate(body.instructions)
         }
         for name in (name for group in groups for name in group):
-            choose(positions, name, f"{where}: fusions: instruction")
+            try:
+                choose(positions, name, "instruction")
+            except ChoiceError as error:
+                raise error.recast(DataError, where=where, field="fusions") from error
         return self._config_inside([{positions[name] for name in group} for group in groups])
 
     def _config_inside(self, groups: Sequence[set[tuple[int, int]]]) -> I16:

@@ -87,7 +87,7 @@ def _opcode_counts(kernels: PackedKernels) -> F32:
 
 
 def _signed_log1p(values: AnyArray) -> F32:
-    # In double precision, so that all processors round to the same float32: their own log1p of it differ.
+    # In double precision, which all processors round to the same float32; their log1p of float32 differ.
     wide = values.astype(np.float32).astype(np.float64)
     return np.copysign(np.log1p(np.abs(wide)), wide).astype(np.float32)
 
