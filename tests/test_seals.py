@@ -105,6 +105,19 @@ def test_writing_breaks_the_seal_and_nothing_else_does(folder: Path) -> None:
     unseal(folder)
 
 
+def test_writing_breaks_no_seal_of_other_folders(folder: Path) -> None:
+    """As reports of a profile in a folder of the default's, whose own seal goes with its first new file."""
+    seal(folder / "inner", "another command")
+    seal(folder, AGAIN)
+    for name in ("b.yaml", "new.json"):
+        write_json(folder / "inner" / name, [])
+    assert not (folder / "inner" / CHECKSUMS_FILE).exists()
+    assert check_sealed(folder / "a.json")
+    (folder / CHECKSUMS_FILE).write_text("damaged")
+    write_json(folder / "inner" / "new.json", [1])
+    assert not (folder / CHECKSUMS_FILE).exists()
+
+
 def test_a_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"1")

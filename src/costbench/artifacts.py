@@ -421,11 +421,23 @@ def _seal_above(source: Path) -> _Seal | None:
 
 
 def _break_seal(path: Path) -> None:
-    """Removes the seal of the nearest folder above a file that is about to be replaced."""
+    """Removes the nearest seal above a file that is about to be replaced.
+
+    It stays if it lists nothing of the folder in it that the file is in: that had a seal of its own.
+    """
     for folder in path.absolute().parents if path.name != CHECKSUMS_FILE else ():
         if (folder / CHECKSUMS_FILE).exists():
-            unseal(folder)
+            if _lists_beside(folder, path.absolute().relative_to(folder)):
+                unseal(folder)
             return
+
+
+def _lists_beside(folder: Path, name: Path) -> bool:
+    try:
+        listed = _read_seal(folder / CHECKSUMS_FILE).digests
+    except DataError:  # A damaged seal says nothing of its files.
+        return True
+    return len(name.parts) == 1 or any(each.startswith(f"{name.parts[0]}/") for each in listed)
 
 
 def _read_seal(path: Path) -> _Seal:
