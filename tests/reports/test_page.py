@@ -6,6 +6,8 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from costbench.reports.figures.programs import write_program_figure
 from costbench.reports.page import PageFigure, Pointer, Section, glossary, write_pages
 from costbench.reports.table import Column, Table
@@ -112,3 +114,14 @@ def test_words_stand_before_the_first_number_and_are_those_of_the_tasks(tmp_path
     write_pages(tmp_path, {"index": ("Title", "Lead 1")}, (), words)
     page = (tmp_path / "index.html").read_text("utf-8")
     assert page.index("<dt>APE</dt>") < page.index("Lead 1")
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_section_may_open_with_its_first_figure(tmp_path: Path, opens: bool) -> None:
+    figures = tuple(PageFigure(tmp_path / f"{name}.svg", name, "") for name in ("one", "two"))
+    section = Section("a", "A", "A", ("Text",), figures, opens_with_figure=opens, page="index")
+    write_pages(tmp_path, {"index": ("Title", "Lead")}, (section,))
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert (page.index("one.svg") < page.index("<p>Text</p>")) is opens
+    assert page.index("<p>Text</p>") < page.index("two.svg")
+    assert page.count("<img") == 2

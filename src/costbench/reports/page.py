@@ -63,6 +63,7 @@ class Section:
         more: further pointers, folded.
         folded: names of tables that are shown when a reader asks for them.
         folded_figures: whether figures are.
+        opens_with_figure: whether the first figure stands before everything else.
         page: name of the page that it is on: `index`, or that of a file in the folder `pages`; empty for a
             page called after the anchor.
     """
@@ -78,6 +79,7 @@ class Section:
     more: tuple[Pointer, ...] = ()
     folded: tuple[str, ...] = ()
     folded_figures: bool = False
+    opens_with_figure: bool = False
     page: str = ""
 
 
@@ -97,7 +99,8 @@ def write_pages(
 
     Args:
         folder: of the report; tables and figures lie in its folders `tables` and `figures`.
-        leads: page -> its heading and first paragraph; other pages have the heading of the first one alone.
+        leads: page -> its heading and first paragraphs, a line each; other pages have the first one's heading
+            alone.
         sections: in order.
         words: words and what they mean, before the first number of the first page.
         sortable: whether a click on the head of a column sorts its table, by a script in the page.

@@ -193,6 +193,8 @@ def test_the_abstract_is_short_and_has_budgets_errors_and_what_is_open(tmp_path:
     assert found.index(8.0) < found.index(10.0) < found.index(25.0)
     decided = sum(finding.verdict in DECIDED for finding in data.findings)
     assert decided in found
+    # The question, the one task, and what is open have a paragraph each.
+    assert [25.0 in numbers(line.replace("%", " ")) for line in abstract.splitlines()] == [False, True, False]
 
 
 def test_of_many_programs_the_figure_has_curves(tmp_path: Path) -> None:

@@ -115,9 +115,11 @@ def overview_section(data: ReportData) -> Section:
         tasks = [cell.labels.title for cell in data.headline_front.cells]
         leads = pointer(_TEMPLATE, "headline", "headline", tasks=tasks, missing=data.headline.missing)
         of_headline = (leads, *shift_pointer(data.headline.results))
+    hybrid_figure = _hybrid_figure(data)
     return replace(
         section,
-        figures=(*_hybrid_figure(data), *machine_figures, *_tune_figure(data.front_searches, data.figures)),
+        opens_with_figure=bool(hybrid_figure),
+        figures=(*hybrid_figure, *machine_figures, *_tune_figure(data.front_searches, data.figures)),
         pointers=(
             *preview,
             *conclusions(data.front, data.printed_findings),
@@ -355,14 +357,14 @@ def _fusion_search(results: SearchResults | None) -> dict[str, object] | None:
 
 
 def page_lead(data: ReportData) -> str:
-    """Returns the abstract: what was asked, on what, with what budget, what came out, and what is open."""
+    """Returns the abstract, a line a paragraph: what was asked, errors and budgets by task, what is open."""
     simulated, imported = (
         _scope([cell for cell in data.front_cells if cell.is_imported == kind]) for kind in (False, True)
     )
     if data.inputs.params.demo:
         return sentence(_TEMPLATE, "demo_lead", simulated=simulated)
     verdicts = Counter(finding.verdict for finding in data.printed_findings)
-    return sentence(
+    lines = paragraphs(
         _TEMPLATE,
         "lead",
         simulated=simulated,
@@ -372,6 +374,7 @@ def page_lead(data: ReportData) -> str:
         untrained=verdicts[NOT_TRAINED_ENOUGH],
         undecided=verdicts[UNDECIDED],
     )
+    return "\n".join(lines)
 
 
 def _abstract_of_tasks(data: ReportData) -> Iterator[dict[str, object]]:
