@@ -183,7 +183,7 @@ def text_environment(folder: Path = _TEMPLATES) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = format
+    environment.filters |= {"number": format, "start": lambda text: text[:1].upper() + text[1:]}
     return environment
 
 
