@@ -241,6 +241,10 @@ def test_everything_that_was_run_is_shown(tmp_path: Path) -> None:
         "lpm2021_table7",
         "claims",
     }
+    headings = [
+        heading for page in written.pages for heading in re.findall("<h1>(.*)</h1>", page.read_text())
+    ]
+    assert len(set(headings)) == len(headings) == len(written.pages)
     drawn = {path.stem for path in written.figures}
     assert drawn >= {"fusion_random_tpu_v2", "networks_random_tpu_v2", "predicted_fusion_random_tpu_v2"}
     _check_links(written)

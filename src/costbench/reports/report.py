@@ -98,6 +98,19 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     provenance_section,
 )
 """Sections in the order of the report. Those of other packages follow (`costbench.reports.extension`)."""
+PAGE_TITLES: Mapping[str, str] = {
+    "tile": "Tile sizes",
+    "fusion": "Fused kernels",
+    "layout": "Layouts",
+    "headline": "Budgets of training",
+    "real_machine": "Simulated and real",
+    "models": "Architectures, features and estimates",
+    "searches": "Autotuners",
+    "tpugraphs": "TpuGraphs",
+    "claims": "Claims",
+    "data": "Data and trainings",
+}
+"""Headings of the pages after the first one."""
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
@@ -116,7 +129,8 @@ def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
     sections = _complete((*_sections(data), *of_parts), data)
     summary = summarise(data.results, _summary_beside_rows(data, parts))
     only_tiles = all(LEARNED[cell.task].ranks_decisions for cell in data.cells)
-    leads = {FIRST: (sentence("overview", "title", only_tiles=only_tiles), page_lead(data))}
+    leads = {name: (title, "") for name, title in PAGE_TITLES.items()}
+    leads[FIRST] = (sentence("overview", "title", only_tiles=only_tiles), page_lead(data))
     leads |= {name: (part.title, part.lead) for name, part in inputs.parts.items()}
     write_numbers(folder / "summary.json", summary)
     write_numbers(folder / "metrics.json", headlines(data.results))

@@ -145,3 +145,13 @@ def test_figure_5_has_medians_and_whiskers(flat: dict[str, float]) -> None:
 
 def test_nothing_has_no_keys() -> None:
     assert flat_searches(Searches()) == {}
+
+
+def test_captions_are_of_bars_or_of_the_curves_of_many_programs(tmp_path: Path) -> None:
+    rows = [*tile_rows(), *fusion_search_rows()]
+    copies = [replace(row, program=f"{row.program}_{number}") for row in rows for number in range(9)]
+    for name, shown, told in (("few", rows, "empty bar"), ("many", copies, "dashed curve")):
+        folder = tmp_path / name
+        folder.mkdir()
+        for section in _sections(folder, shown).values():
+            assert told in section.figures[0].caption.casefold()

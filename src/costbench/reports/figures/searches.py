@@ -233,6 +233,11 @@ def write_tile_figure(all_results: Sequence[SearchResults], folder: Path) -> tup
     return _draw_rows(all_results, [row], stem, height=3.0, columns=4)
 
 
+def has_curves(all_results: Sequence[SearchResults]) -> bool:
+    """Returns whether there are too many programs for the names of all below bars."""
+    return max(len(results.programs) for results in all_results) > MOST_NAMED
+
+
 def _draw_rows(
     all_results: Sequence[SearchResults], rows: Sequence[Row], stem: Path, *, height: float, columns: int
 ) -> tuple[Path, ...]:
@@ -246,7 +251,7 @@ def _draw_rows(
         columns: number of columns of the legend, at most.
     """
     groups = _groups(all_results)
-    named = max(len(results.programs) for results in all_results) <= MOST_NAMED
+    named = not has_curves(all_results)
     across = 1 if named else len(all_results)
     width = max(9.5, 0.95 * len(groups.ticks) + 0.8 if named else 4.4 * across)
     with drawing((width, height * len(rows) + 0.9), len(rows), across, sharex=named) as (figure, panels):

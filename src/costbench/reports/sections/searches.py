@@ -17,6 +17,7 @@ from costbench.reports.figures.search_curves import (
 )
 from costbench.reports.figures.searches import (
     FIGURES,
+    has_curves,
     write_fusion_figure,
     write_tile_figure,
     write_top_k_figure,
@@ -90,7 +91,12 @@ def _tile_section(data: ReportData) -> Section:
     all_results = data.front_searches.of("tile")
     drawn: list[PageFigure] = []
     for row in _rows_of_figures(data.front_searches, "tile"):
-        words = {"where": row[0].where, "k": TOP_K, "absent": absent(FIGURE_4, *row)}
+        words = {
+            "where": row[0].where,
+            "k": TOP_K,
+            "absent": absent(FIGURE_4, *row),
+            "curves": has_curves(row),
+        }
         drawn += page_figures(write_tile_figure(row, data.figures), _PAGE, "tile", **words)
         drawn += page_figures(write_top_k_figure(row, data.figures), _PAGE, "top_k", **words)
     tables = [_claims_table("tile", data.printed_findings)]
@@ -118,7 +124,7 @@ def _tile_finding(results: SearchResults) -> str:
     return sentence(
         _PAGE,
         "tile_finding",
-        where=results.where.capitalize(),
+        where=results.where,
         k=TOP_K,
         analytical=results.mean(Bar("analytical", _LEARNED.budget), SPEEDUP),
         best=results.mean(EXHAUSTIVE, SPEEDUP),
@@ -140,6 +146,7 @@ def _fusion_section(data: ReportData) -> Section:
                 paper=paper,
                 number=FIGURES[paper].removeprefix("figure"),
                 where=row[0].where,
+                curves=has_curves(row),
                 starts={words: absent(figure_5(start, paper), *row) for start, words in STARTS.items()},
                 known=any(best_known(results) for results in row),
                 minute=paper == "lpm2021",
@@ -179,7 +186,7 @@ def _fusion_finding(results: SearchResults, paths: Sequence[SearchPath]) -> str:
     return sentence(
         _PAGE,
         "fusion_finding",
-        where=results.where.capitalize(),
+        where=results.where,
         starts=starts,
         known=next((results.mean(bar, SPEEDUP) for bar in best_known(results)), None),
         predicted=results.mean(Bar("model and hardware", "default-10m"), PREDICTED),
