@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import drawing, save
 from costbench.reports.frame import frame_of, number, select
 from costbench.reports.page import PageFigure, Section, page_figure, paragraphs, sentence
-from costbench.reports.table import Column, Table
+from costbench.reports.table import Table
 from costbench_schedules.experiments.table_summary import over_tables
 from costbench_schedules.reports.curves import write_tuning_curves
 from costbench_schedules.reports.gpus.results import BETWEEN, KERNEL_TUNER, RANDOM, GpuResults
@@ -133,30 +134,20 @@ def ratios_table(results: GpuResults) -> Table:
         | {name: ratio.text for name in names if (ratio := ratios[name].get((table.kernel, table.device)))}
         for table in results.tables
     ]
-    across = dict(zip(names, names, strict=True))
+    across = {name: name for name in names}
     return fill_table("gpu_ratios", rows, TABLES, across=across, reference=results.reference)
 
 
 def trials_table(results: GpuResults) -> Table:
     """Returns the expected trials to 95% on each table, of the strategies in `compared`."""
     trials, names = results.trials("95"), compared(results)
-    rows = tuple(
-        (
-            *(table.kernel, table.device, table.configs, table.failed, table.random_trials_to_95),
-            *(number(trials[name].get((table.kernel, table.device))) for name in names),
-        )
+    rows = [
+        asdict(table)
+        | {"drawn_at_random": table.random_trials_to_95}
+        | {name: number(trials[name].get((table.kernel, table.device))) for name in names}
         for table in results.tables
-    )
-    columns = (
-        Column("kernel", "Kernel"),
-        Column("device", "GPU"),
-        Column("configs", "Configurations", count=True),
-        Column("failed", "Failed", count=True),
-        Column("random", "drawn at random, expected", "Trials to 95%", 0),
-        *(Column(name, name, "Trials to 95%", 0, "lower", "trials") for name in names),
-    )
-    notes = ("Of a strategy that never got there, the trials of all repeats: it needs at least as many.",)
-    return Table("gpu_trials", "Expected trials to 95% of the best speed", columns, rows, 0, notes)
+    ]
+    return fill_table("gpu_trials", rows, TABLES, across={name: name for name in names})
 
 
 def _searches_figure(results: GpuResults, folder: Path) -> PageFigure:

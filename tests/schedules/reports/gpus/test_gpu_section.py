@@ -70,7 +70,11 @@ def test_without_kernel_tuner_and_random_search_the_best_is_the_reference() -> N
 
 def test_expected_trials_count_repeats_that_never_got_there() -> None:
     """1 + 1.1 + 1.2 + 1.3 times 40 trials are 184: of four successes 46 each, of two 92."""
-    trials = {line[:2]: line[2:] for line in trials_table(results()).rows}
+    table = trials_table(results())
+    assert [column.key for column in table.columns[4:]] == [
+        *("drawn_at_random", "kernel-tuner-b", "gbt-rank", "random")
+    ]
+    trials = {line[:2]: line[2:] for line in table.rows}
     shown = ("kernel-tuner-b", "gbt-rank", "random")
     assert trials["blur", "A"] == (900, 9, 400.0, *(pytest.approx(1.15 * TRIALS[name]) for name in shown))
     assert results().trials("99")["gbt-rank"].to_list() == pytest.approx([92.0] * 4)
