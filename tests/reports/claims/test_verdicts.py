@@ -31,6 +31,7 @@ from tests.reports.claims.toy_claims import (
     rows_of_side,
 )
 from tests.reports.conftest import make_row
+from tests.sentences import numbers
 
 PRINTED = replace(MEAN, paper_effect=2.0)
 WAVE = np.array([1.0, -1.0] * 4)
@@ -173,4 +174,6 @@ def test_what_a_side_that_knows_nothing_passes_cannot_hold() -> None:
     rows = rows_of_both([10.1] * 6, [10.0] * 6)
     finding = decide(claim, rows, rows_of_side(blind, {0: [10.3] * 6}))
     assert (finding.verdict, finding.reason[:22]) == (UNDECIDED, "random may pass too: -")
+    # Its difference, the ends of its interval, and the difference that counts.
+    assert numbers(finding.reason) == [-0.3, -0.3, -0.3, 0.5]
     assert decide(claim, rows, rows_of_side(blind, {0: [30.0] * 6})).verdict == HOLDS

@@ -328,9 +328,11 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     if verdict == HOLDS and not (claim.null_value is None and claim.blind is None):
         *_, idle = _intervals(claim, idle_scores(claim, scores), draws)
         if lie_within(claim, idle, *region(claim, margin)) is not False:
-            shown = " to ".join(f"{end:.2f}" for end in summary(claim, idle))
             named = "doing nothing" if claim.blind is None else claim.blind.model
-            return replace(finding, reason=f"{named} may pass too: {shown} {claim.unit}")
+            low, high = summary(claim, idle)
+            shown = f"{effect_of(claim, idle):.2f} {claim.unit}, from {low:.2f} to {high:.2f}"
+            within = f"; {margin:.2f} would count" if claim.direction == "no_difference" else ""
+            return replace(finding, reason=f"{named} may pass too: {shown}{within}")
     finding = replace(
         finding,
         verdict=verdict or UNDECIDED,
