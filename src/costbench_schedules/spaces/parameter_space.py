@@ -19,8 +19,8 @@ from costbench.search.space import Seen
 _TRIES = 16
 """Mixtures of two parents that are tried for a legal child."""
 _MIN_CHUNK = 64
-_MAX_SMALL = 127
-"""Values of a parameter whose indices fit into int8."""
+_MAX_SMALL, _MAX_VALUES = 127, 1 << 15
+"""Values of a parameter whose indices fit into int8, and into int16."""
 
 
 class ParameterSpace:
@@ -37,11 +37,15 @@ class ParameterSpace:
         listed: legal configurations, [k, m]; int8 where all indices fit, for sets of rows are sets of bytes.
 
     Raises:
-        ValueError: if there are none, two are equal, or an index is none of a value.
+        ValueError: if there are none, two are equal, an index is none of a value, or a parameter has more
+            than 32,768 values.
     """
 
     def __init__(self, parameters: Mapping[str, Sequence[Any]], listed: AnyInt) -> None:
         self.parameters = {name: tuple(values) for name, values in parameters.items()}
+        for name, values in self.parameters.items():
+            if len(values) > _MAX_VALUES:
+                raise ValueError(f"{name} has {len(values):,} values, expected at most {_MAX_VALUES:,}")
         small = all(len(values) <= _MAX_SMALL for values in self.parameters.values())
         self.listed: AnyInt = np.ascontiguousarray(listed, dtype=np.int8 if small else np.int16)
         sizes = np.array([len(values) for values in self.parameters.values()])

@@ -83,3 +83,11 @@ def test_impossible_lists_are_refused() -> None:
     for rows in ([[0, 0], [0, 0]], [[0, 2]], [[-1, 0]], np.zeros((0, 2))):
         with pytest.raises(ValueError, match="configuration"):
             ParameterSpace({"a": (1, 2), "b": (1, 2)}, np.array(rows))
+
+
+def test_more_values_than_indices_can_name_are_refused() -> None:
+    values = range(1 << 15)
+    space = ParameterSpace({"a": values}, np.arange(1 << 15)[:, None])
+    assert space.choices(space.listed[-1]) == {"a": values[-1]}
+    with pytest.raises(ValueError, match="a has 32,769 values"):
+        ParameterSpace({"a": [*values, -1]}, np.arange(1 + (1 << 15))[:, None])

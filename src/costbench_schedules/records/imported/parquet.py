@@ -71,6 +71,9 @@ def _table_of(arrow: pa.Table, path: Path) -> TuningTable:
     ran = np.array([not reason for reason in reasons])
     first, second = (np.where(ran, _numbers(arrow, name, path), np.inf) for name in _MEASURED[:2])
     seconds = _numbers(arrow, _SECONDS, path) if _SECONDS in arrow.column_names else np.zeros(len(ran))
+    repeats = _numbers(arrow, "repeats", path)
+    if not np.all(np.isfinite(repeats)) or np.any(repeats < 0):
+        raise DataError("no numbers of runs", where=path, field="repeats", expected="a number in each row")
     kernel, _, device = path.name.removesuffix(PARQUET).partition("-")
     return TuningTable(
         str(facts.get("kernel", kernel)),
@@ -80,7 +83,7 @@ def _table_of(arrow: pa.Table, path: Path) -> TuningTable:
         second,
         seconds,
         reasons,
-        _numbers(arrow, "repeats", path).astype(np.int64),
+        repeats.astype(np.int64),
     )
 
 
