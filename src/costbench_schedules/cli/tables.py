@@ -42,12 +42,16 @@ def import_file(
     """
     from dataclasses import replace
 
+    from costbench.errors import DataError
     from costbench_schedules.cli.commands import import_schedules
     from costbench_schedules.records.imported.importing import importer_of
     from costbench_schedules.records.imported.parquet import PARQUET, write_parquet
 
     importer = importer_of(source)
     if importer.read_table is None:
+        for option, name in (("--kernel", kernel), ("--device", device)):
+            if name:
+                raise DataError("names no logs of schedules", where=source, field=option, expected="a table")
         import_schedules(source, out)
         return
     table = importer.read_table(source)
@@ -95,7 +99,7 @@ def search_table(  # noqa: PLR0913 (a command has its options)
     import json
 
     from costbench.errors import ChoiceError, DataError
-    from costbench_schedules.experiments.replayed_tables import SearchPlan, related, search_tables
+    from costbench_schedules.experiments.replayed_tables import SearchPlan, search_tables
     from costbench_schedules.experiments.table_scores import score_rows
     from costbench_schedules.experiments.table_summary import over_tables, summarise
     from costbench_schedules.records.imported.importing import read_tuning_table
@@ -114,11 +118,7 @@ def search_table(  # noqa: PLR0913 (a command has its options)
             raise DataError(f"{table.name} again", where=path, expected=f"only {known[table.name]}")
         known[table.name] = path
         _warn_once(table)
-    sources = [read_tuning_table(path) for path in source or ()]
-    for path, table in zip(source or (), sources, strict=True):
-        if not any(related(searched, [table]) for searched in tables):
-            expected = "the kernel of a searched table on another device"
-            raise DataError(f"{table.name} is no help", where=path, field="--source", expected=expected)
+    sources = _read_sources(source or (), dict(zip(files, tables, strict=True)), names)
     plan = SearchPlan(tuple(names), trials, repeats, seed)
     backend = backend_flags(None, None, jobs).resolve(1, Path())
     searches = search_tables(
@@ -146,6 +146,32 @@ def search_table(  # noqa: PLR0913 (a command has its options)
     if len(tables) > 1:
         title = f"over {len(tables)} tables; trials as a multiple of those of {reference}"
         _print(across, title, names, _ACROSS)
+
+
+def _read_sources(
+    paths: Sequence[Path], tables: Mapping[Path, TuningTable], names: Sequence[str]
+) -> list[TuningTable]:
+    """Returns the tables that strategies learn from: none in vain, and none is missing."""
+    from costbench.errors import DataError
+    from costbench.execution.dotted import is_part
+    from costbench_schedules.experiments.replayed_tables import related
+    from costbench_schedules.records.imported.importing import read_tuning_table
+    from costbench_schedules.search.table_strategies import TRANSFER
+
+    sources = [read_tuning_table(path) for path in paths]
+    for path, source in zip(paths, sources, strict=True):
+        if not any(related(table, [source]) for table in tables.values()):
+            expected = "the kernel of a searched table on another device"
+            raise DataError(f"{source.name} is no help", where=path, field="--source", expected=expected)
+    readers = [name for name in names if name in TRANSFER]
+    if sources and not readers and not any(map(is_part, names)):
+        expected = f"--strategy {' or '.join(sorted(TRANSFER))}"
+        raise DataError("no strategy reads it", field="--source", expected=expected)
+    for path, table in tables.items() if readers else ():
+        if not related(table, sources):
+            expected = f"--source with a table of {table.kernel} on another device"
+            raise DataError(f"nothing that {readers[0]} begins with", where=path, expected=expected)
+    return sources
 
 
 def _warn_once(table: TuningTable) -> None:

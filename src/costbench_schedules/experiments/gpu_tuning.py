@@ -31,7 +31,7 @@ from costbench_schedules.metrics import GpuFacts
 from costbench_schedules.records.card import CARD, check_card
 from costbench_schedules.records.imported.parquet import PARQUET, read_parquet
 from costbench_schedules.records.tuning_table import TuningTable, random_trials
-from costbench_schedules.search.table_strategies import check_strategy
+from costbench_schedules.search.table_strategies import TRANSFER, check_strategy
 
 SPLIT, BETWEEN = "gpu", "between-gpus"
 """Splits of rows: searches of tables, and the choice of one GPU on another."""
@@ -213,6 +213,9 @@ def _run_searches(
             if (file.name, strategy) in kept and len(kept[file.name, strategy].orders) >= section.repeats:
                 continue
             sources = tuple(other for other in files if other.kernel == file.kernel and other != file)
+            if strategy in TRANSFER and not sources:
+                _log.info("%s of %s is left out: no table of another device", strategy, file.name)
+                continue
             task = TableTask(file, strategy, section.trials, section.repeats, sources, section.seed)
             name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{file.name}-{strategy}")
             user_code = source_digest(strategy) if is_part(strategy) else ""
@@ -241,7 +244,7 @@ def _run_searches(
         )
         for item in items
     }
-    return [kept[key] for key in dict.fromkeys([*wanted, *kept])]
+    return [kept[key] for key in dict.fromkeys([*wanted, *kept]) if key in kept]
 
 
 def run_table_task(item: WorkItem[TableTask]) -> OrdersFile:

@@ -27,6 +27,8 @@ TABLE_STRATEGIES: Mapping[str, Callable[[], TableStrategy]] = {
     **KERNEL_TUNER,
 }
 """Builders of strategies by name; one whose package is not installed says so when it is built."""
+TRANSFER = frozenset({"bayesian-transfer", "transfer-target"})
+"""Strategies that begin with tables of other devices; without any they are others under their names."""
 
 
 def check_strategy(name: str) -> None:

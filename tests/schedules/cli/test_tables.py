@@ -112,6 +112,16 @@ def test_mistakes_are_one_error(cache: Path, tmp_path: Path) -> None:
         assert refused("search-table", cache, "--source", source).where == str(source)
 
 
+def test_transfer_needs_tables_of_other_devices_which_no_other_strategy_reads(
+    cache: Path, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "other.json", cache_file() | {"device_name": "A100"})
+    for name in ("transfer-target", "bayesian-transfer"):
+        assert refused("search-table", cache, "--strategy", name, *SMALL).where == str(cache)
+        searched(cache, "--strategy", name, "--source", tmp_path / "other.json")
+    assert "--source" in refused("search-table", cache, "--source", tmp_path / "other.json").message()
+
+
 def failing() -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns a cache and a file of T4 in which every configuration failed."""
     cache, t4 = cache_file(), t4_file()
@@ -145,6 +155,7 @@ def test_truncated_mixed_and_failing_files_are_one_line(cache: Path, tmp_path: P
         parquet_of(frame, tmp_path / "mixed.parquet", failed=some),
         parquet_of(frame, tmp_path / "words.parquet", first_ns="fast"),
         parquet_of(frame, tmp_path / "empty.parquet", block=None),
+        parquet_of(frame, tmp_path / "repeats.parquet", repeats=np.nan),
         parquet_of(frame.drop(columns="second_ns"), tmp_path / "less.parquet"),
     ]
     for name, contents in {"failing": failing(), "mixed": mixed()}.items():
@@ -166,6 +177,10 @@ def test_records_of_schedules_are_imported_by_the_same_command(tmp_path: Path) -
     log = tmp_path / "tuned.log"
     log.write_text("[]\n")
     assert "tuned.log:1" in refused("schedules", "import", log, "--out", tmp_path / "new").message()
+    for option in ("--kernel", "--device"):
+        error = refused("schedules", "import", log, "--out", tmp_path / "other", option, "name")
+        assert (error.where, error.field) == (str(log), option)
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_stage_runs_without_a_command_of_its_group(tmp_path: Path) -> None:

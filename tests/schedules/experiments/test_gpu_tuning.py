@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,20 @@ def test_packed_searches_by_other_strategies_join(tmp_path: Path) -> None:
     assert models(12) - searched == joined
     expected = score(tuning_table(files[0]), orders[1], 12)["auc"]
     assert values["k-a", "kernel-tuner-pso", 1] == expected
+
+
+def test_transfer_without_another_device_is_left_out(tmp_path: Path) -> None:
+    section = replace(SECTION, strategies=("random", "transfer-target"))
+    write_tables(tmp_path)
+    write_parquet(
+        tmp_path / SECTION.tables / "alone-a.parquet", table_of([3.0, 2.0], [3.0, 2.0], "a", "alone")
+    )
+    search_gpus(section, workspace_in(tmp_path), tmp_path / "out")
+    rows = [row for row in read_rows(tmp_path / "out/rows.jsonl") if row.metric == "auc"]
+    assert {(row.program, row.model) for row in rows} == {
+        *((table, "random") for table in ("alone-a", "k-a", "k-b")),
+        *((table, "transfer-target") for table in ("k-a", "k-b")),
+    }
 
 
 def test_damaged_and_doubled_tables_are_named(tmp_path: Path) -> None:
