@@ -298,7 +298,7 @@ def tune_schedule(
         options: options of the run.
         device: device that measures.
         hooks: hooks around measurements.
-        resume: whether the log in the folder is continued; otherwise it is replaced.
+        resume: whether the log in the folder is continued; otherwise all results there are removed first.
 
     Returns:
         what came out, also where Ctrl-C or a `failure` ended the search: what was measured is in the log.
@@ -358,9 +358,11 @@ def tune_schedule(
 
 
 def _recorded(path: Path, header: LogHeader, resume: bool) -> list[LogEntry]:
-    """Returns the measurements that the search goes on from; without `resume`, removes the log."""
+    """Returns the measurements that the search goes on from; without `resume`, removes what is there."""
     if not resume:
-        path.unlink(missing_ok=True)
+        (path.parent / MODEL_FOLDER / MODEL_FILE).unlink(missing_ok=True)
+        for name in (LOG_FILE, BEST_FILE, TRACE_FILE, CODE_FILE):
+            path.with_name(name).unlink(missing_ok=True)
         return []
     logged_header, entries = read_log(path)
     for name in ("operator", "restrict", "target", "host", "settings"):

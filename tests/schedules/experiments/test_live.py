@@ -198,6 +198,14 @@ def test_without_resume_it_begins_again(tmp_path: Path) -> None:
     assert len(tuned(tmp_path).entries) == 20
 
 
+def test_a_new_run_leaves_no_results_of_the_last_one(tmp_path: Path) -> None:
+    tuned(tmp_path)
+    # It begins with the model that is there, which is read first.
+    with pytest.raises(DataError, match="no schedule ran"):
+        tuned(tmp_path, replace(OPTIONS, trials=2, model=tmp_path / MODEL_FOLDER), kinds=("build",) * 4)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [LOG_FILE]
+
+
 @pytest.mark.parametrize(("changed", "field"), [({"seed": 1}, "settings"), ({"target": "generic"}, "target")])
 def test_another_run_is_not_continued(tmp_path: Path, changed: dict[str, object], field: str) -> None:
     tuned(tmp_path, report=stop_after(3))
