@@ -66,7 +66,8 @@ def _print_progress(table: RecordedTable) -> None:
     from costbench_schedules.records.agreement import agreement
     from costbench_schedules.records.table import AFTERWARDS, WHILE_RECORDING
 
-    repeated = agreement(table, AFTERWARDS if table.complete and table.repeats[-1, 3] else WHILE_RECORDING)
+    last_round = table.repeats[-1:, 3]
+    repeated = agreement(table, AFTERWARDS if table.complete and last_round.any() else WHILE_RECORDING)
     tau = "-" if repeated.tau is None else f"{repeated.tau:.3f}"
     failed = int(table.failed.sum())
     typer.echo(
@@ -83,8 +84,11 @@ def schedule_card(
     check: Annotated[bool, typer.Option(help="Compare the tables with the card instead.")] = False,
 ) -> None:
     """Write `card.json` of recorded or tuning tables: machine, failures, noise, digests; or check them."""
+    from costbench.errors import DataError
     from costbench_schedules.records.card import check_card, write_card
 
+    if check and remarks:
+        raise DataError("has no effect with --check", field="--remarks", expected="one of the two")
     if check:
         check_card(folder)
         return
@@ -157,17 +161,11 @@ def show_schedule(
     """Show one schedule: its choices and loops, or TVM's code, or a trace that TVM applies again."""
     import json
 
-    from costbench.errors import DataError
     from costbench_schedules.devices.process import require_tvm
-    from costbench_schedules.operators.operators import parse_operator
     from costbench_schedules.spaces.nest import nest_of, nest_text
-    from costbench_schedules.spaces.sub_spaces import recorded_space
+    from costbench_schedules.spaces.sub_spaces import recorded_schedule
 
-    space = recorded_space(parse_operator(workload), limit)
-    if not 0 <= number < space.size:
-        expected = f"a number below {space.size}"
-        raise DataError(f"no configuration {number}", where=workload, expected=expected)
-    row = space.rows([number])[0]
+    space, row = recorded_schedule(workload, number, limit)
     choices = space.choices(row)
     if form is Form.LOOPS:
         typer.echo("\n".join(f"# {name}: {value}" for name, value in choices.items()))

@@ -149,22 +149,26 @@ def _parts(breakdown: Breakdown) -> dict[str, float]:
 
 
 def _features(workload: str, number: int, threads: int, path: Path | None) -> ProgramFeatures:
+    from dataclasses import replace
+
     from costbench.errors import DataError
     from costbench_schedules.llvm.features import ProgramFeatures
-    from costbench_schedules.operators.operators import parse_operator
-    from costbench_schedules.spaces.sub_spaces import recorded_space
+    from costbench_schedules.spaces.sub_spaces import recorded_schedule
 
-    space = recorded_space(parse_operator(workload))
-    if not 0 <= number < space.size:
-        raise DataError(f"no configuration {number}", where=workload, expected=f"a number below {space.size}")
+    space, row = recorded_schedule(workload, number)
+    subject = f"schedule {number} of {space.operator.text}"
     if path is not None and path.exists():
-        return ProgramFeatures.load(path)
+        program_features = ProgramFeatures.load(path)
+        if program_features.subject not in ("", subject):
+            expected = f"those of {subject}, or another file"
+            raise DataError(f"features of {program_features.subject}", where=path, expected=expected)
+        return program_features
     from costbench_schedules.devices.instrumented.analysis import Analyzer, kernel_of
 
-    kernel = kernel_of(space.operator, space.choices(space.rows([number])[0]))
+    kernel = kernel_of(space.operator, space.choices(row))
     typer.echo("costbench: building the program and counting what its blocks run", err=True)
     with Analyzer((threads,)) as analyzer:
-        program_features = analyzer.features(kernel)
+        program_features = replace(analyzer.features(kernel), subject=subject)
     if path is not None:
         program_features.save(path)
     return program_features

@@ -85,6 +85,7 @@ class ProgramFeatures:
         touched: number of lines touched in one run.
         footprint: bytes of arguments and workspaces.
         names: names of the blocks, `function:block`.
+        subject: description of what program it is, where a file says so.
     """
 
     static: StaticFeatures
@@ -94,6 +95,7 @@ class ProgramFeatures:
     touched: int
     footprint: int
     names: tuple[str, ...]
+    subject: str = ""
 
     def effective_counts(self, threads: int) -> I64:
         """Returns the effective executions of each edge (equation 3 by the task that does most).
@@ -126,7 +128,8 @@ class ProgramFeatures:
     def to_bytes(self) -> bytes:
         """Returns the features as a compressed npz file."""
         arrays = {f"static.{f.name}": np.asarray(getattr(self.static, f.name)) for f in fields(self.static)}
-        arrays |= {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name != "static"}
+        left_out = {"static"} if self.subject else {"static", "subject"}
+        arrays |= {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name not in left_out}
         out = BytesIO()
         np.savez_compressed(out, allow_pickle=False, format=np.array(FORMAT), **arrays)
         return out.getvalue()
@@ -163,8 +166,11 @@ class ProgramFeatures:
             static_arrays = {name.partition(".")[2]: arrays.pop(name) for name in list(arrays) if "." in name}
             static = StaticFeatures(**{**static_arrays, "num_values": int(static_arrays["num_values"])})
             names = tuple(str(name) for name in arrays.pop("names"))
+            subject = str(arrays.pop("subject", ""))
             touched, footprint = int(arrays.pop("touched")), int(arrays.pop("footprint"))
-            return cls(static=static, names=names, touched=touched, footprint=footprint, **arrays)
+            return cls(
+                static=static, names=names, subject=subject, touched=touched, footprint=footprint, **arrays
+            )
         except DAMAGE as error:
             raise DataError("cannot be read as features", where=where, expected=_EXPECTED) from error
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import log, prod
 
+from costbench.arrays import I64
 from costbench.errors import DataError
-from costbench_schedules.operators.operators import Axis, Operator
+from costbench_schedules.operators.operators import Axis, Operator, parse_operator
 from costbench_schedules.spaces.space import CACHES, ORDERS, PADDINGS, ScheduleSpace, Value, tile_name
 
 MAX_SIZE = 4_000
@@ -55,6 +56,19 @@ def recorded_space(operator: Operator, limit: int = MAX_SIZE) -> ScheduleSpace:
     return ScheduleSpace(operator).sub_space(
         {name: preference.values[: counts[name]] for name, preference in preferences.items()}
     )
+
+
+def recorded_schedule(workload: str, number: int, limit: int = MAX_SIZE) -> tuple[ScheduleSpace, I64]:
+    """Returns the sub-space of a workload, and one of its configurations, int64 [m].
+
+    Raises:
+        ChoiceError: for an unknown workload.
+        DataError: for a number that no configuration has, or see `recorded_space`.
+    """
+    space = recorded_space(parse_operator(workload), limit)
+    if not 0 <= number < space.size:
+        raise DataError(f"no configuration {number}", where=workload, expected=f"a number below {space.size}")
+    return space, space.rows([number])[0]
 
 
 def _preferences(operator: Operator) -> Mapping[str, _Preference]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from costbench.errors import ChoiceError, CostbenchError
 from costbench.installation import install_line
 from costbench_schedules.devices import device as device_module
 from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records import recording
+from costbench_schedules.records.table import read_table
 from costbench_schedules.spaces.sub_spaces import recorded_space
 from tests.schedules.devices.fake import fake
 
@@ -33,6 +36,7 @@ def test_a_schedule_is_shown_as_loops() -> None:
         (["record-schedules", "C13", "--out", "nowhere"], "unknown workload"),
         (["record-schedules", "C6", "matmul:m=4,n=4", "--out", "nowhere"], "missing"),
         (["schedule-card", "nowhere"], "no tables"),
+        (["schedule-card", "nowhere", "--check", "--remarks", "quiet"], "--remarks"),
     ],
 )
 def test_mistakes_are_one_error(arguments: list[str], said: str) -> None:
@@ -49,6 +53,20 @@ def test_noise_is_of_different_schedules(monkeypatch: pytest.MonkeyPatch) -> Non
     assert json.loads(result.output)["schedules"] == recorded_space(parse_operator(workload)).size
     result = CliRunner().invoke(complete_app(), [*arguments, "--target", "z80"])
     assert isinstance(result.exception, ChoiceError)
+
+
+def test_a_table_of_failures_alone_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        recording,
+        "RecordingSpec",
+        partial(recording.RecordingSpec, limits=fake("build", "build", "build", "build")),
+    )
+    arguments = ["record-schedules", "matmul:m=2,n=2,k=2", "--out", str(tmp_path)]
+    result = CliRunner().invoke(complete_app(), arguments)
+    assert result.exit_code == 0, result.exception
+    [path] = (tmp_path / "native").iterdir()
+    table = read_table(path)
+    assert (table.complete, table.failed.all()) == (True, True)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tvm") is not None, reason="TVM is installed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,20 @@ def test_a_schedule_is_explained_and_drawn(tmp_path: Path) -> None:
     assert "compute" in result.output
     assert (tmp_path / "figure.svg").stat().st_size > 1000
     assert (tmp_path / "figure.png").exists()
+
+
+def test_features_of_another_schedule_are_refused(tmp_path: Path) -> None:
+    counts = {("entry", "loop"): 1, ("loop", "loop"): 99, ("loop", "done"): 1}
+    of_schedule = replace(
+        features(kernels.vector_loop(8, 8), counts), subject="schedule 0 of matmul:m=8,n=16,k=4"
+    )
+    of_schedule.save(tmp_path / "f.npz")
+    options = ["--features", str(tmp_path / "f.npz")]
+    assert CliRunner().invoke(complete_app(), [*SCHEDULE, *options]).exit_code == 0
+    for other in (["explain", "C6", "0"], [*SCHEDULE[:2], "1"]):
+        error = CliRunner().invoke(complete_app(), [*other, *options]).exception
+        assert isinstance(error, CostbenchError)
+        assert error.where == str(tmp_path / "f.npz")
 
 
 def test_two_descriptions_of_one_name_both_show(tmp_path: Path) -> None:
