@@ -36,7 +36,8 @@ from costbench_schedules.experiments.repeats import (
     best_by_trial,
 )
 from costbench_schedules.experiments.table_tuning import NATIVE
-from costbench_schedules.records.programs import PROGRAMS, check_folder
+from costbench_schedules.records.card import check_folder
+from costbench_schedules.records.programs import PROGRAMS
 from costbench_schedules.search.guided import GuidedSpec
 
 SPLIT = "estimated"

@@ -35,7 +35,8 @@ from costbench_schedules.experiments.repeats import MetricsFile, Provenance
 from costbench_schedules.metrics import tau_within_groups
 from costbench_schedules.operators.networks import networks, workload_name
 from costbench_schedules.operators.operators import parse_operator
-from costbench_schedules.records.programs import CARD, CURVES, PROGRAMS, check_folder, read_estimated
+from costbench_schedules.records.card import CARD, check_folder
+from costbench_schedules.records.programs import CURVES, PROGRAMS, read_estimated
 from costbench_schedules.spaces.space import ScheduleSpace, tile_name
 
 ALL_RECORDS = "all"

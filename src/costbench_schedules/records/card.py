@@ -1,6 +1,7 @@
-"""The card of tables in a folder: what was measured on which machine, how noisy it was, digests of the files.
+"""The card of a folder: what was measured on which machine, how noisy it was, digests of the files.
 
-Recorded tables of schedules and tuning tables of kernels have cards of the same form.
+Recorded tables of schedules and tuning tables of kernels have cards of the same form; that of programs of
+networks is written by `records.estimation`.
 """
 
 from __future__ import annotations
@@ -145,11 +146,26 @@ def check_card(folder: Path) -> None:
     for name in sorted(names ^ tables.keys()):
         problem = "is not in the card" if name in names else "no such file"
         raise DataError(problem, where=folder / name, expected=f"the tables of {CARD}")
-    for name, facts in sorted(tables.items()):
+    digests = {name: facts.get("sha256") for name, facts in tables.items() if isinstance(facts, dict)}
+    _check(folder, dict.fromkeys(tables) | digests)
+
+
+def check_folder(folder: Path) -> None:
+    """Compares the files of a folder of `costbench estimate-networks` with the digests in its card.
+
+    Raises:
+        DataError: naming the file that is missing or differs.
+    """
+    card = read_json(folder / CARD)
+    digests = card.get("sha256") if isinstance(card, dict) else None
+    if not isinstance(digests, dict):
+        raise DataError("is no card", where=folder / CARD, expected="a key `sha256`")
+    _check(folder, digests)
+
+
+def _check(folder: Path, digests: Mapping[str, object]) -> None:
+    for name, digest in sorted(digests.items()):
         check_sealed(folder / name)
-        if digest_file(folder / name) != facts["sha256"]:
-            raise DataError(
-                "damaged",
-                where=folder / name,
-                expected=f"SHA-256 {facts['sha256']} of {CARD}, as git keeps both",
-            )
+        if digest_file(folder / name) != digest:
+            expected = f"SHA-256 {digest} of {CARD}, as git keeps both"
+            raise DataError("damaged", where=folder / name, expected=expected)

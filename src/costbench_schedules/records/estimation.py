@@ -22,8 +22,8 @@ from costbench_schedules.llvm.features import ProgramFeatures
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.networks import workload_name
 from costbench_schedules.records.agreement import compare
+from costbench_schedules.records.card import CARD
 from costbench_schedules.records.programs import (
-    CARD,
     CURVES,
     CURVES_FOLDER,
     PROGRAMS,

@@ -44,7 +44,7 @@ import numpy as np
 import pyarrow as pa
 
 from costbench.arrays import F64, AnyArray
-from costbench.artifacts import check_sealed, digest_file, read_json
+from costbench.datasets.arrow_files import UNREADABLE
 from costbench.errors import CostbenchError, DataError, one_line
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.operators import Operator, parse_operator
@@ -57,6 +57,7 @@ VERSION = 1
 _KEY = b"costbench.networks"
 SLOW = "slow"
 """Problem of a program that takes so many times as long as the fastest that no features were taken."""
+_UNREADABLE = (*UNREADABLE, AttributeError, CostbenchError)
 _DRAWN_COLUMNS: Mapping[str, tuple[Any, Any]] = {
     "number": (np.int64, pa.int64()),
     "searched": (np.bool_, pa.bool_()),
@@ -145,12 +146,11 @@ def read_programs(path: Path) -> DrawnPrograms:
         columns = {name: table.column(name).to_numpy() for name in _DRAWN_COLUMNS}
         problems = tuple(table.column("problem").to_pylist())
         return DrawnPrograms(operator, facts, columns, problems, tuple(table.column("features").to_pylist()))
-    except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException, CostbenchError) as error:
-        problem = one_line(error)
-        raise DataError(f"cannot be read: {problem}", where=path, expected=expected) from error
+    except _UNREADABLE as error:
+        raise DataError(f"cannot be read: {one_line(error)}", where=path, expected=expected) from error
 
 
-PROGRAMS, SAMPLED, CURVES, CARD = "programs.arrow", "sampled.arrow", "curves.arrow", "card.json"
+PROGRAMS, SAMPLED, CURVES = "programs.arrow", "sampled.arrow", "curves.arrow"
 _LANES = "lanes"
 _ESTIMATED_COLUMNS: Mapping[str, tuple[Any, Any]] = {
     "operator": (np.int16, pa.int16()),
@@ -221,28 +221,9 @@ def read_estimated(path: Path) -> EstimatedPrograms:
         columns[_LANES] = lanes.reshape(-1, len(KINDS))
         operators = tuple(parse_operator(text) for text in facts["operators"])
         estimates = {name: table.column(name).to_numpy().astype(np.float64) for name in facts["estimates"]}
-    except (OSError, ValueError, KeyError, pa.ArrowException, CostbenchError) as error:
-        problem = one_line(error)
-        raise DataError(f"cannot be read: {problem}", where=path, expected=expected) from error
+    except _UNREADABLE as error:
+        raise DataError(f"cannot be read: {one_line(error)}", where=path, expected=expected) from error
     indices = columns["operator"]
     if len(indices) and not 0 <= indices.min() <= indices.max() < len(operators):
         raise DataError("names operators that it does not have", where=path, field="operator")
     return EstimatedPrograms(operators, columns, estimates)
-
-
-def check_folder(folder: Path) -> None:
-    """Compares the files of a folder that is kept with the digests in its card.
-
-    Raises:
-        DataError: naming the file that is missing or differs.
-    """
-    card = read_json(folder / CARD)
-    digests = card.get("sha256") if isinstance(card, dict) else None
-    if not isinstance(digests, dict):
-        raise DataError("is no card", where=folder / CARD, expected="a key `sha256`")
-    for name, expected in sorted(digests.items()):
-        check_sealed(folder / name)
-        if digest_file(folder / name) != expected:
-            raise DataError(
-                "damaged", where=folder / name, expected=f"SHA-256 {expected} of {CARD}, as git keeps both"
-            )

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from costbench.artifacts import open_file, parse_json
-from costbench.errors import DataError
+from costbench.errors import CostbenchError, DataError
 from costbench.limits import MAX_LINE_BYTES
 from costbench.params import parse
 from costbench_schedules.operators.operators import parse_operator
@@ -90,12 +90,15 @@ def read_log(path: Path) -> tuple[LogHeader, list[LogEntry]]:
     lines = _lines(path)
     number, text = next(lines, (1, b""))
     header = _header(text, path)
-    size = header.space.size
+    try:
+        size = header.space.size
+    except CostbenchError as error:
+        raise DataError(error.message(), where=f"{path}:1", expected="a space of an operator") from error
     entries: list[LogEntry] = []
     seen: set[int] = set()
     for number, text in lines:
         where = f"{path}:{number}"
-        entry = parse(LogEntry, _json(text, where), where=where, error=DataError)
+        entry = parse(LogEntry, parse_line(text, where, FORMAT), where=where, error=DataError)
         if entry.number >= size or entry.number in seen:
             expected = f"distinct numbers below {size}"
             raise DataError(f"{entry.number}", where=where, field="number", expected=expected)
@@ -128,7 +131,7 @@ class _CheckedHeader:
 
 def _header(text: bytes, path: Path) -> LogHeader:
     where = f"{path}:1"
-    content = _json(text, where)
+    content = parse_line(text, where, FORMAT)
     free: dict[str, Mapping[str, object]] = {}
     for name in ("host", "settings"):
         value = content.pop(name, None) if isinstance(content, dict) else None
@@ -141,11 +144,12 @@ def _header(text: bytes, path: Path) -> LogHeader:
     return LogHeader(plain.operator, plain.restrict, plain.target, free["host"], free["settings"])
 
 
-def _json(text: bytes, where: str) -> object:
+def parse_line(line: bytes, where: str, expected: str) -> object:
+    """Returns the value of a line of JSON. Raises: DataError naming the line and what it should be."""
     try:
-        return parse_json(text, where)
+        return parse_json(line, where)
     except DataError as error:
-        raise DataError(f"no JSON: {error.problem}", where=where, expected=FORMAT) from error
+        raise DataError(f"no JSON: {error.problem}", where=where, expected=expected) from error
 
 
 def header_of(

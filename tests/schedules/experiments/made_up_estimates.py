@@ -10,7 +10,8 @@ from costbench.artifacts import digest_file, write_json
 from costbench.rng import stream
 from costbench_schedules.experiments.estimated_tuning import EstimatedTuning
 from costbench_schedules.llvm.operations import KINDS
-from costbench_schedules.records.programs import CARD, PROGRAMS, EstimatedPrograms, write_estimated
+from costbench_schedules.records.card import CARD
+from costbench_schedules.records.programs import PROGRAMS, EstimatedPrograms, write_estimated
 from costbench_schedules.records.table import write_table
 from costbench_schedules.search.guided import GuidedSpec
 from tests.schedules.experiments.made_up_tables import made_up_table

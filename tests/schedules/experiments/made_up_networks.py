@@ -11,8 +11,9 @@ from costbench.rng import stream
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.networks import networks
 from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records.card import CARD
 from costbench_schedules.records.estimation import OTHERS
-from costbench_schedules.records.programs import CARD, CURVES, PROGRAMS, EstimatedPrograms, write_estimated
+from costbench_schedules.records.programs import CURVES, PROGRAMS, EstimatedPrograms, write_estimated
 from costbench_schedules.spaces.space import ScheduleSpace
 
 NAMES = ("total", "compute", "L2", "L3", "RAM", "branches", "throughput", "roofline", "instructions")

@@ -32,7 +32,8 @@ from costbench_schedules.experiments.network_tests import (
 )
 from costbench_schedules.operators.networks import networks, workload_name
 from costbench_schedules.operators.operators import parse_operator
-from costbench_schedules.records.programs import PROGRAMS, check_folder, read_estimated
+from costbench_schedules.records.card import check_folder
+from costbench_schedules.records.programs import PROGRAMS, read_estimated
 from tests.schedules.experiments.made_up_networks import PROGRAMS_EACH, write_folder
 
 

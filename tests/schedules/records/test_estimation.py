@@ -15,14 +15,14 @@ from costbench_schedules.devices.processor import load_processor
 from costbench_schedules.llvm.features import ProgramFeatures
 from costbench_schedules.llvm.operations import KINDS
 from costbench_schedules.operators.operators import parse_operator
+from costbench_schedules.records.arrow_file import read_arrow, write_arrow
+from costbench_schedules.records.card import CARD, check_folder
 from costbench_schedules.records.estimation import ProgramEstimates, estimate_folder
 from costbench_schedules.records.programs import (
-    CARD,
     PROGRAMS,
     SAMPLED,
     DrawnPrograms,
     EstimatedPrograms,
-    check_folder,
     read_estimated,
     read_programs,
     write_programs,
@@ -75,6 +75,18 @@ def test_estimates_are_the_models(tmp_path: Path) -> None:
     assert card["problems"] == {"slow": 1}
     assert card["remarks"] == "on a quiet day"
     assert card["measured_again"]["programs"] == 2
+
+
+@pytest.mark.parametrize("changed", [{"operators": 7}, {"operators": [7]}, {"estimates": 7}, {"kinds": None}])
+def test_impossible_facts_are_one_error(tmp_path: Path, changed: dict[str, object]) -> None:
+    recorded(tmp_path)
+    estimate_folder(tmp_path, tmp_path / "out", load_processor("amd_epyc_zen4"))
+    path, key = tmp_path / "out" / PROGRAMS, b"costbench.networks"
+    facts, table = read_arrow(path, key)
+    write_arrow(path, key, facts | changed, table.schema, table.to_batches()[0].columns)
+    with pytest.raises(DataError) as raised:
+        read_estimated(path)
+    assert raised.value.where == str(path)
 
 
 def test_without_recordings_there_is_an_error(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costbench.artifacts import write_json
 from costbench.errors import ChoiceError, DataError
 from costbench_schedules.devices.device import CpuDevice
 from costbench_schedules.operators.operators import parse_operator
@@ -207,3 +208,11 @@ def test_a_card_finds_changed_tables(tmp_path: Path, recorded: RecordedTable) ->
     with pytest.raises(DataError, match="no such file"):
         check_card(tmp_path)
     assert (tmp_path / CARD).exists()
+
+
+@pytest.mark.parametrize("facts", [7, {}, {"sha256": None}])
+def test_a_card_without_digests_is_one_error(tmp_path: Path, recorded: RecordedTable, facts: object) -> None:
+    write_table(tmp_path / "small.arrow", recorded)
+    write_json(tmp_path / CARD, {"tables": {"small.arrow": facts}})
+    with pytest.raises(DataError, match="SHA-256"):
+        check_card(tmp_path)

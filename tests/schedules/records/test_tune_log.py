@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,17 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     path.write_text("")
     with pytest.raises(DataError, match="no JSON"):
         read_log(path)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"operator": "pool:n=1"}, {"operator": "matmul:m=8"}, {"restrict": {"stage": [0]}}]
+)
+def test_a_log_of_no_space_of_ours_is_named(tmp_path: Path, changed: dict[str, object]) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps({**asdict(HEADER), **changed}) + "\n")
+    with pytest.raises(DataError) as raised:
+        read_log(path)
+    assert raised.value.where == f"{path}:1"
 
 
 @given(st.integers(0, 400), st.binary(max_size=6))

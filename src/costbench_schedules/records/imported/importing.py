@@ -135,7 +135,8 @@ def write_imported(records: Iterable[ImportedRecord], folder: Path, source: str)
         DataError: what reading raises, or if the folder holds such files or cannot be written; what was
             written before is kept then.
     """
-    if folder.exists() and any(folder.glob("*.jsonl")):
+    # Without a line where the first record could not be read: nothing is lost then.
+    if any(path.stat().st_size for path in folder.glob("*.jsonl")):
         raise DataError("holds logs already", where=folder, expected="a new or empty folder")
     counts: Counter[Path] = Counter()
     others: Counter[str] = Counter()

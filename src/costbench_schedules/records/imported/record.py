@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from costbench.artifacts import open_file, parse_json
+from costbench.artifacts import open_file
 from costbench.errors import DataError
 from costbench.limits import MAX_LINE_BYTES
 from costbench_schedules.operators.operators import Operator
+from costbench_schedules.records.tune_log import parse_line
 from costbench_schedules.spaces.space import ScheduleSpace, Value
 
 _NS = 1e9
 _LONGEST_S = 1e6
+_RECORD = "a record in JSON"
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,9 @@ def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
             number += 1
             where = f"{path}:{number}"
             if len(line) == MAX_LINE_BYTES:
-                raise DataError("a line of 16 MiB", where=where, expected="a record in JSON")
+                raise DataError("a line of 16 MiB", where=where, expected=_RECORD)
             if line.strip():
-                yield where, _json(line, where)
-
-
-def _json(line: bytes, where: str) -> object:
-    try:
-        return parse_json(line, where)
-    except DataError as error:
-        raise DataError(f"no JSON: {error.problem}", where=where, expected="a record in JSON") from error
+                yield where, parse_line(line, where, _RECORD)
 
 
 def mean_ns(seconds: object, where: str, field: str) -> float | None:

@@ -223,6 +223,14 @@ def test_a_bad_line_loses_nothing_before_it(tmp_path: Path) -> None:
     }
 
 
+def test_a_file_without_a_record_leaves_the_folder_free(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{\n")
+    with pytest.raises(DataError, match=r"bad\.json:1"):
+        write_imported(read_autotvm(tmp_path / "bad.json"), tmp_path / "new", "bad.json")
+    summary = write_imported(autotvm(tmp_path, TUTORIAL), tmp_path / "new", "log.json")
+    assert sum(summary.logs.values()) == 1
+
+
 @pytest.mark.parametrize("cut", [10, 200, 260])
 def test_a_truncated_line_is_named(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "log.json"
