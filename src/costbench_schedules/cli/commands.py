@@ -11,7 +11,7 @@ import typer
 from costbench.cli.options import BackendName, Jobs, Params, Scheduler, backend_flags, run_stage
 from costbench.extensions import CommandGroup, StageExtension
 from costbench_schedules.cli.crop import COMMANDS as CROP
-from costbench_schedules.cli.crop import Minutes, resumable
+from costbench_schedules.cli.crop import Minutes, countdown, resumable
 from costbench_schedules.cli.live import tune_schedule
 from costbench_schedules.cli.tables import import_file, search_table
 from costbench_schedules.section_file import SECTION, read_sections
@@ -43,22 +43,19 @@ def record_schedules(
 
     Example: `costbench record-schedules C6 matmul-512 --out recorded --limit 1200`
     """
-    import time
-
     from costbench_schedules.operators.networks import workload_name
     from costbench_schedules.operators.operators import WORKLOADS, parse_operator
     from costbench_schedules.records.recording import RecordingSpec, record
     from costbench_schedules.spaces.sub_spaces import recorded_space
 
     operators = [parse_operator(workload) for workload in workloads]
-    stop = time.monotonic() + 60 * minutes
+    left = countdown(minutes)
     for workload, operator in zip(workloads, operators, strict=True):
-        left = stop - time.monotonic() if minutes else 0.0
-        if minutes and left <= 0:
+        if left() <= 0:
             return
         name = workload if workload in WORKLOADS else workload_name(operator)
         with resumable():
-            spec = RecordingSpec(out, target, passes=passes, rounds=rounds, max_seconds=left)
+            spec = RecordingSpec(out, target, passes=passes, rounds=rounds, max_seconds=left())
             record(spec, name, recorded_space(operator, limit), _print_progress)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,12 @@ Minutes = Annotated[float, typer.Option(help="Stop after so long; 0 for no limit
 _SHOWN_BLOCKS = 5
 _APART = 0.05
 """Spread above which a number of a description is named."""
+
+
+def countdown(minutes: float) -> Callable[[], float]:
+    """Returns a function that says how many seconds are left, infinitely many of 0 minutes."""
+    stop = time.monotonic() + 60 * minutes if minutes else math.inf
+    return lambda: stop - time.monotonic()
 
 
 @contextmanager
@@ -215,14 +223,12 @@ def _record_each(
     record: Callable[..., DrawnPrograms], spec: DrawSpec, network: list[str] | None, out: Path, minutes: float
 ) -> None:
     """Calls `record` for each operator of networks, those of few operations first, until time is over."""
-    import time
-
     from costbench_schedules.operators.networks import networks, operators_of
 
-    stop = time.monotonic() + 60 * minutes
+    left = countdown(minutes)
     with _analysing_machine(spec) as machine:
         for operator in operators_of(network or networks()):
-            if minutes and time.monotonic() > stop:
+            if left() <= 0:
                 return
             with resumable():
                 record(operator, machine, out, _print_programs)
@@ -267,8 +273,6 @@ def analyse_tables(
 
     Example: `costbench analyse-tables C6 --out analysed --most 300`
     """
-    import time
-
     from costbench.errors import choose
     from costbench_schedules.devices.instrumented.analysis import AnalysingMachine
     from costbench_schedules.records.program_recording import analyse_table
@@ -276,26 +280,21 @@ def analyse_tables(
 
     recorded = {table.workload: table for table in read_tables(tables / target)}
     chosen = [choose(recorded, name, "recorded table") for name in workload]
-    stop = time.monotonic() + 60 * minutes
-
-    def left() -> bool:
-        return not minutes or time.monotonic() < stop
+    left = countdown(minutes)
 
     def on_batch(programs: DrawnPrograms) -> bool:
         _print_programs(programs)
-        return left()
+        return left() > 0
 
     with AnalysingMachine(seconds=60.0) as machine:
         for table in chosen:
-            if not left():
+            if left() <= 0:
                 return
             with resumable():
                 analyse_table(table, machine, out, most, on_batch)
 
 
 def _print_programs(programs: DrawnPrograms) -> None:
-    import time
-
     from costbench_schedules.operators.networks import workload_name
 
     runtime = programs.columns["native_ns"]

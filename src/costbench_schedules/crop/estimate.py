@@ -112,9 +112,9 @@ class Estimator:
         memory = {
             name: after - before for name, before, after in zip(names, totals, totals[1:], strict=False)
         }
-        smooth = plan.total(plan.cycles(1, predicted=True)) / ghz
-        even = self._even_share(features, plan.cycles(1, predicted=True), plan)
-        return Breakdown(even / ghz, memory, totals[0] - smooth, smooth - even / ghz)
+        cycles = plan.cycles(1, predicted=True)
+        smooth, even = plan.total(cycles) / ghz, self._even_share(features, cycles, plan) / ghz
+        return Breakdown(even, memory, totals[0] - smooth, smooth - even)
 
     def _even_share(self, features: ProgramFeatures, cycles: F64, plan: _Plan) -> float:
         """Returns the cycles if parallel work was divided evenly."""
@@ -166,7 +166,6 @@ class _Plan:
         self.rare = work < _RARE * max(float(work.sum()), 1.0)
         self.via = _most_frequent_edges(static.edges, counts, num_blocks)
         self.unpredicted = _unpredicted(static.edges, counts, processor.core.history)
-        self.counts = counts
 
     def cycles(self, levels: int, predicted: bool = False) -> F64:
         """Returns the cycles that each edge's target adds [e].

@@ -211,9 +211,7 @@ def load_processor(name_or_path: str | Path) -> Processor:
     if text.endswith((".yaml", ".yml")):
         path = Path(text)
     elif text in available_processors():
-        path = Path(
-            str(importlib.resources.files("costbench_schedules.devices") / "processors" / f"{text}.yaml")
-        )
+        path = Path(str(_folder() / f"{text}.yaml"))
     else:
         expected = f"one of {', '.join(available_processors())}, or a path to a .yaml file"
         raise TargetError(f"unknown processor {text!r}", expected=expected)

@@ -15,7 +15,7 @@ from costbench.arrays import F64
 from costbench.metrics.rows import RowOrigin
 from costbench.store import KeyedResult
 from costbench_schedules.experiments.recorded_tables import TableFile
-from costbench_schedules.experiments.table_scores import curve_points
+from costbench_schedules.experiments.table_scores import curve_points, fastest_so_far
 
 SCHEDULE, BEST = "schedule", "best"
 """Task of all rows, and the model under which rows say what was recorded, whatever searches for it."""
@@ -112,9 +112,7 @@ def best_by_trial(runtime_ns: F64, trials: int, measurements: int = 1, second_ns
     if measurements < 1:
         raise ValueError(f"measurements is {measurements}, expected at least 1")
     runtime_ns = np.asarray(runtime_ns, dtype=np.float64)
-    improved = runtime_ns < np.append(np.inf, np.minimum.accumulate(runtime_ns)[:-1])
-    fastest = np.maximum.accumulate(np.where(improved, np.arange(len(runtime_ns)), -1))
     # The last number stands for nothing that ran so far.
-    best = np.append(runtime_ns if second_ns is None else second_ns, np.inf)[fastest]
+    best = np.append(runtime_ns if second_ns is None else second_ns, np.inf)[fastest_so_far(runtime_ns)]
     best = best[measurements - 1 :: measurements][:trials]
     return np.pad(best, (0, trials - len(best)), mode="edge")

@@ -52,10 +52,14 @@ def choices(table: TuningTable, order: I64) -> I64:
         table: table that was searched.
         order: numbers of the measured configurations in order, int64 [t].
     """
-    first = table.first_ns[order]
-    before = np.concatenate([[np.inf], np.minimum.accumulate(first)[:-1]]) if len(first) else first
-    latest = np.maximum.accumulate(np.where(first < before, np.arange(len(first)), -1))
+    latest = fastest_so_far(table.first_ns[order])
     return np.where(latest >= 0, order[latest], -1).astype(np.int64)
+
+
+def fastest_so_far(runtime_ns: F64) -> I64:
+    """Returns the position of the least of the runtimes so far, int64 [n]; -1 while all are infinite."""
+    improved = runtime_ns < np.append(np.inf, np.minimum.accumulate(runtime_ns)[:-1])
+    return np.maximum.accumulate(np.where(improved, np.arange(len(runtime_ns)), -1))
 
 
 def curve(table: TuningTable, order: I64, trials: int) -> F64:

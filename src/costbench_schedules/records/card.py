@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -138,10 +139,7 @@ def check_card(folder: Path) -> None:
     Raises:
         DataError: naming the file that is missing, unknown or differs.
     """
-    card = read_json(folder / CARD)
-    tables = card.get("tables") if isinstance(card, dict) else None
-    if not isinstance(tables, dict):
-        raise DataError("is no card", where=folder / CARD, expected="a key `tables`")
+    tables = _read_card(folder, "tables")
     names = {path.relative_to(folder).as_posix() for path in _paths(folder)}
     for name in sorted(names ^ tables.keys()):
         problem = "is not in the card" if name in names else "no such file"
@@ -156,11 +154,15 @@ def check_folder(folder: Path) -> None:
     Raises:
         DataError: naming the file that is missing or differs.
     """
+    _check(folder, _read_card(folder, "sha256"))
+
+
+def _read_card(folder: Path, key: str) -> dict[str, Any]:
     card = read_json(folder / CARD)
-    digests = card.get("sha256") if isinstance(card, dict) else None
-    if not isinstance(digests, dict):
-        raise DataError("is no card", where=folder / CARD, expected="a key `sha256`")
-    _check(folder, digests)
+    content = card.get(key) if isinstance(card, dict) else None
+    if not isinstance(content, dict):
+        raise DataError("is no card", where=folder / CARD, expected=f"a key `{key}`")
+    return content
 
 
 def _check(folder: Path, digests: Mapping[str, object]) -> None:

@@ -120,17 +120,11 @@ def record_programs(
     space = ScheduleSpace(operator)
     facts = {"host": machine.host, "draw": asdict(spec)}
     programs = _continued(path, no_programs(operator, facts))
-    while len(programs) < spec.total:
-        rows = _next_rows(spec, space, programs)
-        if not len(rows):
-            break
+    while len(rows := _next_rows(spec, space, programs)):
         programs = programs.extended(_measured(spec, space, machine, rows, programs))
         write_programs(path, programs)
         on_batch(programs)
-    if not programs.columns["again_ns"].any():
-        programs = _again(spec, space, machine, programs)
-        write_programs(path, programs)
-    return programs
+    return _measured_again(spec, space, machine, programs, path)
 
 
 def record_same(
@@ -162,10 +156,7 @@ def record_same(
         programs = programs.extended(measured.with_column("searched", searched[batch]))
         write_programs(path, programs)
         on_batch(programs)
-    if len(programs) and not programs.columns["again_ns"].any():
-        programs = _again(spec, space, machine, programs)
-        write_programs(path, programs)
-    return programs
+    return _measured_again(spec, space, machine, programs, path)
 
 
 def _chosen_elsewhere(spec: DrawSpec, elsewhere: EstimatedPrograms, operator: Operator) -> tuple[I64, Bool]:
@@ -289,8 +280,12 @@ def _measured(
     return DrawnPrograms(space.operator, before.facts, columns, tuple(problems), tuple(features))
 
 
-def _again(spec: DrawSpec, space: ScheduleSpace, machine: Machine, programs: DrawnPrograms) -> DrawnPrograms:
-    """Measures the fastest programs and some at random again, in random order."""
+def _measured_again(
+    spec: DrawSpec, space: ScheduleSpace, machine: Machine, programs: DrawnPrograms, path: Path
+) -> DrawnPrograms:
+    """Measures the fastest programs and some at random again, once, in random order; writes the file."""
+    if not len(programs) or programs.columns["again_ns"].any():
+        return programs
     runtime = programs.columns["native_ns"]
     ran = np.flatnonzero((runtime > 0) & np.array([not problem for problem in programs.problems], dtype=bool))
     fastest = ran[np.argsort(runtime[ran], kind="stable")[: spec.again]]
@@ -302,7 +297,9 @@ def _again(spec: DrawSpec, space: ScheduleSpace, machine: Machine, programs: Dra
     if len(chosen):
         rows = space.rows(programs.columns["number"][chosen].tolist())
         again[chosen] = machine.native.measure(space, rows).runtime_ns
-    return programs.with_column("again_ns", again)
+    programs = programs.with_column("again_ns", again)
+    write_programs(path, programs)
+    return programs
 
 
 ANALYSED_BATCH = 20

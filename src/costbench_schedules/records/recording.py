@@ -9,6 +9,7 @@ On a machine with slow spells, further passes and rounds at other times make it 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -54,7 +55,7 @@ class RecordingSpec:
         passes: how often every configuration is measured; the fastest time counts.
         rounds: how often the fastest and some others are measured again afterwards, to know the noise.
         seed: seed of the order.
-        max_seconds: seconds after which recording stops at the end of a batch; 0 for none.
+        max_seconds: seconds after which recording stops at the end of a batch.
     """
 
     folder: Path
@@ -65,7 +66,7 @@ class RecordingSpec:
     passes: int = 1
     rounds: int = 1
     seed: int = 0
-    max_seconds: float = 0.0
+    max_seconds: float = math.inf
 
 
 def table_path(spec: RecordingSpec, workload: str) -> Path:
@@ -104,7 +105,7 @@ def record(
             table = continued
             write_table(path, table)
             on_batch(table)
-            if spec.max_seconds and time.monotonic() - begin > spec.max_seconds:
+            if time.monotonic() - begin > spec.max_seconds:
                 break
     return table
 

@@ -118,14 +118,10 @@ def _operator(task: str, arguments: list[Any], tensors: list[tuple[str, tuple[in
 
 def _same(value: object) -> int:
     """Returns a number given once or for every side, if these are equal. Raises: ValueError if not."""
-    numbers = {
-        number for number in (value if isinstance(value, list) else [value]) if isinstance(number, int)
-    }
-    if len(numbers) != 1 or (
-        isinstance(value, list) and not all(isinstance(number, int) for number in value)
-    ):
+    numbers: list[Any] = value if isinstance(value, list) else [value]
+    if not all(isinstance(number, int) for number in numbers) or len(set(numbers)) != 1:
         raise ValueError("sides differ")
-    return int(numbers.pop())
+    return int(numbers[0])
 
 
 def _conv2d(arguments: list[Any], tensors: list[tuple[str, tuple[int, ...]]]) -> str:

@@ -30,7 +30,7 @@ from costbench_schedules.spaces.space import CACHES, ORDERS, PARALLEL, SPATIAL_L
 
 WORKLOADS_FILE, RECORDS_FILE = "database_workload.json", "database_tuning_record.json"
 _MAX_PAD = 16
-_STRUCTURE = '"SSRSRS"'
+_STRUCTURE, _VECTORIZE = '"SSRSRS"', "meta_schedule.vectorize"
 Shapes = list[tuple[int, ...]]
 
 
@@ -179,7 +179,7 @@ def _choices(steps: list[_Step], operator: Operator) -> dict[str, Value]:
     return choices | {
         "order": next(iter(ORDERS)),
         "cache": _cache(steps, outer),
-        "vectorize": int(_annotated(steps, "meta_schedule.vectorize")),
+        "vectorize": int(any(step.name == "Annotate" and _VECTORIZE in step.attributes for step in steps)),
         "unroll": _unroll(steps),
         "parallel": _parallel(steps, len(operator.spatial)),
         "padding": "none",
@@ -206,10 +206,6 @@ def _cache(steps: list[_Step], outer: list[Any]) -> str:
     if len(writes) > 1 or len(loops) != 1 or loops[0] not in ([loop] for loop in outer):
         raise UnmappedError("a cache elsewhere than inside S0 or S1")
     return CACHES[2] if loops[0] == outer[:1] else CACHES[1]
-
-
-def _annotated(steps: list[_Step], name: str) -> bool:
-    return any(step.name == "Annotate" and name in step.attributes for step in steps)
 
 
 def _unroll(steps: list[_Step]) -> int:
