@@ -119,6 +119,7 @@ def schedule_noise(
     means that a ranking is the machine's and not the noise's; below 0.9, wait until the machine is idle.
     """
     import json
+    from dataclasses import asdict
 
     from costbench.rng import stream
     from costbench.search.space import Seen
@@ -131,7 +132,7 @@ def schedule_noise(
     rows = space.draw(stream(0, "noise", workload), schedules, Seen())
     with CpuDevice(target) as device:
         device.check_target()
-        report = noise_report(device, space, rows, rounds).to_dict()
+        report = asdict(noise_report(device, space, rows, rounds))
     if as_json:
         typer.echo(json.dumps(report, indent=1, sort_keys=True))
         return

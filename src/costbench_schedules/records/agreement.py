@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -124,10 +124,6 @@ class NoiseReport:
     interrupted: float
     load: float | None
     processors: int
-
-    def to_dict(self) -> dict[str, object]:
-        """Returns the fields by name."""
-        return asdict(self)
 
 
 def noise_report(device: ScheduleDevice, space: ScheduleSpace, rows: Rows, rounds: int = 3) -> NoiseReport:
