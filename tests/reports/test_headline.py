@@ -20,6 +20,7 @@ from costbench.reports.headline import Headline, load_headline
 from costbench.reports.inputs import ReportInputs, ReportParams, decide_on_headline, load_report_data
 from costbench.reports.report import write_report
 from costbench.reports.results import Results
+from costbench.reports.sections.claims import findings_frame
 from costbench.reports.sections.headline import points_by_cell, shift_pointer, shift_table, standing_table
 from costbench.reports.sections.overview import conclusions
 from costbench.reports.training_guard import ModelBudget, TrainingGuard, is_settled
@@ -142,6 +143,11 @@ def test_a_claim_on_training_times_rests_on_folds_and_seeds(
     assert found[name].verdict == verdict
     assert found[name].effect == pytest.approx(0.6)
     assert found[name].n == pairs
+    # Three folds, each with as many seeds; trainings, not programs.
+    assert set(found[name].seeds.values()) == {pairs // 3}
+    table = findings_frame(tuple(found.values())).set_index("claim_id").loc[name]
+    assert (table["n"], table["units"]) == (pairs, "trainings, folds")
+    assert pairs >= 6 or table["needed"] == "about 6 trainings"
 
 
 def test_points_are_means_over_folds(headline: Headline) -> None:

@@ -36,6 +36,8 @@ Statistic = Literal[
     "kernel_mean",
     "seed_deviation",
 ]
+TRAININGS = "trainings"
+"""Units of claims about what training takes."""
 ANY = "any"
 """In place of a split: programs of all splits together, each with the models of its split. In place of a
 chip: the first chip, by name, that has results for the most sides."""
@@ -113,6 +115,8 @@ class Claim:
         set: set of comparisons that it belongs to (`claims.contrasts`).
         construction: reason why our results agree by how they are made, so that rows cannot test it.
         looks: how often fewer rows had been looked at, and this time (`evaluation.look`).
+        units: what stands in rows as `program` and as `application`, and is drawn; of `TRAININGS`, a fold with a
+            seed, and a fold.
     """
 
     id: str
@@ -140,6 +144,7 @@ class Claim:
     set: Literal["printed", "all_programs", "stand_in", "strongest", "real"] = "printed"
     construction: str = ""
     looks: int = 1
+    units: tuple[str, str] = ("programs", "applications")
 
     def __post_init__(self) -> None:
         if not all(self.id.partition(".")):

@@ -65,12 +65,21 @@ from typing import Literal
 import pandas as pd
 
 from costbench.metrics.intervals import (
+    CrossedDraws,
     Interval,
     WiderInterval,
     false_discovery_rates,
     smallest_tail,
 )
-from costbench.reports.claims.claim import Claim, Margin, Side, magnitudes, margins, printed_sizes
+from costbench.reports.claims.claim import (
+    TRAININGS,
+    Claim,
+    Margin,
+    Side,
+    magnitudes,
+    margins,
+    printed_sizes,
+)
 from costbench.reports.claims.leads import (
     LARGEST,
     TAIL,
@@ -140,9 +149,9 @@ class Finding:
         low: lower end of its interval, the wider of those over programs and over applications.
         high: upper end of its interval.
         no_larger_than: X of the verdict `no difference larger than X`.
-        by_program: interval over test programs.
-        by_application: interval over applications; None with too few of them.
-        n: number of test programs compared (of the smaller split where two are).
+        by_program: interval over test programs, or the first of `Claim.units`.
+        by_application: interval over applications, or the second of them; None with too few.
+        n: number of test programs (of these units) compared; of the smaller split where two are.
         seeds: number of training seeds by side.
         steps: number of training steps by side, of networks whose budget is known.
         given: what the model of a side was given, where it is known.
@@ -303,7 +312,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
     if over_applications is not None:
         by_application = Bounds(*summary(claim, over_applications), draws.num_applications(scores.values()))
     low, high = summary(claim, leads)
-    seeds = {side: len(scores[side].seeds) for side in claim.sides}
+    seeds = {side: _count_seeds(claim, scores[side], draws.applications) for side in claim.sides}
     finding = Finding(
         claim,
         UNDECIDED,
@@ -370,6 +379,13 @@ def _intervals(
         return over_programs, None, over_programs
     over_applications = intervals(claim, scores, draws.applications)
     return over_programs, over_applications, tuple(map(WiderInterval, over_programs, over_applications))
+
+
+def _count_seeds(claim: Claim, scores: Scores, applications: CrossedDraws) -> int:
+    """Returns the number of training seeds; where trainings stand as programs, that of each fold."""
+    if claim.units[0] != TRAININGS:
+        return scores.runs
+    return len(scores.programs) // applications.num_drawn(scores.programs)
 
 
 def _about(seeds: Mapping[Side, int]) -> Literal["", "architectures", "networks as trained"]:

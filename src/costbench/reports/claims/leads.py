@@ -328,9 +328,17 @@ class Needed:
     steps: int | None = None
 
     def __str__(self) -> str:
+        return self.in_words("programs")
+
+    def in_words(self, programs: str) -> str:
+        """Returns `about 31 programs`, `more than 10,000 runs`.
+
+        Args:
+            programs: what is counted as a program.
+        """
         if self.steps:
             return f"{self.steps:,} steps of training at least"
-        number, what = (self.programs, "programs") if self.programs else (self.runs or 0, "runs")
+        number, what = (self.programs, programs) if self.programs else (self.runs or 0, "runs")
         if number > _MANY:
             return f"more than {_MANY:,} {what}"
         # Two digits: an estimate from an estimate.
