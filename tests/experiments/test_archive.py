@@ -459,6 +459,12 @@ def test_files_without_their_manifest_are_not_overwritten(workspace: Workspace, 
         pack(tmp_path / "archive", workspace)
 
 
+def test_a_file_in_place_of_an_archive(workspace: Workspace, tmp_path: Path) -> None:
+    write_text(tmp_path / "rows.parquet", "")
+    with pytest.raises(DataError, match="rows.parquet: is no folder"):
+        unpack(tmp_path / "rows.parquet", workspace)
+
+
 def test_values_that_are_no_results_are_refused(tmp_path: Path) -> None:
     """Nobody's writer stores them, so an archive that has them was made by something else."""
     row = ("evaluate", "e", *("x",) * 5, 0, *("x",) * 4, math.nan, *("x",) * 4)

@@ -158,6 +158,8 @@ def records_of(table: pa.Table) -> list[Record]:
 
 def read_manifest(folder: Path) -> Manifest:
     """Reads the manifest of an archive. Raises: DataError, if it is missing, damaged or something else."""
+    if folder.is_file():
+        raise DataError("is no folder", where=folder, expected=f"the folder of {MANIFEST_FILE}")
     path = folder / MANIFEST_FILE
     return parse(Manifest, read_json(path), where=path, error=DataError)
 
