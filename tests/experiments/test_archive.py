@@ -461,7 +461,7 @@ def test_files_without_their_manifest_are_not_overwritten(workspace: Workspace, 
 
 def test_a_file_in_place_of_an_archive(workspace: Workspace, tmp_path: Path) -> None:
     write_text(tmp_path / "rows.parquet", "")
-    with pytest.raises(DataError, match="rows.parquet: is no folder"):
+    with pytest.raises(DataError, match="parquet: is no folder"):
         unpack(tmp_path / "rows.parquet", workspace)
 
 

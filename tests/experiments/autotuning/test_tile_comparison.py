@@ -14,7 +14,6 @@ from costbench.errors import DataError
 from costbench.experiments.autotuning.tile_comparison import (
     AutotuneTileParams,
     MeasuredSpace,
-    Metrics,
     ScoredKernel,
     alternating,
     measure_space,
@@ -22,6 +21,7 @@ from costbench.experiments.autotuning.tile_comparison import (
     score_kernel,
     tile_metrics,
 )
+from costbench.experiments.evaluation.program import ByModel
 from costbench.experiments.evaluation.unfitted import IterationModel
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
@@ -61,7 +61,7 @@ DEFAULT_NS = 500.0
 """Of both: 10 * 40 + 100."""
 
 
-def of_tops(found: Metrics, arm: str, name: str, number: int = 0) -> list[float]:
+def of_tops(found: ByModel, arm: str, name: str, number: int = 0) -> list[float]:
     return [found[arm, f"top{k}", number][name] for k in PARAMS.top_k]
 
 

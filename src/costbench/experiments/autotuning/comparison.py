@@ -35,12 +35,11 @@ from costbench.experiments.autotuning.tile_comparison import (
     ALL,
     EXHAUSTIVE,
     AutotuneTileParams,
-    Metrics,
     ScoredKernel,
     score_kernel,
     tile_metrics,
 )
-from costbench.experiments.evaluation.program import BEST
+from costbench.experiments.evaluation.program import BEST, ByModel
 from costbench.experiments.grid.cells import LEARNED, MAIN
 from costbench.hardware.device import Device
 from costbench.hlo.reader import read_module
@@ -88,7 +87,7 @@ class TuningComparison:
         curves: curves of the fusion searches.
     """
 
-    metrics: Metrics
+    metrics: ByModel
     curves: tuple[FusionCurve, ...] = ()
 
 
@@ -144,7 +143,7 @@ def _tune_fusions(task: AutotuneTask) -> TuningComparison:
     machine = MeasuredKernels(tiled, Device(target, task.seed), program.fingerprints)
     result = FusionTuner(space, target, machine, models, params).search()
     facts = {"num_instructions": float(space.module.num_instructions), "num_edges": float(len(space.default))}
-    facts["gain_best_known"] = result.metrics[BEST_KNOWN, ALL, 0]["speedup"]
+    facts["gain_best_known"] = result.metrics[BEST_KNOWN]["speedup"]
     return TuningComparison(result.metrics | {(BEST, MAIN, 0): facts}, result.curves)
 
 
@@ -166,7 +165,7 @@ def _program(task: AutotuneTask) -> PreparedProgram:
     return PreparedProgram(read_module(task.file), task.program)
 
 
-def tile_facts(kernels: Sequence[ScoredKernel], exhaustive: Mapping[str, float]) -> Metrics:
+def tile_facts(kernels: Sequence[ScoredKernel], exhaustive: Mapping[str, float]) -> ByModel:
     """Returns facts of the program that depend on no arm.
 
     `num_kernels`; `num_kernels_with_choice`, those with more than one tile size; `num_kernels_sampled`, those

@@ -41,13 +41,15 @@ from costbench.autotuning.kernel_costs import KernelCosts
 from costbench.autotuning.search import Plan, Shortlist, TuningProblem, measure_best, tune
 from costbench.autotuning.trace import SearchTrace
 from costbench.compiler.fusion.space import FusionSpace
-from costbench.experiments.autotuning.tile_comparison import ALL, Metrics
+from costbench.experiments.evaluation.program import ByModel, ModelKey
 from costbench.rng import stream
 from costbench.search.space import VectorSearchSpace
 from costbench.target import Target
 
 Start = Literal["default", "random"]
-HARDWARE, BEST_KNOWN = "hardware", "best known"
+HARDWARE = "hardware"
+BEST_KNOWN: ModelKey = ("best known", "all", 0)
+"""The best of all searches of a program."""
 _DRAWS = 100
 """Configs that are drawn before more edges keep the default."""
 
@@ -126,7 +128,7 @@ class FusionResult:
         curves: in the same order, without the long search.
     """
 
-    metrics: Metrics
+    metrics: ByModel
     curves: tuple[FusionCurve, ...]
 
 
@@ -175,7 +177,7 @@ class FusionTuner:
     def search(self) -> FusionResult:
         """Runs all searches of the program and returns their metrics and curves."""
         params = self.params
-        metrics, curves = Metrics(), []
+        metrics, curves = ByModel(), []
         traces: list[SearchTrace] = []
         for start in params.starts:
             arms = {HARDWARE: [self._search_hardware(start, seed) for seed in range(params.repeats)]}
@@ -194,7 +196,7 @@ class FusionTuner:
         best = self._best_known([*traces, longest.measured])
         for of_search in metrics.values():
             of_search["slowdown"] = best["speedup"] / of_search["speedup"] - 1.0
-        metrics[BEST_KNOWN, ALL, 0] = best
+        metrics[BEST_KNOWN] = best
         return FusionResult(metrics, tuple(curves))
 
     def _device(self) -> FusionDeviceEvaluator:
@@ -242,9 +244,9 @@ class FusionTuner:
 
     def _metrics(
         self, start: Start, arm: str, hardware_minutes: float, searches: Sequence[_Search]
-    ) -> Metrics:
+    ) -> ByModel:
         """Returns what the searches had reached after some minutes of hardware, by repeat."""
-        seconds, metrics = 60.0 * hardware_minutes, Metrics()
+        seconds, metrics = 60.0 * hardware_minutes, ByModel()
         speedups = self._speedups(start, np.array([seconds]), searches)[:, 0].tolist()
         for seed, (search, speedup) in enumerate(zip(searches, speedups, strict=True)):
             count = search.measured.affordable(seconds)

@@ -19,7 +19,7 @@ from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.program import PreparedProgram, UniqueKernel
 from costbench.compiler.tile_space import MAX_LISTED, TileSpace, nest_tile_space
 from costbench.errors import DataError
-from costbench.experiments.evaluation.program import ModelKey
+from costbench.experiments.evaluation.program import ByModel
 from costbench.hardware.device import Device
 from costbench.models.cost_model import CostModel
 from costbench.rng import stream
@@ -27,8 +27,6 @@ from costbench.rng import stream
 EXHAUSTIVE, SAMPLE, ALTERNATING, RANDOM = "exhaustive", "sample", "alternating", "random"
 COMPILER, ALL = "compiler", "all"
 _MEASURED_AT_ONCE = 65_536
-Metrics = dict[ModelKey, dict[str, float]]
-"""Metrics by arm, variant and number, then by name; see `costbench.experiments.autotuning.comparison`."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ def next_best(estimates: F64, runtime_ns: F64, kernel: str) -> int:
     return int(np.argmin(np.where(compiles, estimates, np.inf)))
 
 
-def tile_metrics(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> Metrics:
+def tile_metrics(kernels: Sequence[ScoredKernel], params: AutotuneTileParams) -> ByModel:
     """Returns `speedup` over the default, `slowdown` over exhaustive, `num_measured`, `hardware_seconds`.
 
     They are those of every network's first choice, exhaustive search, all candidates, then every arm at every

@@ -32,6 +32,7 @@ from costbench.experiments.evaluation.program import (
     BEST,
     NEW_STRUCTURE,
     UNSEEN,
+    ByModel,
     ModelKey,
     ProgramResult,
     ProgramTask,
@@ -175,7 +176,7 @@ def predict_recorded(task: ProgramTask, measurements: Measurements) -> dict[Mode
 
 def compare_programs(
     programs: Sequence[WholeProgram], predicted: Mapping[ModelKey, F64], measured_ns: F64
-) -> dict[ModelKey, dict[str, float]]:
+) -> ByModel:
     """Returns how well sums over kernels predict runs of the whole program under its fusion configs.
 
     Kernels were measured inside the program under other configs, so their sum is a prediction too: that of
@@ -261,7 +262,7 @@ def fusion_metrics(predicted_ns: F64, measured_ns: F64) -> dict[str, float]:
     return values
 
 
-def _by_model(predicted: dict[ModelKey, F64], measured: F64, mask: Bool) -> dict[ModelKey, dict[str, float]]:
+def _by_model(predicted: dict[ModelKey, F64], measured: F64, mask: Bool) -> ByModel:
     metrics = {key: fusion_metrics(values[mask], measured[mask]) for key, values in predicted.items()}
     short = int((measured[mask] < SHORT_NS).sum())
     counts = {"kernels": int(mask.sum()), "kernels_lt5us": short, "kernels_ge5us": int(mask.sum()) - short}

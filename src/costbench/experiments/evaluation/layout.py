@@ -18,7 +18,7 @@ from costbench.datasets.layout_pricing import measured_runs, run_factors
 from costbench.datasets.layout_shards import SEARCHES, layout_shard_path, open_layout_shard
 from costbench.datasets.storage import Shard
 from costbench.errors import DataError
-from costbench.experiments.evaluation.program import ModelKey, ProgramResult, ProgramTask
+from costbench.experiments.evaluation.program import ByModel, ModelKey, ProgramResult, ProgramTask
 from costbench.experiments.evaluation.unfitted import LAYOUT_ORDERS
 from costbench.experiments.grid.cells import MAIN
 from costbench.features.feature_shards import paths_of_programs
@@ -72,7 +72,7 @@ def evaluate_layouts(program: ProgramTask) -> ProgramResult:
     if MEASURED_AGAIN in program.models and not program.imported:
         target = load_target(program.chip_file or program.chip)
         again = measure_again(source, target, program.params.random_seeds)
-    metrics: dict[str, dict[ModelKey, dict[str, float]]] = {}
+    metrics: dict[str, ByModel] = {}
     for graph in graphs:
         rows = evaluated_rows(graph)
         search = collection_of(graph).rpartition(":")[2]
@@ -244,7 +244,7 @@ def collection_of(graph: LayoutGraph) -> str:
 
 def over_collections(
     metrics: Mapping[str, Mapping[ModelKey, Mapping[str, float]]],
-) -> dict[str, dict[ModelKey, dict[str, float]]]:
+) -> dict[str, ByModel]:
     """Returns the groups of a program's result: each collection, and their plain mean under `all`.
 
     A metric that a model lacks on one of its collections is left out of its mean.
@@ -256,7 +256,7 @@ def over_collections(
         collection: {key: dict(values) for key, values in by_model.items()}
         for collection, by_model in metrics.items()
     }
-    means: dict[ModelKey, dict[str, float]] = {}
+    means: ByModel = {}
     for key in dict.fromkeys(key for by_model in groups.values() for key in by_model):
         of_collections = [by_model[key] for by_model in groups.values() if key in by_model]
         shared = [name for name in of_collections[0] if all(name in values for values in of_collections)]

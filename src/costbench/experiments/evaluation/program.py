@@ -23,7 +23,9 @@ UNSEEN = "unseen"
 NEW_STRUCTURE = "new_structure"
 """Name of the group of kernels whose operator graph, extents aside, occurs in no training program."""
 ModelKey = tuple[str, str, int]
-"""Model, variant, seed."""
+"""Model, variant, seed; of a search the arm, its budget, and the number of the repeat or network."""
+ByModel = dict[ModelKey, dict[str, float]]
+"""Model -> metric -> value."""
 _CONTRACTIONS = frozenset({Opcode.CONVOLUTION, Opcode.DOT, Opcode.RAGGED_DOT})
 _REDUCTIONS = frozenset({Opcode.REDUCE, Opcode.REDUCE_WINDOW, Opcode.SELECT_AND_SCATTER, Opcode.SCAN})
 _MOVES = frozenset(
@@ -171,7 +173,7 @@ class ProgramResult:
     """
 
     application: str
-    metrics: dict[str, dict[ModelKey, dict[str, float]]]
+    metrics: dict[str, ByModel]
     scatter: tuple[Scatter, ...] = field(default=())
     computed_by: dict[ModelKey, str] = field(default_factory=dict)
     overheads: tuple[Overhead, ...] = ()

@@ -22,6 +22,7 @@ from costbench.errors import DataError
 from costbench.experiments.evaluation.program import (
     ALL_KERNELS,
     BEST,
+    ByModel,
     ModelKey,
     ProgramResult,
     ProgramTask,
@@ -42,8 +43,6 @@ from costbench.metrics.tpugraphs import (
 )
 from costbench.target import load_target
 
-ByModel = dict[ModelKey, dict[str, float]]
-"""Model -> metric -> value."""
 _TASK = "tile"
 _RANDOM = "random"
 
@@ -129,7 +128,7 @@ def evaluate_imported_tiles(task: ProgramTask) -> ProgramResult:
         for group in task.groups(shard.fingerprint(index)):
             members.setdefault(group, []).append(index)
     runtimes = {index: shard.runtime_ns(index).astype(np.float64) for index in kernels}
-    metrics: dict[str, dict[ModelKey, dict[str, float]]] = {}
+    metrics: dict[str, ByModel] = {}
     for group, indices in sorted(members.items()):
         measured = [runtimes[index] for index in indices]
         metrics[group] = {

@@ -115,8 +115,8 @@ class Claim:
         set: set of comparisons that it belongs to (`claims.contrasts`).
         construction: reason why our results agree by how they are made, so that rows cannot test it.
         looks: how often fewer rows had been looked at, and this time (`evaluation.look`).
-        units: what stands in rows as `program` and as `application`, and is drawn; of `TRAININGS`, a fold with a
-            seed, and a fold.
+        units: what stands in rows as `program` and as `application`, and is drawn; of trainings, a fold with
+            a seed, and the fold.
     """
 
     id: str
