@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import filterfalse
 from operator import or_
 from pathlib import Path
 
@@ -220,14 +219,19 @@ class ReportData:
         keys = ["task", "split", "chip", "model", "variant"]
         of_headline = set(packed[keys].drop_duplicates().itertuples(index=False, name=None))
 
-        def is_of_headline(budget: Budget) -> bool:
-            task, side = network_of(budget)
+        def is_of_headline(network: NetworkKey) -> bool:
+            task, side = network
             return (task, side.split, side.chip, side.model, side.variant) in of_headline
 
+        # What was said of a network's own training is not true of the headline's in its place.
+        own_reasons = {key: why for key, why in self.guard.reasons.items() if not is_of_headline(key)}
         return Variants(
             Results(_with_packed(self.results.frame, packed, keys)),
-            (*filterfalse(is_of_headline, self.budgets), *filter(is_of_headline, self.headline.budgets)),
-            {**self.guard.reasons, **self.headline.guard.reasons},
+            (
+                *(budget for budget in self.budgets if not is_of_headline(network_of(budget))),
+                *(budget for budget in self.headline.budgets if is_of_headline(network_of(budget))),
+            ),
+            own_reasons | dict(self.headline.guard.reasons),
         )
 
     @cached_property

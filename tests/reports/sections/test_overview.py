@@ -183,6 +183,29 @@ def test_a_conclusion_is_the_verdict_on_a_comparison_of_like_with_like(tmp_path:
     assert {12, 500} <= set(numbers(hybrid.answer.replace("%", " ")))
 
 
+def test_programs_won_are_those_that_a_statement_is_about(tmp_path: Path) -> None:
+    data = _data_of_folds(tmp_path)
+
+    def of_collection(side: Side) -> Side:
+        return replace(side, kernels="xla:random")
+
+    moved = [
+        replace(
+            finding,
+            claim=finding.claim.with_sides(of_collection),
+            **{
+                name: {of_collection(side): value for side, value in getattr(finding, name).items()}
+                for name in ("seeds", "steps", "given")
+            },
+        )
+        for finding in data.printed_findings
+    ]
+    answers = (conclusions(data.front, findings)[1].answer for findings in (data.printed_findings, moved))
+    on_all, on_collection = (numbers(answer.replace("%", " ")) for answer in answers)
+    # The share of all programs that the hybrid wins is none of a collection.
+    assert len(on_all) == len(on_collection) + 1
+
+
 def test_the_abstract_is_short_and_has_budgets_errors_and_what_is_open(tmp_path: Path) -> None:
     data = _data_of_folds(tmp_path)
     abstract = page_lead(data)

@@ -1,4 +1,4 @@
-"""The page of the headline: networks and trees at their plateau, and who leads at which budget."""
+"""The page of the headline: networks and trees at or near their plateau, and who leads at which budget."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def headline_section(data: ReportData) -> Section | None:
     }
     return Section(
         anchor="headline",
-        title="Networks and boosted trees at their plateau",
+        title="Networks and boosted trees at or near their plateau",
         label="Headline",
         page=_PAGE,
         paragraphs=paragraphs(

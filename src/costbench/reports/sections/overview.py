@@ -36,6 +36,7 @@ from costbench.reports.page import (
     sentence,
 )
 from costbench.reports.results import (
+    ALL,
     FOLDS,
     OWN,
     PRIMARY_CHIP,
@@ -224,11 +225,11 @@ def conclusions(front: Callable[[str], Front], findings: Sequence[Finding] = ())
 def _won(ranking: Standings, model: str, finding: Finding) -> float | None:
     """Returns the share of programs that a network wins, in percent.
 
-    None if it is held against another baseline than the strongest.
+    None if it is held against another baseline than the strongest, or on a collection of programs alone.
     """
     standing = ranking.of(model)
-    held_against = {side.model for side in finding.claim.left}
-    if standing is None or standing.won is None or held_against != {ranking.strongest}:
+    held_against = {(side.model, side.kernels) for side in finding.claim.left}
+    if standing is None or standing.won is None or held_against != {(ranking.strongest, ALL)}:
         return None
     return 100.0 * standing.won
 
