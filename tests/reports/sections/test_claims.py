@@ -161,6 +161,10 @@ def test_of_a_claim_of_a_paper_the_papers_model_counts_where_there_is_one() -> N
     )
     alone = replace(FINDINGS[0], claim=replace(LOSS, set="stand_in"))
     assert claims_of_papers((printed, ours, alone)) == (printed, alone)
+    # Folds count where the paper's kind of split was not run, and there alone; with our model they do not.
+    absent, on_folds = replace(printed, verdict=NOT_EVALUATED), _on_folds(printed, verdict=HOLDS)
+    assert claims_of_papers((absent, ours, on_folds, alone)) == (on_folds, alone)
+    assert claims_of_papers((printed, on_folds, ours, alone)) == (printed, alone)
 
 
 def test_a_wall_time_has_a_verdict_and_no_number() -> None:

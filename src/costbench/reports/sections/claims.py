@@ -221,11 +221,18 @@ def _count_after_control(frame: pd.DataFrame) -> dict[str, object]:
 
 
 def claims_of_papers(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Returns a finding a claim of the papers: that with the paper's own model where there is one."""
+    """Returns a finding a claim of the papers, with the paper's own model where there is one.
+
+    It is that on the paper's kind of split; where that was not evaluated, the one on folds.
+    """
     by_claim: dict[str, Finding] = {}
     for finding in findings:
+        name = finding.claim.restates or finding.claim.id
         if finding.claim.set in (PRINTED, STAND_IN):
-            by_claim.setdefault(finding.claim.restates or finding.claim.id, finding)
+            by_claim.setdefault(name, finding)
+        elif finding.claim.set == ALL_PROGRAMS and name in by_claim:
+            if by_claim[name].verdict == NOT_EVALUATED:
+                by_claim[name] = finding
     return tuple(by_claim.values())
 
 
