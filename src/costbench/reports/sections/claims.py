@@ -230,8 +230,9 @@ def claims_of_papers(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         name = finding.claim.restates or finding.claim.id
         if finding.claim.set in (PRINTED, STAND_IN):
             by_claim.setdefault(name, finding)
-        elif finding.claim.set == ALL_PROGRAMS and name in by_claim:
-            if by_claim[name].verdict == NOT_EVALUATED:
+        elif finding.claim.set == ALL_PROGRAMS:
+            before = by_claim.get(name)
+            if before is not None and before.verdict == NOT_EVALUATED:
                 by_claim[name] = finding
     return tuple(by_claim.values())
 
