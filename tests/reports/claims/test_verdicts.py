@@ -170,9 +170,10 @@ def test_what_guides_a_search_is_judged_as_well() -> None:
 
 def test_what_a_side_that_knows_nothing_passes_cannot_hold() -> None:
     blind = Side("random")
-    claim = replace(EQUAL, blind=blind)
+    claim = replace(EQUAL, blind=blind, looks=2)
     rows = rows_of_both([10.1] * 6, [10.0] * 6)
     finding = decide(claim, rows, rows_of_side(blind, {0: [10.3] * 6}))
+    assert finding.looks == 2
     assert (finding.verdict, finding.reason[:22]) == (UNDECIDED, "random may pass too: -")
     # Its difference, the ends of its interval, and the difference that counts.
     assert numbers(finding.reason) == [-0.3, -0.3, -0.3, 0.5]

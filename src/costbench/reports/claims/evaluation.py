@@ -290,7 +290,7 @@ def _evaluate(claim: Claim, index: ScoreIndex, margin: Margin | None, draws: Dra
     if n < (2 if claim.statistic == "standard_deviation" else 1):
         return Finding(claim, NOT_EVALUATED, missing=("programs that all sides were tested on",))
     size = margin.at(lambda: level(claim, by_side)) if margin is not None else 0.0
-    return _judge(claim, by_side, draws, size)
+    return look(_judge(claim, by_side, draws, size), claim.looks)
 
 
 def share_runs(scores: Mapping[Side, Scores]) -> dict[Side, Scores]:
@@ -357,7 +357,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
 
     smallest = smallest_tail(is_decided)
     estimated = None if verdict else needed(claim, leads, margin, programs=n, runs=runs)
-    return look(replace(finding, p=smallest, needed=estimated), claim.looks)
+    return replace(finding, p=smallest, needed=estimated)
 
 
 def look(finding: Finding, times: int) -> Finding:
