@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from costbench.arrays import AnyArray
-from costbench.datasets.record_types import TILE
-from costbench.datasets.records import check_columns
+from costbench.datasets.record_types import ESTIMATES, NODE_EXTRAS, TILE, TILE_GRAPHS
+from costbench.datasets.records import check_columns, check_values
 from costbench.errors import DataError
 from tests.datasets.tile_columns import tile_columns
 
@@ -63,3 +63,23 @@ def test_bad_columns_are_named(change: Callable[[dict[str, AnyArray]], object], 
     change(columns)
     with pytest.raises(DataError, match=problem):
         check_columns(TILE, columns, WHERE)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_floats_that_are_no_numbers_are_named_with_their_row(value: float) -> None:
+    estimates = np.arange(1.0, 7.0)
+    estimates[4] = value
+    column = ESTIMATES.column("config_analytical_ns")
+    problem = rf"x\.arrow: config_analytical_ns: entry 4 is {value} \(expected a finite number\)"
+    with pytest.raises(DataError, match=problem):
+        check_values(column, estimates, WHERE)
+    rows = np.zeros((3, 5), np.float32)
+    rows[2, 1] = value
+    with pytest.raises(DataError, match=f"node_extra: entry 2, 1 is {value}"):
+        check_values(NODE_EXTRAS.column("node_extra"), rows, WHERE)
+
+
+def test_fractions_below_a_minimum_are_refused() -> None:
+    runtimes = np.array([0.0, 2.5, -0.5])
+    with pytest.raises(DataError, match=r"config_runtime_ns: entry 2 is -0\.5 \(expected 0 or more ns\)"):
+        check_values(TILE_GRAPHS.column("config_runtime_ns"), runtimes, WHERE)

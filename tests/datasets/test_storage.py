@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from costbench.datasets.record_types import TILE
+from costbench.datasets.record_types import ESTIMATES, TILE
 from costbench.datasets.records import RecordType
 from costbench.datasets.storage import Shard, list_shards, write_shard
 from costbench.errors import DataError
@@ -101,6 +101,23 @@ def test_bad_values_are_refused_when_read(tmp_path: Path, key: str, value: int, 
     write_shard(tmp_path / "x.arrow", columns, metadata(), unchecked())
     with pytest.raises(DataError, match=rf"x\.arrow: {problem}"):
         Shard.open(tmp_path / "x.arrow")
+
+
+def test_floats_that_are_no_numbers_are_refused_when_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    estimates = {
+        "kernel_fingerprint": np.zeros((2, 16), np.uint8),
+        "config_analytical_ns_offsets": np.array([0, 1, 3]),
+        "config_analytical_ns": np.array([1.0, 2.0, 3.0]),
+    }
+    write_shard(path, estimates, {}, ESTIMATES)
+    table = pa.ipc.open_file(path).read_all()
+    lists = pa.LargeListArray.from_arrays([0, 1, 3], pa.array([1.0, 2.0, np.nan]))
+    index = table.schema.get_field_index("config_analytical_ns")
+    field = table.schema.field(index)
+    rewritten(path, table.set_column(index, field, lists.cast(field.type)))
+    with pytest.raises(DataError, match=r"x\.arrow: config_analytical_ns: entry 2 is nan"):
+        Shard.open(path)
 
 
 def test_an_unknown_column_is_an_error(path: Path) -> None:

@@ -23,7 +23,6 @@ from costbench.params import parse
 
 # Options that are looked at together when their range is checked.
 _CHUNK_VALUES = 1 << 22
-_CHUNK_ROWS = 1 << 16
 _FACTS = ("name", "program", "collection")
 
 
@@ -125,10 +124,6 @@ def write_layout_graph(
         "config_runtime_ns": graph.runtime_ns,
         "node_splits": graph.node_splits,
     }
-    for key in ("node_features", "option_features"):
-        for start in range(0, len(columns[key]), _CHUNK_ROWS):
-            if not np.isfinite(columns[key][start : start + _CHUNK_ROWS]).all():
-                raise DataError("holds NaN or infinity", where=path, field=key, expected="finite numbers")
     facts = {**(metadata or {}), **{key: getattr(graph, key) for key in _FACTS}}
     if np.ndim(graph.config_options) == 2 and np.ndim(graph.option_offsets) == 1:
         _check(graph, path)

@@ -73,8 +73,8 @@ def check_columns(record: RecordType, columns: Mapping[str, AnyArray], where: Pa
     """Checks that columns are complete and valid before they are stored.
 
     Raises:
-        DataError: naming the column, if one is missing, unknown, of another type or shape, holds NaN or a
-            value below its minimum, or if offsets do not delimit their column.
+        DataError: naming the column, if one is missing, unknown, of another type or shape, holds NaN, an
+            infinity or a value below its minimum, or if offsets do not delimit their column.
     """
     for key in columns:
         record.column(key)
@@ -131,18 +131,24 @@ def check_shape(column: Column, shape: tuple[int, ...], sizes: dict[str, int], w
 
 
 def check_values(column: Column, array: AnyArray, where: Path | str) -> None:
-    """Raises DataError if a value is below the column's minimum, such as a zero or negative runtime."""
-    if column.minimum is None or array.size == 0:
+    """Raises DataError if a value is NaN, infinite or below the column's minimum, such as a zero runtime."""
+    if array.size == 0:
         return
-    smallest = int(array.min())
-    if smallest < column.minimum:
-        index = int(array.argmin())
-        raise DataError(
-            f"entry {index} is {smallest}",
-            where=where,
-            field=column.key,
-            expected=f"{column.minimum} or more{' ' * bool(column.unit)}{column.unit}",
-        )
+    # NaN is the least and the greatest value of an array that holds one; nothing of its size is made.
+    if array.dtype.kind == "f" and not np.isfinite([array.min(), array.max()]).all():
+        index = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise _bad_value(column, array, index, where, "a finite number")
+    if column.minimum is not None and array.min() < column.minimum:
+        expected = f"{column.minimum} or more{' ' * bool(column.unit)}{column.unit}"
+        raise _bad_value(column, array, int(array.argmin()), where, expected)
+
+
+def _bad_value(column: Column, array: AnyArray, index: int, where: Path | str, expected: str) -> DataError:
+    """Returns the error of a value, by its index in the flattened array."""
+    entry = ", ".join(str(int(i)) for i in np.unravel_index(index, array.shape))
+    return DataError(
+        f"entry {entry} is {array.flat[index]}", where=where, field=column.key, expected=expected
+    )
 
 
 def check_offsets(column: Column, array: AnyArray, length: int, where: Path | str) -> None:
