@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,3 +202,37 @@ def test_rows_of_every_graph_are_needed(path: Path) -> None:
         LayoutDataset([path], rows=[])
     with pytest.raises(DataError, match="paths"):
         LayoutDataset([])
+
+
+def test_graphs_travel_as_their_paths(path: Path) -> None:
+    graphs = LayoutDataset([path, path], count=3)
+    assert len(ForkingPickler.dumps(graphs)) < 1000 < path.stat().st_size
+    torch.manual_seed(0)
+    expected = [data.rows.tolist() for data in graphs]
+    torch.manual_seed(0)
+    assert [data.rows.tolist() for data in ForkingPickler.loads(ForkingPickler.dumps(graphs))] == expected
+
+
+def test_a_row_of_a_two_dimensional_array_belongs_to_one_graph(path: Path) -> None:
+    graphs = LayoutDataset([path, path], rows=np.array([[3, 8], [9, 20]]))
+    assert [data.rows.tolist() for data in graphs] == [[3, 8], [9, 20]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([[0, 30]], r"a\.arrow: rows\[0\]: 0 to 30 .expected 0 to 29"),
+        ([[-1, 3]], "-1 to 3"),
+        ([[True, False]], "1 dimensions of bool"),
+        (np.array([3]), "0 dimensions of int64"),
+        (np.zeros((1, 2, 2), np.int64), "2 dimensions"),
+    ],
+)
+def test_rows_that_are_no_configs_are_refused(path: Path, rows: Any, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        LayoutDataset([path], rows=rows)
+
+
+def test_items_have_a_config_or_more(path: Path) -> None:
+    with pytest.raises(ParamsError, match="count: is -1"):
+        LayoutDataset([path], count=-1)

@@ -202,8 +202,7 @@ class SampleDecisions(BaseTransform):  # type: ignore[misc]  # PyG ships no type
     """
 
     def __init__(self, count: int) -> None:
-        if count < 1:
-            raise ParamsError(f"is {count}", field="count", expected="1 or more decisions")
+        _require_count(count, "decisions")
         self.count = count
 
     def forward(self, data: KernelData) -> KernelData:
@@ -214,11 +213,16 @@ class SampleDecisions(BaseTransform):  # type: ignore[misc]  # PyG ships no type
         return data
 
 
+def _require_count(count: int, what: str) -> None:
+    if count < 1:
+        raise ParamsError(f"is {count}", field="count", expected=f"1 or more {what}")
+
+
 class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
     """Layout graphs, each a `torch_geometric.data.Data` with `count` of its configs, drawn when it is read.
 
     Draws come from torch's global generator, which `torch.manual_seed` sets and PyG's loader seeds in its
-    workers. An item has:
+    workers, to which graphs travel as their paths. An item has:
 
     - `x`: float32 [n, 140], TpuGraphs' node features;
     - `opcode`: int64 [n], TpuGraphs' codes, below `pyg_dataset.NUM_OPCODES` for known ones;
@@ -232,11 +236,13 @@ class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
     Args:
         paths: layout graphs (`datasets.layout_graphs`).
         count: configs of an item, or all of a graph that has fewer.
-        rows: for each graph, the configs to draw from; all of them if left out.
+        rows: for each graph, an array [r] of the configs to draw from; all of them if left out. A row of a
+            2-D array belongs to one graph.
         transform: applied to every item as it is read, as in any PyG data set.
 
     Raises:
-        DataError: if there is no graph, or `rows` is not one array for each.
+        DataError: if there is no graph, or `rows` is not one array of its configs for each.
+        ParamsError: if `count` is less than 1.
     """
 
     def __init__(
@@ -244,28 +250,50 @@ class LayoutDataset(Dataset):  # type: ignore[misc]  # PyG ships no types
         paths: Sequence[Path | str],
         *,
         count: int = 16,
-        rows: Sequence[I64] | None = None,
+        rows: Sequence[I64] | I64 | None = None,
         transform: Any = None,
     ) -> None:
+        _require_count(count, "configs")
         if not paths or (rows is not None and len(rows) != len(paths)):
             problem = f"{len(paths)} graphs, {len(paths if rows is None else rows)} arrays of rows"
             raise DataError(
                 problem, field="paths", expected="one graph or more, and an array of rows for each"
             )
-        self._graphs = [open_layout_graph(path) for path in paths]
-        self._rows = rows or [np.arange(graph.num_configs) for graph in self._graphs]
+        self._files = _GraphFiles(*paths)
+        self._rows = None if rows is None else [np.asarray(part) for part in rows]
+        for number, (part, graph) in enumerate(zip(self._rows or (), self._files.graphs, strict=False)):
+            if part.ndim != 1 or (part.size and part.dtype.kind not in "iu"):
+                problem = f"{part.ndim} dimensions of {part.dtype}"
+                raise DataError(problem, field=f"rows[{number}]", expected="one dimension of whole numbers")
+            if part.size and not 0 <= part.min() <= part.max() < graph.num_configs:
+                problem, last = f"{part.min()} to {part.max()}", graph.num_configs - 1
+                raise DataError(
+                    problem, where=paths[number], field=f"rows[{number}]", expected=f"0 to {last}"
+                )
         self._count = count
         super().__init__(None, transform=transform)
 
     def len(self) -> int:
         """Graphs of the data set."""
-        return len(self._graphs)
+        return len(self._files.graphs)
 
     def get(self, idx: int) -> Data:
         """Reads one graph with configs drawn from its rows."""
-        rows = self._rows[idx]
+        graph = self._files.graphs[idx]
+        rows = np.arange(graph.num_configs) if self._rows is None else self._rows[idx]
         sample = torch.randperm(len(rows))[: self._count].numpy()
-        return layout_data(self._graphs[idx], np.sort(rows[sample]))
+        return layout_data(graph, np.sort(rows[sample]).astype(np.int64))
+
+
+class _GraphFiles:
+    """Opened layout graphs, which travel to another process as their paths."""
+
+    def __init__(self, *paths: Path | str) -> None:
+        self._paths = paths
+        self.graphs = [open_layout_graph(path) for path in paths]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_GraphFiles, self._paths)
 
 
 def layout_data(graph: LayoutGraph, rows: I64) -> Data:
