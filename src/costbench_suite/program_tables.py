@@ -117,8 +117,9 @@ def read_columns(path: Path, kinds: ColumnKinds, expected: str, optional: str = 
     with _reading(path):
         table = file.read()
     for name in names:
-        if table.column(name).null_count:
-            raise DataError("has empty values", where=path, field=name, expected="a value in each row")
+        if empty := table.column(name).null_count:
+            problem = f"{empty:,} empty values"
+            raise DataError(problem, where=path, field=name, expected="a value in each row")
     return table
 
 

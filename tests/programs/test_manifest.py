@@ -215,6 +215,17 @@ def test_user_files_that_share_a_stem_are_refused(tmp_path: Path) -> None:
         user_programs(tmp_path)
 
 
+def test_a_link_to_nothing_is_no_program_that_is_left_out_silently(tmp_path: Path) -> None:
+    (tmp_path / "user" / "folder.hlo.pb").mkdir(parents=True)
+    (tmp_path / "user" / "mine.hlo.pb").symlink_to(tmp_path / "gone.hlo.pb")
+    (entry,) = user_programs(tmp_path)
+    with pytest.raises(DataError, match=r"mine\.hlo\.pb: no such file"):
+        read_program_bytes(tmp_path, entry)
+    (tmp_path / "user" / "dump.txt").symlink_to(tmp_path / "gone.txt")
+    with pytest.raises(DataError, match=r"dump\.txt: no such file"):
+        user_programs(tmp_path)
+
+
 def test_no_user_folder_is_no_programs(tmp_path: Path) -> None:
     assert user_programs(tmp_path) == ()
 

@@ -101,7 +101,7 @@ def test_fusions_are_scored_over_the_kernels_that_evaluation_counts(
     [
         (lambda f: f.iloc[3:], "3 missing"),
         (lambda f: pd.concat([f, f.iloc[:2]]), "2 double"),
-        (lambda f: f.assign(cost=f["cost"].where(f.index != 5, np.nan)), "1 not finite|empty values"),
+        (lambda f: f.assign(cost=f["cost"].where(f.index != 5, np.nan)), "1 not finite|1 empty values"),
         (lambda f: f.assign(cost=f["cost"].where(f.index != 5, np.inf)), "1 not finite"),
         (lambda f: pd.concat([f, f.iloc[:1].assign(id="nobody/0")]), "1 unknown"),
         (lambda f: f.assign(decision=f["decision"].where(f.index != 0, 10_000)), "1 missing, 1 unknown"),

@@ -186,7 +186,10 @@ def evaluate(  # noqa: PLR0913 (a command has its options)
     calm_threads()
     from costbench.experiments.tpugraphs.training import ImportedData, evaluate_on
 
-    scored = evaluate_on(ImportedData(data, collection, cache), split, model, threads)
+    source = ImportedData(data, collection, cache)
+    if not source.is_folder:
+        refuse_given(context, ("split",), "with a file")
+    scored = evaluate_on(source, split, model, threads)
     if as_json:
         typer.echo(json.dumps([graph.to_dict() for graph in scored], indent=1, sort_keys=True))
         return

@@ -123,6 +123,8 @@ class ModelFormat(Generic[Net, Scaling]):
                 format, or no model at all.
         """
         path = Path(folder) / self.file
+        if not path.exists():
+            raise DataError("no such file", where=path, expected=f"the folder of a {self.noun}")
         content = read_json(path)
         if not isinstance(content, dict) or content.get("format") != self.name:
             raise DataError(f"is no {self.noun}", where=path, field="format", expected=self.name)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from costbench.artifacts import digest_bytes, read_bytes, read_json, write_json
+from costbench.artifacts import digest_bytes, open_file, read_bytes, read_json, write_json
 from costbench.errors import DataError, HloError
 from costbench.hlo.reader import decompress
 from costbench.hlo.text.parser import looks_like_text, proto_from_text
@@ -166,17 +166,17 @@ def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
     """Returns programs that a user dropped in `<folder>/user`, each an application `user:<stem>` of its own.
 
     Any `*.hlo.pb`, `*.pb`, `*.hlo.pb.zst`, `*.pb.gz` or `*.hlo` counts, and any `*.txt` that begins as HLO
-    text does; the folder may be absent.
+    text does; the folder may be absent. A link to nothing is a program that cannot be read.
 
     Raises:
-        DataError: two files have one stem.
+        DataError: two files have one stem, or a `*.txt` cannot be read.
     """
     user_folder = Path(folder) / USER_FOLDER
     paths: dict[str, Path] = {}
     for path in sorted(user_folder.iterdir()) if user_folder.is_dir() else ():
         suffix = next((ending for ending in _USER_SUFFIXES if path.name.endswith(ending)), None)
         stem = path.name.removesuffix(suffix) if suffix else ""
-        if not path.is_file() or not stem or stem.startswith("."):
+        if path.is_dir() or not stem or stem.startswith("."):
             continue
         if suffix == _MAYBE_NOTES and _hlo_text(_beginning(path)) is None:
             continue
@@ -187,11 +187,8 @@ def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
 
 
 def _beginning(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_BEGINNING_BYTES)
-    except OSError as error:
-        raise DataError(f"cannot read: {error.strerror}", where=path) from error
+    with open_file(path) as file:
+        return file.read(_BEGINNING_BYTES)
 
 
 def _hlo_text(data: bytes) -> str | None:

@@ -228,6 +228,16 @@ def test_files_that_are_no_program(tmp_path: Path) -> None:
         featurize_file(tmp_path / "absent.pb", tmp_path / "x.npz")
 
 
+def test_a_program_is_not_overwritten_by_its_features(tmp_path: Path) -> None:
+    path = tmp_path / "step.hlo.txt"
+    path.write_text(TEXT)
+    (tmp_path / "link.npz").symlink_to(path)
+    for destination in (path, tmp_path / "link.npz"):
+        with pytest.raises(DataError, match="is the HLO file itself"):
+            featurize_file(path, destination)
+    assert path.read_text() == TEXT
+
+
 def test_a_misspelt_opcode_is_named(tmp_path: Path) -> None:
     path = tmp_path / "step.hlo.txt"
     path.write_text(TEXT.replace("tanh(", "tahn("))

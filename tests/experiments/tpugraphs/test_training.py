@@ -21,7 +21,7 @@ from costbench.metrics.ranking import kendall_tau
 from costbench.models.layout.model import load_layout_model
 from costbench.training.layout.source import hold_out_configs
 from costbench.training.spec import HoldOutSpec
-from tests.datasets.tpugraphs.public_arrays import save, tile_arrays
+from tests.datasets.tpugraphs.public_arrays import layout_arrays, save, tile_arrays
 
 QUICK = """
 net: {hidden: 16, opcode_embedding: 8, encoder_layers: 2}
@@ -184,6 +184,32 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_fol
     path = write_random_graph(tmp_path / "graph.arrow", 30, 4, 20, 3)
     with pytest.raises(ParamsError, match="hiden"):
         train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", 0, 1)
+
+
+def test_graphs_that_teach_nothing_are_named_as_the_user_named_them(tmp_path: Path, settings: Path) -> None:
+    unlabelled = save(tmp_path / "test.npz", layout_arrays(config_runtime=None))
+    model = tmp_path / "model"
+    with pytest.raises(DataError, match="graph test has no runtimes") as caught:
+        train_on(ImportedData(str(unlabelled), None, tmp_path / "cache"), settings, model, 0, 1)
+    assert (caught.value.where, caught.value.field) == (str(unlabelled), "config_runtime")
+    arrays = layout_arrays()
+    configs = len(arrays["config_runtime"])
+    rigid = {"node_config_ids": np.zeros(0, int), "node_config_feat": np.zeros((configs, 0, 18), np.float32)}
+    save(tmp_path / "rigid.npz", {**arrays, **rigid})
+    with pytest.raises(DataError, match=r"rigid\.npz: node_config_ids: no graph has a config"):
+        train_on(ImportedData(str(tmp_path / "rigid.npz"), None, tmp_path), settings, model, 0, 1)
+    assert not model.exists()
+
+
+def test_options_of_a_folder_have_no_effect_on_a_file(tmp_path: Path) -> None:
+    path = str(write_random_graph(tmp_path / "graph.arrow", 30, 4, 20, 3))
+    with pytest.raises(DataError, match="--collection: has no effect with a file"):
+        ImportedData(path, "layout:xla:random", tmp_path)
+    arguments = ["evaluate", "--data", path, "--split", "test", "--model", str(tmp_path / "model")]
+    with pytest.raises(DataError, match="--split: has no effect with a file"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    with pytest.raises(DataError, match=r"layout_model\.json: no such file .expected .*layout model"):
+        CliRunner().invoke(app, [*arguments[:3], *arguments[5:]], catch_exceptions=False)
 
 
 def test_a_kernel_with_tile_sizes_is_no_layout_graph(tmp_path: Path) -> None:

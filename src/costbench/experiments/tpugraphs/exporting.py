@@ -210,9 +210,11 @@ def featurize_file(path: Path, destination: Path) -> tuple[int, int]:
 
     Raises:
         HloError: if there is no program in the file, or it has an opcode that XLA does not.
-        DataError: if `destination` cannot be written.
+        DataError: if `destination` is the HLO file itself, or cannot be written.
     """
     proto = read_proto(path)
+    if destination.exists() and destination.samefile(path):
+        raise DataError("is the HLO file itself", where=destination, field="--out", expected="another file")
     for inst in (inst for body in proto.computations for inst in body.instructions):
         try:
             Opcode.from_name(inst.opcode)

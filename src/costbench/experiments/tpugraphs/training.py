@@ -60,6 +60,8 @@ class ImportedData:
     cache: Path
 
     def __post_init__(self) -> None:
+        if not self.is_folder and self.collection is not None:
+            raise DataError("has no effect with a file", field="--collection", expected="to be left out")
         if not self.is_folder and Path(self.name).is_dir():
             raise DataError("is a folder", where=self.name, expected=f"{_FOLDER}{self.name}, or a file")
 
@@ -159,7 +161,14 @@ def train_on(
     graphs = data.graphs("train")
     held_out_graphs = data.graphs("valid") if data.is_folder else []
     division = None if held_out_graphs else {**asdict(spec.hold_out), "seed": seed}
-    trained = {graph.name: _runtimes_digest(graph) for graph in map(open_layout_graph, graphs)}
+    trained: dict[str, str] = {}
+    configurable = 0
+    for graph in (_open_labelled(data, path) for path in graphs):
+        trained[graph.name] = _runtimes_digest(graph)
+        configurable += len(graph.node_config_ids)
+    if not configurable:
+        problem = "no graph has a configurable node"
+        raise DataError(problem, where=data.name, field="node_config_ids", expected="one or more")
     facts = {"graphs": trained, "held_out": division, "monitor": spec.monitor}
     path = out / TRAINING_FILE
     if not path.is_file() or read_json(path) != facts:
@@ -167,6 +176,15 @@ def train_on(
         (out / MODEL_FILE).unlink(missing_ok=True)
         write_json(path, facts)
     return spec.monitor, fit_layout(spec, graphs, held_out_graphs, out, logger=logger)
+
+
+def _open_labelled(data: ImportedData, path: Path) -> LayoutGraph:
+    """Opens a graph of the data. Raises: DataError, as the user named the data, if it has no runtimes."""
+    graph = open_layout_graph(path)
+    if not graph.is_labelled:
+        problem = f"graph {graph.name} has no runtimes"
+        raise DataError(problem, where=data.name, field="config_runtime", expected="runtimes of its configs")
+    return graph
 
 
 def _runtimes_digest(graph: LayoutGraph) -> str:
@@ -230,9 +248,7 @@ def evaluate_on(data: ImportedData, split: str, model: Path, threads: int = 1) -
     trained, division = _training(model)
     scored = []
     for path in data.graphs(split):
-        graph = open_layout_graph(path)
-        if not graph.is_labelled:
-            raise DataError("has no runtimes", where=path, expected="a labelled graph; see export")
+        graph = _open_labelled(data, path)
         rows: I64 = np.arange(graph.num_configs)
         which = "all"
         if division is not None and _runtimes_digest(graph) in trained:
