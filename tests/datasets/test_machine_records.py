@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from costbench.artifacts import read_json, write_json
@@ -50,6 +52,19 @@ def test_files_that_are_no_such_table(tmp_path: Path) -> None:
     write_table(path, [ROW], KERNEL_COLUMNS)
     with pytest.raises(DataError, match="origin: missing or of another type"):
         read_table(path, CONFIG_COLUMNS)
+
+
+def test_empty_values_and_nan_are_named_with_their_row(tmp_path: Path) -> None:
+    path = tmp_path / KERNELS
+    write_table(path, [ROW, ROW | {"second_cpu": float("nan")}], KERNEL_COLUMNS)
+    with pytest.raises(DataError, match=r"kernels\.parquet: second_cpu: row 1 is NaN"):
+        read_table(path, KERNEL_COLUMNS)
+    write_table(path, [ROW, ROW, ROW], KERNEL_COLUMNS)
+    table = pq.read_table(path)
+    index = table.schema.get_field_index("first_ns")
+    pq.write_table(table.set_column(index, "first_ns", pa.array([5, None, 7])), path)
+    with pytest.raises(DataError, match="first_ns: row 1 is empty"):
+        read_table(path, KERNEL_COLUMNS)
 
 
 def test_records_of_another_version(tmp_path: Path) -> None:

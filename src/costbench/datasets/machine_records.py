@@ -23,6 +23,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from costbench.artifacts import atomic_path, read_bytes, read_json
@@ -168,7 +169,8 @@ def read_table(path: Path, columns: Mapping[str, RecordColumn]) -> pd.DataFrame:
     """Returns the rows of a file.
 
     Raises:
-        DataError: if it is missing, damaged, or has other columns.
+        DataError: if it is missing, damaged, or has other columns, naming the row of a value that is empty or
+            NaN.
     """
     data = read_bytes(path)
     try:
@@ -181,6 +183,11 @@ def read_table(path: Path, columns: Mapping[str, RecordColumn]) -> pd.DataFrame:
             raise DataError(
                 "missing or of another type", where=path, field=name, expected=columns[name].meaning
             )
+        values = table.column(name)
+        row = pc.index(values.is_null(nan_is_null=True), True).as_py()
+        if row >= 0:
+            problem = f"row {row} is {'empty' if values[row].as_py() is None else 'NaN'}"
+            raise DataError(problem, where=path, field=name, expected=columns[name].meaning)
     # Arrow has no way from lists of values of fixed size to pandas, from other lists it has.
     plain = [
         field.with_type(pa.list_(pa.binary())) if field.type == _FINGERPRINTS else field
