@@ -80,6 +80,8 @@ def load_manifest(folder: Path) -> tuple[ProgramEntry, ...]:
     path = Path(folder) / MANIFEST_NAME
     if not Path(folder).is_dir():
         raise DataError("no such programs folder", where=folder, expected="a folder made by `collect`")
+    if not path.exists():
+        raise DataError("no such file", where=path, expected="that of a programs folder, made by `collect`")
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("programs"), list):
         raise DataError("no list of programs", where=path, field="programs", expected="a list of rows")
