@@ -79,6 +79,11 @@ def test_folders_and_files_may_be_links(root: Path, tmp_path: Path) -> None:
         paths = folder.graphs("layout:xla:random", "valid")
         assert len(paths) == 1
         assert all(folder.layout_path(path).is_file() for path in paths)
+    (tmp_path / "gone.npz").symlink_to(tmp_path / "nothing")
+    (paths[0].parent / "gone.npz").symlink_to(tmp_path / "gone.npz")
+    assert [path.name for path in folder.graphs("layout:xla:random", "valid")] == ["gone.npz", paths[0].name]
+    with pytest.raises(OSError, match=r"gone\.npz"):
+        folder.layout_path(paths[0].parent / "gone.npz")
 
 
 def test_a_shard_without_its_stamp_is_made_again(root: Path, tmp_path: Path) -> None:

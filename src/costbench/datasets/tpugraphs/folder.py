@@ -82,7 +82,9 @@ class TpuGraphsFolder:
         if split not in SPLITS:
             raise DataError(f"no split {split!r}", where=self.root, expected=f"one of {', '.join(SPLITS)}")
         folder = self.root / COLLECTIONS[collection] / split
-        return sorted(path for path in folder.glob(f"*{_SUFFIX}") if path.is_file() and path.name[0] != ".")
+        # A link to nothing is a graph that cannot be read, not one that is left out.
+        files = (path for path in folder.glob(f"*{_SUFFIX}") if not path.is_dir())
+        return sorted(path for path in files if path.name[0] != ".")
 
     def layout_path(self, path: Path) -> Path:
         """Returns the converted layout graph of one of `graphs`, which is made if it does not exist yet.
