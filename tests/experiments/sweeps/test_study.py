@@ -214,6 +214,9 @@ def test_passwords_stay_out_of_messages() -> None:
         ("mysql+pymysql://127.0.0.1/x", "storage: no URL of a database"),
         ("postgresql+pg8000://127.0.0.1/x", "the driver pg8000 is not installed"),
         ("sqlite:////dev/null/optuna.db", "/dev/null"),
+        ("sqlite://", "sqlite://: a database in memory (expected a file, which all workers open, such as"),
+        ("sqlite:///:memory:", "a database in memory (expected a file"),
+        ("sqlite:///file:x?mode=memory&uri=true", "a database in memory (expected a file"),
     ],
 )
 def test_storages_that_cannot_be_used(url: str, message: str) -> None:
