@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from costbench.errors import DataError, DivergedError
 from costbench.execution.workers import Backend
 from costbench.experiments.grid.training_run import CellResult, CellTask, OnEpoch, Tracking
+from costbench.experiments.identity import IDENTITY_FILE, StageIdentity, write_identity
+from costbench.experiments.sweeps import sweep as of_sweeps
 from costbench.experiments.sweeps.study import finished_trials, open_study, progress, requeue
 from costbench.experiments.sweeps.sweep import SweepTask, _best, _table, sweep, work
 from costbench.experiments.tracking.runs import OFF
@@ -26,6 +30,7 @@ from tests.experiments.toy_sweep import (
     toy_task,
     toy_training,
 )
+from tests.forked import start
 
 RATE = FloatDistribution(1e-5, 1e-1, log=True)
 ENCODER = CategoricalDistribution(["none", "graphsage"])
@@ -159,6 +164,34 @@ def test_the_result_is_of_as_many_trials_as_are_asked_for(url: str, tmp_path: Pa
     sweep([first], 1, backend, tmp_path / "more")
     for name in ("tile.csv", "tile.yaml"):
         assert (tmp_path / "more" / name).read_bytes() == (tmp_path / "before" / name).read_bytes()
+
+
+def _killed_between_its_files(task: SweepTask, folder: Path) -> None:
+    def kill(*_files: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    of_sweeps.write_best = kill
+    sweep([task], 1, Backend(), folder)
+
+
+def test_killed_between_its_files_a_sweep_leaves_nothing_that_counts(url: str, tmp_path: Path) -> None:
+    """With the table of one study beside the best trial of another; both sweeps then write what is theirs."""
+    task, folder = toy_task(url, tmp_path, trials=3), tmp_path / "sweep"
+    first = replace(task, cell=replace(task.cell, tracking=Tracking(OFF, "", "")))
+    second = replace(first, study=replace(task.study, name="other", seed=8))
+    for one in (first, second):
+        work(one, toy_training())
+        sweep([one], 1, Backend(), tmp_path / one.study.name)
+    sweep([first], 1, Backend(), folder)
+    write_identity(folder, StageIdentity("params", "data", "code"))
+    killed = start(_killed_between_its_files, second, folder)
+    killed.join(timeout=HANGS_AFTER_S)
+    assert killed.exitcode == -signal.SIGKILL
+    assert not (folder / IDENTITY_FILE).exists()
+    for one in (first, second):
+        sweep([one], 1, Backend(), folder)
+        for name in ("tile.csv", "tile.yaml"):
+            assert (folder / name).read_bytes() == (tmp_path / one.study.name / name).read_bytes()
 
 
 def test_interrupted_and_continued_is_as_not_interrupted(url: str, tmp_path: Path) -> None:

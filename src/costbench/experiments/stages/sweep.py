@@ -233,7 +233,9 @@ def results_after(
         if others and read_identity(folder) in (identity_of(both), identity_of(others)):
             return both, identity_of(both)
     if others:
-        _log.warning("%s: results of other parameters or code, removed from %s", ", ".join(others), folder)
+        _log.warning(
+            "%s: of other parameters or code, or not finished: removed from %s", ", ".join(others), folder
+        )
     return section.tasks, identity_of(section.tasks)
 
 

@@ -36,6 +36,7 @@ from costbench.experiments.grid.training_run import (
     Tracking,
     train_cell,
 )
+from costbench.experiments.identity import IDENTITY_FILE
 from costbench.experiments.sweeps.best import BestTrial, best_path, with_values, write_best
 from costbench.experiments.sweeps.space import Space
 from costbench.experiments.sweeps.study import (
@@ -203,6 +204,8 @@ def trials_path(folder: Path, task: str) -> Path:
 def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Path) -> None:
     """Runs studies until they have their numbers of trials; writes the best trial and all trials of each.
 
+    The folder has no identity from when the first of these files is written; the stage writes it afterwards.
+
     Args:
         tasks: the studies, and the training that a trial of each varies.
         workers: work items per study. Each trains trials until the study is finished; they communicate only
@@ -214,39 +217,49 @@ def sweep(tasks: Sequence[SweepTask], workers: int, backend: Backend, folder: Pa
         CostbenchError: as a worker raises, or if none of the trials of a study was completed.
     """
     with ExitStack() as runs:
-        studies: dict[str, _OpenStudy] = {}
+        opened: list[_OpenStudy] = []
         for task in tasks:
             study = open_study(task.study)
             check_study(study, task.study.storage)
             with reachable(task.study.storage):
                 missing = max(0, task.study.trials - len(finished_trials(study)))
             _log.info("%s in %s: %d trials to finish", task.study.name, task.study.storage.name, missing)
-            if missing == 0:
-                _write(task, study, folder)
-            else:
+            run = None
+            if missing > 0:
                 run = runs.enter_context(_track_study(task))
                 run.log_params({"seed": task.study.seed, "startup_trials": task.study.startup_trials})
                 tracking = replace(task.cell.tracking, tags={**task.cell.tracking.tags, PARENT: run.run_id})
-                below = replace(task, cell=replace(task.cell, tracking=tracking))
-                studies[task.study.name] = _OpenStudy(below, study, run)
+                task = replace(task, cell=replace(task.cell, tracking=tracking))
+            opened.append(_OpenStudy(task, study, run))
+        unfinished = [one.task for one in opened if one.run is not None]
         # First workers of all studies before second ones, so that every study starts at once.
         work_items = {
-            f"{name}, worker {worker}": opened.task
-            for worker in range(workers)
-            for name, opened in studies.items()
+            f"{task.study.name}, worker {worker}": task for worker in range(workers) for task in unfinished
         }
         run_work_items(work_on_study, work_items, backend, lambda _key, _none: None, _LOSSES * workers)
-        for opened in studies.values():
-            _finish(opened, folder)
+        results = [_result(one.task, one.study, folder) for one in opened]
+        # A sweep that is killed from here on has not finished: its tables may be those of two sweeps.
+        Path(folder, IDENTITY_FILE).unlink(missing_ok=True)
+        for best, table in results:
+            # A table beside the best trial of its study is checked, so it must never be that of another.
+            best_path(folder, best.task).unlink(missing_ok=True)
+            write_text(trials_path(folder, best.task), table)
+            write_best(best_path(folder, best.task), best)
+        for one, (best, _) in zip(opened, results, strict=True):
+            if one.run is not None:
+                _log_best(one.run, best, folder)
+                # Removed only if empty: workers on other machines may share the folder and still be running.
+                with suppress(OSError):
+                    one.task.cell.folder.rmdir()
 
 
 @dataclass(frozen=True)
 class _OpenStudy:
-    """A study whose trials are not finished, and its tracked run."""
+    """A study, and its tracked run; None where its trials are finished."""
 
     task: SweepTask
     study: optuna.Study
-    run: TrackedRun
+    run: TrackedRun | None
 
 
 def _track_study(task: SweepTask) -> AbstractContextManager[TrackedRun]:
@@ -272,31 +285,24 @@ def work_on_study(task: SweepTask) -> None:
     work(task, train)
 
 
-def _finish(opened: _OpenStudy, folder: Path) -> None:
-    """Writes the results of a study and logs the best trial to its run."""
-    best = _write(opened.task, opened.study, folder)
-    # Removed only if empty: workers on other machines may share the folder and still be running.
-    with suppress(OSError):
-        opened.task.cell.folder.rmdir()
+def _log_best(run: TrackedRun, best: BestTrial, folder: Path) -> None:
     # Logged as tags: MLflow's parameters cannot change, and a continued sweep may find other values.
-    opened.run.set_tags({f"best.{name}": str(value) for name, value in best.values.items()})
-    opened.run.log_metrics({"best_metric": best.metric, "best_trial": float(best.trial)})
-    opened.run.log_files([best_path(folder, best.task), trials_path(folder, best.task)], "sweep")
+    run.set_tags({f"best.{name}": str(value) for name, value in best.values.items()})
+    run.log_metrics({"best_metric": best.metric, "best_trial": float(best.trial)})
+    run.log_files([best_path(folder, best.task), trials_path(folder, best.task)], "sweep")
 
 
-def _write(task: SweepTask, study: optuna.Study, folder: Path) -> BestTrial:
+def _result(task: SweepTask, study: optuna.Study, folder: Path) -> tuple[BestTrial, str]:
+    """Returns the best trial of a finished study and the table of its trials."""
     check_study(study, task.study.storage)
     with reachable(task.study.storage):
         trials = finished_trials(study)
-    name = task.cell.cell.task
     _check_table(task, _table(trials), folder)
     # An earlier sweep may have asked for more trials of this study than this one does.
     first = dict(sorted(trials.items())[: task.study.trials])
-    write_text(trials_path(folder, name), _table(first))
     best = _best(task, first)
-    write_best(best_path(folder, name), best)
     _log.info("%s: best %s %.4f in trial %d", best.study, best.monitor, best.metric, best.trial)
-    return best
+    return best, _table(first)
 
 
 def _check_table(task: SweepTask, table: str, folder: Path) -> None:
