@@ -123,8 +123,13 @@ def test_results_of_other_options_are_not_overwritten(tmp_path: Path) -> None:
     command = ["tune", str(SHIPPED), "--task", "layout", "--out", str(tmp_path), *QUICK]
     assert CliRunner().invoke(app, command).exit_code == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for other in (["--model", "none"], ["--chip", "tpu_v2"], ["--budget", "3"]):
-        refused = CliRunner().invoke(app, [*command, *other])
+    without_model = [part for part in command if part not in ("--model-budget", "0.003")]
+    for other in (
+        [*without_model, "--model", "none"],
+        [*command, "--chip", "tpu_v2"],
+        [*command, "--budget", "3"],
+    ):
+        refused = CliRunner().invoke(app, other)
         assert isinstance(refused.exception, DataError)
         assert refused.exception.where == str(tmp_path / "settings.json")
     assert {path: path.read_bytes() for path in before} == before
@@ -280,6 +285,12 @@ def error(tmp_path: Path) -> Callable[..., CostbenchError]:
         (["--budget", "-2"], DataError, "--budget: -2.0"),
         (["--task", "fusion", "--compile-s", "-1"], DataError, "--compile-s: -1.0"),
         (["--chip", "tpu_v9"], CostbenchError, "unknown chip 'tpu_v9'"),
+        (
+            ["--task", "fusion", "--model", "none", "--model-budget", "2"],
+            DataError,
+            "--model-budget: has no effect with --model none",
+        ),
+        (["--model", "none", "--time-limit", "2"], DataError, "--time-limit: has no effect with --model"),
         (["--model", "nowhere"], DataError, "--model: no such folder (expected the folder of a"),
         (["--resume"], DataError, "nothing to resume"),
         (["--out", str(SHIPPED)], DataError, "mixer_step.hlo.txt"),

@@ -44,6 +44,8 @@ _OF_SIMULATED = ("top_k", "compile_s", "chip", "prices", "trip_count")
 """Options that have no effect on a machine that exists."""
 _OF_PROGRAMS = (*_OF_SIMULATED, "budget", "model_budget", "time_limit", "device")
 """Options that have no effect on the tasks of other packages."""
+_OF_MODELS = ("model_budget", "time_limit")
+"""Options that have no effect on a search without a model."""
 _OF_EXTENSIONS = ("strategy", "records")
 """Options that a task of another package may have; handed on where they are used."""
 
@@ -201,12 +203,14 @@ def tune(  # noqa: PLR0913 (a command has its options)
 
     def of_program() -> None:
         from costbench.errors import DataError
-        from costbench.experiments.autotuning.session import SIMULATED, TuneOptions
+        from costbench.experiments.autotuning.session import NO_MODEL, SIMULATED, TuneOptions
         from costbench.hardware.xla_cpu.program import CHIP
         from costbench.target import load_target
 
         of_others = ("top_k",) if TUNED[task].measures_programs else ("compile_s", "model_budget")
         refuse_given(context, ("trials", "target", *_OF_EXTENSIONS, *of_others), f"with --task {task}")
+        if model == NO_MODEL:
+            refuse_given(context, _OF_MODELS, f"with --model {model}")
         options = TuneOptions(
             file=Path(subject),
             task=TUNED[task].name,
