@@ -187,7 +187,7 @@ def test_the_best_known_of_a_small_program_is_the_best_there_is() -> None:
     totals = pricer.total_ns(pricer.cut(configs))
     default = pricer.total_ns(pricer.cut(space.default[None]))[0]
     assert totals.min() < default
-    params = replace(PARAMS, hardware_minutes=(0.1,), best_known_minutes=0.1, starts=("default",))
+    params = replace(PARAMS, hardware_minutes=(0.1,), best_known_minutes=0.2, starts=("default",))
     known = FusionTuner(space, TARGET, costs, {}, params).search().metrics["best known", "all", 0]
     assert known["speedup"] == default / totals.min()
     assert known["free_gain"] == known["speedup"]
@@ -260,8 +260,19 @@ def test_equal_params_give_equal_results(found: FusionResult) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"repeats": 0}, {"starts": ()}, {"model_minutes": 0.0}, {"free_evaluations": 0}], ids=str
+    "wrong",
+    [
+        {"repeats": 0},
+        {"starts": ()},
+        {"model_minutes": 0.0},
+        {"free_evaluations": 0},
+        # Two searches would have one name in results.
+        {"best_known_minutes": 4.0},
+        {"hardware_minutes": (1.0, 1.0000001)},
+        {"starts": ("random", "random")},
+    ],
+    ids=str,
 )
-def test_impossible_params(wrong: dict[str, int]) -> None:
+def test_impossible_params(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         replace(PARAMS, **wrong)  # type: ignore[arg-type]

@@ -91,6 +91,21 @@ class AutotuneFusionParams:
             raise ValueError("hardware_minutes, best_known_minutes, model_minutes: above 0")
         if self.free_evaluations < 1 or self.model_repeats < 0:
             raise ValueError("free_evaluations: at least 1; model_repeats: at least 0")
+        # Searches of results go by start and minutes.
+        if len(set(self.starts)) < len(self.starts):
+            raise ValueError(f"starts are {list(self.starts)}, must be different ones")
+        named = list(map(_name_minutes, self.hardware_minutes))
+        if len(set(named)) < len(named):
+            raise ValueError(
+                f"hardware_minutes are {', '.join(named)}, must be different ones, in six digits"
+            )
+        longest = _name_minutes(self.best_known_minutes)
+        if "default" in self.starts and longest in named:
+            raise ValueError(f"best_known_minutes is {longest}, must not be one of hardware_minutes")
+
+
+def _name_minutes(minutes: float) -> str:
+    return f"{minutes:g}"
 
 
 @dataclass(frozen=True)
@@ -250,7 +265,7 @@ class FusionTuner:
         speedups = self._speedups(start, np.array([seconds]), searches)[:, 0].tolist()
         for seed, (search, speedup) in enumerate(zip(searches, speedups, strict=True)):
             count = search.measured.affordable(seconds)
-            metrics[arm, f"{start}-{hardware_minutes:g}m", seed] = {
+            metrics[arm, f"{start}-{_name_minutes(hardware_minutes)}m", seed] = {
                 "speedup": speedup,
                 "num_measured": float(count),
                 "hardware_seconds": float(np.sum(search.measured.seconds[:count])),
