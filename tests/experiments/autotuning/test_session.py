@@ -82,6 +82,10 @@ def test_only_the_same_run_is_resumed(tmp_path: Path) -> None:
         session(tmp_path / "out", options, resume=True)
     session(tmp_path / "out", options)
     session(tmp_path / "out", replace(options, minutes=99.0), resume=True)
+    before = (tmp_path / "out" / "settings.json").read_bytes()
+    with pytest.raises(DataError, match=r"settings\.json: is of minutes 99\.0, not 10\.0"):
+        session(tmp_path / "out", options, resume=True)
+    assert (tmp_path / "out" / "settings.json").read_bytes() == before
     with pytest.raises(DataError, match=r"settings\.json: is of seed 0, not 1"):
         session(tmp_path / "out", replace(options, seed=1), resume=True)
     prices = tmp_path / "prices.yaml"

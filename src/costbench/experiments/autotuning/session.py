@@ -232,8 +232,8 @@ class Session:
         origins: names of instructions -> what they were called in the user's code (JAX's `op_name`).
 
     Raises:
-        DataError: if there is nothing to resume, or the options differ; if nothing is to be resumed and the
-            folder holds the result of other options.
+        DataError: if there is nothing to resume, or the options differ or have a smaller budget; if nothing
+            is to be resumed and the folder holds the result of other options.
     """
 
     def __init__(
@@ -256,7 +256,11 @@ class Session:
         path = folder / "settings.json"
         if resume:
             # A larger hardware budget only adds measurements, so it does not change the identity of the run.
-            _verify_settings(path, {name: value for name, value in settings.items() if name != "minutes"})
+            fixed = {name: value for name, value in settings.items() if name != "minutes"}
+            before = _verify_settings(path, fixed).get("minutes")
+            if isinstance(before, int | float) and before > options.minutes:
+                problem = f"is of minutes {before}, not {options.minutes}"
+                raise DataError(problem, where=path, expected="at least the --budget of the run to resume")
         else:
             traces = [*(folder / "traces").glob("*.json")]
             if path.exists() and (traces or (folder / DECISIONS_FILE).exists()):
@@ -334,7 +338,8 @@ class Session:
 
 def _verify_settings(
     path: Path, settings: dict[str, object], expected: str = "file and options of the run to resume"
-) -> None:
+) -> dict[str, object]:
+    """Returns the settings of the run in a folder. Raises: DataError, unless they have these values."""
     if not path.exists():
         raise DataError("nothing to resume", where=path.parent, expected="the folder of an earlier run")
     earlier = read_json(path)
@@ -344,6 +349,7 @@ def _verify_settings(
         if earlier.get(name) != value:
             what = _FILES.get(name, f"{name} {earlier.get(name)}, not {value}")
             raise DataError(f"is of {what}", where=path, expected=expected)
+    return earlier
 
 
 def cost_rows(
