@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 import zstandard
+from typer.testing import CliRunner
 
 from costbench.arrays import F64
+from costbench.cli.app import app
 from costbench.compiler.analytical_model import AnalyticalModel
 from costbench.compiler.kernel import Kernel
 from costbench.compiler.spaces import TileSizes
@@ -208,3 +210,16 @@ def test_limits_are_named() -> None:
     for change, message in (("tile=7", "tile"), ("tiles=many", "NAME=NUMBER"), ("tiles=0", "at least 1")):
         with pytest.raises(ParamsError, match=f"--limit.*{message}"):
             limits_from([change])
+
+
+def test_an_address_that_cannot_be_listened_on_is_one_error(tmp_path: Path) -> None:
+    """Before it is said that there are answers."""
+    folder = finish_cell(tmp_path / "tile-random-tpu_v2-main-s0", "tile", "key", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = str(other.getsockname()[1])
+        for arguments in (["--port", taken], ["--host", "no.such.host.invalid"]):
+            served = CliRunner().invoke(app, ["serve", str(folder), *arguments])
+            assert isinstance(served.exception, ParamsError)
+            assert served.exception.where is not None
+            assert served.exception.where.endswith(arguments[1] if arguments[0] == "--port" else ":5001")
+            assert "/invocations" not in served.output

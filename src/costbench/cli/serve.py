@@ -27,14 +27,16 @@ def serve(
     Example: `costbench serve models:/costbench-tile-laptop@champion --port 5001 --limit tiles=100000`
     """
     from costbench.serving.requests import limits_from
+    from costbench.serving.server import listen
     from costbench.serving.server import serve as answer_requests
     from costbench.serving.service import load_service
 
     limits = limits_from(limit or ())
     folder, task, chip = trained_model(model)
     service = load_service(folder, task, chip, limits)
-    typer.echo(f"{model}: http://{host}:{port}/invocations", err=True)
-    answer_requests(service, limits, host, port)
+    with listen(host, port) as listening:
+        typer.echo(f"{model}: http://{host}:{port}/invocations", err=True)
+        answer_requests(service, limits, listening)
 
 
 def trained_model(model: str) -> tuple[Path, str, str]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
+from contextlib import suppress
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from costbench.errors import CostbenchError
+from costbench.errors import CostbenchError, ParamsError
 from costbench.serving.requests import RequestLimits, read_rows
 from costbench.serving.service import CostService
 
@@ -27,6 +29,8 @@ _log = logging.getLogger(__name__)
 _JSON = "application/json"
 _PATIENCE = 60
 """Seconds in which a body has to be there."""
+_BACKLOG = 2048
+"""Connections that wait to be accepted, as many as uvicorn lets wait."""
 
 
 class _RefusalError(Exception):
@@ -116,13 +120,28 @@ def _answer(service: CostService, body: bytes, limits: RequestLimits) -> str:
         raise _RefusalError(400, "INVALID_PARAMETER_VALUE", error.message()) from None
 
 
-def serve(service: CostService, limits: RequestLimits, host: str, port: int) -> None:
+def listen(host: str, port: int) -> socket.socket:
+    """Returns a socket that listens on an address, the first of IPv4 where a name has several.
+
+    Raises:
+        ParamsError: if that is impossible.
+    """
+    try:
+        family, *_, address = min(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        problem = f"cannot be listened on: {error.strerror or error}"
+        raise ParamsError(problem, where=f"{host}:{port}", expected="another --host or --port") from error
+
+
+def serve(service: CostService, limits: RequestLimits, listening: socket.socket) -> None:
     """Answers requests until the process is interrupted.
 
     Args:
         service: model that answers.
         limits: limits of requests.
-        host: address to listen on.
-        port: port to listen on.
+        listening: socket that clients connect to.
     """
-    uvicorn.run(create_app(service, limits), host=host, port=port, log_level="warning", access_log=False)
+    config = uvicorn.Config(create_app(service, limits), log_level="warning", access_log=False)
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])
