@@ -97,8 +97,10 @@ def test_the_checkpoint_of_a_champion_can_be_loaded(tracking_store: str, tmp_pat
     found, *trained_for = registered_model(tracking_store, "models:/costbench-tile-p@champion")
     assert trained_for == ["tile", "tpu_v2"]
     assert (found / "weights.pt").read_bytes() == (folder / "weights.pt").read_bytes()
-    with pytest.raises(DataError, match="costbench-tile-other"):
-        registered_model(tracking_store, "models:/costbench-tile-other@champion")
+    for other in ("costbench-tile-other@champion", "costbench-tile-p/7", "costbench-tile-p@best", "nothing"):
+        with pytest.raises(DataError, match=r"there are costbench-tile-p\)$") as caught:
+            registered_model(tracking_store, f"models:/{other}")
+        assert caught.value.where == f"models:/{other}"
     with pytest.raises(DataError, match="is off"):
         registered_model("", "models:/costbench-tile-p@champion")
 

@@ -92,9 +92,17 @@ def registered_model(uri: str, name: str) -> tuple[Path, str, str]:
     require_store(uri)
     with store_errors(uri), addressed(uri):
         from mlflow.artifacts import download_artifacts
+        from mlflow.exceptions import MlflowException
         from mlflow.models import Model
 
-        folder = Path(download_artifacts(artifact_uri=name, tracking_uri=uri))
+        try:
+            folder = Path(download_artifacts(artifact_uri=name, tracking_uri=uri))
+        except MlflowException as error:
+            if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                raise
+            names = ", ".join(sorted(model.name for model in client_of(uri).search_registered_models()))
+            expected = f"models:/NAME@{CHAMPION} or models:/NAME/VERSION; there are {names or 'none'}"
+            raise DataError(f"no such model: {error.message}", where=name, expected=expected) from error
         flavour = Model.load(str(folder)).flavors.get("python_function", {})
     try:
         checkpoint, config = flavour["artifacts"]["checkpoint"]["path"], flavour["config"]
