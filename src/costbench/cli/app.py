@@ -249,13 +249,15 @@ def pages(port: Annotated[int, typer.Option(help="Port of `mlflow ui`.")] = 5000
     Example: `costbench runs pages --port 5001`
     """
     from costbench.experiments.tracking.queries import experiment_pages
-    from costbench.experiments.tracking.runs import tracking_uri
+    from costbench.experiments.tracking.runs import tracking_uri, without_password
 
     uri = tracking_uri()
     is_server = uri.startswith("http")
-    addresses = experiment_pages(uri, uri.rstrip("/") if is_server else f"http://127.0.0.1:{port}")
+    server = without_password(uri).rstrip("/") if is_server else f"http://127.0.0.1:{port}"
+    addresses = experiment_pages(uri, server)
     if not is_server:
-        typer.echo(f"mlflow ui --backend-store-uri {uri} --port {port}")
+        store = uri if uri == without_password(uri) else '"$MLFLOW_TRACKING_URI"'
+        typer.echo(f"mlflow ui --backend-store-uri {store} --port {port}")
     for name, page in addresses.items():
         typer.echo(f"{name:<20} {page}")
 

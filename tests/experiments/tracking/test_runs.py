@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from contextlib import redirect_stderr
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from costbench.errors import DataError
+from costbench.experiments.tracking.registry import registered_model
 from costbench.experiments.tracking.runs import (
     DEFAULT_URI,
     OFF,
@@ -183,6 +185,33 @@ def test_tracking_that_is_off_leaves_nothing_and_loads_nothing(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "postgresql+psycopg"])
+def test_a_server_that_is_not_there_is_one_error_without_its_password(scheme: str) -> None:
+    """At once: MLflow tries to reach a database for an hour."""
+    pytest.importorskip("psycopg", reason="needs the extra `sweep-postgres`")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    uri = f"{scheme}://me:secret@127.0.0.1:{port}/costbench"
+    for use in (lambda: prepare(uri, "train"), lambda: registered_model(uri, "models:/m@champion")):
+        with pytest.raises(DataError, match="refused") as caught:
+            use()
+        assert "secret" not in str(caught.value)
+        assert "me:***@127.0.0.1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("sqlite://", "a database in memory"),
+        ("sqlite:///:memory:", "a database in memory"),
+        ("postgresql+pg8000://127.0.0.1/x", "pg8000"),
+    ],
+)
+def test_a_database_that_cannot_hold_runs_is_one_error(uri: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        prepare(uri, "train")
 
 
 def test_a_store_that_cannot_be_used_is_one_error(tmp_path: Path) -> None:

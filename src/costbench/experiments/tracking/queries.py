@@ -18,6 +18,7 @@ from costbench.experiments.tracking.runs import (
     prepare,
     require_store,
     store_errors,
+    without_password,
 )
 from costbench.tasks import LEARNED
 
@@ -137,7 +138,8 @@ def best_runs(uri: str, cells: CellFilter) -> pd.DataFrame:
     runs = find_runs(uri, cells)
     if runs.empty:
         expected = "`costbench train`, or other filters"
-        raise DataError(f"no finished run with {cells.query()}", where=uri, expected=expected)
+        problem = f"no finished run with {cells.query()}"
+        raise DataError(problem, where=without_password(uri), expected=expected)
     return runs
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 DEFAULT_URI = "sqlite:///mlflow.db"
 _SQLITE = "sqlite:///"
+_DATABASES = ("postgresql", "mysql")
+_CONNECT_S = 10
 OFF = ""
 """Value in place of a store's URI with which nothing is tracked."""
 ABOUT = "mlflow.note.content"
@@ -226,7 +228,8 @@ class TrackedRun:
             log(client_of(self.uri))
         except (MlflowException, OSError) as error:
             # A lost record must not end a training.
-            _log.warning("%s: not tracked: %s", self.uri, one_line(error)[:300])
+            problem = f"{self.uri}: not tracked: {one_line(error)[:300]}"
+            _log.warning("%s", without_password(problem))
 
 
 def work_of(*parts: str) -> str:
@@ -255,10 +258,11 @@ def require_store(uri: str) -> None:
     """Checks that a store exists: MLflow makes an SQLite file where there is none, also to read from.
 
     Raises:
-        DataError: if tracking is off, or the file of the store does not exist.
+        DataError: if tracking is off, the file of the store does not exist, or its database does not answer.
     """
     if uri == OFF:
         raise DataError("is off", where="COSTBENCH_TRACKING", expected="a tracking store to read")
+    _require_database(uri)
     file = Path(uri.removeprefix(_SQLITE).partition("?")[0])
     if uri.startswith(_SQLITE) and not file.exists():
         raise DataError("no such tracking store", where=uri, expected="trained models, which make one")
@@ -290,9 +294,39 @@ def store_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, OSError) as error:
-        expected = "another MLFLOW_TRACKING_URI, or COSTBENCH_TRACKING=off"
-        problem = f"cannot be used for tracking: {getattr(error, 'message', error)}"
-        raise DataError(problem, where=uri, expected=expected) from error
+        raise _unusable(uri, getattr(error, "message", error)) from error
+
+
+def _unusable(uri: str, problem: object) -> DataError:
+    expected = "another MLFLOW_TRACKING_URI, or COSTBENCH_TRACKING=off"
+    text = without_password(f"cannot be used for tracking: {problem}")
+    return DataError(text, where=without_password(uri), expected=expected)
+
+
+def without_password(text: str) -> str:
+    """Returns text that may hold addresses, with asterisks for their passwords."""
+    return re.sub(r"(://[^/\s:@]*):[^/\s@]*@", r"\1:***@", text)
+
+
+def _require_database(uri: str) -> None:
+    """Connects to the database of a store: MLflow would try one that does not answer for an hour.
+
+    Raises:
+        DataError: if that is impossible, or the database is in memory, which ends with its process.
+    """
+    if uri == "sqlite://" or ":memory:" in uri:
+        raise _unusable(uri, "a database in memory")
+    if not uri.startswith(_DATABASES):
+        return
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.pool import NullPool
+
+    try:
+        settings = {"connect_timeout": _CONNECT_S}
+        create_engine(uri, poolclass=NullPool, connect_args=settings).connect().close()
+    except (SQLAlchemyError, ImportError) as error:
+        raise _unusable(uri, one_line(error)) from error
 
 
 def prepare(uri: str, experiment: str) -> str:
@@ -309,6 +343,7 @@ def prepare(uri: str, experiment: str) -> str:
     is_server = uri.startswith("http")
     load(("mlflow",) if is_server else ("mlflow", "mlflow.store.tracking.sqlalchemy_store"))
     tags = {ABOUT: _EXPERIMENTS[experiment]} if experiment in _EXPERIMENTS else {}
+    _require_database(uri)
     with store_errors(uri), _locked(uri), _impatient():
         client = client_of(uri)
         existing = client.get_experiment_by_name(experiment)
