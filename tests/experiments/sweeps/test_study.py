@@ -231,6 +231,14 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
         open_storage(StorageSpec(f"sqlite:///{tmp_path}/optuna.db"))
 
 
+def test_a_database_with_the_tables_of_tracked_runs_is_one_error(
+    tracking_template: Path, tmp_path: Path
+) -> None:
+    shutil.copy(tracking_template, tmp_path / "mlflow.db")
+    with pytest.raises(CostbenchError, match=r"mlflow\.db: "):
+        open_storage(StorageSpec(f"sqlite:///{tmp_path}/mlflow.db"))
+
+
 def test_a_server_that_is_not_there() -> None:
     pytest.importorskip("psycopg", reason="needs the extra `sweep-postgres`")
     with socket.create_server(("127.0.0.1", 0)) as server:

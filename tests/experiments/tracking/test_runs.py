@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -212,6 +213,13 @@ def test_a_server_that_is_not_there_is_one_error_without_its_password(scheme: st
 def test_a_database_that_cannot_hold_runs_is_one_error(uri: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         prepare(uri, "train")
+
+
+def test_a_database_with_the_tables_of_studies_is_one_error(study_template: Path, tmp_path: Path) -> None:
+    """Optuna's and MLflow's tables cannot share a database, whichever comes first."""
+    shutil.copy(study_template, tmp_path / "studies.db")
+    with pytest.raises(DataError, match=r"studies\.db: cannot be used for tracking: has tables of another"):
+        prepare(f"sqlite:///{tmp_path}/studies.db", "train")
 
 
 def test_a_store_that_cannot_be_used_is_one_error(tmp_path: Path) -> None:

@@ -295,6 +295,13 @@ def store_errors(uri: str) -> Iterator[None]:
         yield
     except (MlflowException, OSError) as error:
         raise _unusable(uri, getattr(error, "message", error)) from error
+    except Exception as error:
+        from alembic.util.exc import CommandError  # of databases alone; a server needs no import of it
+
+        if not isinstance(error, CommandError):
+            raise
+        problem = f"has tables of another program, as Optuna, or of a newer MLflow: {error}"
+        raise _unusable(uri, problem) from error
 
 
 def _unusable(uri: str, problem: object) -> DataError:
