@@ -42,8 +42,8 @@ $(INSTALLED): requirements.lock pyproject.toml tools/install.sh
 	bash tools/install.sh $(VENV)
 	@touch $@
 
-repro: $(INSTALLED) need-git ## Run the default profile (params.yaml): a quarter of an hour on two idle cores
-	@printf 'Every question of the papers once: about a quarter of an hour on two idle cores; a rerun goes on where it was.\n'
+repro: $(INSTALLED) need-git ## Run the default profile (params.yaml): a quarter to half an hour on two idle cores
+	@printf 'Every question of the papers once: a quarter to half an hour on two idle cores; a rerun goes on where it was.\n'
 	bash tools/with_workers.sh $(WORKERS) dvc repro
 	@printf '\nReport:  %s\nTables:  %s\n' "$(CURDIR)/reports/index.html" "$(CURDIR)/reports/tables/"
 	$(PAGES)
