@@ -162,7 +162,7 @@ def test_of_one_program_a_single_run_tells_nothing() -> None:
     found = decide(claim, rows)
     assert (found.verdict, found.effect, found.low, found.p) == (UNDECIDED, pytest.approx(50.0), None, None)
     assert "one run" in found.reason
-    assert str(found.needed) == "about 2 runs"
+    assert found.needed.in_words() == "about 2 runs"
 
 
 def test_wall_times_have_a_verdict_and_no_chance_that_differs_from_machine_to_machine() -> None:

@@ -74,7 +74,7 @@ def test_what_would_decide_a_claim_is_estimated_from_the_width() -> None:
     assert factors.needed is not None
     assert factors.needed.programs == pytest.approx(23, abs=1)
     few = decide(MEAN, rows_of_both(HARD[:4], [99.0] * 4))
-    assert str(few.needed) == "about 6 programs"
+    assert few.needed.in_words() == "about 6 programs"
 
 
 def test_false_discoveries_are_controlled_over_all_claims() -> None:
@@ -131,9 +131,9 @@ def test_a_claim_of_several_fails_if_one_pair_does_at_its_share_of_the_error() -
 
 
 def test_estimates_of_what_is_needed_have_two_digits() -> None:
-    assert [str(Needed(programs=n)) for n in (31, 1137, 290_726)] == [
+    assert [Needed(programs=n).in_words() for n in (31, 1137, 290_726)] == [
         "about 31 programs",
         "about 1,100 programs",
         "more than 10,000 programs",
     ]
-    assert str(Needed(runs=8)) == "about 8 runs"
+    assert Needed(runs=8).in_words() == "about 8 runs"

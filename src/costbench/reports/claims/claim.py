@@ -37,7 +37,7 @@ Statistic = Literal[
     "seed_deviation",
 ]
 TRAININGS = "trainings"
-"""Units of claims about what training takes."""
+"""What claims about what training takes count."""
 ANY = "any"
 """In place of a split: programs of all splits together, each with the models of its split. In place of a
 chip: the first chip, by name, that has results for the most sides."""
@@ -115,8 +115,8 @@ class Claim:
         set: set of comparisons that it belongs to (`claims.contrasts`).
         construction: reason why our results agree by how they are made, so that rows cannot test it.
         looks: how often fewer rows had been looked at, and this time (`evaluation.look`).
-        units: what stands in rows as `program` and as `application`, and is drawn; of trainings, a fold with
-            a seed, and the fold.
+        counted: what stands in rows as `program`, and is drawn; of what training takes, a fold with a seed.
+        grouped_by: what stands there as `application`, and is drawn, too; of trainings, the fold.
     """
 
     id: str
@@ -144,7 +144,8 @@ class Claim:
     set: Literal["printed", "all_programs", "stand_in", "strongest", "real"] = "printed"
     construction: str = ""
     looks: int = 1
-    units: tuple[str, str] = ("programs", "applications")
+    counted: str = "programs"
+    grouped_by: str = "applications"
 
     def __post_init__(self) -> None:
         if not all(self.id.partition(".")):

@@ -149,9 +149,9 @@ class Finding:
         low: lower end of its interval, the wider of those over programs and over applications.
         high: upper end of its interval.
         no_larger_than: X of the verdict `no difference larger than X`.
-        by_program: interval over test programs, or the first of `Claim.units`.
-        by_application: interval over applications, or the second of them; None with too few.
-        n: number of test programs (of these units) compared; of the smaller split where two are.
+        by_program: interval over test programs, or what `Claim.counted` says.
+        by_application: interval over applications, or `Claim.grouped_by`; None with too few.
+        n: number of test programs (or `Claim.counted`) compared; of the smaller split where two are.
         seeds: number of training seeds by side.
         steps: number of training steps by side, of networks whose budget is known.
         given: what the model of a side was given, where it is known.
@@ -383,7 +383,7 @@ def _intervals(
 
 def _count_seeds(claim: Claim, scores: Scores, applications: CrossedDraws) -> int:
     """Returns the number of training seeds; where trainings stand as programs, that of each fold."""
-    if claim.units[0] != TRAININGS:
+    if claim.counted != TRAININGS:
         return scores.runs
     return len(scores.programs) // applications.num_drawn(scores.programs)
 

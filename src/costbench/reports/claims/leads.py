@@ -327,10 +327,7 @@ class Needed:
     runs: int | None = None
     steps: int | None = None
 
-    def __str__(self) -> str:
-        return self.in_words("programs")
-
-    def in_words(self, programs: str) -> str:
+    def in_words(self, programs: str = "programs") -> str:
         """Returns `about 31 programs`, `more than 10,000 runs`.
 
         Args:

@@ -139,11 +139,11 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
                 "statistic": _STATISTICS.get(claim.statistic, claim.statistic.replace("_", " ")),
                 "n": finding.n,
                 "applications": finding.by_application.units if finding.by_application else None,
-                "units": ", ".join(claim.units),
+                "units": f"{claim.counted}, {claim.grouped_by}",
                 "about": finding.about,
                 "p": finding.p,
                 "q": finding.q,
-                "needed": finding.needed and finding.needed.in_words(claim.units[0]),
+                "needed": finding.needed and finding.needed.in_words(claim.counted),
                 "missing": "; ".join(finding.missing),
             }
         )
@@ -286,7 +286,7 @@ def _json_entry(finding: Finding) -> dict[str, object]:
         "q": finding.q,
         "needed": None if finding.needed is None else asdict(finding.needed),
         "n": finding.n,
-        "units": list(claim.units),
+        "units": [claim.counted, claim.grouped_by],
         "missing": list(finding.missing),
         "reason": finding.reason,
         "profile": finding.profile or None,
