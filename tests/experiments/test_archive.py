@@ -190,6 +190,15 @@ def test_parts_of_different_days_add_up_and_are_restored(workspace: Workspace, t
     assert read_manifest(archive).files == digests
 
 
+def test_a_file_in_place_of_an_archive_is_refused_before_results_are_read(workspace: Workspace) -> None:
+    file = workspace.root / "archive"
+    file.write_text("notes")
+    with pytest.raises(DataError) as caught:
+        pack(file, workspace)
+    assert (caught.value.where, file.read_text()) == (str(file), "notes")
+    assert {path.name for path in file.parent.glob("archive*")} == {"archive"}
+
+
 def test_an_experiment_is_packed_alone_with_the_stages(workspace: Workspace, tmp_path: Path) -> None:
     """Another one, which is older here than in the archive, stays as the archive has it."""
     archive = tmp_path / "archive"

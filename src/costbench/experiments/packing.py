@@ -93,9 +93,12 @@ def pack(
         experiments: names of those to pack, or of a stage that has to be finished; None for all.
 
     Raises:
-        DataError: for an archive that is damaged or of another profile, for damaged results, if no part is
-            finished, or one of the experiments that are named is not, or if the archive cannot be written.
+        DataError: for a file in place of the folder, before any work, for an archive that is damaged or of
+            another profile, for damaged results, if no part is finished, or one of the experiments that are
+            named is not, or if the archive cannot be written.
     """
+    if folder.is_file():
+        raise DataError("is no folder", where=folder, expected="the folder of an archive, or a new one")
     names = [name for name in part_names(workspace.params) if _is_finished(workspace.out, name)]
     wanted = set(names)
     if experiments is not None:
