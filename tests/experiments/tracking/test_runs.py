@@ -207,6 +207,7 @@ def test_a_server_that_is_not_there_is_one_error_without_its_password(scheme: st
     [
         ("sqlite://", "a database in memory"),
         ("sqlite:///:memory:", "a database in memory"),
+        ("sqlite:///file:x?mode=memory&uri=true", "a database in memory"),
         ("postgresql+pg8000://127.0.0.1/x", "pg8000"),
     ],
 )

@@ -24,7 +24,7 @@ from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import event
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -32,6 +32,7 @@ from sqlalchemy.pool import NullPool
 from costbench.artifacts import digest_bytes
 from costbench.errors import DataError, ParamsError, one_line
 from costbench.experiments.sweeps.space import Stored
+from costbench.experiments.tracking.runs import is_in_memory
 from costbench.experiments.writer import is_gone, this_process
 from costbench.installation import install_line
 from costbench.rng import stream_key
@@ -157,17 +158,11 @@ def _connect_settings(spec: StorageSpec) -> dict[str, object]:
     except (SQLAlchemyError, KeyError) as error:
         raise ParamsError("no URL of a database", where="storage", expected=_EXPECTED) from error
     if url.get_backend_name() == "sqlite":
-        if _is_in_memory(url):
+        if is_in_memory(spec.url):
             expected = f"a file, which all workers open, {_EXPECTED}"
             raise ParamsError("a database in memory", where=spec.name, expected=expected)
         Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
     return settings
-
-
-def _is_in_memory(url: URL) -> bool:
-    """Returns whether a URL of SQLite names no file: every connection would have a database of its own."""
-    database = url.database or ":memory:"
-    return ":memory:" in database or url.query.get("mode") == "memory"
 
 
 def retry(spec: StorageSpec) -> RetryHeartbeatStaleTrialCallback:

@@ -315,13 +315,25 @@ def without_password(text: str) -> str:
     return re.sub(r"(://[^/\s:@]*):[^/\s@]*@", r"\1:***@", text)
 
 
+def is_in_memory(uri: str) -> bool:
+    """Returns whether an address of SQLite names no file: every connection would have a database of its own.
+
+    >>> [is_in_memory(f"sqlite://{rest}") for rest in ("", "/:memory:", "/file:x?mode=memory", "/x.db")]
+    [True, True, True, False]
+    """
+    address, _, query = uri.partition("?")
+    driver, separator, database = address.partition("://")
+    is_unnamed = not database.strip("/") or ":memory:" in database or "mode=memory" in query.split("&")
+    return driver.startswith("sqlite") and bool(separator) and is_unnamed
+
+
 def _require_database(uri: str) -> None:
     """Connects to the database of a store: MLflow would try one that does not answer for an hour.
 
     Raises:
         DataError: if that is impossible, or the database is in memory, which ends with its process.
     """
-    if uri == "sqlite://" or ":memory:" in uri:
+    if is_in_memory(uri):
         raise _unusable(uri, "a database in memory")
     if not uri.startswith(_DATABASES):
         return
