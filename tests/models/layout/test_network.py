@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -8,8 +9,15 @@ import torch
 from torch import Tensor
 
 from benchmarks.naive_layouts import NaiveLayoutNet, naive_batch
+from costbench.errors import DataError
 from costbench.models.layout import network
-from costbench.models.layout.inputs import LayoutInputs, LayoutScaling, layout_inputs
+from costbench.models.layout.inputs import (
+    NUM_AXES,
+    NUM_AXIS_SLOTS,
+    LayoutInputs,
+    LayoutScaling,
+    layout_inputs,
+)
 from costbench.models.layout.model import config_scores
 from costbench.models.layout.network import LayoutNetwork, plain_scores
 from costbench.models.layout.segments import build_segment, segment_scores
@@ -153,3 +161,26 @@ def test_every_network_overfits_one_graph(spec: LayoutNetSpec) -> None:
     # The 8 configs of 3 nodes with 2 options, to be ranked in their order.
     net, inputs = network_on(chain(12, [1, 5, 9], num_configs=8), spec)
     assert overfit(net, inputs, 250)
+
+
+@pytest.mark.parametrize("number", [1.5, -2.0, np.nan, np.inf])
+def test_what_is_no_axis_number_is_refused(number: float) -> None:
+    graph = random_graph(5, 30, 4, 6)
+    options = graph.option_features.copy()
+    options[2, 3] = number
+    scaling = LayoutScaling.fit([graph])
+    other = replace(graph, option_features=options)
+    with pytest.raises(DataError) as caught:
+        layout_inputs(other, scaling, LayoutNetSpec(**SMALL))
+    assert (caught.value.where, caught.value.field) == (graph.name, "option_features")
+
+
+def test_axes_that_no_layout_of_tpugraphs_has_share_a_code() -> None:
+    graph = random_graph(5, 30, 4, 6)
+    options = np.full_like(graph.option_features, -1.0)
+    options[0, :4] = [0.0, 5.0, 6.0, 300.0]
+    inputs = layout_inputs(
+        replace(graph, option_features=options), LayoutScaling.fit([graph]), LayoutNetSpec(**SMALL)
+    )
+    codes = inputs.options[0] - NUM_AXES * torch.arange(NUM_AXIS_SLOTS)
+    assert codes[:5].tolist() == [1, 6, 7, 7, 0]

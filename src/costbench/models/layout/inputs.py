@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from costbench.arrays import F32, I64
+from costbench.arrays import I64
 from costbench.datasets.layout_graphs import LayoutGraph
 from costbench.errors import DataError
 from costbench.features.normalizer import MinMaxFit, MinMaxNormalizer, Transform
@@ -101,7 +101,8 @@ def layout_inputs(
     """Returns a graph as the network of `spec` reads it, its tensors on `device`.
 
     Raises:
-        DataError: for a graph whose features are not finite or of another width than the scaling's.
+        DataError: for a graph whose features are not finite or of another width than the scaling's, or whose
+            options are no axis numbers where `spec.options` is `one-hot`.
     """
     view = build_view(graph, spec.prune_hops, spec.part_nodes)
     linear = spec.encoder in ("graphsage", "gcn")
@@ -119,7 +120,7 @@ def layout_inputs(
         plan=plan,
         opcodes=torch.from_numpy(opcodes).to(device),
         node_features=torch.from_numpy(scaling.node(graph.node_features[view.nodes])).to(device),
-        options=_options(graph.option_features, scaling, spec).to(device),
+        options=_options(graph, scaling, spec).to(device),
         option_node=torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device),
     )
 
@@ -177,8 +178,15 @@ def _part(inputs: LayoutInputs, spec: LayoutNetSpec, start: int, stop: int) -> P
     return PartInputs(part_inputs, slice(first, last), rows.start)
 
 
-def _options(features: F32, scaling: LayoutScaling, spec: LayoutNetSpec) -> Tensor:
+def _options(graph: LayoutGraph, scaling: LayoutScaling, spec: LayoutNetSpec) -> Tensor:
+    features = graph.option_features
     if spec.options == "scaled":
         return torch.from_numpy(scaling.option(features))
-    codes = np.clip(np.rint(features).astype(np.int64) + 1, 0, NUM_AXES - 1)
+    is_axis = (features >= -1) & (features < np.inf) & (features == np.rint(features))
+    if not is_axis.all():
+        row, column = np.argwhere(~is_axis)[0]
+        problem = f"{features[row, column]:g} in row {row}, column {column}"
+        expected = "axis numbers from -1 on, or `options: scaled`"
+        raise DataError(problem, where=graph.name, field="option_features", expected=expected)
+    codes = np.minimum(features, NUM_AXES - 2).astype(np.int64) + 1
     return torch.from_numpy(codes + NUM_AXES * np.arange(NUM_AXIS_SLOTS))
