@@ -32,7 +32,21 @@ COMMANDS = CommandGroup("Benchmark suite", (), {"suite": app})
 
 _TASKS = "`tile`, `fusion`, `fusion_xla_cpu`, `layout`, `gpu`, `gpu_search` or `schedules`"
 Task = Annotated[str, typer.Option(help=f"{_TASKS}.")]
-Data = Annotated[Path, typer.Option("--data", help="Folder that `costbench suite data` wrote.")]
+
+
+def _folder(text: str) -> Path:
+    """Returns a path; an empty text would be the current folder. Raises: DataError, for one."""
+    if not text:
+        raise DataError("names nothing", field="--data", expected="a folder of `costbench suite data`")
+    return Path(text)
+
+
+Data = Annotated[
+    Path,
+    typer.Option(
+        "--data", parser=_folder, metavar="<path>", help="Folder that `costbench suite data` wrote."
+    ),
+]
 Entries = Annotated[Path, typer.Option(help="Folder of result cards, `TASK/NAME.json`.")]
 Work = Annotated[
     Path,

@@ -213,3 +213,11 @@ def test_predictions_are_written_where_they_were_asked_for(tile: TaskData, truth
     _run(tile, *command)
     assert [path.name for path in truth.parent.glob("copy*")] == ["copy.pq"]
     _run(tile, "check", "leaderboard/tile/truth.json", "copy.pq")
+
+
+def test_an_empty_folder_of_data_is_not_the_current_one() -> None:
+    with pytest.raises(DataError) as caught:
+        CliRunner().invoke(
+            app, ["score", "p.parquet", "--task", "tile", "--data", ""], catch_exceptions=False
+        )
+    assert caught.value.field == "--data"

@@ -222,3 +222,18 @@ def test_a_kernel_with_tile_sizes_is_no_layout_graph(tmp_path: Path) -> None:
 def test_a_folder_without_its_format_is_told_how_it_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"is a folder .expected tpugraphs:{tmp_path}"):
         ImportedData(str(tmp_path), None, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", ["", "tpugraphs:"])
+def test_an_empty_name_is_not_the_current_folder(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        ImportedData(name, None, tmp_path / "cache")
+    assert caught.value.field == "--data"
+
+
+def test_a_suffix_may_be_in_upper_case(tmp_path: Path, layout_folder: Path) -> None:
+    path = layout_folder / "npz/layout/xla/random/train/graph_0.npz"
+    copy = tmp_path / f"{path.stem}.NPZ"
+    copy.write_bytes(path.read_bytes())
+    [graph] = ImportedData(str(copy), None, tmp_path / "cache").graphs("train")
+    assert open_layout_graph(graph).name == path.stem

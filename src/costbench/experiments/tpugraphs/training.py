@@ -52,7 +52,7 @@ class ImportedData:
         cache: folder of converted graphs.
 
     Raises:
-        DataError: if the name is a folder without `tpugraphs:`.
+        DataError: if the name is empty, or a folder without `tpugraphs:`.
     """
 
     name: str
@@ -60,6 +60,8 @@ class ImportedData:
     cache: Path
 
     def __post_init__(self) -> None:
+        if not self.name.removeprefix(_FOLDER):
+            raise DataError("names nothing", field="--data", expected=f"{_FOLDER}DIR, or {_FILE}")
         if not self.is_folder and self.collection is not None:
             raise DataError("has no effect with a file", field="--collection", expected="to be left out")
         if not self.is_folder and Path(self.name).is_dir():
@@ -113,7 +115,7 @@ class ImportedData:
 
 
 def _convert(path: Path, cache: Path) -> Path:
-    if path.suffix != ".npz":
+    if path.suffix.lower() != ".npz":
         return path
     if not path.is_file():
         raise DataError("no such file", where=path, expected=_FILE)
