@@ -170,6 +170,13 @@ def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None
     assert tau == pytest.approx(fit.best_metric, abs=1e-6)
     with pytest.raises(DataError, match="other has no runtimes"):
         evaluate_on(data, "test", tmp_path / "model", threads=1)
+    kernels = tmp_path / "npz/tile/xla"
+    for split in ("valid", "test"):
+        shared = kernels / split / "net_c.npz"
+        shutil.copy(kernels / "train/net_a.npz", shared)
+        with pytest.raises(DataError, match=f"program net in splits train and {split}"):
+            train_on(data, settings, tmp_path / "other model", seed=0, threads=1)
+        shared.unlink()
 
 
 def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_folder: Path) -> None:

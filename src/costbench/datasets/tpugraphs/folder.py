@@ -104,6 +104,10 @@ class TpuGraphsFolder:
         """Returns one of `graphs`, memory-mapped. Raises: DataError, as `layout_path`."""
         return open_layout_graph(self.layout_path(path))
 
+    def tile_programs(self, split: str) -> list[str]:
+        """Returns the programs of the tile kernels of a split, sorted by name."""
+        return sorted({program_of(path.stem) for path in self.graphs(TILE_COLLECTION, split)})
+
     def tile_shards(self, split: str) -> Iterator[Path]:
         """Yields one shard per program of a split, by name of program; each is made first if needed.
 

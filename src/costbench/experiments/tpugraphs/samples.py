@@ -108,7 +108,7 @@ class ImportedSamples:
             if not programs and split != _TEST:
                 problem = f"no file of split {split} in {', '.join(self.collections)}"
                 raise DataError(problem, where=self.source.root, expected="a graph or more")
-        _check_disjoint(shards, self.source.root)
+        check_disjoint(shards, self.source.root)
         _make_links(base, links)
         return shards
 
@@ -191,7 +191,8 @@ def _is_labelled(shard: Path) -> bool:
     return any(kernels) if isinstance(kernels, list) else opened.num_configs > 0
 
 
-def _check_disjoint(programs_of_splits: Mapping[str, Collection[str]], root: Path) -> None:
+def check_disjoint(programs_of_splits: Mapping[str, Collection[str]], root: Path) -> None:
+    """Raises DataError, naming program and splits, if a program of the folder `root` is in two of them."""
     splits: dict[str, str] = {}
     for split, programs in programs_of_splits.items():
         for name in programs:

@@ -15,6 +15,7 @@ from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, holds_tiles
 from costbench.errors import DataError
+from costbench.experiments.tpugraphs.samples import check_disjoint
 from costbench.features.feature_shards import FeatureShard
 from costbench.metrics.measures import mean_without_nan
 from costbench.metrics.tpugraphs import (
@@ -156,6 +157,8 @@ def train_on(
     """
     tiles = data.tiles()
     if tiles is not None:
+        for other in ("valid", "test"):
+            check_disjoint({split: tiles.tile_programs(split) for split in ("train", other)}, tiles.root)
         tile_spec = _settings(TrainSpec(), settings, seed, threads)
         train, validation = (KernelSource(_shards(tiles, split)) for split in ("train", "valid"))
         return tile_spec.monitor, fit(tile_spec, train, validation, out, logger=logger)
