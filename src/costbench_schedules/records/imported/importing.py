@@ -32,6 +32,7 @@ OTHERS_FILE = "others.jsonl"
 
 _PEEKED_BYTES = 1 << 16
 _ARROW = b"ARROW1"
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|([{}\[\]])')
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,25 @@ class Importer:
     read_table: Callable[[Path], TuningTable] | None = None
 
 
+def _outer_keys(start: bytes) -> set[str]:
+    """Returns the keys of the JSON object that begins with these bytes, not those of objects in it."""
+    keys, depth = set(), 0
+    for text, colon, bracket in _TOKEN.findall(start):
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(bracket, 0)
+        if colon and depth == 1:
+            keys.add(text.decode(errors="replace"))
+    return keys
+
+
 IMPORTERS: Mapping[str, Importer] = {
     "MetaSchedule": Importer(lambda path, _: path.is_dir(), read_metaschedule),
     "Parquet": Importer(lambda _, start: start.startswith(MAGIC), read_table=read_parquet),
     "recorded table": Importer(lambda _, start: start.startswith(_ARROW), read_table=read_recorded),
     "Kernel Tuner cache": Importer(
-        lambda _, start: any(f'"{key}"'.encode() in start for key in CACHE_KEYS), read_table=read_cache
+        lambda _, start: not _outer_keys(start).isdisjoint(CACHE_KEYS), read_table=read_cache
     ),
     "T4": Importer(
-        lambda _, start: b'"results"' in start or b'"schema_version"' in start, read_table=read_t4
+        lambda _, start: not _outer_keys(start).isdisjoint(("results", "schema_version")), read_table=read_t4
     ),
     "AutoTVM": Importer(lambda *_: True, read_autotvm),
 }

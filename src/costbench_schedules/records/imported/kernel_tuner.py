@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ def expand(data: bytes, max_bytes: int) -> tuple[bytes, bool]:
     return expanded, stream.eof
 
 
-def _read_json(path: Path) -> object:
+def _read_json(path: Path, open_end: bytes = b"") -> object:
+    """Returns the value of a JSON file, with `open_end` in place of a last comma where it is none without."""
     try:
         text, whole = expand(read_bytes(path, MAX_JSON_BYTES), MAX_JSON_BYTES)
     except zlib.error as error:
@@ -76,17 +78,22 @@ def _read_json(path: Path) -> object:
     if not whole:
         expected = f"a whole gzip file of at most {MAX_JSON_BYTES} bytes"
         raise DataError("is truncated, or expands to too much", where=path, expected=expected)
-    return parse_json(text, path)
+    try:
+        return parse_json(text, path)
+    except DataError:
+        with suppress(DataError):
+            return parse_json(text.rstrip().removesuffix(b",") + open_end, path)
+        raise
 
 
 def read_cache(path: Path) -> TuningTable:
-    """Reads a cache file.
+    """Reads a cache file; one that Kernel Tuner has not closed, as while it runs, as if it had.
 
     Raises:
         DataError: naming the file and the field or configuration, if it is no cache file, has another
             objective than time, no configuration that ran, or values that cannot be.
     """
-    content = _read_json(path)
+    content = _read_json(path, open_end=b"}}")
     if not isinstance(content, dict) or any(key not in content for key in CACHE_KEYS):
         raise DataError("is no cache file", where=path, expected="the keys " + ", ".join(CACHE_KEYS))
     if content.get("objective", _OBJECTIVE) != _OBJECTIVE:

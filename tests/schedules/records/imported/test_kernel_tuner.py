@@ -105,6 +105,25 @@ def test_compressed_files_are_read(path: Path, tmp_path: Path) -> None:
         assert error.value.where == str(compressed)
 
 
+@pytest.mark.parametrize("end", ["", ",", ",\n"])
+def test_a_cache_that_is_not_closed_yet_is_read(path: Path, tmp_path: Path, end: str) -> None:
+    whole = json.dumps(cache_file())
+    (tmp_path / "open.json").write_text(whole.removesuffix("}}") + end)
+    _same(read_tuning_table(path), read_tuning_table(tmp_path / "open.json"))
+    (tmp_path / "cut.json").write_text(whole.removesuffix("}}}"))
+    with pytest.raises(DataError, match="JSON"):
+        read_tuning_table(tmp_path / "cut.json")
+
+
+@pytest.mark.parametrize("name", ["cache", "kernel_name"])
+def test_a_parameter_named_like_a_key_of_caches_leaves_t4_what_it_is(tmp_path: Path, name: str) -> None:
+    content = t4_file()
+    for result in content["results"]:
+        result["configuration"][name] = result["configuration"].pop("unroll")
+    write_json(tmp_path / "k-d.json", content)
+    assert name in read_tuning_table(tmp_path / "k-d.json").space.parameters
+
+
 def test_units_of_t4_are_read(tmp_path: Path) -> None:
     content = t4_file()
     for result in content["results"]:
