@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costbench.reports.figures.programs import write_program_figure
-from costbench.reports.page import PageFigure, Pointer, Section, glossary, write_pages
+from costbench.reports.page import PageFigure, Pointer, Section, glossary, text_environment, write_pages
 from costbench.reports.table import Column, Table
 from tests.reports.conftest import make_cell
 
@@ -125,3 +125,18 @@ def test_a_section_may_open_with_its_first_figure(tmp_path: Path, opens: bool) -
     assert (page.index("one.svg") < page.index("<p>Text</p>")) is opens
     assert page.index("<p>Text</p>") < page.index("two.svg")
     assert page.count("<img") == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "text"),
+    [
+        (-0.013, ".1f", "0.0"),
+        (-0.013, "+.1f", "+0.0"),
+        (-0.06, ".1f", "-0.1"),
+        (-0.0, "g", "0"),
+        (3, "d", "3"),
+    ],
+)
+def test_a_number_that_is_rounded_to_zero_has_no_minus(value: float, spec: str, text: str) -> None:
+    template = text_environment().from_string("{{ value | number(spec) }}")
+    assert template.render(value=value, spec=spec) == text

@@ -41,6 +41,13 @@ def test_counts(value: Value, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "<0.0001"), (1e-6, "<0.0001"), (0.0001, "0.0001"), (0.04321, "0.0432")]
+)
+def test_p_values_are_not_zero(value: Value, text: str) -> None:
+    assert Table("t", "T", (Column("p", "p", decimals=4, p_value=True),), ((value,),)).text(0, 0) == text
+
+
+@pytest.mark.parametrize(
     ("a", "b", "winners"),
     [(1.0, 2.0, [1]), (2.0, 1.0, [2]), (1.01, 1.04, [1, 2]), (1.0, None, []), (None, None, [])],
 )

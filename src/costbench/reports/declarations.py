@@ -99,6 +99,7 @@ class ColumnDeclaration:
         better: which end is good, in place of the table's.
         highlight: columns of one name compete for the best value of a row, if `better` says what is best.
         count: whether numbers are shown as counts.
+        p_value: whether numbers are p-values, of which none is shown as zero.
         optional: columns of one such name are left out together where none of them has results.
         averages: averages below it, of those of the table; all if left out.
         averaged_with: key of a column; programs without a value there are left out of averages.
@@ -121,6 +122,7 @@ class ColumnDeclaration:
     better: Literal["", "lower", "higher"] = ""
     highlight: str = ""
     count: bool = False
+    p_value: bool = False
     optional: str = ""
     averages: tuple[str, ...] | None = None
     averaged_with: str = ""

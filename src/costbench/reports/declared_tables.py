@@ -457,7 +457,7 @@ def _column(declared: TableDeclaration, column: ColumnDeclaration, words: Mappin
     key, header, group = (text.format(**words) for text in (column.key, column.header, column.group))
     decimals = declared.decimals if column.decimals is None else int(str(column.decimals).format(**words))
     better = column.better or declared.better
-    return Column(key, header or key, group, decimals, better, column.highlight, column.count)
+    return Column(key, header or key, group, decimals, better, column.highlight, column.count, column.p_value)
 
 
 def _notes(declared: TableDeclaration, words: Mapping[str, object], absent: str = "") -> tuple[str, ...]:

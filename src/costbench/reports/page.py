@@ -183,8 +183,14 @@ def text_environment(folder: Path = _TEMPLATES) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": format, "start": lambda text: text[:1].upper() + text[1:]}
+    environment.filters |= {"number": _number, "start": lambda text: text[:1].upper() + text[1:]}
     return environment
+
+
+def _number(value: float, spec: str) -> str:
+    """Returns a number as `format` does, but zero, also where it is rounded to it, without a minus."""
+    text = format(value, spec)
+    return format(abs(value), spec) if text.startswith("-") and not text.strip("-0.") else text
 
 
 def _block(template: str | Path, block: str, data: Mapping[str, object]) -> str:

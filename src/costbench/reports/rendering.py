@@ -33,6 +33,7 @@ _LATEX_SPECIAL = {
     "^": r"\textasciicircum{}",
     "τ": r"$\tau$",
     "–": "--",
+    "<": r"\textless{}",
 }
 
 

@@ -24,6 +24,7 @@ class Column:
         contest: columns of the same non-empty name compete for the best value of a row.
         count: whether its numbers are like counts: shown with separators, from a million on as 1.2M, and with
             decimals only below a thousand and if there are any.
+        p_value: whether its numbers are p-values: small ones are shown as less than 0.0001, not as zero.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Column:
     better: Literal["", "lower", "higher"] = ""
     contest: str = ""
     count: bool = False
+    p_value: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ class Table:
             return "–"
         if isinstance(value, str):
             return value
+        least = 10.0 ** -self.columns[column].decimals
+        if self.columns[column].p_value and value < least:
+            return f"<{least:.{self.columns[column].decimals}f}"
         if self.columns[column].count:
             if value >= 1e6:
                 return f"{value / 1e6:,.1f}M"

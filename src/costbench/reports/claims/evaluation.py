@@ -339,7 +339,7 @@ def _judge(claim: Claim, scores: Mapping[Side, Scores], draws: Draws, margin: fl
         if lie_within(claim, idle, *region(claim, margin)) is not False:
             named = "doing nothing" if claim.blind is None else claim.blind.model
             low, high = summary(claim, idle)
-            shown = f"{effect_of(claim, idle):.2f} {claim.unit}, from {low:.2f} to {high:.2f}"
+            shown = f"{effect_of(claim, idle):z.2f} {claim.unit}, from {low:z.2f} to {high:z.2f}"
             within = f"; {margin:.2f} would count" if claim.direction == "no_difference" else ""
             return replace(finding, reason=f"{named} may pass too: {shown}{within}")
     finding = replace(
