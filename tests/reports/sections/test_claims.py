@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from costbench.reports.claims.claim import load_claims
 from costbench.reports.claims.contrasts import strongest_statements
@@ -16,6 +19,7 @@ from costbench.reports.claims.evaluation import (
     NOT_EVALUATED,
     SMALLER,
     UNDECIDED,
+    VERDICTS,
     Finding,
 )
 from costbench.reports.claims.leads import Needed
@@ -28,6 +32,7 @@ from costbench.reports.sections.claims import (
 )
 from tests.sentences import numbers
 
+ROOT = Path(__file__).resolve().parents[3]
 CLAIMS = {claim.id: claim for claim in load_claims()}
 LOSS = CLAIMS["lpm2021.rank_vs_mse_tile"]
 VANILLA, MSE = LOSS.sides
@@ -59,14 +64,34 @@ def test_what_is_missing_leads_to_the_page_that_has_it() -> None:
 
 
 def test_verdicts_are_counted_by_set_and_the_margins_told() -> None:
-    counts = count_verdicts(findings_frame((*FINDINGS, _on_folds(FINDINGS[0], verdict=SMALLER))))["counts"]
-    assert counts == {
-        "printed": {HOLDS: 1, UNDECIDED: 1, NOT_EVALUATED: 1},
-        "all_programs": {SMALLER: 1},
+    findings = (*FINDINGS, _on_folds(FINDINGS[0], verdict=SMALLER))
+    first, second = _tables(*findings)["claims_verdicts"]
+    assert {name: first[name] for name in ("set", "total", *VERDICTS) if first[name]} == {
+        "set": "printed",
+        "total": 3,
+        HOLDS: 1,
+        UNDECIDED: 1,
+        NOT_EVALUATED: 1,
     }
-    section = claims_section(FINDINGS)
+    assert {name: second[name] for name in ("set", "total", *VERDICTS) if second[name]} == {
+        "set": "all_programs",
+        "total": 1,
+        SMALLER: 1,
+    }
     # The only claim of no difference here: 0.9 points of errors of 3.7 and 4.6.
-    assert any(22 in numbers(words.replace("%", " ")) for words in section.paragraphs)
+    rule = claims_section(FINDINGS).tables[0].notes
+    assert any(22 in numbers(words.replace("%", " ")) for words in rule)
+
+
+def test_verdicts_of_the_committed_claims_are_each_counted_once() -> None:
+    entries = json.loads((ROOT / "reports" / "claims.json").read_text())
+    rows = count_verdicts(pd.DataFrame(entries, dtype=object))
+    expected = Counter((entry["set"], entry["verdict"]) for entry in entries)
+    cells = {(row["set"], verdict): row[verdict] for row in rows for verdict in VERDICTS if row[verdict]}
+    assert cells == expected
+    assert [sum(row[verdict] for verdict in VERDICTS) for row in rows] == [row["total"] for row in rows]
+    assert sum(row["total"] for row in rows) == len(entries)
+    assert all(row["kept"] + len(row["lost"]) == row["decided"] <= row["tested"] for row in rows)
 
 
 def test_a_claim_has_a_row_with_its_verdict_in_each_set() -> None:
@@ -93,15 +118,16 @@ def test_sides_are_named_with_their_budgets() -> None:
 def test_statements_about_the_strongest_baseline_come_first() -> None:
     statement = replace(strongest_statements()[0], set="strongest")
     section = claims_section((*FINDINGS, Finding(statement, DOES_NOT_HOLD, -1.0, -2.0, -0.5, n=40)))
-    assert section.tables[0].name == "claims_strongest"
-    assert section.tables[0].rows[0][0] == statement.statement
-    assert "claims_strongest" not in section.folded
+    assert [table.name for table in section.tables[:2]] == ["claims_verdicts", "claims_strongest"]
+    assert section.tables[0].data["set"].tolist() == ["strongest", "printed"]
+    assert section.tables[1].rows[0][0] == statement.statement
+    assert not {"claims_verdicts", "claims_strongest"} & set(section.folded)
     assert statement.id not in [row["id"] for row in _tables(*FINDINGS)["claims"]]
 
 
 def test_empty_tables_are_left_out() -> None:
-    assert set(_tables(FINDINGS[0])) == {"claims", "claims_compared"}
-    assert set(_tables(FINDINGS[2])) == {"claims", "claims_not_evaluated"}
+    assert set(_tables(FINDINGS[0])) == {"claims_verdicts", "claims", "claims_compared"}
+    assert set(_tables(FINDINGS[2])) == {"claims_verdicts", "claims", "claims_not_evaluated"}
 
 
 def test_files_are_the_same_for_the_same_findings(tmp_path: Path) -> None:
@@ -141,14 +167,17 @@ def test_decided_claims_are_counted_before_and_after_control() -> None:
         replace(second, verdict=DOES_NOT_HOLD, p=0.04, q=0.06),
         replace(second, claim=CLAIMS["lpm2021.edge_direction_tile"], p=0.5, q=0.5, needed=Needed(31)),
     )
-    assert count_verdicts(findings_frame(findings))["controlled"] == {
-        "printed": {
-            "tested": 3,
-            "decided": 2,
-            "kept": 1,
-            "lost": ["lpm2021.lstm_equals_transformer_tile"],
-        }
+    (counted,) = count_verdicts(findings_frame(findings))
+    assert {name: counted[name] for name in ("set", "tested", "decided", "kept", "lost")} == {
+        "set": "printed",
+        "tested": 3,
+        "decided": 2,
+        "kept": 1,
+        "lost": ["lpm2021.lstm_equals_transformer_tile"],
     }
+    verdicts = claims_section(findings).tables[0]
+    assert verdicts.data.iloc[0][["tested", "decided", "kept"]].tolist() == [3, 2, 1]
+    assert "lpm2021.lstm_equals_transformer_tile" in verdicts.notes[0]
     assert [row["needed"] for row in _tables(*findings)["claims_compared"]][-1] == "about 31 programs"
 
 

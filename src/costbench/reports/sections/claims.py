@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -28,15 +28,19 @@ from costbench.reports.page import Section, paragraphs, pointer
 from costbench.reports.rendering import to_markdown, write_numbers
 from costbench.reports.results import title_of
 from costbench.reports.scores import MIN_PROGRAMS
+from costbench.reports.table import Table
 
 STRONGEST_TABLE = "claims_strongest"
-SETS = PRINTED, ALL_PROGRAMS, STAND_IN, STRONGEST, REAL = (
-    "printed",
-    "all_programs",
-    "stand_in",
-    "strongest",
-    "real",
-)
+_OPEN_TABLES = ("claims_verdicts", STRONGEST_TABLE, "claims")
+STRONGEST, PRINTED, ALL_PROGRAMS, STAND_IN, REAL = "strongest", "printed", "all_programs", "stand_in", "real"
+_SETS = {
+    STRONGEST: "networks held against boosted trees, like with like, on folds over applications",
+    PRINTED: "claims as printed, with the paper's own model and baseline on its kind of split",
+    ALL_PROGRAMS: "the same comparisons on folds, where every program is tested once",
+    STAND_IN: "claims of lpm2021 and lpm2020 with our network in place of the paper's",
+    REAL: "the same on a machine that exists, XLA on a processor",
+}
+"""What is asked in each set of comparisons."""
 _STATISTICS = {
     "worst": "worst program",
     "best": "best program",
@@ -64,8 +68,8 @@ _PLATEAU = {True: [], False: ["not at its plateau"], None: ["no learning curve"]
 def claims_section(findings: Sequence[Finding], evidence: str = "") -> Section:
     """Returns the section: verdicts by set, the rule, and each comparison with its intervals.
 
-    Statements about the strongest baseline come first; then a row a claim, with its verdicts as printed, on
-    all programs, and with our network in place of the paper's.
+    Counts of verdicts come first, then statements about the strongest baseline; then a row a claim, with its
+    verdicts as printed, on all programs, and with our network in place of the paper's.
 
     Args:
         findings: findings on all comparisons.
@@ -76,6 +80,7 @@ def claims_section(findings: Sequence[Finding], evidence: str = "") -> Section:
     is_missing, is_ours = frame["verdict"] == NOT_EVALUATED, frame["set"] == STRONGEST
     rows = frame.assign(verdict=frame["shown_verdict"])
     tables = (
+        _verdicts_table(frame, findings),
         fill_table(STRONGEST_TABLE, rows[~is_missing & is_ours]),
         fill_table("claims", _by_claim(rows)),
         fill_table("claims_compared", rows[~is_missing & ~is_ours]),
@@ -89,18 +94,25 @@ def claims_section(findings: Sequence[Finding], evidence: str = "") -> Section:
         pointers=elsewhere if evidence and missing else (),
         title="Do the papers' claims hold here?",
         label="Claims",
-        paragraphs=paragraphs(
-            "claims",
-            **count_verdicts(frame),
-            rate=100.0 * FALSE_DISCOVERIES,
-            margins=sorted(margins(tuple(finding.claim for finding in findings)).items()),
-            magnitudes=magnitudes().values(),
-            min_programs=MIN_PROGRAMS,
-            min_seeds=MIN_SEEDS,
-        ),
+        paragraphs=paragraphs("claims"),
         tables=shown,
-        folded=tuple(table.name for table in shown if table.name not in (STRONGEST_TABLE, "claims")),
+        folded=tuple(name for table in shown if (name := table.name) not in _OPEN_TABLES),
     )
+
+
+def _verdicts_table(frame: pd.DataFrame, findings: Sequence[Finding]) -> Table:
+    """Returns how many comparisons have which verdict, with the rule that gives these."""
+    counted = count_verdicts(frame)
+    rule = paragraphs(
+        "claims",
+        "rule",
+        lost=[name for row in counted for name in row["lost"]],
+        margins=sorted(margins(tuple(finding.claim for finding in findings)).items()),
+        magnitudes=magnitudes().values(),
+        min_programs=MIN_PROGRAMS,
+        min_seeds=MIN_SEEDS,
+    )
+    return fill_table("claims_verdicts", counted, notes=rule, rate=f"{100.0 * FALSE_DISCOVERIES:g}")
 
 
 def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
@@ -194,30 +206,26 @@ def _by_claim(frame: pd.DataFrame) -> pd.DataFrame:
     return first.assign(id=first["claim_id"], **{name: verdicts[name].to_list() for name in verdicts.columns})
 
 
-def count_verdicts(frame: pd.DataFrame) -> dict[str, object]:
-    """Returns how many comparisons have which verdict, and how many keep it after control.
+def count_verdicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Returns a row a set of comparisons: how many have which verdict, and how many keep it after control.
 
     Args:
         frame: all findings (`findings_frame`).
 
     Returns:
-        `counts`: by set and verdict, in the order of `VERDICTS`; `controlled`: by set, what is left when
-        false discoveries are controlled.
+        the columns of table `claims_verdicts`, and `lost`: ids of comparisons that are not decided when false
+        discoveries among all of the set are controlled.
     """
-    by_set = {name: rows for name in SETS if len(rows := frame[frame["set"] == name])}
-    verdicts = {name: Counter(rows["verdict"]) for name, rows in by_set.items()}
-    return {
-        "counts": {name: {v: n[v] for v in VERDICTS if n[v]} for name, n in verdicts.items()},
-        "controlled": {name: _count_after_control(rows) for name, rows in by_set.items()},
-    }
-
-
-def _count_after_control(frame: pd.DataFrame) -> dict[str, object]:
-    """Returns how many verdicts are left when false discoveries among all of them are controlled."""
-    tested = frame[frame["q"].notna()]
-    decided = tested[tested["verdict"].isin(DECIDED)]
-    lost = decided["id"][decided["after_control"] != decided["verdict"]].tolist()
-    return {"tested": len(tested), "decided": len(decided), "kept": len(decided) - len(lost), "lost": lost}
+    counted = []
+    for name, rows in frame.groupby("set"):
+        tested = rows[rows["q"].notna()]
+        decided = tested[tested["verdict"].isin(DECIDED)]
+        lost = decided["id"][decided["after_control"] != decided["verdict"]].tolist()
+        by_verdict = {verdict: int((rows["verdict"] == verdict).sum()) for verdict in VERDICTS}
+        kept = len(decided) - len(lost)
+        counts = {"total": len(rows), "tested": len(tested), "decided": len(decided), "kept": kept}
+        counted.append({"set": name, "words": _SETS[str(name)], **by_verdict, **counts, "lost": lost})
+    return sorted(counted, key=lambda row: [*_SETS].index(row["set"]))
 
 
 def claims_of_papers(findings: Sequence[Finding]) -> tuple[Finding, ...]:
