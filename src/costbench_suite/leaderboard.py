@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
@@ -115,7 +116,9 @@ def write_leaderboard(folder: Path, cards: Mapping[str, Sequence[Card]]) -> Path
         " metrics. A program is predicted by a model that never saw its application."
     )
     write_tables(tables, folder / "tables")
-    page, *_ = write_pages(folder, {FIRST: ("costbench-suite", lead)}, tuple(sections), sortable=True)
+    page, *_ = write_pages(
+        folder, replace(FIRST, title="costbench-suite", lead=lead), tuple(sections), sortable=True
+    )
     return page
 
 

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from costbench.reports.figures.programs import write_program_figure
-from costbench.reports.page import PageFigure, Pointer, Section, glossary, text_environment, write_pages
+from costbench.reports.page import (
+    FIRST,
+    Page,
+    PageFigure,
+    Pointer,
+    Section,
+    glossary,
+    text_environment,
+    write_pages,
+)
 from costbench.reports.table import Column, Table
 from tests.reports.conftest import make_cell
 
@@ -39,18 +48,25 @@ class _Checker(HTMLParser):
 def test_pointers_are_links_to_sections(tmp_path: Path) -> None:
     pointers = (Pointer("Which is <best>?", "The other & no.", "results"),)
     sections = (
-        Section("top", "Top", "top", pointers=pointers, page="index"),
-        Section("results", "Results", "results", page="index"),
+        Section("top", "Top", "top", pointers=pointers, page=FIRST),
+        Section("results", "Results", "results", page=FIRST),
         Section("beside", "Beside", "beside", pointers=pointers),
+        Section("named", "Named", "named", page=Page("other", "Its <own> heading")),
+        Section("also", "Also", "also", page=Page("other", "Its <own> heading")),
     )
-    write_pages(tmp_path, {"index": ("Title", "Lead")}, sections)
+    write_pages(tmp_path, Page("index", "Title", "Lead"), sections)
     text = (tmp_path / "index.html").read_text()
     assert '<li><a href="#results">Which is &lt;best&gt;?</a> The other &amp; no.</li>' in text
     assert text.index("Which is") < text.index('id="results"')
     assert '<a href="pages/beside.html#beside">beside</a>' in text
     beside = (tmp_path / "pages" / "beside.html").read_text()
     assert '<li><a href="../index.html#results">Which is &lt;best&gt;?</a> The other &amp; no.</li>' in beside
+    assert "<h1>Title</h1>" in beside
     assert "Lead" not in beside
+    other = (tmp_path / "pages" / "other.html").read_text()
+    assert "<h1>Its &lt;own&gt; heading</h1>" in other
+    assert 'id="named"' in other
+    assert 'id="also"' in other
 
 
 def test_details_are_folded_and_keep_their_anchors(tmp_path: Path) -> None:
@@ -58,8 +74,8 @@ def test_details_are_folded_and_keep_their_anchors(tmp_path: Path) -> None:
         Table(name, f"Table {name}", (Column("x", "X"),), (("a_b",),)) for name in ("open", "shut")
     )
     more = (Pointer("More?", "Yes.", "shut"),)
-    sections = (Section("s", "S", "s", tables=tables, folded=("shut",), more=more, page="index"),)
-    write_pages(tmp_path, {"index": ("Title", "Lead")}, sections)
+    sections = (Section("s", "S", "s", tables=tables, folded=("shut",), more=more, page=FIRST),)
+    write_pages(tmp_path, Page("index", "Title", "Lead"), sections)
     text = (tmp_path / "index.html").read_text()
     assert '<h3 id="open">Table open</h3>' in text
     assert '<details id="shut">\n<summary>Table shut</summary>' in text
@@ -86,9 +102,9 @@ def test_page(tmp_path: Path) -> None:
         tuple(figures),
         (table,),
         (("a", "b"),),
-        page="index",
+        page=FIRST,
     )
-    write_pages(tmp_path, {"index": ("Title", "Lead")}, (section,))
+    write_pages(tmp_path, Page("index", "Title", "Lead"), (section,))
     text = (tmp_path / "index.html").read_text()
     checker = _Checker()
     checker.feed(text)
@@ -111,7 +127,7 @@ def test_words_stand_before_the_first_number_and_are_those_of_the_tasks(tmp_path
     assert {"learned", "hybrid", "analytical", "strongest baseline", "undecided"} <= dict(words).keys()
     assert "MAPE" in dict(glossary({"tile", "fusion"}))
     assert sum(len(meaning.split()) for _, meaning in glossary({"tile", "fusion"})) < 250
-    write_pages(tmp_path, {"index": ("Title", "Lead 1")}, (), words)
+    write_pages(tmp_path, Page("index", "Title", "Lead 1"), (), words)
     page = (tmp_path / "index.html").read_text("utf-8")
     assert page.index("<dt>APE</dt>") < page.index("Lead 1")
 
@@ -119,8 +135,8 @@ def test_words_stand_before_the_first_number_and_are_those_of_the_tasks(tmp_path
 @pytest.mark.parametrize("opens", [True, False])
 def test_a_section_may_open_with_its_first_figure(tmp_path: Path, opens: bool) -> None:
     figures = tuple(PageFigure(tmp_path / f"{name}.svg", name, "") for name in ("one", "two"))
-    section = Section("a", "A", "A", ("Text",), figures, opens_with_figure=opens, page="index")
-    write_pages(tmp_path, {"index": ("Title", "Lead")}, (section,))
+    section = Section("a", "A", "A", ("Text",), figures, opens_with_figure=opens, page=FIRST)
+    write_pages(tmp_path, Page("index", "Title", "Lead"), (section,))
     page = (tmp_path / "index.html").read_text("utf-8")
     assert (page.index("one.svg") < page.index("<p>Text</p>")) is opens
     assert page.index("<p>Text</p>") < page.index("two.svg")

@@ -48,6 +48,21 @@ class Pointer:
 
 
 @dataclass(frozen=True)
+class Page:
+    """A page.
+
+    Attributes:
+        name: `index`, or that of its file in the folder `pages`.
+        title: heading; that of the first page if empty.
+        lead: first paragraphs, a line each.
+    """
+
+    name: str
+    title: str = ""
+    lead: str = ""
+
+
+@dataclass(frozen=True)
 class Section:
     """A part of the page.
 
@@ -64,8 +79,7 @@ class Section:
         folded: names of tables that are shown when a reader asks for them.
         folded_figures: whether figures are.
         opens_with_figure: whether the first figure stands before everything else.
-        page: name of the page that it is on: `index`, or that of a file in the folder `pages`; empty for a
-            page called after the anchor.
+        page: page that it is on; None for one of its own, called after the anchor.
     """
 
     anchor: str
@@ -80,16 +94,16 @@ class Section:
     folded: tuple[str, ...] = ()
     folded_figures: bool = False
     opens_with_figure: bool = False
-    page: str = ""
+    page: Page | None = None
 
 
-FIRST = "index"
+FIRST = Page("index")
 """The page that has the conclusions."""
 
 
 def write_pages(
     folder: Path,
-    leads: Mapping[str, tuple[str, str]],
+    first: Page,
     sections: tuple[Section, ...],
     words: Sequence[tuple[str, str]] = (),
     *,
@@ -99,8 +113,7 @@ def write_pages(
 
     Args:
         folder: of the report; tables and figures lie in its folders `tables` and `figures`.
-        leads: page -> its heading and first paragraphs, a line each; other pages have the first one's heading
-            alone.
+        first: the first page.
         sections: in order.
         words: words and what they mean, before the first number of the first page.
         sortable: whether a click on the head of a column sorts its table, by a script in the page.
@@ -108,33 +121,33 @@ def write_pages(
     Raises:
         DataError: if a page cannot be written.
     """
-    pages = {section.anchor: section.page or section.anchor for section in sections}
-    names = dict.fromkeys((FIRST, *pages.values()))
+    page_of = {section.anchor: section.page or Page(section.anchor) for section in sections}
+    others = (page for page in page_of.values() if page.name != first.name)
+    pages = {anchor: page.name for anchor, page in page_of.items()}
     # What stands on a page, sections and tables, by anchor.
     pages |= {table.name: pages[section.anchor] for section in sections for table in section.tables}
     template = page_environment().get_template("page.html.j2")
     written = []
-    for name in names:
-        root = "" if name == FIRST else "../"
+    for shown_page in dict.fromkeys((first, *others)):
+        name, root = shown_page.name, "" if shown_page == first else "../"
 
         def link(anchor: str, page: str = "", current: str = name, root: str = root) -> str:
             """Returns the address of a section or table, or of something on another report's first page."""
             if page:
                 return f"{root}{page}#{anchor}" if anchor else f"{root}{page}"
             target = pages.get(anchor, current)
-            path = "index.html" if target == FIRST else f"pages/{target}.html"
+            path = "index.html" if target == first.name else f"pages/{target}.html"
             return f"#{anchor}" if target == current else f"{root}{path}#{anchor}"
 
         def source(figure: PageFigure, path: Path = folder, root: str = root) -> str:
             return root + figure.path.relative_to(path).as_posix()
 
-        path = folder / ("index.html" if name == FIRST else f"pages/{name}.html")
-        shown = [section for section in sections if (section.page or section.anchor) == name]
-        title, lead = leads.get(name, (leads[FIRST][0], ""))
+        path = folder / ("index.html" if shown_page == first else f"pages/{name}.html")
+        shown = [section for section in sections if page_of[section.anchor].name == name]
         text = template.render(
-            title=title,
-            lead=lead,
-            words=words if name == FIRST else (),
+            title=shown_page.title or first.title,
+            lead=shown_page.lead,
+            words=words if shown_page == first else (),
             sections=sections,
             shown=shown,
             root=root,

@@ -16,7 +16,7 @@ from costbench.reports.figures.canvas import keep_smaller
 from costbench.reports.frame import stack
 from costbench.reports.inputs import ReportData, ReportInputs, load_report_data
 from costbench.reports.machine_searches import flat_machine_searches
-from costbench.reports.page import FIRST, Section, glossary, sentence, write_pages
+from costbench.reports.page import FIRST, Page, Section, glossary, sentence, write_pages
 from costbench.reports.rendering import write_numbers, write_tables
 from costbench.reports.sections.analytical import analytical_section
 from costbench.reports.sections.claims import claims_section, write_claims
@@ -98,19 +98,6 @@ SECTIONS: Sequence[Callable[[ReportData], Section | Iterable[Section] | None]] =
     provenance_section,
 )
 """Sections in the order of the report. Those of other packages follow (`costbench.reports.extension`)."""
-PAGE_TITLES: Mapping[str, str] = {
-    "tile": "Tile sizes",
-    "fusion": "Fused kernels",
-    "layout": "Layouts",
-    "headline": "Budgets of training",
-    "real_machine": "Simulated and real",
-    "models": "Architectures, features and estimates",
-    "searches": "Autotuners",
-    "tpugraphs": "TpuGraphs",
-    "claims": "Claims",
-    "data": "Data and trainings",
-}
-"""Headings of the pages after the first one."""
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
@@ -125,18 +112,18 @@ def write_report(inputs: ReportInputs, folder: Path) -> ReportFiles:
     """
     data = load_report_data(inputs, folder / "figures")
     parts = {name: part.render(data.printed_findings, data.figures) for name, part in inputs.parts.items()}
-    of_parts = (replace(s, page=name) for name, part in parts.items() for s in part.sections)
+    pages = {name: Page(name, part.title, part.lead) for name, part in inputs.parts.items()}
+    of_parts = (replace(s, page=pages[name]) for name, part in parts.items() for s in part.sections)
     sections = _complete((*_sections(data), *of_parts), data)
     summary = summarise(data.results, _summary_beside_rows(data, parts))
     only_tiles = all(LEARNED[cell.task].ranks_decisions for cell in data.cells)
-    leads = {name: (title, "") for name, title in PAGE_TITLES.items()}
-    leads[FIRST] = (sentence("overview", "title", only_tiles=only_tiles), page_lead(data))
-    leads |= {name: (part.title, part.lead) for name, part in inputs.parts.items()}
+    title = sentence("overview", "title", only_tiles=only_tiles)
+    first = replace(FIRST, title=title, lead=page_lead(data))
     write_numbers(folder / "summary.json", summary)
     write_numbers(folder / "metrics.json", headlines(data.results))
     write_budgets(data.budgets, folder / "budgets.json")
     return ReportFiles(
-        pages=write_pages(folder, leads, sections, glossary({cell.task for cell in data.cells})),
+        pages=write_pages(folder, first, sections, glossary({cell.task for cell in data.cells})),
         summary=folder / "summary.json",
         metrics=folder / "metrics.json",
         budgets=folder / "budgets.json",

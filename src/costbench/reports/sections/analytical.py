@@ -18,6 +18,7 @@ from costbench.reports.inputs import ReportData
 from costbench.reports.page import Section, paragraphs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import ALL, BEST, KINDS, Results, split_order
+from costbench.reports.sections.results import TASK_PAGES
 from costbench.reports.table import Table, Value
 from costbench.tasks import LEARNED
 
@@ -194,7 +195,7 @@ def analytical_section(data: ReportData) -> Section | None:
         anchor="analytical",
         title="Where the analytical model does well and where not",
         label="Analytical model",
-        page="tile",
+        page=TASK_PAGES["tile"],
         paragraphs=paragraphs(
             "results", "analytical", chips={chip: summarise_scores(groups) for chip, groups in scores.items()}
         ),

@@ -24,7 +24,7 @@ from costbench.reports.claims.evaluation import (
     verdict_after_control,
 )
 from costbench.reports.declared_tables import fill_table
-from costbench.reports.page import Section, paragraphs, pointer
+from costbench.reports.page import Page, Section, paragraphs, pointer
 from costbench.reports.rendering import to_markdown, write_numbers
 from costbench.reports.results import title_of
 from costbench.reports.scores import MIN_PROGRAMS
@@ -94,6 +94,7 @@ def claims_section(findings: Sequence[Finding], evidence: str = "") -> Section:
         pointers=elsewhere if evidence and missing else (),
         title="Do the papers' claims hold here?",
         label="Claims",
+        page=Page("claims", "Claims"),
         paragraphs=paragraphs("claims"),
         tables=shown,
         folded=tuple(name for table in shown if (name := table.name) not in _OPEN_TABLES),

@@ -16,7 +16,7 @@ from costbench.reports.dataset_files import Card
 from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import PALETTE, drawing, legend_above, save
 from costbench.reports.inputs import ReportData
-from costbench.reports.page import Section, page_figure, paragraphs, sentence
+from costbench.reports.page import Page, Section, page_figure, paragraphs, sentence
 from costbench.reports.papers.printed import PAPERS, corpus_of_paper
 from costbench.reports.table import Table
 from costbench.tasks import TASKS
@@ -65,6 +65,7 @@ def data_section(data: ReportData) -> Section | None:
         anchor="data",
         title="Data set, splits and leakage audit",
         label="Data set",
+        page=Page("data", "Data and trainings"),
         paragraphs=tuple(text),
         figures=tuple(page_figures),
         tables=shown,

@@ -19,6 +19,7 @@ from costbench.reports.frame import flatten, select
 from costbench.reports.inputs import ReportData
 from costbench.reports.page import PageFigure, Section, page_figures, paragraphs
 from costbench.reports.results import Division, Results, title_of
+from costbench.reports.sections.models import MODELS
 from costbench.reports.table import Table
 from costbench.target import available_targets, load_target
 from costbench.tasks import KERNEL_TASKS
@@ -137,10 +138,6 @@ def write_quality_figure(scores: QualityScores, folder: Path) -> tuple[Path, ...
         return save(figure, folder / f"estimates_{scores.name}")
 
 
-_PAGE = "models"
-"""Name of the page and of the template of its sections."""
-
-
 def estimates_section(data: ReportData) -> Section | None:
     """Returns error against the quality of the estimate, for each task; None without several qualities.
 
@@ -154,14 +151,14 @@ def estimates_section(data: ReportData) -> Section | None:
     drawn: list[PageFigure] = []
     for scores in scored:
         words = {"task": scores.labels.title, "where": scores.where, "own": scores.own}
-        drawn += page_figures(write_quality_figure(scores, data.figures), _PAGE, "estimates", **words)
+        drawn += page_figures(write_quality_figure(scores, data.figures), MODELS.name, "estimates", **words)
     gains = [_gain_over_learned(scores) | {"given": given.get(scores.task)} for scores in scored]
     return Section(
         anchor="estimates",
         title="How good must the compiler's estimate be?",
         label="Quality of the estimate",
-        page=_PAGE,
-        paragraphs=paragraphs(_PAGE, "estimates", gains=gains),
+        page=MODELS,
+        paragraphs=paragraphs(MODELS.name, "estimates", gains=gains),
         figures=tuple(drawn),
         tables=tuple(map(quality_table, scored)),
     )

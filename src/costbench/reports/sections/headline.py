@@ -20,7 +20,7 @@ from costbench.reports.declared_tables import fill_table
 from costbench.reports.figures.canvas import drawing, legend_above, save
 from costbench.reports.frame import select, split_by
 from costbench.reports.inputs import Front, ReportData
-from costbench.reports.page import PageFigure, Pointer, Section, page_figures, paragraphs, pointer
+from costbench.reports.page import Page, PageFigure, Pointer, Section, page_figures, paragraphs, pointer
 from costbench.reports.results import FOLDS, TRAINED, Cell, Division, Results, title_of
 from costbench.reports.scores import STATISTICS, Scores, make_draws, scores_of, share_programs
 from costbench.reports.table import Table
@@ -62,7 +62,7 @@ def headline_section(data: ReportData) -> Section | None:
         anchor="headline",
         title="Networks and boosted trees at or near their plateau",
         label="Headline",
-        page=_PAGE,
+        page=Page(_PAGE, "Budgets of training"),
         paragraphs=paragraphs(
             _PAGE,
             profile=data.headline.profile,

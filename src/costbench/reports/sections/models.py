@@ -22,7 +22,7 @@ from costbench.reports.figures.programs import (
     write_scatter_figures,
 )
 from costbench.reports.inputs import ReportData
-from costbench.reports.page import PageFigure, Section, page_figure, page_figures, paragraphs
+from costbench.reports.page import Page, PageFigure, Section, page_figure, page_figures, paragraphs
 from costbench.reports.papers.printed import printed_table
 from costbench.reports.results import CEILINGS, ChipSplit, Results, title_of
 from costbench.reports.tables.hyperparameters import settings_tables, trials_table
@@ -39,6 +39,7 @@ from costbench.tasks import KERNEL_TASKS, LEARNED
 
 _PAGE = "models"
 """Name of the page and of the template of its sections."""
+MODELS = Page(_PAGE, "Architectures, features and estimates")
 
 
 def ablation_section(data: ReportData) -> Section | None:
@@ -62,7 +63,7 @@ def ablation_section(data: ReportData) -> Section | None:
         anchor="ablations",
         title="What the learned model needs",
         label="Ablations",
-        page=_PAGE,
+        page=MODELS,
         paragraphs=paragraphs(_PAGE, "ablations"),
         figures=tuple(drawn),
         tables=tables,
@@ -83,7 +84,7 @@ def differences_section(data: ReportData) -> Section | None:
         anchor="differences",
         title="How ours differs from the paper's model",
         label="Differences",
-        page=_PAGE,
+        page=MODELS,
         paragraphs=paragraphs(_PAGE, "differences"),
         tables=tables,
     )
@@ -108,7 +109,7 @@ def learning_section(data: ReportData) -> Section | None:
         anchor="learning-curves",
         title="How much training is enough?",
         label="Learning curves",
-        page=_PAGE,
+        page=MODELS,
         paragraphs=paragraphs(_PAGE, "curves", curves=summaries),
         figures=tuple(drawn),
         tables=tables,
@@ -172,7 +173,7 @@ def scatter_section(data: ReportData) -> Section | None:
         for name, path in write_scatter_figures(scatters, data.figures).items()
     )
     title = "Predicted and measured runtimes"
-    section = Section("predicted", title, title, page=_PAGE, figures=drawn, folded_figures=True)
+    section = Section("predicted", title, title, page=MODELS, figures=drawn, folded_figures=True)
     return section if drawn else None
 
 
@@ -207,7 +208,7 @@ def training_section(data: ReportData) -> Section | None:
         anchor="training",
         title="Training",
         label="Training",
-        page=_PAGE,
+        page=MODELS,
         figures=tuple(drawn),
         tables=tables,
         folded=tuple(table.name for table in tables),

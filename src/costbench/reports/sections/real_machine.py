@@ -34,7 +34,7 @@ from costbench.reports.figures.canvas import BarSeries, draw_grouped_bars, drawi
 from costbench.reports.frame import flatten, select
 from costbench.reports.headline import Headline
 from costbench.reports.inputs import ReportData
-from costbench.reports.page import PageFigure, Pointer, Section, page_figures, paragraphs, pointer
+from costbench.reports.page import Page, PageFigure, Pointer, Section, page_figures, paragraphs, pointer
 from costbench.reports.results import CEILINGS, FOLDS, PRIMARY_CHIP, Cell, Division, title_of
 from costbench.reports.sections.claims import shown_verdict
 from costbench.reports.summary import averages, summarise
@@ -304,7 +304,7 @@ def real_machine_section(data: ReportData) -> Section | None:
         anchor=_PAGE,
         title="A machine that exists: XLA on a processor",
         label="Real machine",
-        page=_PAGE,
+        page=Page(_PAGE, "Simulated and real"),
         paragraphs=paragraphs(
             _PAGE,
             profile=real.profile,

@@ -16,7 +16,7 @@ from costbench.reports.figures.programs import MOST_NAMED, write_program_figure
 from costbench.reports.frame import select
 from costbench.reports.inputs import ReportData
 from costbench.reports.losses import SKEWED, spread
-from costbench.reports.page import FIRST, Section, page_figure, paragraphs
+from costbench.reports.page import FIRST, Page, Section, page_figure, paragraphs
 from costbench.reports.papers.printed import main_table
 from costbench.reports.results import TRAINED, UNSEEN, Cell, title_of
 from costbench.reports.searches import STARTS
@@ -34,6 +34,9 @@ from costbench.reports.tables.programs import (
     unseen_means,
     unseen_table,
 )
+
+_HEADINGS = {"tile": "Tile sizes", "fusion": "Fused kernels", "layout": "Layouts"}
+TASK_PAGES = {task: Page(task, heading) for task, heading in _HEADINGS.items()}
 
 
 def cell_sections(data: ReportData) -> Iterator[Section]:
@@ -74,7 +77,7 @@ def _cell_section(data: ReportData, cell: Cell) -> Section:
         anchor=cell.name,
         title=f"{name}, {cell.where}",
         label=f"{name}, {cell.split}, {cell.chip}",
-        page=cell.task,
+        page=TASK_PAGES[cell.task],
         paragraphs=_paragraphs(cell, standing, audit, unseen, new),
         figures=(page_figure(svg, "results", "programs", cell=cell, most_named=MOST_NAMED, **titles),),
         tables=shown,

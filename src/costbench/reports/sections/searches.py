@@ -24,7 +24,7 @@ from costbench.reports.figures.searches import (
 )
 from costbench.reports.inputs import ReportData
 from costbench.reports.machine_searches import TITLES, search_gains
-from costbench.reports.page import PageFigure, Section, page_figures, sentence
+from costbench.reports.page import Page, PageFigure, Section, page_figures, sentence
 from costbench.reports.papers.printed import searches_of_paper
 from costbench.reports.scores import MIN_PROGRAMS
 from costbench.reports.searches import (
@@ -56,6 +56,7 @@ from costbench.tasks import LEARNED, labels_of
 
 _PAGE = "searches"
 """Name of the page and of the template of its sections."""
+_ON_PAGE = Page(_PAGE, "Autotuners")
 _NAMED = ("hardware", "model and hardware", "analytical and hardware")
 """Fusion searches whose means stand in the text."""
 _LEARNED = Bar("learned", f"top{TOP_K}")
@@ -74,7 +75,7 @@ def search_sections(data: ReportData) -> Iterator[Section]:
             shown = tuple(table for table in section.tables if table.rows)
             # What the papers say comes first, and is not folded.
             folded = tuple(table.name for table in shown if table.name != section.tables[0].name)
-            yield replace(section, page=_PAGE, tables=shown, folded=folded)
+            yield replace(section, page=_ON_PAGE, tables=shown, folded=folded)
 
 
 def _rows_of_figures(searches: Searches, task: str) -> list[list[SearchResults]]:
@@ -241,7 +242,7 @@ def machine_searches_section(data: ReportData) -> Section | None:
         anchor="machine-search",
         title="Fusion on a machine that exists: searches with and without a model",
         label="Fusion autotuner, real machine",
-        page=_PAGE,
+        page=_ON_PAGE,
         paragraphs=(sentence(_PAGE, "machine", programs=rows["program"].nunique()),),
         tables=tables,
         folded=(tables[1].name,),

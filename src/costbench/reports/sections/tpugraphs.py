@@ -23,7 +23,7 @@ from costbench.reports.frame import select
 from costbench.reports.inputs import ReportData
 from costbench.reports.losses import SKEWED, spread
 from costbench.reports.overhead import overhead_table
-from costbench.reports.page import Pointer, Section, page_figure, paragraphs, pointer, sentence
+from costbench.reports.page import Page, Pointer, Section, page_figure, paragraphs, pointer, sentence
 from costbench.reports.papers.printed import FOLDER, printed_table
 from costbench.reports.results import PRIMARY_CHIP, ChipSplit, Results
 from costbench.reports.sections.claims import claims_of_papers
@@ -94,6 +94,7 @@ def tpugraphs_section(data: ReportData) -> Section | None:
         anchor=ANCHOR,
         title="TpuGraphs: tile and layout models beside tpugraphs2023",
         label="TpuGraphs",
+        page=Page(ANCHOR, "TpuGraphs"),
         paragraphs=_words(results, data),
         figures=tuple(
             page_figure(write(results, chip_split, data.figures)[0], ANCHOR, name, where=chip_split.title)
