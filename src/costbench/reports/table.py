@@ -24,7 +24,8 @@ class Column:
         contest: columns of the same non-empty name compete for the best value of a row.
         count: whether its numbers are like counts: shown with separators, from a million on as 1.2M, and with
             decimals only below a thousand and if there are any.
-        p_value: whether its numbers are p-values: small ones are shown as less than 0.0001, not as zero.
+        p_value: whether its numbers are p-values: what its decimals would show as zero is shown as less than
+            the least that they can show.
     """
 
     key: str

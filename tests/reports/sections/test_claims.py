@@ -32,7 +32,6 @@ from costbench.reports.sections.claims import (
 )
 from tests.sentences import numbers
 
-ROOT = Path(__file__).resolve().parents[3]
 CLAIMS = {claim.id: claim for claim in load_claims()}
 LOSS = CLAIMS["lpm2021.rank_vs_mse_tile"]
 VANILLA, MSE = LOSS.sides
@@ -83,8 +82,8 @@ def test_verdicts_are_counted_by_set_and_the_margins_told() -> None:
     assert any(22 in numbers(words.replace("%", " ")) for words in rule)
 
 
-def test_verdicts_of_the_committed_claims_are_each_counted_once() -> None:
-    entries = json.loads((ROOT / "reports" / "claims.json").read_text())
+def test_verdicts_of_the_committed_claims_are_each_counted_once(repository: Path) -> None:
+    entries = json.loads((repository / "reports" / "claims.json").read_text())
     rows = count_verdicts(pd.DataFrame(entries, dtype=object))
     expected = Counter((entry["set"], entry["verdict"]) for entry in entries)
     cells = {(row["set"], verdict): row[verdict] for row in rows for verdict in VERDICTS if row[verdict]}

@@ -70,7 +70,7 @@ def expand(data: bytes, max_bytes: int) -> tuple[bytes, bool]:
 
 
 def _read_json(path: Path, open_end: bytes = b"") -> object:
-    """Returns the value of a JSON file, with `open_end` in place of a last comma where it is none without."""
+    """Returns the value of a JSON file, also of one that `open_end` closes, in place of a last comma."""
     try:
         text, whole = expand(read_bytes(path, MAX_JSON_BYTES), MAX_JSON_BYTES)
     except zlib.error as error:
@@ -81,8 +81,9 @@ def _read_json(path: Path, open_end: bytes = b"") -> object:
     try:
         return parse_json(text, path)
     except DataError:
-        with suppress(DataError):
-            return parse_json(text.rstrip().removesuffix(b",") + open_end, path)
+        if open_end:
+            with suppress(DataError):
+                return parse_json(text.rstrip().removesuffix(b",") + open_end, path)
         raise
 
 

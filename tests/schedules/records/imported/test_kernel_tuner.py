@@ -124,6 +124,12 @@ def test_a_parameter_named_like_a_key_of_caches_leaves_t4_what_it_is(tmp_path: P
     assert name in read_tuning_table(tmp_path / "k-d.json").space.parameters
 
 
+def test_a_comma_after_t4_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "k-d.json").write_text(json.dumps(t4_file()) + ",")
+    with pytest.raises(DataError, match="JSON"):
+        read_tuning_table(tmp_path / "k-d.json")
+
+
 def test_units_of_t4_are_read(tmp_path: Path) -> None:
     content = t4_file()
     for result in content["results"]:
