@@ -158,7 +158,7 @@ def _connect_settings(spec: StorageSpec) -> dict[str, object]:
     except (SQLAlchemyError, KeyError) as error:
         raise ParamsError("no URL of a database", where="storage", expected=_EXPECTED) from error
     if url.get_backend_name() == "sqlite":
-        if is_in_memory(spec.url):
+        if is_in_memory(url):
             expected = f"a file, which all workers open, {_EXPECTED}"
             raise ParamsError("a database in memory", where=spec.name, expected=expected)
         Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)

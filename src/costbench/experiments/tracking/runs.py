@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
     from mlflow.entities import DatasetInput
+    from sqlalchemy.engine import URL
 
 _log = logging.getLogger(__name__)
 DEFAULT_URI = "sqlite:///mlflow.db"
 _SQLITE = "sqlite:///"
-_DATABASES = ("postgresql", "mysql")
+_DATABASES = ("sqlite", "postgresql", "mysql")
 _CONNECT_S = 10
 OFF = ""
 """Value in place of a store's URI with which nothing is tracked."""
@@ -315,16 +316,9 @@ def without_password(text: str) -> str:
     return re.sub(r"(://[^/\s:@]*):[^/\s@]*@", r"\1:***@", text)
 
 
-def is_in_memory(uri: str) -> bool:
-    """Returns whether an address of SQLite names no file: every connection would have a database of its own.
-
-    >>> [is_in_memory(f"sqlite://{rest}") for rest in ("", "/:memory:", "/file:x?mode=memory", "/x.db")]
-    [True, True, True, False]
-    """
-    address, _, query = uri.partition("?")
-    driver, separator, database = address.partition("://")
-    is_unnamed = not database.strip("/") or ":memory:" in database or "mode=memory" in query.split("&")
-    return driver.startswith("sqlite") and bool(separator) and is_unnamed
+def is_in_memory(url: URL) -> bool:
+    """Returns whether the address of a SQLite database names no file: each connection would have its own."""
+    return ":memory:" in (url.database or ":memory:") or url.query.get("mode") == "memory"
 
 
 def _require_database(uri: str) -> None:
@@ -333,17 +327,19 @@ def _require_database(uri: str) -> None:
     Raises:
         DataError: if that is impossible, or the database is in memory, which ends with its process.
     """
-    if is_in_memory(uri):
-        raise _unusable(uri, "a database in memory")
     if not uri.startswith(_DATABASES):
         return
-    from sqlalchemy import create_engine
+    from sqlalchemy import create_engine, make_url
     from sqlalchemy.exc import SQLAlchemyError
     from sqlalchemy.pool import NullPool
 
     try:
-        settings = {"connect_timeout": _CONNECT_S}
-        create_engine(uri, poolclass=NullPool, connect_args=settings).connect().close()
+        url = make_url(uri)
+        if url.get_backend_name() != "sqlite":
+            settings = {"connect_timeout": _CONNECT_S}
+            create_engine(url, poolclass=NullPool, connect_args=settings).connect().close()
+        elif is_in_memory(url):
+            raise _unusable(uri, "a database in memory")
     except (SQLAlchemyError, ImportError) as error:
         raise _unusable(uri, one_line(error)) from error
 
