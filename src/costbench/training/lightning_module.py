@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -13,9 +14,14 @@ from costbench.errors import DivergedError
 from costbench.models.graph_batch import GraphBatch
 from costbench.rng import stream_key
 from costbench.training.losses import Loss
+from costbench.training.matrix_optimizer import MatrixOptimizer
 from costbench.training.muon import Muon
+from costbench.training.soap import Soap
 from costbench.training.spec import AnyTrainSpec
 from costbench.training.validation import ValidationScores
+
+MATRIX_OPTIMIZERS: Mapping[str, type[MatrixOptimizer]] = {"muon": Muon, "soap": Soap}
+"""Optimisers of weight matrices, by `optimizer.method`."""
 
 TRAINING_LOSS = "training/loss"
 
@@ -51,8 +57,10 @@ class CostModelModule(pl.LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Returns the optimiser of all parameters, with decoupled weight decay."""
         spec = self._optimizer
-        if spec.method == "muon":
-            return Muon(self.net, lr=spec.learning_rate, weight_decay=spec.weight_decay)
+        if spec.method != "adam":
+            return MATRIX_OPTIMIZERS[spec.method](
+                self.net, lr=spec.learning_rate, weight_decay=spec.weight_decay
+            )
         return torch.optim.AdamW(
             self.net.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay, fused=True
         )

@@ -123,8 +123,9 @@ class OptimizerSpec:
     """Optimiser and learning rate.
 
     Attributes:
-        method: `adam`, or `muon`, which makes the steps of weight matrices orthogonal and leaves other
-            parameters to Adam; their learning rates are alike.
+        method: `adam`; `muon`, which makes the steps of weight matrices orthogonal; or `soap`, which takes
+            Adam's in the directions in which their gradients vary. Both leave other parameters to Adam;
+            learning rates are alike.
         learning_rate: learning rate at the start.
         schedule: `exponential` multiplies by `decay` after every epoch (lpm2021, table 6); `cosine` falls
             from `learning_rate` to `decay` times that over the whole training.
@@ -135,7 +136,7 @@ class OptimizerSpec:
         weight_decay: factor by which every step shrinks the weights, times the learning rate (AdamW).
     """
 
-    method: Literal["adam", "muon"] = later("adam")
+    method: Literal["adam", "muon", "soap"] = later("adam")
     learning_rate: float = 1e-3
     schedule: Literal["exponential", "cosine"] = "cosine"
     decay: float = 0.02
