@@ -1,15 +1,15 @@
 """Time to quality: core-seconds of training, from nothing to a stated validation value, of several recipes.
 
-    python -m benchmarks.time_to_quality [--params params.yaml] [--seeds 0 1 2] [--steps N] [--json]
+    python -m benchmarks.time_to_quality [--params FILE] [--recipe FILE] [--seeds 0 1 2] [--steps N] [--json]
 
 Trains the hybrid of each task on the random split of a profile whose stages `features` and `split` have run.
-No test program is read. Recipes are `muon`, the optimiser of section `train`, and `adam`, what that section
-had before and what all others are compared with. A training is one of `STEPS` steps whose learning rate falls
-to its end. Recipes take turns, so a busy machine slows all; medians over the seeds count.
+No test program is read. Trainings are `recipe`, by section `train` of that profile or of another parameter
+file, and `adam`, by the optimiser that the section had first. Learning rates fall to the end of `STEPS`
+steps. The two take turns, so a busy machine slows both; medians over the seeds count.
 
 Two values are asked for. `stated` are the bounds in `TARGETS`. `matched` is the best validation value that
-both recipes reach with the same seed: tau for tile sizes, MAPE for fusion. Either counts after the first
-epoch that has it; `to_adam` is the ratio to what `adam` took, and `best` the best value of a recipe.
+both reach with the same seed: tau for tile sizes, MAPE for fusion. Either counts after the first
+epoch that has it; `to_adam` is the ratio to what `adam` took, and `best` the best value of a training.
 
 Core-seconds are CPU seconds of the process, those of reading the data and of validating among them. Code that
 is compiled when first called is compiled before. `null` is a value that was not reached.
@@ -65,8 +65,8 @@ ADAM = {
     "tile": OptimizerSpec(learning_rate=1e-3, averaging=0.99),
     "fusion": OptimizerSpec(learning_rate=3e-3, averaging=0.99, weight_decay=0.1),
 }
-"""Optimiser of section `train` before Muon, by task."""
-STEPS: Mapping[str, int] = {"adam": 25_600, "muon": 6_400}
+"""Optimiser that section `train` had first, by task."""
+STEPS: Mapping[str, int] = {"adam": 25_600, "recipe": 6_400}
 EPOCHS = 16
 _NAIVE_STEPS = 12
 
@@ -160,8 +160,8 @@ def naive_step_s(spec: TrainSpec, sources: Sources) -> float:
 
 
 def recipes(spec: TrainSpec, task: str, steps: Mapping[str, int]) -> dict[str, TrainSpec]:
-    """Returns the settings of every recipe, by its name; those of `muon` are the given ones."""
-    settings = {"adam": replace(spec, optimizer=ADAM[task]), "muon": spec}
+    """Returns the settings of both trainings, by name; those of `recipe` are the given ones."""
+    settings = {"adam": replace(spec, optimizer=ADAM[task]), "recipe": spec}
     return {
         name: replace(
             one,
@@ -250,14 +250,21 @@ def main() -> None:
     )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, help="tasks")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="seeds of the trainings")
-    parser.add_argument("--steps", type=int, default=STEPS["muon"], help="steps of a training by muon")
+    parser.add_argument(
+        "--recipe", type=Path, help="parameter file of section train; that of --params if not given"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=STEPS["recipe"], help="steps of a training by the recipe"
+    )
     parser.add_argument("--short", action="store_true", help="made-up kernels and targets, in seconds")
     parser.add_argument("--json", action="store_true", help="print {task}/{recipe}/{metric}: value")
     arguments = parser.parse_args()
     results: dict[str, float | None] = {}
     for task in arguments.tasks:
         spec, sources = made_up(task) if arguments.short else profile_sources(arguments.params, task)
-        steps = dict.fromkeys(STEPS, 32) if arguments.short else {**STEPS, "muon": arguments.steps}
+        steps = dict.fromkeys(STEPS, 32) if arguments.short else {**STEPS, "recipe": arguments.steps}
+        if arguments.recipe:
+            spec = getattr(load_params(arguments.recipe).section("train", TrainParams), task)
         targets = TARGETS[task]
         if arguments.short:
             targets = {name: 0.0 if name in LARGER_IS_BETTER else 1e4 for name in targets}

@@ -37,11 +37,11 @@ def test_the_short_form_compares_recipes_on_both_tasks(
     kinds = [
         f"{kind}/{metric}" for kind in ("stated", "matched") for metric in ("core_s", "steps", "to_adam")
     ]
-    metrics = {f"{name}/{metric}" for name in ("adam", "muon") for metric in (*kinds, "core_s", "best")}
+    metrics = {f"{name}/{metric}" for name in ("adam", "recipe") for metric in (*kinds, "core_s", "best")}
     metrics |= {f"naive_pyg/{metric}" for metric in ("step_ms", *kinds) if "steps" not in metric}
     assert set(results) == {f"{task}/{name}" for task in ("tile", "fusion") for name in metrics}
     for task in ("tile", "fusion"):
         assert results[f"{task}/adam/stated/to_adam"] == results[f"{task}/adam/matched/to_adam"] == 1.0
-        ratio = results[f"{task}/muon/stated/core_s"] / results[f"{task}/adam/stated/core_s"]
-        assert results[f"{task}/muon/stated/to_adam"] == pytest.approx(ratio)
+        ratio = results[f"{task}/recipe/stated/core_s"] / results[f"{task}/adam/stated/core_s"]
+        assert results[f"{task}/recipe/stated/to_adam"] == pytest.approx(ratio)
         assert 0.0 < results[f"{task}/adam/matched/core_s"] <= results[f"{task}/adam/core_s"]
