@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Literal
 
 import numpy as np
@@ -80,6 +81,19 @@ def test_a_restored_optimiser_goes_on_as_if_it_had_not_stopped(
     train(stopped, second, 25 - stopped_after)
     for expected, weight in zip(whole.parameters(), stopped.parameters(), strict=True):
         assert torch.equal(expected, weight)
+
+
+@pytest.mark.parametrize("optimizer", MATRIX_OPTIMIZERS.values(), ids=MATRIX_OPTIMIZERS)
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_steps_go_on_where_gradients_are_not_finite(optimizer: type[MatrixOptimizer], value: float) -> None:
+    """The loss, which is not finite either, is reported at the end of the epoch."""
+    net = small_net()
+    steps = optimizer(net, lr=0.02, weight_decay=0.1)
+    train(net, steps, 3)
+    for _ in range(10):
+        net.layer.weight.grad = torch.full_like(net.layer.weight, value)
+        steps.step()
+    assert not torch.isfinite(net.layer.weight).any()
 
 
 @pytest.mark.parametrize("method", ["adam", "muon", "soap"])

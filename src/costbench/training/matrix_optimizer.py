@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class MatrixOptimizer(torch.optim.AdamW, ABC):
-    """Steps matrices by `step_matrices`, those of one shape together, and other parameters by Adam.
+    """Steps matrices along their `directions`, those of one shape together, and all else by Adam.
 
     Embeddings, of which a step reads few rows, and matrices of one row or column are left to Adam.
 

@@ -64,7 +64,9 @@ class Soap(MatrixOptimizer):
             momentum = left @ means["momentum"] @ right.mT
             # In place, so that `left` and `right` are the new ones.
             for side in ("left", "right"):
-                means[f"{side}_basis"][due] = torch.linalg.eigh(means[side][due]).eigenvectors
+                # Gradients that are not finite have no eigenvectors; they end the training after the epoch.
+                finite = means[side][due].nan_to_num(0.0, 0.0, 0.0)
+                means[f"{side}_basis"][due] = torch.linalg.eigh(finite).eigenvectors
             means["momentum"][due] = (left.mT @ momentum @ right)[due]
         means["step"] += 1.0
         for k, state in enumerate(states):
