@@ -134,6 +134,8 @@ def test_a_program_that_is_gone_has_no_link(root: Path, smoke: dict[str, Any]) -
     assert sample_paths(given.features, "layout", "tpu_v3", "trainnet0_0000") == ()
 
 
+# MLflow's own use of SQLAlchemy, where this test is the first to import it.
+@pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning")
 def test_layouts_are_trained_and_evaluated(
     root: Path, smoke: dict[str, Any], tracking_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
