@@ -22,6 +22,7 @@ from costbench.models.graph_batch import FeatureScaling, KernelSamples
 from costbench.models.model_files import WEIGHTS_FILE
 from costbench.models.spec import NetSpec
 from costbench.training.fit import fit
+from costbench.training.lightning_module import MATRIX_OPTIMIZERS
 from costbench.training.lightning_run import RESUME_FILE
 from costbench.training.spec import BatchSpec, FitResult, OptimizerSpec, TrainSpec
 from tests.training.kernel_list import KernelList, small_kernels
@@ -206,9 +207,12 @@ def test_stopped_twice_a_run_ends_as_a_whole_one(
     assert list(after) == list(stopped_early[1])[2:]
 
 
-def test_stopped_between_epochs_a_run_by_muon_ends_as_a_whole_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", MATRIX_OPTIMIZERS)
+def test_stopped_between_epochs_a_run_by_a_matrix_optimiser_ends_as_a_whole_one(
+    tmp_path: Path, method: Literal["muon", "soap"]
+) -> None:
     spec, epochs, before = (
-        replace(SPEC, optimizer=replace(SPEC.optimizer, method="muon")),
+        replace(SPEC, optimizer=replace(SPEC.optimizer, method=method)),
         Epochs(),
         Epochs(2),
     )
@@ -240,6 +244,7 @@ KILLED = """
 import os, signal
 from pathlib import Path
 from costbench.training.fit import fit
+from costbench.training.lightning_module import MATRIX_OPTIMIZERS
 from tests.training import test_fit as t
 
 class Killed(t.Dying):
