@@ -210,7 +210,7 @@ def test_a_search_on_the_machine_is_interrupted_and_goes_on(strategy: str) -> No
     def machine() -> FusionDeviceEvaluator:
         return FusionDeviceEvaluator(ProgramPricer(space, on_machine(program)), "v3", ProgramCharge(10.0))
 
-    def press_ctrl_c(progress: Progress) -> None:
+    def press_ctrl_c(progress: Progress, _: object) -> None:
         if progress.num_decisions > 1:
             raise KeyboardInterrupt
 

@@ -40,13 +40,19 @@ def first_part(trace: SearchTrace, count: int) -> SearchTrace:
 
 
 def test_a_search_is_watched() -> None:
-    told: list[Progress] = []
+    told: list[tuple[Progress, SearchTrace]] = []
     plan = Plan("exhaustive", MeasurementBudget(seconds=3.0), start=(4, 9))
-    tune(PROBLEM, Table(broken=frozenset({4, 9})), plan, watch=told.append)
-    assert [(p.num_decisions, p.best_score, p.budget.spent_seconds) for p in told] == [
+    whole = tune(
+        PROBLEM,
+        Table(broken=frozenset({4, 9})),
+        plan,
+        watch=lambda progress, trace: told.append((progress, trace())),
+    )
+    assert [(p.num_decisions, p.best_score, p.budget.spent_seconds) for p, _ in told] == [
         (2, math.inf, 1.0),
         (6, 1.0, 3.0),
     ]
+    assert [trace.decisions for _, trace in told] == [whole.decisions[:2], whole.decisions]
 
 
 def test_what_is_recorded_is_recalled_and_not_scored() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import DeviceEvaluator, Evaluation, Evaluator, Source
-from costbench.autotuning.search import Plan, Progress, SearchInterrupted, TuningProblem, tile_problem, tune
+from costbench.autotuning.search import Plan, SearchInterrupted, TuningProblem, Watch, tile_problem, tune
 from costbench.autotuning.trace import SearchTrace
 from costbench.compiler.fusion.space import fusion_space
 from costbench.compiler.kernel import Kernel, kernel_from_module
@@ -248,11 +248,11 @@ def test_spending_elsewhere_counts(strategy: str, case: Case) -> None:
     assert len(tune(problem, evaluator, Plan(strategy, spent, 0))) == 4
 
 
-def stopping_after(batches: int) -> Callable[[Progress], None]:
+def stopping_after(batches: int) -> Watch:
     """Presses Ctrl-C after so many batches."""
     left = [batches]
 
-    def watch(progress: Progress) -> None:
+    def watch(*_: object) -> None:
         left[0] -= 1
         if not left[0]:
             raise KeyboardInterrupt

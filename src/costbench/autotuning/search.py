@@ -58,11 +58,11 @@ class Progress:
     best_score: float
 
 
-Watch = Callable[[Progress], None]
-"""Called after every batch with the progress of the search."""
+Watch = Callable[[Progress, Callable[[], SearchTrace]], None]
+"""Called after every batch with the progress of the search, and a function that returns its trace so far."""
 
 
-def unwatched(progress: Progress) -> None:
+def unwatched(progress: Progress, trace: Callable[[], SearchTrace]) -> None:
     """Does nothing."""
 
 
@@ -88,7 +88,7 @@ class Search(Generic[Decisions]):
         budget: limits of the search.
         strategy: name of the strategy, for the trace.
         seed: likewise.
-        watch: called with the progress of the search.
+        watch: called after every batch.
     """
 
     problem: TuningProblem[Decisions]
@@ -126,7 +126,7 @@ class Search(Generic[Decisions]):
             if evaluation is None:
                 evaluation = self.evaluator.evaluate(self.problem.space.decode(rows[:begun]))
             finished = columns.add(rows[:begun], evaluation)
-            self.watch(Progress(columns.left, len(columns.decisions), columns.best))
+            self.watch(Progress(columns.left, len(columns.decisions), columns.best), columns.trace)
             if finished < len(rows):
                 return
             rows = _answered(proposals, evaluation.scores)
@@ -271,7 +271,7 @@ def tune(
         plan: strategy, budget, seed and start of the search.
         recorded: the first part of the same search, from an interrupted run or one with a smaller budget; it
             is not scored again, and the result is the same as without it.
-        watch: called after every batch with the progress of the search.
+        watch: called after every batch.
 
     Raises:
         ChoiceError: for an unknown strategy.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costbench.autotuning.search import Plan, Progress, Watch, tune
+from costbench.autotuning.search import Plan, Progress, Watch, tune, unwatched
 from costbench.autotuning.trace import SearchTrace, read_trace
 from costbench.errors import DataError
 from costbench.experiments.autotuning.session import (
@@ -68,12 +68,31 @@ def test_an_interrupted_search_is_kept_and_taken_up_again(tmp_path: Path) -> Non
     assert (part.decisions, stopped.interrupted) == ((4, 9), True)
     assert stopped.search(AFTER, of_the_line) is None
     again = session(tmp_path / "out", options, resume=True)
-    assert again.search(LINE, of_the_line) == of_the_line(None, lambda _: None)
+    assert again.search(LINE, of_the_line) == of_the_line(None, unwatched)
     # Stopped once more while the recorded part is gone through: nothing of it is lost.
     third = Session(tmp_path / "out", options, TARGET, resume=True, report=ctrl_c)
     whole = third.search(LINE, of_the_line)
     assert whole is not None
     assert len(whole) == 9
+
+
+def test_a_killed_search_loses_what_came_after_its_last_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(step: Step, progress: Progress) -> None:
+        if progress.num_decisions > 2:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr("costbench.experiments.autotuning.session._SAVED_EVERY_S", 0.0)
+    options, saved = TuneOptions(small_file(tmp_path), "tile"), tmp_path / "out" / "traces" / "line.json"
+    killed, kept = Session(tmp_path / "out", options, TARGET, resume=False, report=kill), []
+    with pytest.raises(RuntimeError, match="killed"):
+        killed.search(LINE, of_the_line, lambda: kept.append(saved.exists()))
+    # What resuming needs is there before the trace is.
+    assert kept == [False]
+    assert read_trace(saved).decisions == (4, 9)
+    again = session(tmp_path / "out", options, resume=True)
+    assert again.search(LINE, of_the_line) == of_the_line(None, unwatched) == read_trace(saved)
 
 
 def test_only_the_same_run_is_resumed(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None
         ("train", "net_a"),
         ("train", "net_b"),
         ("valid", "other_a"),
-        ("test", "other_b"),
+        ("test", "unseen_b"),
         ("valid", "other_c"),
     ]
     for place, (split, name) in enumerate(names):
@@ -168,13 +168,16 @@ def test_tile_kernels_of_a_folder_are_trained_and_scored(tmp_path: Path) -> None
     assert set(scored.metrics) == {"opa", "kendall_tau", "top_1", "top_5", "top_10"}
     tau = scored.metrics["kendall_tau"]
     assert tau == pytest.approx(fit.best_metric, abs=1e-6)
-    with pytest.raises(DataError, match="other has no runtimes"):
+    with pytest.raises(DataError, match="unseen has no runtimes"):
         evaluate_on(data, "test", tmp_path / "model", threads=1)
     kernels = tmp_path / "npz/tile/xla"
-    for split in ("valid", "test"):
-        shared = kernels / split / "net_c.npz"
-        shutil.copy(kernels / "train/net_a.npz", shared)
-        with pytest.raises(DataError, match=f"program net in splits train and {split}"):
+    for one, other, name in (
+        ("train", "valid", "net_a"), ("train", "test", "net_a"), ("valid", "test", "other_a"),
+    ):  # fmt: skip
+        program = name.removesuffix("_a")
+        shared = kernels / other / f"{program}_d.npz"
+        shutil.copy(kernels / one / f"{name}.npz", shared)
+        with pytest.raises(DataError, match=f"program {program} in splits {one} and {other}"):
             train_on(data, settings, tmp_path / "other model", seed=0, threads=1)
         shared.unlink()
 
@@ -184,6 +187,17 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, settings: Path, layout_fol
         ImportedData(str(tmp_path / "none.npz"), None, tmp_path).graphs("train")
     with pytest.raises(DataError, match="no graph of split test"):
         ImportedData(f"tpugraphs:{layout_folder}", None, tmp_path).graphs("test")
+    random = layout_folder / "npz" / "layout" / "xla" / "random"
+    shutil.copytree(random / "train", tmp_path / "npz" / "layout" / "xla" / "random" / "train")
+    shutil.copytree(random / "train", tmp_path / "npz" / "layout" / "xla" / "random" / "test")
+    with pytest.raises(DataError, match="program graph_0 in splits train and test"):
+        train_on(
+            ImportedData(f"tpugraphs:{tmp_path}", None, tmp_path / "cache"),
+            settings,
+            tmp_path / "model",
+            0,
+            1,
+        )
     (layout_folder / "npz" / "layout" / "nlp" / "random").mkdir(parents=True, exist_ok=True)
     with pytest.raises(DataError, match="--collection, one of layout:xla:random, layout:nlp:random"):
         ImportedData(f"tpugraphs:{layout_folder}", None, tmp_path).graphs("train")

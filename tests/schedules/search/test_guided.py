@@ -14,7 +14,7 @@ from benchmarks.synthetic_schedules import synthetic, synthetic_ns
 from costbench import rng
 from costbench.autotuning.budget import MeasurementBudget
 from costbench.autotuning.evaluators import Evaluation, Evaluator
-from costbench.autotuning.search import Progress, Search, SearchInterrupted, TuningProblem
+from costbench.autotuning.search import Search, SearchInterrupted, TuningProblem, Watch, unwatched
 from costbench.autotuning.trace import SearchTrace
 from costbench.search.space import Rows
 from costbench.search.strategies import Strategy, random_draws
@@ -52,7 +52,7 @@ def followed(
     seed: int = 0,
     start: tuple[int, ...] = (),
     recorded: SearchTrace | None = None,
-    watch: Any = lambda _: None,
+    watch: Watch = unwatched,
 ) -> SearchTrace:
     search = Search(on, evaluator, MeasurementBudget(evaluations=evaluations), "guided", seed, watch)
     proposals = strategy(on.space, rng.stream(seed, "guided"), on.space.rows(start))
@@ -218,7 +218,7 @@ def test_an_interrupted_search_goes_on_to_the_same_trace() -> None:
     whole = followed(ON_NUMBERS, LINE, Timed(), 40)
     left = [3]
 
-    def stop(_: Progress) -> None:
+    def stop(*_: object) -> None:
         left[0] -= 1
         if not left[0]:
             raise KeyboardInterrupt

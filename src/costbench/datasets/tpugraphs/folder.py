@@ -104,9 +104,10 @@ class TpuGraphsFolder:
         """Returns one of `graphs`, memory-mapped. Raises: DataError, as `layout_path`."""
         return open_layout_graph(self.layout_path(path))
 
-    def tile_programs(self, split: str) -> list[str]:
-        """Returns the programs of the tile kernels of a split, sorted by name."""
-        return sorted({program_of(path.stem) for path in self.graphs(TILE_COLLECTION, split)})
+    def programs(self, collection: str, split: str) -> list[str]:
+        """Returns the programs of a split, sorted by name. Raises: DataError, as `graphs`."""
+        name = program_of if collection == TILE_COLLECTION else str
+        return sorted({name(path.stem) for path in self.graphs(collection, split)})
 
     def tile_shards(self, split: str) -> Iterator[Path]:
         """Yields one shard per program of a split, by name of program; each is made first if needed.

@@ -73,8 +73,10 @@ def tune_fusion(
         evaluator = FusionModelEvaluator(costs, options.model, charging.predicting_s(size))
         budget = minutes(options.model_minutes)
         plan, step = session.plan(vectors, STRATEGY, budget, evaluator.evaluation_s, PREDICTING)
-        predicted = session.search(replace(step, limited=True), partial(tune, problem, evaluator, plan))
-        session.keep_costs(costs.known)
+        search = partial(tune, problem, evaluator, plan)
+        predicted = session.search(
+            replace(step, limited=True), search, lambda: session.keep_costs(costs.known)
+        )
         assert predicted is not None  # only an earlier search could have been interrupted
         shortlist = Shortlist(None, distinct=True, budget=minutes(options.minutes))
         search = partial(measure_best, problem, predicted, device, shortlist)

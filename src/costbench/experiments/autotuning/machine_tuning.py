@@ -226,8 +226,8 @@ def tune_on_machine(session: Session, name: str, folder: Path) -> tuple[TuningRe
         predictor = tuner.predictor(model, options.model, session.known_costs())
         plan = Plan(STRATEGY, minutes(options.model_minutes), options.seed, start)
         step = replace(PREDICTING, limited=True)
-        predicted = session.search(step, partial(tune, tuner.problem, predictor, plan))
-        session.keep_costs(predictor.pricer.known)
+        search = partial(tune, tuner.problem, predictor, plan)
+        predicted = session.search(step, search, lambda: session.keep_costs(predictor.pricer.known))
         assert predicted is not None  # only an earlier search could have been interrupted
         shortlist = Shortlist(None, distinct=True, budget=budget)
         search = partial(measure_best, tuner.problem, predicted, tuner.device(), shortlist)

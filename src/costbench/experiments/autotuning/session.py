@@ -1,7 +1,7 @@
 """Tunes one program of a user: searches for tile sizes, fusions or layouts, and reports their speed-up.
 
-Every search writes its trace into the folder of results when it ends or is interrupted, so a run can be
-resumed and then ends as if it had never stopped.
+Every search writes its trace into the folder of results, every ten seconds and when it ends or is
+interrupted, so a run can be resumed and then ends as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ DECISIONS_FILE = "decisions.json"
 _ENUMERATION = "enumeration"
 _FILES = {"file": "another program", "prices": "other prices"}
 """What a run is of whose files differ; settings hold their digests."""
+_SAVED_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,7 @@ class Session:
         self.origins: dict[str, str] = {}
         self._deadline = time.monotonic() + 60.0 * options.time_limit
         self._folder, self._report, self._resume = folder, report, resume
+        self._next_save = time.monotonic() + _SAVED_EVERY_S
         settings = asdict(options) | {
             "file": digest_file(options.file),
             "chip": options.device if target is None else target.name,
@@ -289,8 +291,17 @@ class Session:
             return Plan(_ENUMERATION, budget, self.options.seed, start), replace(step, decisions=vectors.size)
         return Plan(strategy, budget, self.options.seed, start), step
 
-    def search(self, step: Step, run: Run) -> SearchTrace | None:
-        """Runs or resumes a search; returns None if the run was interrupted before this search began."""
+    def search(self, step: Step, run: Run, keep: Callable[[], None] = lambda: None) -> SearchTrace | None:
+        """Runs or resumes a search.
+
+        Args:
+            step: the search.
+            run: runs it.
+            keep: writes what else is needed to resume it; called before its trace is written.
+
+        Returns:
+            Its trace; None if the run was interrupted before this search began.
+        """
         path = self._folder / "traces" / f"{step.name}.json"
         recorded = read_trace(path) if self._resume and path.exists() else None
         is_ended = step.limited and recorded is not None and not recorded.budget_left.evaluations_left(1)
@@ -299,12 +310,22 @@ class Session:
         path.parent.mkdir(parents=True, exist_ok=True)
         late = False
 
-        def watch(progress: Progress) -> None:
+        def write(trace: SearchTrace) -> None:
+            keep()
+            write_trace(path, trace)
+
+        def watch(progress: Progress, trace_so_far: Callable[[], SearchTrace]) -> None:
             nonlocal late
             self._report(step, progress)
-            late = step.limited and time.monotonic() > self._deadline
+            now = time.monotonic()
+            late = step.limited and now > self._deadline
             if late:
                 raise KeyboardInterrupt
+            if now >= self._next_save and (recorded is None or progress.num_decisions > len(recorded)):
+                write(trace_so_far())
+                # Traces of whole programs are long: writing takes a twentieth of the time at most.
+                end = time.monotonic()
+                self._next_save = end + max(_SAVED_EVERY_S, 20.0 * (end - now))
 
         try:
             trace = run(recorded, watch)
@@ -317,7 +338,7 @@ class Session:
                 # The next search measures the best decisions so far: nothing is added when it is resumed.
                 spent = trace.budget_left.spent_evaluations
                 trace = replace(trace, budget=replace(trace.budget, evaluations=spent))
-        write_trace(path, trace)
+        write(trace)
         return trace
 
     def known_costs(self) -> dict[int, float]:

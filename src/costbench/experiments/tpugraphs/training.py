@@ -12,7 +12,7 @@ from costbench.arrays import I64
 from costbench.artifacts import digest_bytes, read_json, write_json
 from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.storage import Shard
-from costbench.datasets.tpugraphs.folder import TILE_COLLECTION, TpuGraphsFolder, convert_once
+from costbench.datasets.tpugraphs.folder import SPLITS, TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, holds_tiles
 from costbench.errors import DataError
 from costbench.experiments.tpugraphs.samples import check_disjoint
@@ -153,12 +153,15 @@ def train_on(
         Name of the validation metric, and the result.
 
     Raises:
-        DataError, ParamsError: naming file and field, for data or settings that cannot be used.
+        DataError, ParamsError: naming file and field, for data or settings that cannot be used; naming the
+            program, if one of a folder is in two splits.
     """
+    if data.is_folder:
+        folder = data.folder()
+        programs = {split: folder.programs(data.chosen(folder), split) for split in SPLITS}
+        check_disjoint(programs, folder.root)
     tiles = data.tiles()
     if tiles is not None:
-        for other in ("valid", "test"):
-            check_disjoint({split: tiles.tile_programs(split) for split in ("train", other)}, tiles.root)
         tile_spec = _settings(TrainSpec(), settings, seed, threads)
         train, validation = (KernelSource(_shards(tiles, split)) for split in ("train", "valid"))
         return tile_spec.monitor, fit(tile_spec, train, validation, out, logger=logger)
