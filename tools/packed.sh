@@ -2,14 +2,15 @@
 # Trains and evaluates experiments of a profile one after another, seed by seed, and packs each seed once it is finished: a
 # rerun goes on, and where the machine is lost, the archive has all seeds before. SEEDS=1 computes the first seed alone.
 # An experiment that the archive has whole is gone through once.
-# Cells that the archive named like the profile has are not computed again, unless FRESH is set. Results of other
+# Cells that the archive named like the profile, or ARCHIVE, has are not computed again, unless FRESH is set. Results of other
 # experiments that are in the output folder may be older than those of the archive, which stay.
-# Usage: packed.sh PROFILE[/FILE] EXPERIMENT..., FILE.yaml being another parameter file of the profile than params.yaml.
+# Usage: packed.sh PROFILE[/FILE] EXPERIMENT..., FILE.yaml being another parameter file of the profile than params.yaml. ARCHIVE is
+# another folder than the profile's.
 set -euo pipefail
 profile=${1%%/*} file=params
 [[ $1 == "$profile" ]] || file=${1#*/}
 params=(--params "profiles/$profile/$file.yaml")
-archive=data/results/$profile
+archive=${ARCHIVE:-data/results/$profile}
 export COSTBENCH_ARCHIVE=$archive
 [[ -z ${FRESH:-} ]] || COSTBENCH_ARCHIVE=
 for stage in generate split features; do costbench "$stage" "${params[@]}"; done

@@ -38,18 +38,21 @@ def _run(folder: Path, *experiments: str, **variables: str) -> tuple[int, list[s
     return code, (folder / "calls").read_text().splitlines()
 
 
-def _calls(archive: str, *experiments: str) -> list[str]:
+def _calls(archive: str, *experiments: str, packed: str = ARCHIVE) -> list[str]:
     params = "--params profiles/headline/params.yaml"
     calls = list(SAMPLES)
     for name, seeds in product(experiments, (1, 2)):
         calls += [f"{stage} --experiment {name} --seeds {seeds} {params}" for stage in ("train", "evaluate")]
-        calls += [f"results pack --compact --experiment {name} {ARCHIVE} {params}"]
+        calls += [f"results pack --compact --experiment {name} {packed} {params}"]
     return [f"[{archive}] {call}" for call in calls]
 
 
 def test_each_seed_of_an_experiment_is_packed_once_it_is_evaluated(tmp_path: Path) -> None:
     """Others in the output folder may be older than those of the archive."""
     assert _run(tmp_path, "one", "two") == (0, _calls(ARCHIVE, "one", "two"))
+    (tmp_path / "calls").unlink()
+    elsewhere = _calls("other", "one", "two", packed="other")
+    assert _run(tmp_path, "one", "two", ARCHIVE="other") == (0, elsewhere)
 
 
 def test_what_the_archive_has_whole_is_gone_through_once(tmp_path: Path) -> None:
