@@ -149,7 +149,9 @@ def guard_training(
         elif math.isinf(needed):
             reasons[key] = "its learning curve has not come near a plateau"
         elif samples < needed:
-            reasons[key] = f"{samples / needed:.0%} of the samples that come near the plateau"
+            reasons[key] = (
+                f"saw {samples / needed:.0%} of the samples with which its curve comes near its plateau"
+            )
             steps[key] = math.ceil(needed / of_step)
         failure = _failure(results, task, side)
         if failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,14 @@ STRONGEST_TABLE = "claims_strongest"
 _OPEN_TABLES = ("claims_verdicts", STRONGEST_TABLE, "claims")
 STRONGEST, PRINTED, ALL_PROGRAMS, STAND_IN, REAL = "strongest", "printed", "all_programs", "stand_in", "real"
 _SETS = {
-    STRONGEST: "networks held against boosted trees, like with like, on folds over applications",
+    STRONGEST: "networks held against boosted trees, like with like, or layouts that need no model, on folds",
     PRINTED: "claims as printed, with the paper's own model and baseline on its kind of split",
     ALL_PROGRAMS: "the same comparisons on folds, where every program is tested once",
     STAND_IN: "claims of lpm2021 and lpm2020 with our network in place of the paper's",
     REAL: "the same on a machine that exists, XLA on a processor",
 }
 """What is asked in each set of comparisons."""
+_UPWARDS = Context(prec=2, rounding=ROUND_CEILING)
 _STATISTICS = {
     "worst": "worst program",
     "best": "best program",
@@ -170,7 +172,9 @@ def shown_verdict(finding: Finding) -> str:
         size, unit = finding.no_larger_than, finding.claim.unit
         if unit == _UNIT_OF_SHARES:
             size, unit = 100 * size, "% of programs"
-        return f"{NO_DIFFERENCE} larger than {size:.2g} {unit}"
+        # Rounded to the next digit a smaller difference would be shown than was excluded.
+        larger = float(_UPWARDS.create_decimal(str(float(size))))
+        return f"{NO_DIFFERENCE} larger than {larger:.2g} {unit}"
     return f"{finding.verdict} ({finding.reason})" if finding.reason else finding.verdict
 
 

@@ -271,6 +271,7 @@ def loss_pointers(cells: Sequence[Cell]) -> tuple[Pointer, ...]:
             spreads={title_of(model): averages for model, averages in spreads.items()},
             best_of_ten=best_of_ten(cell),
             where=cell.where,
+            programs=len(cell.programs),
         )
         pointers.append(words)
     return tuple(pointers)

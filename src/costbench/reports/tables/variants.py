@@ -150,6 +150,11 @@ def _variants_table(
         task: {v: untrained.get((task, Side(MODEL, v, chip_split.split, chip_split.chip))) for v in rows}
         for task in tasks
     }
+    reasons: dict[str, dict[str, list[str]]] = {task: {} for task in tasks}
+    for task, by_variant in flags.items():
+        for variant, reason in by_variant.items():
+            if reason and variant in run[task]:
+                reasons[task].setdefault(reason, []).append(variant)
     asked = {
         task: [v for v in labels if printed is None or printed.value(v, f"{task}_mean") is not None]
         for task in tasks
@@ -166,9 +171,9 @@ def _variants_table(
             },
             flag=NOT_TRAINED_ENOUGH,
             flagged={
-                task: list(dict.fromkeys(filter(None, flags[task].values())))
-                for task in tasks
-                if any(flags[task].values())
+                task: [f"{', '.join(rows[v] for v in some)}: {reason}" for reason, some in why.items()]
+                for task, why in reasons.items()
+                if why
             },
         ),
         # A model that was trained for another chip had the budget of the main one.
