@@ -88,7 +88,10 @@ def read_predictions(path: Path, data: TaskData) -> Predictions:
 
 def _read(path: Path) -> pd.DataFrame:
     table = read_columns(path, _KINDS, _EXPECTED, optional=_SEED)
-    frame: pd.DataFrame = table.to_pandas().astype({"id": str, "decision": np.int64, "cost": np.float64})
+    # What pandas notes of an index would take a column out of the frame.
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True).astype(
+        {"id": str, "decision": np.int64, "cost": np.float64}
+    )
     return frame if _SEED in frame else frame.assign(**{_SEED: 0})
 
 

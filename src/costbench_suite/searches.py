@@ -54,7 +54,7 @@ def read_searches(path: Path, data: TaskData) -> Searches:
         DataError: in one line with counts, for another number of repeats than `REPEATS`, trials that are
             missing, double or too many, or unknown configurations.
     """
-    frame = read_columns(path, _KINDS, _EXPECTED).to_pandas()
+    frame = read_columns(path, _KINDS, _EXPECTED).to_pandas(ignore_metadata=True)
     tables = list(data.programs.index)
     if set(frame["id"]) != set(tables):
         missing, unknown = set(tables) - set(frame["id"]), set(frame["id"]) - set(tables)

@@ -80,7 +80,8 @@ class TaskData:
     def __init__(self, folder: str | Path, task: str = "") -> None:
         path = Path(folder)
         self.task: SuiteTask = choose(TASKS, task or path.name, "task of the suite")
-        self.folder = path if path.name == self.task.folder else path / self.task.folder
+        inner = path / self.task.folder
+        self.folder = path if path.name == self.task.folder and not inner.is_dir() else inner
         self.facts = read_facts(self.folder)
         """Version, fresh seed and digests of the data."""
         self._files: dict[str, pq.ParquetFile] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,26 @@ def test_the_second_measurement_is_the_truth(gpus: Path, tmp_path: Path) -> None
     predictions_of(data, lambda rows: rows["runtime_ns"].fillna(0.0)).to_parquet(path, index=False)
     numbers = score(data, read_predictions(path, data)).numbers
     assert 0.9 < numbers["tau_mean"] < 1.0
+
+
+def test_columns_that_pandas_has_as_an_index_are_read(gpus: Path, tmp_path: Path) -> None:
+    data, path = TaskData(gpus, "gpu"), tmp_path / "p.parquet"
+    frame = predictions_of(data, lambda rows: rows["again_ns"].fillna(0.0))
+    frame.to_parquet(path, index=False)
+    plain = read_predictions(path, data)
+    for index in ("id", ["id", "decision"]):
+        frame.set_index(index).to_parquet(path)
+        assert read_predictions(path, data).digest == plain.digest
+    orders = {name: {seed: np.arange(3) for seed in range(searches.REPEATS)} for name in data.programs.index}
+    write_searches(path, Searches(orders, ""))
+    pd.read_parquet(path).set_index("id").to_parquet(path)
+    assert read_searches(path, data).count == 3 * searches.REPEATS * len(orders)
+
+
+def test_a_folder_that_is_named_like_the_task_is_read(gpus: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "gpu"
+    shutil.copytree(gpus / "gpu", folder / "gpu")
+    assert TaskData(folder, "gpu").folder == TaskData(folder / "gpu").folder == folder / "gpu"
 
 
 def test_random_search_has_no_area_above_itself(gpus: Path) -> None:
