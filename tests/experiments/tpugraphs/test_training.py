@@ -65,6 +65,23 @@ def test_a_single_graph_is_scored_on_configs_that_were_held_out(tmp_path: Path, 
     assert set(scored.metrics) == {"opa", "kendall_tau", "top_1", "top_10", "top_100"}
 
 
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("seed: 7", "seed: is 7, but --seed 5 counts (expected --seed 7)"),
+        ("execution: {threads: 2}", "execution.threads: is 2, but --threads 1 counts (expected --threads 2)"),
+    ],
+)
+def test_settings_that_an_option_replaces_are_refused(
+    tmp_path: Path, settings: Path, setting: str, problem: str
+) -> None:
+    path = write_random_graph(tmp_path / "graph.arrow", 60, 8, 100, 4)
+    settings.write_text(f"{QUICK}{setting}\n", "utf-8")
+    with pytest.raises(ParamsError) as caught:
+        train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", seed=5)
+    assert caught.value.message() == f"{settings}: {problem}"
+
+
 def test_another_graph_is_scored_on_all_configs(tmp_path: Path, settings: Path) -> None:
     path = write_random_graph(tmp_path / "graph.arrow", 60, 8, 100, 4)
     train_on(ImportedData(str(path), None, tmp_path), settings, tmp_path / "model", seed=0, threads=1)

@@ -14,7 +14,7 @@ from costbench.datasets.layout_graphs import LayoutGraph, open_layout_graph
 from costbench.datasets.storage import Shard
 from costbench.datasets.tpugraphs.folder import SPLITS, TILE_COLLECTION, TpuGraphsFolder, convert_once
 from costbench.datasets.tpugraphs.npz import convert_layout_npz, holds_tiles
-from costbench.errors import DataError
+from costbench.errors import DataError, ParamsError
 from costbench.experiments.tpugraphs.samples import check_disjoint
 from costbench.features.feature_shards import FeatureShard
 from costbench.metrics.measures import mean_without_nan
@@ -153,8 +153,9 @@ def train_on(
         Name of the validation metric, and the result.
 
     Raises:
-        DataError, ParamsError: naming file and field, for data or settings that cannot be used; naming the
-            program, if one of a folder is in two splits.
+        DataError, ParamsError: naming file and field, for data or settings that cannot be used, and for
+            settings with another `seed` or `execution.threads` than is given; naming the program, if one of
+            a folder is in two splits.
     """
     if data.is_folder:
         folder = data.folder()
@@ -202,7 +203,14 @@ def _runtimes_digest(graph: LayoutGraph) -> str:
 
 def _settings(spec: AnySpec, settings: Path | None, seed: int, threads: int) -> AnySpec:
     if settings is not None:
-        spec = parse(type(spec), load_yaml(settings), where=settings)
+        default, spec = spec, parse(type(spec), load_yaml(settings), where=settings)
+        for field, value, unset, option, given in (
+            ("seed", spec.seed, default.seed, "--seed", seed),
+            ("execution.threads", spec.execution.threads, default.execution.threads, "--threads", threads),
+        ):
+            if value not in (unset, given):
+                problem = f"is {value}, but {option} {given} counts"
+                raise ParamsError(problem, where=settings, field=field, expected=f"{option} {value}")
     return replace(spec, seed=seed, execution=replace(spec.execution, threads=threads))
 
 
