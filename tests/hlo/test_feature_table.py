@@ -40,7 +40,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "scan": ("scan_associative", "scan_of_rows"),
     "dynamic axes": ("dynamic_axes",),
     "bitcasts": ("bitcast_width", "empty_arrays", "empty_reshape"),
-    "results without": ("nested_operands", "no_entry", "shapes_left_out"),
+    "results without": ("nested_computations", "nested_operands", "no_entry", "shapes_left_out"),
     "transforms": ("fft_empty",),
     "windows": (),
     "buffers": (),

@@ -86,7 +86,25 @@ def test_called_computations_and_constants() -> None:
     assert entry.instructions[1].literal == b""
 
 
+def test_computations_without_names_take_none_that_comes_later() -> None:
+    module = module_from_text(
+        """HloModule m
+        first { p = f32[8] parameter(0)
+          s = ((f32[8]), f32[4], s32[]) slice-start(p), slice={[0:4]}
+          ROOT d = f32[4] slice-done(s) }
+        async_wrapped { p = f32[4] parameter(0) ROOT n = f32[4] negate(p) }
+        nested { p = f32[4] parameter(0) ROOT n = f32[4] negate(p) }
+        ENTRY e { p = f32[8] parameter(0) c = f32[4] call(p), to_apply=first
+          d = f32[4] call(c), to_apply=async_wrapped f = f32[4] call(d), to_apply=nested
+          ROOT g = call(f), to_apply={ ROOT h = f32[4] parameter(0) } }""",
+        where="x",
+    )
+    names = {"first", "async_wrapped", "nested", "e", "async_wrapped.1", "nested.1"}
+    assert {computation.name for computation in module.computations} == names
+
+
 ONE = "HloModule m\nENTRY e { a = f32[2] parameter(0)"
+NESTED = " b = f32[2] call(a), to_apply={ a = f32[2] parameter(0)"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +117,8 @@ ONE = "HloModule m\nENTRY e { a = f32[2] parameter(0)"
         ("HloModule m\nENTRY e { a = f32[?] parameter(0) }", "an extent without a bound in f32[?]"),
         (ONE + " b = f32[2] tanh(f32[2] negate(c)) }", "no value 'c'"),
         (ONE + " b = " + "tanh(" * 70 + "a" + ")" * 70 + " }", "operands within operands (expected"),
+        (ONE + NESTED, "a bracket that is not closed"),
+        (ONE + NESTED * 70 + "}" * 71, "computations within computations (expected"),
         (ONE + " b = f32[1] slice-start(a), slice={[0:1]} }", "(expected ((f32[2]{0}), the shape of"),
         (ONE + " b = f32[2] reduce-window(a, a), window={size=1 pad=0_0x0_0} }", "2 of pad for 1 of size"),
         ("HloModule m\nENTRY e { a = f32[2 parameter(0) }", "line 2: no shape"),

@@ -6,7 +6,8 @@
 
 All variants that XLA prints are accepted: with or without `%`, shapes of operands, layouts, comments and
 metadata; and what XLA's parser takes from people: results without a shape where it follows from the operands,
-operands that are instructions themselves, and modules without `ENTRY`, whose last computation is the entry.
+operands that are instructions themselves, modules without `ENTRY`, whose last computation is the entry, and
+called computations in place of their names, `to_apply={ ... ROOT ... }`, as XLA's canonical form has them.
 
 XLA's short form of asynchronous instructions is written out:
 
@@ -65,6 +66,7 @@ _BRACKET = re.compile(_STRING_OF + r'"|[()\[\]{}]', re.DOTALL)
 _STRING = re.compile(_STRING_OF + '"', re.DOTALL)
 _BARE = re.compile(r"[^,\s{}()\[\]\"]+")
 _CONTINUED = re.compile(r"\s*(?=\{)")
+_BODY = re.compile(r"\{\s*(?:ROOT\s+)?%?[\w.\-]+\s*=")
 _LITERAL = re.compile(r"[ \t]+-?[\w.]+(?=[ \t]*[,\n}])")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _MAX_DIGITS = 9
@@ -306,7 +308,9 @@ class _Parser(_Cursor):
         # Instructions with the names of the computations that they call, and their positions in the text.
         self._calls: list[tuple[Proto, Sequence[str], int]] = []
         self._ids = count(1)
-        self._wrapped = count(0)
+        # Computations without a name in the text, and what their names begin with.
+        self._nameless: list[tuple[hlo_pb2.HloComputationProto, str]] = []
+        self._depth = 0
         self._parts_left = max(MIN_SHAPE_PARTS, len(text) // _MIN_INSTRUCTION)
 
     def module(self) -> hlo_pb2.HloModuleProto:
@@ -333,6 +337,7 @@ class _Parser(_Cursor):
                     self._position = position
                     raise self._error(f"no computation {name!r}", "the name of one")
                 inst.called_computation_ids.append(self._computations[name])
+        self._name_the_nameless()
         return proto
 
     def _computation(self) -> hlo_pb2.HloComputationProto:
@@ -345,6 +350,12 @@ class _Parser(_Cursor):
             self._brackets()
             self._expect("->")
             self._shape()
+        self._body(proto, name)
+        list(self._attributes())
+        return proto
+
+    def _body(self, proto: hlo_pb2.HloComputationProto, name: str) -> None:
+        """Reads the instructions of a computation."""
         self._expect("{")
         computation = _Computation(proto, {})
         root = last = None
@@ -356,8 +367,6 @@ class _Parser(_Cursor):
         if returned is not None:
             proto.root_id = returned.id
             self._results[name] = returned.shape
-        list(self._attributes())
-        return proto
 
     def _instruction(self, computation: _Computation) -> _Value:
         name = self._name("the name of an instruction")
@@ -419,7 +428,7 @@ class _Parser(_Cursor):
                 predecessors = [self._value_named(other, computation) for other in _names(value)]
                 outer.control_predecessor_ids.extend(value.id for value in predecessors)
             elif name in _CALLED:
-                called[name] = _names(value)
+                called[name] = self._called(value) if "=" in value else _names(value)
             else:
                 try:
                     set_attribute(inst, name, value)
@@ -430,6 +439,43 @@ class _Parser(_Cursor):
                     raise self._error(f"{name}={value[:60]}: {problem}", expected) from None
         return [callee for name in _CALLED for callee in called.get(name, ())]
 
+    def _called(self, value: str) -> Sequence[str]:
+        """Reads the value before this position again, as computations; returns keys to find them by."""
+        end, self._position = self._position, self._position - len(value)
+        if _BODY.match(value) is not None:
+            return [self._nested()]
+        keys: list[str] = []
+        self._expect("{")
+        while not self._word("}"):
+            if keys:
+                self._expect(",")
+            keys.append(self._nested() if self._peek("{") else self._name("a computation"))
+        self._position = end
+        return keys
+
+    def _nested(self) -> str:
+        """Reads the body of a computation without a name, and returns a key that no name is."""
+        if self._depth >= MAX_NESTING:
+            raise self._error("computations within computations", f"at most {MAX_NESTING} levels")
+        proto = self._add_nameless("nested")
+        key = f"{{{proto.id}}}"
+        self._computations[key] = proto.id
+        self._depth += 1
+        self._body(proto, key)
+        self._depth -= 1
+        return key
+
+    def _add_nameless(self, stem: str) -> hlo_pb2.HloComputationProto:
+        proto = self._module.computations.add(id=len(self._module.computations) + 1)
+        self._nameless.append((proto, stem))
+        return proto
+
+    def _name_the_nameless(self) -> None:
+        numbers = {stem: count(0) for _, stem in self._nameless}
+        for proto, stem in self._nameless:
+            names = (f"{stem}.{number}" if number else stem for number in numbers[stem])
+            proto.name = next(name for name in names if name not in self._computations)
+
     def _add_wrapped_computation(
         self, start: Proto, opcode: str, shape: Shape | None, operands: Sequence[Shape]
     ) -> Proto:
@@ -438,11 +484,7 @@ class _Parser(_Cursor):
         if result is None:
             expected = f"({', '.join(map(str, operands))}), the shape of the {opcode}, ..."
             raise self._error(f"{shape or 'no shape'} of a {opcode}-start", f"({expected})")
-        computations = self._module.computations
-        names = (f"async_wrapped.{number}" if number else "async_wrapped" for number in self._wrapped)
-        name = next(name for name in names if name not in self._computations)
-        wrapped = computations.add(name=name, id=len(computations) + 1)
-        self._computations[name] = wrapped.id
+        wrapped = self._add_nameless("async_wrapped")
         start.called_computation_ids.append(wrapped.id)
         return _add_wrapped(wrapped, opcode, operands, result, self._ids)
 
