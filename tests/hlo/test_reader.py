@@ -250,6 +250,15 @@ def test_text_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert read_proto(marked) == read_proto(plain)
 
 
+def test_text_may_have_strings_that_are_not_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    text = (
+        'HloModule m\nENTRY e { ROOT x = f32[2] parameter(0), metadata={source_file="/home/M\xfcller/x.py"} }'
+    )
+    path.write_text(text, "latin-1")
+    assert read_proto(path).name == "m"
+
+
 def test_hlo_text_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "step.txt"
     path.write_text("HloModule module\n\nENTRY module {\n  ROOT x = f32[2] parameter(0)\n}\n")

@@ -24,6 +24,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 # Four bytes of zstd may stand for 128 KiB, so a chunk expands to 32 MiB at most before the total is compared.
 _CHUNK_BYTES = 1 << 10
+_BEGINNING_BYTES = 1 << 16
 _MLIR_BYTECODE = b"ML\xefR"
 _MLIR_TEXT = re.compile(r"\A\s*+(?:(?:#|//)[^\n]*+\n\s*+)*+(?:builtin\.)?module\b")
 _FROM_JAX = (
@@ -60,7 +61,7 @@ def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
         # Editors on Windows begin text with a byte-order mark.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = ""
+        text = _text_of_another_encoding(content)
     if looks_like_text(text):
         return proto_from_text(text, where=str(path))
     if content.startswith(_MLIR_BYTECODE) or _MLIR_TEXT.search(text):
@@ -72,6 +73,14 @@ def read_proto(path: Path | str) -> hlo_pb2.HloModuleProto:
             raise
         expected = "text that begins with HloModule, or a binary HloModuleProto"
         raise HloError("no HLO module", where=path, expected=expected) from error
+
+
+def _text_of_another_encoding(content: bytes) -> str:
+    """Returns HLO text whose strings, such as paths of source files, are not UTF-8; else an empty text."""
+    if b"HloModule" not in content[:_BEGINNING_BYTES]:
+        return ""
+    text = content.decode("utf-8-sig", "replace")
+    return text if looks_like_text(text) else ""
 
 
 def decompress(data: bytes, *, where: str, max_bytes: int | None = None) -> bytes:
