@@ -17,6 +17,7 @@ import zstandard
 from costbench.artifacts import digest_bytes, write_bytes
 from costbench.errors import DataError
 from costbench.hlo.reader import module_from_bytes, read_module
+from costbench.hlo.text.parser import proto_from_text
 from costbench.programs.manifest import (
     ProgramEntry,
     all_programs,
@@ -205,6 +206,20 @@ def test_user_programs_of_every_suffix_are_listed(small: tuple[Path, ProgramEntr
     assert all_programs(folder) == (entry, *entries)
     for one in entries:
         read_program_bytes(folder, one)
+
+
+@pytest.mark.parametrize("suffix", [".pb.zst", ".hlo.zst", ".hlo.gz", ".hlo.txt.zst", ".hlo.txt.gz"])
+def test_a_compressed_user_program_is_not_left_out_silently(tmp_path: Path, suffix: str) -> None:
+    text = b"HloModule m\n\nENTRY e {\n  x = f32[8] parameter(0)\n  ROOT y = f32[8] tanh(x)\n}\n"
+    content = text
+    if suffix.startswith(".pb"):
+        content = proto_from_text(text.decode(), where="x").SerializeToString()
+    pack = gzip.compress if suffix.endswith(".gz") else zstandard.ZstdCompressor().compress
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / f"mine{suffix}").write_bytes(pack(content))
+    (entry,) = user_programs(tmp_path)
+    assert entry.name == "user_mine"
+    assert module_from_bytes(read_program_bytes(tmp_path, entry), where="x").name == "m"
 
 
 def test_user_files_that_share_a_stem_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ from costbench.hlo.text.parser import looks_like_text, proto_from_text
 
 MANIFEST_NAME = "manifest.json"
 USER_FOLDER = "user"
-_USER_SUFFIXES = (".hlo.pb.zst", ".hlo.pb.gz", ".pb.gz", ".hlo.pb", ".pb", ".hlo.txt", ".txt", ".hlo")
+_USER_SUFFIXES = (
+    *(f"{kind}{packed}" for kind in (".hlo.pb", ".hlo.txt", ".pb", ".hlo") for packed in (".zst", ".gz")),
+    *(".hlo.pb", ".pb", ".hlo.txt", ".txt", ".hlo"),
+)
 _USER_APPLICATION = "user:"
 """Beginning of the applications of a user's own programs."""
 _MAYBE_NOTES = ".txt"
@@ -167,8 +170,8 @@ def read_program_bytes(folder: Path, entry: ProgramEntry) -> bytes:
 def user_programs(folder: Path) -> tuple[ProgramEntry, ...]:
     """Returns programs that a user dropped in `<folder>/user`, each an application `user:<stem>` of its own.
 
-    Any `*.hlo.pb`, `*.pb`, `*.hlo.pb.zst`, `*.pb.gz` or `*.hlo` counts, and any `*.txt` that begins as HLO
-    text does; the folder may be absent. A link to nothing is a program that cannot be read.
+    Any `*.pb`, `*.hlo` or `*.hlo.txt` counts, also with `.zst` or `.gz` behind it, and any `*.txt` that
+    begins as HLO text does; the folder may be absent. A link to nothing is a program that cannot be read.
 
     Raises:
         DataError: two files have one stem, or a `*.txt` cannot be read.
