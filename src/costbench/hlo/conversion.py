@@ -265,13 +265,14 @@ def convolution_from_proto(p: hlo_pb2.ConvolutionDimensionNumbers) -> ins.Convol
 
 
 def _trip_count(backend_config: bytes) -> int | None:
-    """Returns `known_trip_count` of a while loop; None where XLA could not prove one."""
+    """Returns `known_trip_count` of a while loop; None where it is not stated, or no int64 of 0 or more."""
     try:
         config = json.loads(backend_config or b"{}")
         count = config.get("known_trip_count", {}).get("n") if isinstance(config, dict) else None
-        return None if count is None else int(count)
-    except (ValueError, AttributeError, TypeError):
+        trips = -1 if count is None else int(count)
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
         return None
+    return trips if 0 <= trips < 1 << 63 else None
 
 
 def module_to_proto(module: HloModule) -> hlo_pb2.HloModuleProto:
