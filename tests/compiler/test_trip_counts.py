@@ -33,8 +33,16 @@ def constant(b: ComputationBuilder, value: int) -> int:
     return b.op("constant", shape="s32[]", literal=literal(value))
 
 
-def loop(known: int | None, in_condition: int | None = None, in_state: int | None = None) -> HloModule:
-    """Counts up to a bound that the condition holds, or that the state carries along unchanged."""
+def loop(
+    known: int | None,
+    in_condition: int | None = None,
+    in_state: int | None = None,
+    *,
+    first: int | None = 0,
+    direction: str = "LT",
+    counter_is_left: bool = True,
+) -> HloModule:
+    """Counts to a bound that the condition holds, or that the state carries along unchanged."""
     b = ModuleBuilder()
 
     def body(c: ComputationBuilder) -> int:
@@ -44,10 +52,12 @@ def loop(known: int | None, in_condition: int | None = None, in_state: int | Non
     def condition(c: ComputationBuilder) -> int:
         p = c.parameter(STATE)
         bound = c.get(p, 1) if in_condition is None else constant(c, in_condition)
-        return c.op("compare", c.get(p, 0), bound, comparison_direction="LT")
+        sides = (c.get(p, 0), bound) if counter_is_left else (bound, c.get(p, 0))
+        return c.op("compare", *sides, comparison_direction=direction)
 
-    last = b.parameter("s32[]") if in_state is None else constant(b, in_state)
-    return b.build(b.while_(condition, body, b.make_tuple(constant(b, 0), last), trip_count=known))
+    last = b.parameter("s32[]") if in_state is None else b.op("copy", constant(b, in_state), shape="s32[]")
+    start = b.parameter("s32[]") if first is None else constant(b, first)
+    return b.build(b.while_(condition, body, b.make_tuple(start, last), trip_count=known))
 
 
 def counts(module: HloModule, **options: int) -> dict[str, int]:
@@ -62,6 +72,33 @@ def test_a_known_trip_count_is_taken() -> None:
 def test_an_unknown_loop_is_bounded_by_its_condition() -> None:
     assert counts(loop(None, in_condition=48))["body"] == 48
     assert counts(loop(None, in_state=64))["body"] == 64
+
+
+@pytest.mark.parametrize(
+    ("first", "direction", "limit", "counter_is_left", "iterations"),
+    [
+        (0, "LE", 30, True, 31),
+        (5, "LT", 30, True, 25),
+        (0, "GT", 30, False, 30),
+        (25, "GE", 1, True, 25),
+        (25, "GT", 0, True, 25),
+        (25, "LE", 1, False, 25),
+        (9, "NE", 2, True, 7),
+        (2, "NE", 9, True, 7),
+        (None, "LT", 30, True, 30),
+        # It falls from somewhere.
+        (None, "GE", 1, True, 100),
+    ],
+)
+def test_a_bound_is_how_far_the_counter_goes(
+    first: int | None, direction: str, limit: int, counter_is_left: bool, iterations: int
+) -> None:
+    """By hand: 25, 24, ..., 1 are 25 values of at least 1."""
+    for place in ("in_condition", "in_state"):
+        module = loop(
+            None, **{place: limit}, first=first, direction=direction, counter_is_left=counter_is_left
+        )
+        assert counts(module)["body"] == iterations, place
 
 
 def test_a_loop_of_which_nothing_is_known_takes_the_stated_count() -> None:

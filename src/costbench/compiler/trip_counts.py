@@ -2,9 +2,10 @@
 
 The entry computation runs once; a loop's body trip-count times per run of the loop, its condition once more
 than that; callees once per call, every branch of a conditional once per conditional (an upper bound: which
-branch is taken is not known). Where a loop has no known trip count, its bound is read off its condition: the
-integer that the loop's counter is compared with, in the condition or, passed along unchanged, in the loop's
-initial state. Without such an integer `unknown_trip_count` is used.
+branch is taken is not known). Where a loop has no known trip count, its bound is read off its condition: how
+far the counter's first value, or 0 where that is not known, is from the integer that the counter is compared
+with. Both may stand in the loop's initial state. Counters are taken to move by one; one that falls has a
+bound only with a known first value. Without a bound `unknown_trip_count` is used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_TRIP_COUNT_BOUND = 1 << 20
 KNOWN_TRIP_COUNT = 'backend_config={"known_trip_count":{"n":"N"}}'
 """How a program states the iterations of a loop, as XLA does where it could prove them."""
 
-_ORDERED = frozenset({"LT", "LE", "GT", "GE", "NE"})
+_MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE"}
 
 
 def execution_counts(
@@ -75,29 +76,48 @@ def trip_count(
         return loop.trip_count
     condition = module.computations[loop.called[WHILE_CONDITION]]
     bounds = [
-        bound
+        _distance(module, caller, loop, inst)
         for inst in condition.instructions
-        if inst.opcode is Opcode.COMPARE and inst.comparison_direction in _ORDERED
-        for operand in inst.operands
-        if (bound := _constant(condition, operand, module, caller, loop)) is not None
+        if inst.opcode is Opcode.COMPARE
     ]
     usable = [bound for bound in bounds if 0 < bound <= MAX_TRIP_COUNT_BOUND]
     return max(usable, default=unknown_trip_count)
 
 
-def _constant(
-    body: HloComputation, position: int, module: HloModule, caller: HloComputation, loop: Instruction
-) -> int | None:
+def _distance(module: HloModule, caller: HloComputation, loop: Instruction, compare: Instruction) -> int:
+    """Returns the iterations, by steps of one, after which a comparison fails; 0 if they are not known."""
+    condition, direction = module.computations[loop.called[WHILE_CONDITION]], compare.comparison_direction
+    counter, limit = (condition.instructions[position] for position in compare.operands)
+    known = [_constant(module, caller, loop, inst) for inst in (counter, limit)]
+    if direction not in _MIRRORED or known.count(None) != 1:
+        return 0
+    if known[1] is None:
+        counter, direction = limit, _MIRRORED[direction]
+    last = next(value for value in known if value is not None)
+    first = _initial(caller, loop, counter)
+    if direction in ("GT", "GE"):
+        return 0 if first is None else first - last + (direction == "GE")
+    distance = last - (first or 0)
+    return abs(distance) if direction == "NE" else distance + (direction == "LE")
+
+
+def _constant(module: HloModule, caller: HloComputation, loop: Instruction, inst: Instruction) -> int | None:
     """Returns the integer that a value of the condition always has, or None if it cannot be derived."""
-    inst = body.instructions[position]
     if inst.opcode is Opcode.CONSTANT:
         return scalar_value(inst)
-    if inst.opcode is not Opcode.GET_TUPLE_ELEMENT or not _is_invariant(module, loop, inst.tuple_index):
+    if inst.opcode is Opcode.GET_TUPLE_ELEMENT and _is_invariant(module, loop, inst.tuple_index):
+        return _initial(caller, loop, inst)
+    return None
+
+
+def _initial(caller: HloComputation, loop: Instruction, inst: Instruction) -> int | None:
+    """Returns the integer that a member of the loop's state has first; None if it is no constant."""
+    state = caller.instructions[loop.operands[0]]
+    if inst.opcode is not Opcode.GET_TUPLE_ELEMENT or state.opcode is not Opcode.TUPLE:
         return None
-    initial = caller.instructions[loop.operands[0]]
-    if initial.opcode is not Opcode.TUPLE:
-        return None
-    source = caller.instructions[initial.operands[inst.tuple_index]]
+    source = caller.instructions[state.operands[inst.tuple_index]]
+    while source.opcode is Opcode.COPY:
+        source = caller.instructions[source.operands[0]]
     return scalar_value(source) if source.opcode is Opcode.CONSTANT else None
 
 
