@@ -9,15 +9,7 @@ metadata; and what XLA's parser takes from people: results without a shape where
 operands that are instructions themselves, modules without `ENTRY`, whose last computation is the entry, and
 called computations in place of their names, `to_apply={ ... ROOT ... }`, as XLA's canonical form has them.
 
-XLA's short form of asynchronous instructions is written out:
-
-    %start = ((f32[64]), f32[8], s32[]) slice-start(%p), slice={[0:8]}
-    %done = f32[8] slice-done(%start)
-
-stands for an `async-start` that calls a computation with one slice of its parameter, and its `async-done`. An
-asynchronous start returns a tuple: a tuple of its operands, the result, and what else the machine needs. The
-`all-reduce-start`, `all-gather-start`, `collective-permute-start` and `copy-start` that are opcodes of their
-own return something else, which distinguishes the two.
+XLA's short form of asynchronous instructions is written out (`costbench.hlo.text.asynchronous`).
 
 The text is converted to the message that a binary dump holds and passes the same checks. Contents of
 constants are dropped except for integer scalars, which are needed to find how often loops run.
@@ -33,12 +25,17 @@ from typing import NamedTuple
 from costbench.errors import HloError
 from costbench.hlo.conversion import INTEGER_FIELDS, module_from_proto, shape_to_proto
 from costbench.hlo.module import HloModule
-from costbench.hlo.opcode import Opcode
 from costbench.hlo.proto import hlo_pb2
 from costbench.hlo.shape import ElementType, Shape, parse_shape
+from costbench.hlo.text.asynchronous import (
+    ASYNC_START,
+    ASYNC_UPDATE,
+    add_wrapped,
+    async_opcode,
+    async_result,
+)
 from costbench.hlo.text.attributes import set_attribute
 from costbench.hlo.text.shape_inference import infer_shape
-from costbench.hlo.verify.problems import compatible
 from costbench.limits import MAX_INSTRUCTIONS, MAX_NESTING, MIN_SHAPE_PARTS
 
 # Possessive (`*+`): nothing is tried twice and nothing remembered, so time and memory are linear. What is not
@@ -72,11 +69,6 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _MAX_DIGITS = 9
 """Most digits of a parameter number, which is an int32."""
 _MIN_INSTRUCTION = len("a=b(c)\n")
-_ASYNC_START, _ASYNC_UPDATE = Opcode.ASYNC_START.xla_name, Opcode.ASYNC_UPDATE.xla_name
-_SUFFIXES = {"-start": _ASYNC_START, "-update": _ASYNC_UPDATE, "-done": Opcode.ASYNC_DONE.xla_name}
-_OPCODES = frozenset(opcode.xla_name for opcode in Opcode)
-_AMBIGUOUS = frozenset({"all-reduce-start", "all-gather-start", "collective-permute-start", "copy-start"})
-_AMBIGUOUS_DONE = frozenset({"all-reduce-done", "all-gather-done", "collective-permute-done", "copy-done"})
 Proto = hlo_pb2.HloInstructionProto
 
 
@@ -390,13 +382,13 @@ class _Parser(_Cursor):
         operands = [] if is_leaf else self._operands(computation, depth)
         shapes = [operand.shape for operand in operands]
         reads_async = any(operand.is_async for operand in operands)
-        outer, inner = _async_opcode(opcode, shape, shapes, reads_async=reads_async)
+        outer, inner = async_opcode(opcode, shape, shapes, reads_async=reads_async)
         proto = computation.proto.instructions.add(name=name, opcode=outer, id=next(self._ids))
         if proto.id > MAX_INSTRUCTIONS:
             raise self._error("too many instructions", f"at most {MAX_INSTRUCTIONS}")
         proto.operand_ids.extend(operand.id for operand in operands)
         inst = proto
-        if outer == _ASYNC_START and inner:
+        if outer == ASYNC_START and inner:
             inst = self._add_wrapped_computation(proto, inner, shape, shapes)
         if inst.opcode in ("convolution", "custom-call"):
             inst.feature_group_count = inst.batch_group_count = 1
@@ -412,7 +404,7 @@ class _Parser(_Cursor):
                 _set_literal(proto, shape, inside)
             except ValueError:
                 raise self._error(f"constant({inside[:60]})", f"a value of {shape}") from None
-        return _Value(proto.id, shape, outer in (_ASYNC_START, _ASYNC_UPDATE))
+        return _Value(proto.id, shape, outer in (ASYNC_START, ASYNC_UPDATE))
 
     def _set_attributes(self, inst: Proto, outer: Proto, computation: _Computation) -> Sequence[str]:
         """Reads attributes and returns the names of called computations.
@@ -480,13 +472,13 @@ class _Parser(_Cursor):
         self, start: Proto, opcode: str, shape: Shape | None, operands: Sequence[Shape]
     ) -> Proto:
         """Adds the computation that an asynchronous start calls; returns its root, without attributes."""
-        result = None if shape is None else _async_result(shape)
+        result = None if shape is None else async_result(shape)
         if result is None:
             expected = f"({', '.join(map(str, operands))}), the shape of the {opcode}, ..."
             raise self._error(f"{shape or 'no shape'} of a {opcode}-start", f"({expected})")
         wrapped = self._add_nameless("async_wrapped")
         start.called_computation_ids.append(wrapped.id)
-        return _add_wrapped(wrapped, opcode, operands, result, self._ids)
+        return add_wrapped(wrapped, opcode, operands, result, self._ids)
 
     def _operands(self, computation: _Computation, depth: int) -> list[_Value]:
         """Reads operands: names, with or without shapes in front of them, or instructions."""
@@ -562,71 +554,3 @@ def _set_literal(proto: Proto, shape: Shape, inside: str) -> None:
         return
     proto.literal.shape.CopyFrom(proto.shape)
     getattr(proto.literal, field).append(int(inside))
-
-
-def _async_opcode(
-    name: str, shape: Shape | None, operands: Sequence[Shape], *, reads_async: bool
-) -> tuple[str, str]:
-    """Returns the opcode that a printed one stands for, and the opcode that it wraps, "" for none.
-
-    Args:
-        name: opcode as it is printed.
-        shape: shape of the result; None if it is left out.
-        operands: shapes of the operands.
-        reads_async: whether an operand is an asynchronous start or update.
-    """
-    is_wrapped = name in _AMBIGUOUS and shape is not None and _returns_operands(name, shape, operands)
-    if name in _OPCODES and not is_wrapped and not (name in _AMBIGUOUS_DONE and reads_async):
-        return name, ""
-    for suffix, opcode in _SUFFIXES.items():
-        inner = name.removesuffix(suffix)
-        if inner != name and inner in _OPCODES:
-            return opcode, inner
-    return name, ""
-
-
-def _returns_operands(opcode: str, shape: Shape, operands: Sequence[Shape]) -> bool:
-    """Returns whether a shape begins with a tuple of the operands, as that of an asynchronous start.
-
-    A start of several all-gathers or permutations looks the same in both forms and is left as it is: the
-    parts of its cost do not depend on the form.
-    """
-    if len(shape.tuple_shapes) < 2 or (len(operands) != 1 and opcode != "all-reduce-start"):
-        return False
-    return compatible(shape.tuple_shapes[0], Shape(ElementType.TUPLE, tuple_shapes=tuple(operands)))
-
-
-def _async_result(shape: Shape) -> Shape | None:
-    """Returns the result's part of the shape of an asynchronous start; None if it has none."""
-    return shape.tuple_shapes[1] if len(shape.tuple_shapes) > 1 else None
-
-
-def _add_wrapped(
-    proto: hlo_pb2.HloComputationProto,
-    opcode: str,
-    operands: Sequence[Shape],
-    result: Shape,
-    ids: Iterator[int],
-) -> hlo_pb2.HloInstructionProto:
-    """Fills the computation that an asynchronous start calls, and returns its root.
-
-    Args:
-        proto: empty computation; it gets a parameter for each operand and one instruction that reads them.
-        opcode: opcode of that instruction.
-        operands: shapes of the parameters.
-        result: shape that the instruction returns.
-        ids: ids of instructions not used so far.
-    """
-    for number, shape in enumerate(operands):
-        parameter = proto.instructions.add(
-            name=f"async_param.{number}" if number else "async_param",
-            opcode=Opcode.PARAMETER.xla_name,
-            id=next(ids),
-            parameter_number=number,
-        )
-        parameter.shape.CopyFrom(shape_to_proto(shape))
-    read = [parameter.id for parameter in proto.instructions]
-    root = proto.instructions.add(name=opcode, opcode=opcode, id=next(ids), operand_ids=read)
-    root.shape.CopyFrom(shape_to_proto(result))
-    proto.root_id = root.id
-    return root
