@@ -4,7 +4,7 @@
 
 Trains the hybrid of each task on the random split of a profile whose stages `features` and `split` have run.
 No test program is read. Trainings are `recipe`, by section `train` of that profile or of another parameter
-file, and `adam`, by the optimiser that the section had first. Learning rates fall to the end of `STEPS`
+file, and `adam`, by the optimiser and the batches that the section had first. Learning rates fall to the end of `STEPS`
 steps. The two take turns, so a busy machine slows both; medians over the seeds count.
 
 Two values are asked for. `stated` are the bounds in `TARGETS`. `matched` is the best validation value that
@@ -66,6 +66,8 @@ ADAM = {
     "fusion": OptimizerSpec(learning_rate=3e-3, averaging=0.99, weight_decay=0.1),
 }
 """Optimiser that section `train` had first, by task."""
+BATCHES = {"tile": (8, 32), "fusion": (256, 1)}
+"""Kernels a batch and configs a kernel that it had first."""
 STEPS: Mapping[str, int] = {"adam": 25_600, "recipe": 6_400}
 EPOCHS = 16
 _NAIVE_STEPS = 12
@@ -161,7 +163,9 @@ def naive_step_s(spec: TrainSpec, sources: Sources) -> float:
 
 def recipes(spec: TrainSpec, task: str, steps: Mapping[str, int]) -> dict[str, TrainSpec]:
     """Returns the settings of both trainings, by name; those of `recipe` are the given ones."""
-    settings = {"adam": replace(spec, optimizer=ADAM[task]), "recipe": spec}
+    kernels, configs = BATCHES[task]
+    first = replace(spec.batch, kernels=kernels, configs=configs)
+    settings = {"adam": replace(spec, optimizer=ADAM[task], batch=first), "recipe": spec}
     return {
         name: replace(
             one,
