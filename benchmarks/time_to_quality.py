@@ -4,8 +4,8 @@
 
 Trains the hybrid of each task on the random split of a profile whose stages `features` and `split` have run.
 No test program is read. Trainings are `recipe`, by section `train` of that profile or of another parameter
-file, and `adam`, by the optimiser and the batches that the section had first. Learning rates fall to the end of `STEPS`
-steps. The two take turns, so a busy machine slows both; medians over the seeds count.
+file, and `adam`, by the optimiser and the batches that the section had first. Learning rates fall to the
+end of `STEPS` steps. The two take turns, so a busy machine slows both; medians over the seeds count.
 
 Two values are asked for. `stated` are the bounds in `TARGETS`. `matched` is the best validation value that
 both reach with the same seed: tau for tile sizes, MAPE for fusion. Either counts after the first
