@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import time_to_quality
 from benchmarks.time_to_quality import Clock
+from costbench.training.spec import BatchSpec, TrainSpec
 
 
 def test_all_bounds_have_to_be_met_in_one_epoch() -> None:
@@ -22,6 +23,15 @@ def test_all_bounds_have_to_be_met_in_one_epoch() -> None:
     assert clock.until({"validation/tau": 0.91}) == (math.inf, 0)
     assert clock.until({"validation/slowdown": 0.01})[1] == 20
     assert (clock.best("validation/tau"), clock.best("validation/slowdown")) == (0.9, 0.01)
+
+
+def test_adam_has_the_batches_that_training_had_first() -> None:
+    spec = TrainSpec(batch=BatchSpec(kernels=48, configs=12))
+    found = time_to_quality.recipes(spec, "tile", {"adam": 32, "recipe": 16})
+    batches = {
+        name: (one.batch.kernels, one.batch.configs, one.batch.per_epoch) for name, one in found.items()
+    }
+    assert batches == {"adam": (8, 32, 2), "recipe": (48, 12, 1)}
 
 
 @pytest.mark.slow
